@@ -1,0 +1,30 @@
+"""The one tree of errors that this package raises on purpose.
+
+Each keeps its facts as attributes and says in its message what to do next. The command line prints the
+message alone and ends with `exit_status`; a traceback is shown only with --debug.
+"""
+
+
+class NamesrvError(Exception):
+    """Base of all. `exit_status` is what a command that meets it ends with."""
+
+    exit_status = 1
+
+
+class SettingError(NamesrvError):
+    """A setting that is unknown, misspelt or out of its range."""
+
+    exit_status = 2
+
+    def __init__(self, key: str, problem: str, next_step: str) -> None:
+        super().__init__(f"setting {key}: {problem}. {next_step}")
+        self.key = key
+        self.problem = problem
+
+
+class MalformedRecordError(NamesrvError):
+    """A Kafka record that is no record of this project's contract; it changes nothing and is kept in `rejected`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason

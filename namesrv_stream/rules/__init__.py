@@ -1,0 +1,1 @@
+"""What RocketMQ decides: leases, registration, topics, lookups, KV. No Spark, no Kafka, no I/O, no clock."""

@@ -1,0 +1,165 @@
+"""What brokers and operators say: one class a `type` of the Kafka record contract.
+
+Field names are RocketMQ's own in snake_case here and in camelCase on the wire. The classes carry no meaning of
+their own: `rules.lease` and `rules.routes` decide what a request changes.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+DEFAULT_HEARTBEAT_TIMEOUT_MS = 120_000
+"""L1: how long a broker that names no timeout of its own is believed after its last sign of life."""
+
+MAX_HEARTBEAT_TIMEOUT_MS = 366 * 24 * 3_600_000
+"""A lease of more than a year is a mistake of units; such a record is rejected."""
+
+MASTER_ID = 0
+PERM_WRITE = 2
+PERM_READ_WRITE = 6
+
+
+class _Said(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True):
+    pass
+
+
+class DataVersion(msgspec.Struct, frozen=True, rename="camel"):
+    """Version of a broker's topic table. Compared for equality, never for order (T2)."""
+
+    state_version: Int64 = 0
+    timestamp: Int64 = 0
+    counter: Int64 = 0
+
+
+class TopicConfig(msgspec.Struct, frozen=True, rename="camel"):
+    """What a broker says of one topic; filter type, order and attributes are dropped (T1)."""
+
+    read_queue_nums: Int32
+    write_queue_nums: Int32
+    perm: Int32
+    topic_sys_flag: Int32 = 0
+
+
+class RegisterBroker(_Said, frozen=True, kw_only=True, tag="REGISTER_BROKER"):
+    """REGISTER_BROKER (103) with all topics or a part of them.
+
+    `enable_acting_master` None: the flag was absent, which R9 tells from false. `keep_filter_servers`: R11's null.
+    `topic_queue_mapping_info_map`: topic -> TopicQueueMappingInfo as JSON (T7).
+    """
+
+    cluster_name: str
+    broker_name: str
+    broker_id: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+    broker_addr: str
+    ha_server_addr: str = ""
+    heartbeat_timeout_millis: Annotated[int, msgspec.Meta(ge=1, le=MAX_HEARTBEAT_TIMEOUT_MS)] | None = None
+    enable_acting_master: bool | None = None
+    zone_name: str | None = None
+    data_version: DataVersion = DataVersion()
+    topic_config_table: dict[str, TopicConfig] = {}
+    topic_queue_mapping_info_map: dict[str, dict[str, object]] = {}
+    filter_server_list: list[str] = []
+    keep_filter_servers: bool = False
+    channel_id: str | None = None
+
+    @property
+    def timeout_ms(self) -> int:
+        """R10: the header's timeout or the default, never a remembered one."""
+        return self.heartbeat_timeout_millis or DEFAULT_HEARTBEAT_TIMEOUT_MS
+
+
+class BrokerHeartbeat(_Said, frozen=True, kw_only=True, tag="BROKER_HEARTBEAT"):
+    """A light sign of life (L2). Creates nothing."""
+
+    broker_addr: str
+    channel_id: str | None = None
+
+
+class UnregisterBroker(_Said, frozen=True, kw_only=True, tag="UNREGISTER_BROKER"):
+    """UNREGISTER_BROKER (104). The address alone counts (D4), the rest is information."""
+
+    broker_addr: str
+    cluster_name: str | None = None
+    broker_name: str | None = None
+    broker_id: int | None = None
+
+
+class ChannelClosed(_Said, frozen=True, kw_only=True, tag="CHANNEL_CLOSED"):
+    """A connection over which the broker was heard is lost, failed or idle (L6)."""
+
+    broker_addr: str
+    channel_id: str
+
+
+class Scan(_Said, frozen=True, kw_only=True, tag="SCAN"):
+    """A tick: event time goes on although no broker speaks (E7)."""
+
+
+class PutKvConfig(_Said, frozen=True, kw_only=True, tag="PUT_KV_CONFIG"):
+    namespace: str
+    key: str
+    value: str
+    requested_by: str | None = None
+
+
+class DeleteKvConfig(_Said, frozen=True, kw_only=True, tag="DELETE_KV_CONFIG"):
+    namespace: str
+    key: str
+    requested_by: str | None = None
+
+
+class WipeWritePerm(_Said, frozen=True, kw_only=True, tag="WIPE_WRITE_PERM_OF_BROKER"):
+    broker_name: str
+    requested_by: str | None = None
+
+
+class AddWritePerm(_Said, frozen=True, kw_only=True, tag="ADD_WRITE_PERM_OF_BROKER"):
+    broker_name: str
+    requested_by: str | None = None
+
+
+class DeleteTopic(_Said, frozen=True, kw_only=True, tag="DELETE_TOPIC_IN_NAMESRV"):
+    """A3: all rows of the topic, or those of one cluster's broker names. None or empty = all clusters."""
+
+    topic: str
+    cluster_name: str | None = None
+    requested_by: str | None = None
+
+
+class QueueData(msgspec.Struct, frozen=True, rename="camel"):
+    """One entry of REGISTER_TOPIC_IN_NAMESRV: the topic's queues on one broker name."""
+
+    broker_name: str
+    read_queue_nums: Int32
+    write_queue_nums: Int32
+    perm: Int32
+    topic_sys_flag: Int32 = 0
+
+
+class RegisterTopic(_Said, frozen=True, kw_only=True, tag="REGISTER_TOPIC_IN_NAMESRV"):
+    topic: str
+    queue_datas: list[QueueData]
+    requested_by: str | None = None
+
+
+class UpdateNamesrvConfig(_Said, frozen=True, kw_only=True, tag="UPDATE_NAMESRV_CONFIG"):
+    properties: dict[str, str]
+    requested_by: str | None = None
+
+
+BrokerRequest = RegisterBroker | BrokerHeartbeat | UnregisterBroker | ChannelClosed
+Command = (
+    PutKvConfig
+    | DeleteKvConfig
+    | WipeWritePerm
+    | AddWritePerm
+    | DeleteTopic
+    | RegisterTopic
+    | UpdateNamesrvConfig
+)
+Request = BrokerRequest | Scan | Command

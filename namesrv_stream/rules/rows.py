@@ -1,0 +1,148 @@
+"""The rows of the registry's tables, one class a table; fields are the Delta columns, in their order.
+
+Times are epoch milliseconds here and TIMESTAMP in Delta. A row is a plain tuple: equal rows are equal tables.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from namesrv_stream.rules.requests import DataVersion
+
+
+class LogPosition(NamedTuple):
+    """Where a record stands in the total order of the log: event time first, the offset where times are equal."""
+
+    event_time: int
+    partition: int
+    offset: int
+
+
+class TopicRow(NamedTuple):
+    """Key (topic, broker_name): the queues of a topic on one broker name."""
+
+    topic: str
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int
+
+
+class BrokerRow(NamedTuple):
+    """Key (broker_name, broker_id): who holds the id, and what this address's latest registration said (D6)."""
+
+    broker_name: str
+    broker_id: int
+    broker_addr: str
+    cluster_name: str
+    zone_name: str | None
+    enable_acting_master: bool | None
+    registered_at: LogPosition
+
+
+class ClusterRow(NamedTuple):
+    """Key (cluster_name, broker_name): there exactly while an address registered under that cluster holds an id."""
+
+    cluster_name: str
+    broker_name: str
+
+
+class FilterRow(NamedTuple):
+    """Key broker_addr: its filter servers, in the order in which they were registered."""
+
+    broker_addr: str
+    filter_server_list: tuple[str, ...]
+
+
+class LiveRow(NamedTuple):
+    """Key broker_addr: one accepted lease. `last_update_timestamp` may be up to liveRefreshMillis behind."""
+
+    broker_addr: str
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    last_update_timestamp: int
+    heartbeat_timeout_millis: int
+    data_version: DataVersion
+    ha_server_addr: str
+
+
+class KvConfigRow(NamedTuple):
+    """Key (namespace, key). The namespace itself is a row with empty key and value None (K3, K4)."""
+
+    namespace: str
+    key: str
+    value: str | None
+
+
+class NamesrvConfigRow(NamedTuple):
+    """Key `key`: a setting changed at run time by UPDATE_NAMESRV_CONFIG (A5)."""
+
+    key: str
+    value: str
+
+
+class TopicMappingRow(NamedTuple):
+    """Key (topic, broker_name): a static topic's TopicQueueMappingInfo as JSON text (T7)."""
+
+    topic: str
+    broker_name: str
+    mapping: str
+
+
+class BrokerEventRow(NamedTuple):
+    """One line of history, append only, ordered by (epoch, seq).
+
+    `partition` and `offset` are None for what no record caused (an expiry). `before` and `after` are JSON objects of
+    what changed, None where there was or is nothing. `lease_millis`: how long a lease that ended had lasted.
+    """
+
+    epoch: int
+    seq: int
+    event_time: int
+    partition: int | None
+    offset: int | None
+    type: str
+    cluster_name: str | None
+    broker_name: str | None
+    broker_id: int | None
+    broker_addr: str | None
+    data_version: DataVersion | None
+    cause: str
+    requested_by: str | None
+    before: str | None
+    after: str | None
+    last_heard_at: int | None
+    lease_millis: int | None
+
+
+class RejectedRow(NamedTuple):
+    """A record that is not of the contract; `value` is its first 64 KiB, `length` its whole length in bytes."""
+
+    event_time: int
+    partition: int
+    offset: int
+    key: str | None
+    value: bytes | None
+    length: int
+    reason: str
+
+
+class SnapshotRow(NamedTuple):
+    """Key epoch: all tables at one moment. A claim of a term is a row too, with the versions of the row before.
+
+    `event_time`: the highest applied, None before the first record. `offsets`: partition -> next offset to read.
+    `versions`: table -> Delta version. `changes`: table -> rows changed since the row before.
+    """
+
+    epoch: int
+    term: int
+    run_id: str
+    query_id: str | None
+    batch_id: int | None
+    published_at: int
+    event_time: int | None
+    offsets: dict[int, int]
+    versions: dict[str, int]
+    changes: dict[str, int]
