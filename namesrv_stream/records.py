@@ -57,4 +57,3 @@ def decode_lease_only(value: bytes | str) -> RegisterBroker:
         return msgspec.convert(light | {"keepFilterServers": True}, RegisterBroker)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError, AttributeError) as error:
         raise MalformedRecordError(str(error)) from error
-

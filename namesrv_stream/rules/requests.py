@@ -154,12 +154,6 @@ class UpdateNamesrvConfig(_Said, frozen=True, kw_only=True, tag="UPDATE_NAMESRV_
 
 BrokerRequest = RegisterBroker | BrokerHeartbeat | UnregisterBroker | ChannelClosed
 Command = (
-    PutKvConfig
-    | DeleteKvConfig
-    | WipeWritePerm
-    | AddWritePerm
-    | DeleteTopic
-    | RegisterTopic
-    | UpdateNamesrvConfig
+    PutKvConfig | DeleteKvConfig | WipeWritePerm | AddWritePerm | DeleteTopic | RegisterTopic | UpdateNamesrvConfig
 )
 Request = BrokerRequest | Scan | Command
