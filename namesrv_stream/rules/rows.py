@@ -56,7 +56,10 @@ class FilterRow(NamedTuple):
 
 
 class LiveRow(NamedTuple):
-    """Key broker_addr: one accepted lease. `last_update_timestamp` may be up to liveRefreshMillis behind."""
+    """Key broker_addr: one accepted lease, alive since `lease_began_at` (epoch ms, TIMESTAMP in Delta).
+
+    `last_update_timestamp` is the last sign of life that was published: up to liveRefreshMillis behind.
+    """
 
     broker_addr: str
     cluster_name: str
@@ -66,6 +69,7 @@ class LiveRow(NamedTuple):
     heartbeat_timeout_millis: int
     data_version: DataVersion
     ha_server_addr: str
+    lease_began_at: int
 
 
 class KvConfigRow(NamedTuple):
