@@ -28,3 +28,25 @@ class MalformedRecordError(NamesrvError):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class KafkaUnreachableError(NamesrvError):
+    """Nobody answers at the Kafka address, or not in time. What was not acknowledged may be sent again."""
+
+    def __init__(self, address: str, problem: str) -> None:
+        super().__init__(
+            f"Kafka at {address} does not answer ({problem}). Is it running, and is kafka.bootstrap.servers right?"
+        )
+        self.address = address
+        self.problem = problem
+
+
+class KafkaRefusedError(NamesrvError):
+    """Kafka answered no. Trying again without a change will not help."""
+
+    def __init__(self, address: str, problem: str) -> None:
+        super().__init__(
+            f"Kafka at {address} refused: {problem}. Check the topic, its limits and this client's rights on it."
+        )
+        self.address = address
+        self.problem = problem
