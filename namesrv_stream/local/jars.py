@@ -1,0 +1,70 @@
+"""Brings the jars that pip does not: `conf/ivy.xml` says which, the Ivy inside pyspark fetches them.
+
+Each configuration of `conf/ivy.xml` has its folder `jars/<configuration>`. Ivy keeps what it downloaded in the
+user's Ivy cache, so that a second checkout copies instead of downloading.
+"""
+
+import hashlib
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.local.java import find_java
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+IVY_FILE = CHECKOUT / "conf" / "ivy.xml"
+JARS = CHECKOUT / "jars"
+
+
+class JarsNotRetrievedError(NamesrvError):
+    """Ivy could not bring the jars of a configuration; `said` is the end of what it said."""
+
+    def __init__(self, configuration: str, said: str) -> None:
+        super().__init__(
+            f"the jars of {configuration} in {IVY_FILE} could not be fetched: is the network there? "
+            f"(behind a proxy, JAVA_TOOL_OPTIONS tells Java of it)\n{said}"
+        )
+        self.configuration = configuration
+        self.said = said
+
+
+def retrieved_jars(configuration: str) -> Path:
+    """The folder with the jars of one configuration of `conf/ivy.xml`, fetched first where they are not those."""
+    folder = JARS / configuration
+    stamp = folder / "ivy.xml.sha256"
+    wanted = hashlib.sha256(IVY_FILE.read_bytes()).hexdigest()
+    if not stamp.exists() or stamp.read_text() != wanted:
+        _retrieve(configuration, folder)
+        stamp.write_text(wanted)
+    return folder
+
+
+def _retrieve(configuration: str, folder: Path) -> None:
+    pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
+    fetch = ["-ivy", IVY_FILE, "-confs", configuration, "-types", "jar", "bundle", "-retrieve", pattern, "-sync"]
+    ivy = subprocess.run(
+        [find_java(), "-jar", _ivy(), "-warn", *fetch],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if ivy.returncode != 0:
+        raise JarsNotRetrievedError(configuration, ivy.stdout[-2000:])
+
+
+def _ivy() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise JarsNotRetrievedError("spark", "pyspark, which brings Ivy, is not installed: run `make install`")
+    return next((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+
+
+if __name__ == "__main__":
+    try:
+        for name in sys.argv[1:]:
+            print(f"jars of {name}: {retrieved_jars(name)}")  # noqa: T201 -- make shows it
+    except NamesrvError as error:
+        sys.exit(str(error))
