@@ -1,0 +1,75 @@
+# Every target does its own set-up: the first run builds .venv and fetches the jars, later runs need no network.
+#
+#   make demo         a cluster of simulated brokers, the registry and its tables, on this machine
+#   make test         everything that is quick enough for every change
+#   make test-full    the long tests too
+#   make lint         ruff and mypy
+#   make bench        the figures of the docs, measured here
+#   make lock         pin newer versions of the dependencies
+#   make clean        remove what the targets above made
+#
+# PYTHON=/path/to/python3.12 chooses the interpreter; without it the first that is new enough is taken.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+BIN := .venv/bin
+LOCKS := requirements-build.lock requirements.lock
+OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+# Tried by running them: a name on PATH may be a version manager's placeholder.
+PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
+	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
+
+.PHONY: help install demo test test-full lint bench lock clean java
+
+help:
+	@sed -n '/^#   make/s/^#   //p' Makefile
+
+install: .venv/.installed jars/.retrieved
+
+demo: java install
+	@$(BIN)/namesrv-stream demo
+
+test: java install
+	$(BIN)/python -m pytest -m 'not full' $(ARGS)
+
+test-full: java install
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: .venv/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: java install
+	$(BIN)/python -m benchmarks.publication
+
+java: .venv/.installed
+	@$(BIN)/python -m namesrv_stream.local.java
+
+.venv/.installed: $(LOCKS) pyproject.toml
+	@[ -n '$(PYTHON)' ] && $(PYTHON) -c '$(OLD_ENOUGH)' || { echo \
+	  'namesrv-stream needs Python 3.11 or newer: install one and say make PYTHON=/path/to/python3.11'; exit 1; } >&2
+	@echo 'Installing into .venv (once; pyspark alone is some 400 MB) ...'
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements-build.lock
+	@$(BIN)/python -m pip install --quiet --require-hashes --no-build-isolation -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index --editable .
+	@touch $@
+
+jars/.retrieved: conf/ivy.xml .venv/.installed
+	@echo 'Fetching the jars of Spark and Kafka (once, 45 MB) ...'
+	@$(BIN)/python -m namesrv_stream.local.jars spark kafka
+	@touch $@
+
+# The locks name no registry: pip asks the one that it is set up for.
+LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --custom-compile-command 'make lock'
+lock:
+	@[ -x $(BIN)/uv ] || $(BIN)/python -m pip install --quiet uv
+	@$(LOCK) --group build -o requirements-build.lock
+	@$(LOCK) pyproject.toml --group dev -o requirements.lock
+
+clean:
+	rm -rf .venv jars data .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
