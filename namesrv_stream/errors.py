@@ -4,6 +4,16 @@ Each keeps its facts as attributes and says in its message what to do next. The 
 message alone and ends with `exit_status`; a traceback is shown only with --debug.
 """
 
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`Did you mean X? ` for the known word most like `word`, capital letters aside; empty if none is."""
+    by_lower = {each.lower(): each for each in known}
+    found = difflib.get_close_matches(word.lower(), by_lower, n=1)
+    return f"Did you mean {by_lower[found[0]]}? " if found else ""
+
 
 class NamesrvError(Exception):
     """Base of all. `exit_status` is what a command that meets it ends with."""

@@ -1,0 +1,25 @@
+"""Settings: where they come from, what they are, and how they change at run time."""
+
+from namesrv_stream.config.kafka import kafka_client_arguments, spark_kafka_options
+from namesrv_stream.config.loading import SettingsFileError, load_settings
+from namesrv_stream.config.settings import (
+    CATALOGUE,
+    ConfigBlackListError,
+    NamesrvSettings,
+    SettingInfo,
+    settings_without_effect,
+    to_properties_text,
+)
+
+__all__ = [
+    "CATALOGUE",
+    "ConfigBlackListError",
+    "NamesrvSettings",
+    "SettingInfo",
+    "SettingsFileError",
+    "kafka_client_arguments",
+    "load_settings",
+    "settings_without_effect",
+    "spark_kafka_options",
+    "to_properties_text",
+]

@@ -1,0 +1,139 @@
+"""The `kafka.*` settings as Spark's Kafka source takes them and as kafka-python takes them.
+
+Both read the same settings, written as for Kafka's Java clients. What only Java can read (a JKS key store) is an
+error that names the form which both can.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from namesrv_stream.config.settings import KAFKA_PREFIX, NamesrvSettings
+from namesrv_stream.errors import SettingError
+
+_SAME_IN_PYTHON = frozenset(
+    {
+        "client.id",
+        "request.timeout.ms",
+        "connections.max.idle.ms",
+        "metadata.max.age.ms",
+        "reconnect.backoff.ms",
+        "reconnect.backoff.max.ms",
+        "retry.backoff.ms",
+        "receive.buffer.bytes",
+        "send.buffer.bytes",
+        "sasl.kerberos.service.name",
+    }
+)
+_NUMBERS = re.compile(r"\.(ms|bytes)$")
+_JAVA_ONLY = re.compile(
+    r"(fetch|max\.poll|max\.partition\.fetch|session|heartbeat|group|isolation|check\.crcs|default\.api|"
+    r"metrics|metric|ssl\.(truststore|keystore)\.type|ssl\.protocol|ssl\.enabled)(\.|$)|client\.rack$|client\.dns\.lookup$"
+)
+"""Options that steer Spark's consumer, or that say how Java reads what Python finds out itself."""
+_SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
+_JAAS_MODULE = re.compile(r"\b(PlainLoginModule|ScramLoginModule)\b")
+_JAAS_OPTION = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
+
+
+def spark_kafka_options(settings: NamesrvSettings) -> dict[str, str]:
+    """Options of Spark's Kafka source and sink, keys with their `kafka.` prefix."""
+    options = {KAFKA_PREFIX + key: text for key, text in settings.kafka_options.items()}
+    return options | {"kafka.bootstrap.servers": settings.kafka_bootstrap_servers}
+
+
+def kafka_client_arguments(settings: NamesrvSettings) -> dict[str, Any]:
+    """Keyword arguments for any client of kafka-python. Raises SettingError for what it has no counterpart of."""
+    options = settings.kafka_options
+    arguments: dict[str, Any] = {"bootstrap_servers": settings.kafka_bootstrap_servers.split(",")}
+    for key, text in options.items():
+        arguments |= _argument(key, text, options)
+    return arguments
+
+
+def _argument(key: str, text: str, options: Mapping[str, str]) -> dict[str, Any]:
+    if translate := _TRANSLATIONS.get(key):
+        return translate(text, options)
+    if key in _SAME_IN_PYTHON:
+        return {key.replace(".", "_"): _number(key, text) if _NUMBERS.search(key) else text}
+    if _JAVA_ONLY.match(key):
+        return {}
+    raise _error(key, "has no counterpart in kafka-python", "Leave it out, or set it in Kafka's own configuration.")
+
+
+def _number(key: str, text: str) -> int:
+    if not re.fullmatch(r"-?[0-9]+", text.strip()):
+        raise _error(key, f"{text!r} is not accepted", "A whole number is.")
+    return int(text)
+
+
+def _one_of(name: str, key: str, accepted: tuple[str, ...]) -> Callable[[str, Mapping[str, str]], dict[str, Any]]:
+    def translate(text: str, _options: Mapping[str, str]) -> dict[str, Any]:
+        if text.upper() not in accepted:
+            raise _error(key, f"{text!r} is not accepted here", f"Use one of {', '.join(accepted)}.")
+        return {name: text.upper()}
+
+    return translate
+
+
+def _jaas(text: str, _options: Mapping[str, str]) -> dict[str, Any]:
+    if "Krb5LoginModule" in text:  # Python takes the ticket from the credential cache
+        return {}
+    found = {name: re.sub(r"\\(.)", r"\1", quoted) or bare for name, quoted, bare in _JAAS_OPTION.findall(text)}
+    if not _JAAS_MODULE.search(text) or not {"username", "password"} <= found.keys():
+        raise _error(
+            "sasl.jaas.config",
+            "is neither of PlainLoginModule nor of ScramLoginModule with username and password",
+            'Write: org.apache.kafka.common.security.plain.PlainLoginModule required username="..." password="...";',
+        )
+    return {"sasl_plain_username": found["username"], "sasl_plain_password": found["password"]}
+
+
+def _check_pem(kind: str, options: Mapping[str, str]) -> None:
+    store = options.get(f"ssl.{kind}.type", "JKS").upper()
+    if store != "PEM":
+        raise _error(
+            f"ssl.{kind}.location",
+            f"is a {store} store, which only Java can read",
+            f"Both Java and Python read PEM: set kafka.ssl.{kind}.type=PEM and give the PEM file here "
+            "(keytool -exportcert -rfc or openssl pkcs12 make one).",
+        )
+
+
+def _truststore(text: str, options: Mapping[str, str]) -> dict[str, Any]:
+    _check_pem("truststore", options)
+    return {"ssl_cafile": text}
+
+
+def _keystore(text: str, options: Mapping[str, str]) -> dict[str, Any]:
+    _check_pem("keystore", options)
+    return {"ssl_certfile": text, "ssl_keyfile": text}
+
+
+def _inline_pem(key: str) -> Callable[[str, Mapping[str, str]], dict[str, Any]]:
+    def refuse(_text: str, _options: Mapping[str, str]) -> dict[str, Any]:
+        kind = key.split(".")[1]
+        raise _error(key, "is PEM text, which Python cannot take", f"Put it in a file: kafka.ssl.{kind}.location.")
+
+    return refuse
+
+
+_TRANSLATIONS: dict[str, Callable[[str, Mapping[str, str]], dict[str, Any]]] = {
+    "security.protocol": _one_of("security_protocol", "security.protocol", _SECURITY_PROTOCOLS),
+    "sasl.mechanism": _one_of("sasl_mechanism", "sasl.mechanism", _MECHANISMS),
+    "sasl.jaas.config": _jaas,
+    "ssl.truststore.location": _truststore,
+    "ssl.keystore.location": _keystore,
+    "ssl.truststore.certificates": _inline_pem("ssl.truststore.certificates"),
+    "ssl.keystore.key": _inline_pem("ssl.keystore.key"),
+    "ssl.keystore.certificate.chain": _inline_pem("ssl.keystore.certificate.chain"),
+    "ssl.key.password": lambda text, _options: {"ssl_password": text},
+    "ssl.endpoint.identification.algorithm": lambda text, _options: {"ssl_check_hostname": bool(text.strip())},
+}
+
+
+def _error(key: str, problem: str, next_step: str) -> SettingError:
+    return SettingError(KAFKA_PREFIX + key, problem, next_step)

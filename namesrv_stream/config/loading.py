@@ -1,0 +1,113 @@
+"""Settings from where people put them: an option wins over the environment, that over the file, that over defaults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import javaproperties
+from pydantic import ValidationError
+
+from namesrv_stream.config.settings import CATALOGUE, STORAGE_PREFIX, NamesrvSettings, is_passed_through, is_secret
+from namesrv_stream.errors import NamesrvError, SettingError, did_you_mean
+
+ENV_PREFIX = "NAMESRV_"
+
+
+class SettingsFileError(NamesrvError):
+    """The file given with -c cannot be read, or is no properties file."""
+
+    exit_status = 2
+
+    def __init__(self, file: Path, problem: str) -> None:
+        super().__init__(f"settings file {file}: {problem}. conf/namesrv.properties is an example with all settings.")
+        self.file = file
+
+
+def load_settings(
+    file: Path | None = None, environ: Mapping[str, str] | None = None, options: Mapping[str, str] | None = None
+) -> NamesrvSettings:
+    """The settings in force. Keys of `options` are properties names.
+
+    Raises SettingsFileError, or SettingError that names the key, where it was found, and what is accepted.
+    """
+    read = _read_properties(file) if file else {}
+    said = {
+        f"in {file}": read,
+        "in the environment": from_environment(environ or {}),
+        "on the command line": options or {},
+    }
+    origins = {key: origin for origin, values in said.items() for key in values}
+    for key, origin in origins.items():
+        _check_known(key, origin)
+    merged = {key: text for values in said.values() for key, text in values.items()}
+    if file:  # as RocketMQ does: the file given becomes the configStorePath, whatever it says itself
+        merged["configStorePath"] = str(file)
+    try:
+        return NamesrvSettings.model_validate(merged)
+    except ValidationError as error:
+        raise _setting_error(error, origins) from error
+
+
+def environment_name(key: str) -> str:
+    """`listenPort` is NAMESRV_LISTEN_PORT, `kafka.bootstrap.servers` NAMESRV_KAFKA_BOOTSTRAP_SERVERS."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).replace(".", "_")
+    return ENV_PREFIX + words.upper()
+
+
+def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The settings among environment variables, by properties name.
+
+    NAMESRV_KAFKA_SASL_MECHANISM is kafka.sasl.mechanism, NAMESRV_DELTA_STORAGE_AWS_REGION delta.storage.aws_region.
+    Other variables of that prefix are left alone: RocketMQ's clients have NAMESRV_ADDR, and Kubernetes makes some
+    for every service called namesrv.
+    """
+    return {key: value for name, value in environ.items() if (key := _key_of_variable(name))}
+
+
+def _key_of_variable(name: str) -> str | None:
+    if key := _KEYS_BY_VARIABLE.get(name):
+        return key
+    if name.startswith(f"{ENV_PREFIX}DELTA_STORAGE_"):
+        return STORAGE_PREFIX + name.removeprefix(f"{ENV_PREFIX}DELTA_STORAGE_").lower()
+    if name.startswith(f"{ENV_PREFIX}KAFKA_"):  # no option of Kafka's has an underscore or a capital letter
+        return name.removeprefix(ENV_PREFIX).replace("_", ".").lower()
+    return None
+
+
+_KEYS_BY_VARIABLE = {environment_name(key): key for key in CATALOGUE if not key.endswith("*")}
+
+
+def _read_properties(file: Path) -> dict[str, str]:
+    try:
+        content = file.read_bytes()
+        return javaproperties.loads(_decoded(content))
+    except OSError as error:
+        raise SettingsFileError(file, (error.strerror or str(error)).lower()) from error
+    except javaproperties.InvalidUEscapeError as error:
+        raise SettingsFileError(file, str(error).lower()) from error
+
+
+def _decoded(content: bytes) -> str:
+    """UTF-8, or Latin-1 as Java's properties were before."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
+def _check_known(key: str, origin: str) -> None:
+    if (key in CATALOGUE and not key.endswith("*")) or is_passed_through(key):
+        return
+    raise SettingError(
+        key, f"is not known, {origin}", f"{did_you_mean(key, CATALOGUE)}All settings: docs/configuration.md."
+    )
+
+
+def _setting_error(error: ValidationError, origins: Mapping[str, str]) -> SettingError:
+    first = error.errors(include_url=False)[0]
+    key = str(first["loc"][0])
+    what = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    shown = "its value" if is_secret(key) else repr(first["input"])
+    return SettingError(key, f"{shown} is not accepted: {what}", f"Correct it {origins.get(key, 'there')}.")

@@ -1,0 +1,264 @@
+"""All settings: RocketMQ's, and those of the registry beside them.
+
+A setting has its properties name as alias: `NamesrvSettings(listen_port=0)` in code, `listenPort=0` in a file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, Self
+
+from pydantic import ValidationError, model_validator
+
+from namesrv_stream.config.rocketmq import CONFIG_BLACK_LIST, RocketmqSettings, setting
+from namesrv_stream.config.values import (
+    Boolean,
+    Count,
+    CountOrNone,
+    Duration,
+    Location,
+    Millis,
+    Port,
+    Servers,
+    java_text,
+)
+from namesrv_stream.errors import NamesrvError, SettingError
+
+KAFKA_PREFIX = "kafka."
+STORAGE_PREFIX = "delta.storage."
+_START_ONLY_PREFIXES = (KAFKA_PREFIX, "delta.", "tls.", "checkpoint.", "snapshot.")
+_SECRET = re.compile(r"password|secret|token|jaas|credential|access_key|key$", re.IGNORECASE)
+MASK = "******"
+
+
+class ConfigBlackListError(NamesrvError):
+    """A5: UPDATE_NAMESRV_CONFIG names settings that it must not change; nothing is applied (code 16)."""
+
+    def __init__(self, keys: list[str]) -> None:
+        super().__init__(
+            f"{', '.join(keys)} cannot be changed at run time, so nothing was. Set it in the file and start again."
+        )
+        self.keys = keys
+
+
+class NamesrvSettings(RocketmqSettings):
+    """What is in force. Frozen: a change at run time gives a new object."""
+
+    kafka_bootstrap_servers: Servers = setting(
+        "kafka.bootstrap.servers", "127.0.0.1:9092", "Kafka's addresses, host:port,...", "job, gateway, fleet, cli"
+    )
+    kafka_topic: str = setting(
+        "kafka.topic",
+        "broker-heartbeats",
+        "Topic of the heartbeats; made with one partition where it is missing.",
+        "job, gateway, fleet, cli",
+        pattern=r"^[a-zA-Z0-9._-]{1,249}$",
+    )
+    kafka_options: dict[str, str] = setting(
+        "kafka.*",
+        dict,
+        "Any option of Kafka's clients, as kafka.security.protocol.",
+        "job, gateway, fleet, cli",
+        repr=False,
+    )
+    delta_root: Location = setting(
+        "delta.root", "data/registry", "Folder of the tables: a path, or s3a://, abfss://, gs://.", "all", min_length=1
+    )
+    storage_options: dict[str, str] = setting(
+        "delta.storage.*",
+        dict,
+        "Options of delta-rs for an object store, as delta.storage.aws_region.",
+        "job, gateway, cli",
+        repr=False,
+    )
+    checkpoint_location: Location = setting(
+        "checkpoint.location",
+        lambda data: f"{data.get('delta_root', '').rstrip('/')}-checkpoint",
+        "Checkpoint of the streaming query; beside the tables unless set.",
+        "job",
+    )
+    snapshot_retention: Duration = setting(
+        "snapshot.retention",
+        "30d",
+        "How long a snapshot can be read: 30d, 720h.",
+        "job, maintenance",
+        validate_default=True,
+    )
+    writer: Literal["auto", "spark", "rust"] = setting(
+        "writer", "auto", "What merges into the tables: delta-spark, delta-rs, or by the number of rows.", "job"
+    )
+    trigger_millis: Millis = setting("triggerMillis", 1000, "Shortest time between two micro-batches.", "job")
+    max_offsets_per_trigger: CountOrNone = setting(
+        "maxOffsetsPerTrigger",
+        20_000,
+        "Records of one micro-batch at most, so that a backlog comes in parts; none: no limit. "
+        "With several partitions it must be none: a limit would lose heartbeats.",
+        "job",
+    )
+    watermark_delay_millis: Millis = setting(
+        "watermarkDelayMillis", 5000, "How late a record may be; leases end on time all the same.", "job"
+    )
+    live_refresh_millis: Millis = setting(
+        "liveRefreshMillis", 30_000, "Signs of life are published this often at most.", "job"
+    )
+    clock_jump_millis: Millis = setting(
+        "clockJumpMillis", 15_000, "Event time that jumps further past a deadline is an outage, not a silence.", "job"
+    )
+    clock_jump_grace_millis: Millis = setting(
+        "clockJumpGraceMillis", 60_000, "What a lease gets after such a jump, once; 0: nothing.", "job"
+    )
+    tick_millis: Count = setting(
+        "tickMillis", 1000, "A tick on Kafka this often, so that time goes on.", "job, gateway, fleet"
+    )
+    job_ticker: Boolean = setting(
+        "jobTicker", False, "The job ticks itself; for set-ups with neither gateway nor fleet.", "job"
+    )
+    reconcile_interval_millis: Millis = setting(
+        "reconcileIntervalMillis",
+        300_000,
+        "A registration that says nothing new goes on Kafka in full this often; 0: always.",
+        "gateway, fleet",
+    )
+    metrics_port: Port = setting("metricsPort", 0, "Port for Prometheus and /healthz; 0: none.", "gateway")
+    tls_mode: Literal["disabled", "permissive", "enforcing"] = setting(
+        "tls.server.mode", "permissive", "TLS beside plain text on one port (permissive), alone, or never.", "gateway"
+    )
+    tls_cert_path: Location = setting("tls.server.certPath", "", "Certificate chain, PEM.", "gateway")
+    tls_key_path: Location = setting("tls.server.keyPath", "", "Private key, PEM.", "gateway")
+    tls_key_password: str = setting("tls.server.keyPassword", "", "Password of the key.", "gateway", repr=False)
+    tls_auth_client: Boolean = setting("tls.server.authClient", False, "Clients must show a certificate.", "gateway")
+    tls_trust_cert_path: Location = setting(
+        "tls.server.trustCertPath", "", "Certificates that clients' ones are checked against, PEM.", "gateway"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_passed_through(cls, data: object) -> object:
+        """Puts `kafka.x` and `delta.storage.x` that are no settings of ours into their dicts."""
+        if not isinstance(data, Mapping):
+            return data
+        own = {key: value for key, value in data.items() if not is_passed_through(key)}
+        for name, pattern in (("kafka_options", "kafka.*"), ("storage_options", "delta.storage.*")):
+            prefix = pattern[:-1]
+            more = {k[len(prefix) :]: v for k, v in data.items() if is_passed_through(k) and k.startswith(prefix)}
+            if more:
+                own[pattern] = {**own.pop(name, {}), **own.pop(pattern, {}), **more}
+        return own
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        if bool(self.tls_cert_path) != bool(self.tls_key_path):
+            missing = "tls.server.keyPath" if self.tls_cert_path else "tls.server.certPath"
+            raise SettingError(missing, "is missing", "TLS needs both tls.server.certPath and tls.server.keyPath.")
+        if self.tls_mode == "enforcing" and not self.tls_cert_path:
+            raise SettingError(
+                "tls.server.mode", "enforcing needs a certificate", "Set tls.server.certPath and keyPath."
+            )
+        return self
+
+    def get_config(self, key: str) -> str | None:
+        """The setting's value as properties text, None for a key that is not known."""
+        return self.properties(masked=False).get(key)
+
+    def properties(self, *, masked: bool = True) -> dict[str, str]:
+        """Key to text of all settings, sorted by key. `masked`: passwords and the like are not shown."""
+        texts: dict[str, str] = {}
+        for info in CATALOGUE.values():
+            value = getattr(self, info.name)
+            if isinstance(value, dict):
+                texts |= {info.key[:-1] + key: text for key, text in value.items()}
+            else:
+                texts[info.key] = java_text(value)
+        return {key: MASK if masked and text and is_secret(key) else text for key, text in sorted(texts.items())}
+
+    def live_changes(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """A5: what of `properties` UPDATE_NAMESRV_CONFIG changes, key to text as RocketMQ would print it.
+
+        Unknown keys and numbers that are none are ignored, as RocketMQ does. Raises ConfigBlackListError for a key of
+        the black list, and for one that has its effect at start only: accepting that would be a lie.
+        """
+        black_list = {*CONFIG_BLACK_LIST, *self.config_black_list.split(";")}
+        if refused := sorted(key for key in properties if key in black_list or _is_start_only(key)):
+            raise ConfigBlackListError(refused)
+        parsed = {key: _as_rocketmq_parses(key, text) for key, text in properties.items() if key in CATALOGUE}
+        return {key: java_text(value) for key, value in parsed.items() if value is not None}
+
+    def updated(self, properties: Mapping[str, str]) -> NamesrvSettings:
+        """These settings after UPDATE_NAMESRV_CONFIG (A5). Raises ConfigBlackListError as `live_changes` does."""
+        return self.restored(self.live_changes(properties))
+
+    def restored(self, changes: Mapping[str, str]) -> NamesrvSettings:
+        """These settings with the rows of the table `namesrv_config`, which were checked when they were written."""
+        known = {key: _as_rocketmq_parses(key, text) for key, text in changes.items() if key in CATALOGUE}
+        values = {CATALOGUE[key].name: value for key, value in known.items() if value is not None}
+        return self.model_copy(update=values)
+
+
+class SettingInfo(NamedTuple):
+    """What is known of one setting. `read_by` empty: it is accepted and has no effect here."""
+
+    key: str
+    name: str
+    type: Any
+    default: str
+    description: str
+    read_by: str
+    is_live: bool
+
+
+def _catalogue() -> dict[str, SettingInfo]:
+    defaults = NamesrvSettings()
+    infos = {}
+    for name, field in NamesrvSettings.model_fields.items():
+        facts: Any = field.json_schema_extra
+        value = getattr(defaults, name)
+        default = "" if isinstance(value, dict) else java_text(value)
+        key = str(field.alias)
+        infos[key] = SettingInfo(
+            key, name, field.annotation, default, str(field.description), facts["read_by"], facts["live"]
+        )
+    return infos
+
+
+def is_passed_through(key: str) -> bool:
+    """Whether the key is an option of Kafka's clients or of the object store rather than a setting of ours."""
+    return key.startswith((KAFKA_PREFIX, STORAGE_PREFIX)) and not key.endswith("*") and key not in _OWN_KEYS
+
+
+def is_secret(key: str) -> bool:
+    """Whether a value of this key must not be printed."""
+    return bool(_SECRET.search(key))
+
+
+def _is_start_only(key: str) -> bool:
+    if info := CATALOGUE.get(key):
+        return bool(info.read_by) and not info.is_live
+    return key.startswith(_START_ONLY_PREFIXES)
+
+
+def _as_rocketmq_parses(key: str, text: str) -> object:
+    """The value, None where RocketMQ keeps the old one. Every text but `true` is false (Boolean.parseBoolean)."""
+    if CATALOGUE[key].type is bool:
+        return text.lower() == "true"
+    try:
+        return getattr(NamesrvSettings.model_validate({key: text}), CATALOGUE[key].name)
+    except ValidationError:
+        return None
+
+
+_OWN_KEYS = frozenset(str(field.alias) for field in NamesrvSettings.model_fields.values())
+CATALOGUE = _catalogue()
+"""Properties name to what is known of the setting, RocketMQ's first."""
+
+
+def settings_without_effect(settings: NamesrvSettings) -> list[str]:
+    """Keys of accepted settings that were changed from their default and have no effect here: name them at start."""
+    idle = (info for info in CATALOGUE.values() if not info.read_by and info.key != "configStorePath")
+    return [info.key for info in idle if java_text(getattr(settings, info.name)) != info.default]
+
+
+def to_properties_text(settings: NamesrvSettings) -> str:
+    """What -p prints and GET_NAMESRV_CONFIG (A6) answers: all settings, `key=value`, sorted, secrets masked."""
+    lines = (f"{key}={text}" for key, text in settings.properties().items())
+    return "".join(line.replace("\n", "\\n") + "\n" for line in lines)
