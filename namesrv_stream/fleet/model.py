@@ -1,0 +1,155 @@
+"""What a fleet says and when, in a time of its own: no clock, no Kafka, the same for the same plan and start.
+
+Times are epoch milliseconds that the caller hands in. A model can be played against the clock, faster, or all
+at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain, count
+
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.fleet.broker import Broker, BrokerGroup
+from namesrv_stream.fleet.churn import schedule_churn
+from namesrv_stream.fleet.plan import Churn, FleetPlan
+from namesrv_stream.fleet.topology import build_groups, cluster_name
+from namesrv_stream.rules.requests import MASTER_ID, BrokerRequest, TopicConfig
+
+FIRST_PERIODIC_MS = 10_000
+"""B1: the first registration after the one at start comes this much later, whatever the period."""
+
+Action = Callable[[int], Iterable[BrokerRequest]]
+"""Happens at a time and says what brokers say because of it."""
+
+
+class UnknownBrokerError(NamesrvError):
+    """A broker that this fleet does not have."""
+
+    def __init__(self, broker_name: str, broker_id: int, known: Iterable[str]) -> None:
+        names = sorted(known)
+        shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+        super().__init__(f"the fleet has no broker {broker_name} with id {broker_id}. Its broker names: {shown}")
+        self.broker_name = broker_name
+        self.broker_id = broker_id
+
+
+class FleetModel:
+    """The brokers of a plan, from their start at `start_ms` on.
+
+    `happened` counts the actions of churn. Not thread-safe.
+    """
+
+    def __init__(self, plan: FleetPlan, start_ms: int) -> None:
+        self.plan = plan
+        self.groups = build_groups(plan, start_ms)
+        self.happened: Counter[Churn] = Counter()
+        self._by_address = {broker.address: broker for broker in self.brokers()}
+        self._agenda: list[tuple[int, int, Action]] = []
+        self._order = count()
+        self._plan_start(start_ms)
+        for kind, per_minute in plan.churn.items():
+            schedule_churn(self, kind, per_minute, start_ms + plan.startup_ms)
+
+    def brokers(self) -> Iterator[Broker]:
+        """All of them, down or up."""
+        return chain.from_iterable(group.brokers for group in self.groups)
+
+    def broker(self, broker_name: str, broker_id: int) -> Broker:
+        """Who has this id of this name now. Raises UnknownBrokerError."""
+        for broker in self.brokers():
+            if broker.broker_id == broker_id and broker.group.broker_name == broker_name:
+                return broker
+        raise UnknownBrokerError(broker_name, broker_id, {group.broker_name for group in self.groups})
+
+    @property
+    def next_at_ms(self) -> int | None:
+        """When something happens next."""
+        return self._agenda[0][0] if self._agenda else None
+
+    def due(self, until_ms: int) -> Iterator[tuple[int, BrokerRequest]]:
+        """What is said up to this time and has not been taken yet, in order of time."""
+        while self._agenda and self._agenda[0][0] <= until_ms:
+            at_ms, _, action = heapq.heappop(self._agenda)
+            for request in action(at_ms):
+                yield at_ms, request
+
+    def at(self, at_ms: int, action: Action) -> None:
+        """Plans an action; of those at one time the one planned first comes first."""
+        heapq.heappush(self._agenda, (at_ms, next(self._order), action))
+
+    def send_failed(self, broker_addr: str) -> None:
+        """What this broker says next goes in full: nobody knows what of it has arrived."""
+        self._by_address[broker_addr].said = None
+
+    def start(self, broker: Broker, at_ms: int) -> list[BrokerRequest]:
+        """A new process: registers at once and in full, then periodically."""
+        if broker.up:
+            return []
+        broker.up, broker.said = True, None
+        broker.starts += 1
+        self.at(at_ms + FIRST_PERIODIC_MS, partial(self._register, broker, broker.starts))
+        if self.plan.heartbeat_interval_ms:
+            self.at(at_ms + self.plan.heartbeat_interval_ms, partial(self._heartbeat, broker, broker.starts))
+        return [broker.register(self.plan, at_ms)]
+
+    def crash(self, broker: Broker, _at_ms: int) -> list[BrokerRequest]:
+        """Falls silent without a word."""
+        broker.up = False
+        return []
+
+    def unregister(self, broker: Broker, _at_ms: int) -> list[BrokerRequest]:
+        """An orderly shutdown (B5)."""
+        if not broker.up:
+            return []
+        broker.up = False
+        return [broker.unregistration()]
+
+    def put_topic(self, group: BrokerGroup, topic: str, config: TopicConfig, at_ms: int) -> list[BrokerRequest]:
+        """A user makes or changes a topic: the master registers that topic alone; slaves follow in their period."""
+        group.put_topic(topic, config, at_ms)
+        return [b.registration(self.plan, {topic: config}) for b in group.brokers if b.up and b.is_master]
+
+    def promote(self, group: BrokerGroup, at_ms: int) -> list[BrokerRequest]:
+        """The living slave with the smallest id becomes master under a higher state version and says so.
+
+        The master of before takes its id, for when it comes back.
+        """
+        slaves = [broker for broker in group.brokers if broker.up and not broker.is_master]
+        if not slaves:
+            return []
+        promoted = min(slaves, key=lambda broker: broker.broker_id)
+        for broker in group.brokers:
+            if broker.is_master:
+                broker.broker_id = promoted.broker_id
+        promoted.broker_id = MASTER_ID
+        group.next_version(at_ms, state_version=group.version.state_version + 1)
+        return [promoted.register(self.plan, at_ms)]
+
+    def move(self, group: BrokerGroup, at_ms: int) -> list[BrokerRequest]:
+        """Its brokers restart without a word under the next cluster, or a new name where there is one cluster (D1)."""
+        if self.plan.clusters > 1:
+            names = [cluster_name(number) for number in range(self.plan.clusters)]
+            group.move_to(names[(names.index(group.cluster_name) + 1) % len(names)], group.broker_name, at_ms)
+        else:
+            group.move_to(group.cluster_name, f"{group.broker_name}-moved", at_ms)
+        moving = [broker for broker in group.brokers if broker.up]
+        return [request for b in moving for request in (*self.crash(b, at_ms), *self.start(b, at_ms))]
+
+    def _plan_start(self, start_ms: int) -> None:
+        for number, broker in enumerate(self.brokers()):
+            at_ms = start_ms + self.plan.startup_ms * number // self.plan.brokers
+            self.at(at_ms, partial(self.start, broker))
+
+    def _register(self, broker: Broker, life: int, at_ms: int) -> Iterable[BrokerRequest]:
+        if broker.up and broker.starts == life:
+            self.at(at_ms + self.plan.registration_period_ms, partial(self._register, broker, life))
+            yield broker.register(self.plan, at_ms)
+
+    def _heartbeat(self, broker: Broker, life: int, at_ms: int) -> Iterable[BrokerRequest]:
+        if broker.up and broker.starts == life and self.plan.heartbeat_interval_ms:
+            self.at(at_ms + self.plan.heartbeat_interval_ms, partial(self._heartbeat, broker, life))
+            yield broker.heartbeat()
