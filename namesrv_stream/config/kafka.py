@@ -30,7 +30,8 @@ _SAME_IN_PYTHON = frozenset(
 _NUMBERS = re.compile(r"\.(ms|bytes)$")
 _JAVA_ONLY = re.compile(
     r"(fetch|max\.poll|max\.partition\.fetch|session|heartbeat|group|isolation|check\.crcs|default\.api|"
-    r"metrics|metric|ssl\.(truststore|keystore)\.type|ssl\.protocol|ssl\.enabled)(\.|$)|client\.rack$|client\.dns\.lookup$"
+    r"metrics|metric|ssl\.(truststore|keystore)\.type|ssl\.protocol|ssl\.enabled|"
+    r"client\.rack|client\.dns\.lookup)(\.|$)"
 )
 """Options that steer Spark's consumer, or that say how Java reads what Python finds out itself."""
 _SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -31,25 +30,21 @@ def setting(  # typed by the annotation of the field that it stands at, as pydan
     return Field(**given, alias=key, description=description, json_schema_extra=facts, **more)
 
 
-def _in_home(name: str) -> str:
-    return str(Path.home() / "namesrv" / name)
-
-
 class RocketmqSettings(BaseModel):
     """What a RocketMQ 5.4.0 `namesrv.properties` may hold."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, validate_default=True)
 
     rocketmq_home: str = setting("rocketmqHome", "", "Where RocketMQ is installed; not needed here.")
     kv_config_path: Location = setting(
         "kvConfigPath",
-        lambda: _in_home("kvConfig.json"),
+        "~/namesrv/kvConfig.json",
         "A NameServer's KV file, taken over at the first start on empty tables. KV then lives in the tables.",
         "gateway",
     )
     config_store_path: Location = setting(
         "configStorePath",
-        lambda: _in_home("namesrv.properties"),
+        "~/namesrv/namesrv.properties",
         "The file given with -c. Never written: what is changed at run time lives in the tables.",
     )
     config_black_list: str = setting(

@@ -213,11 +213,9 @@ def _catalogue() -> dict[str, SettingInfo]:
     for name, field in NamesrvSettings.model_fields.items():
         facts: Any = field.json_schema_extra
         value = getattr(defaults, name)
-        default = "" if isinstance(value, dict) else java_text(value)
-        key = str(field.alias)
-        infos[key] = SettingInfo(
-            key, name, field.annotation, default, str(field.description), facts["read_by"], facts["live"]
-        )
+        default = field.default if isinstance(field.default, str) else "" if value == {} else java_text(value)
+        key, meaning = str(field.alias), str(field.description)
+        infos[key] = SettingInfo(key, name, field.annotation, default, meaning, facts["read_by"], facts["live"])
     return infos
 
 
