@@ -1,0 +1,184 @@
+"""Plays a fleet into Kafka: against the clock, where single brokers can be steered, or as fast as Kafka takes it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Self
+
+from namesrv_stream.fleet.broker import Broker, topic_config
+from namesrv_stream.fleet.model import Action, FleetModel
+from namesrv_stream.fleet.outbox import Counts, Outbox
+from namesrv_stream.fleet.plan import Churn, FleetPlan
+from namesrv_stream.heartbeat_log import HeartbeatProducer
+from namesrv_stream.rules.requests import PERM_READ_WRITE, BrokerHeartbeat, BrokerRequest
+
+MOST_ON_THEIR_WAY = 20_000
+"""How many unacknowledged records a load keeps in the producer, whose own buffer has no limit."""
+_LONGEST_SLEEP_S = 1.0
+
+
+@dataclass(frozen=True)
+class BrokerState:
+    """One broker of a fleet as it is now."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    broker_addr: str
+    up: bool
+
+
+class Fleet:
+    """A fleet on a thread of its own, in real time. Its methods may be called from any thread.
+
+    A broker is named by broker name and id; UnknownBrokerError where there is none. What is asked for happens
+    at once, on the fleet's thread. As a context manager it unregisters all brokers at the end.
+    """
+
+    def __init__(self, plan: FleetPlan, producer: HeartbeatProducer) -> None:
+        self._started_at_ms = time.time_ns() // 1_000_000
+        self._started_at_s = time.monotonic()
+        self._model = FleetModel(plan, self._started_at_ms)
+        self._changed = threading.Condition(threading.RLock())
+        self._outbox = Outbox(producer, self._send_failed)
+        self._producer = producer
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="fleet", daemon=True)
+
+    def start(self) -> None:
+        """Brings up the brokers. A fleet runs once."""
+        self._thread.start()
+
+    def stop(self, *, unregister: bool = True, limit_s: float = 10.0) -> None:
+        """Ends the fleet, in order (B5) or as by a power cut; returns when Kafka has what was said, or the limit is up.
+
+        Raises KafkaUnreachableError where Kafka has not.
+        """
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+        self._thread.join()
+        for broker in self._model.brokers():
+            if unregister:
+                self._send(self._model.unregister(broker, self._now_ms()))
+        self._producer.flush(limit_s)
+
+    def crash(self, broker_name: str, broker_id: int = 0) -> None:
+        """The broker falls silent."""
+        self._steer(broker_name, broker_id, self._model.crash)
+
+    def unregister(self, broker_name: str, broker_id: int = 0) -> None:
+        """The broker shuts down in order."""
+        self._steer(broker_name, broker_id, self._model.unregister)
+
+    def come_back(self, broker_name: str, broker_id: int = 0) -> None:
+        """The broker starts again; nothing if it is up."""
+        self._steer(broker_name, broker_id, self._model.start)
+
+    def create_topic(self, broker_name: str, topic: str, queues: int = 4) -> None:
+        """The name's master gets a topic, or other queue counts for it, and registers it alone."""
+        config = topic_config(queues, PERM_READ_WRITE)
+        self._steer(broker_name, 0, lambda broker, at_ms: self._model.put_topic(broker.group, topic, config, at_ms))
+
+    def brokers(self) -> list[BrokerState]:
+        """All brokers, down or up."""
+        with self._changed:
+            return [_state(broker) for broker in self._model.brokers()]
+
+    def topics(self, broker_name: str) -> list[str]:
+        """The topics of a broker name, the brokers' own among them."""
+        with self._changed:
+            return list(self._model.broker(broker_name, 0).group.topics)
+
+    def happened(self) -> Counter[Churn]:
+        """How often each kind of churn happened."""
+        with self._changed:
+            return self._model.happened.copy()
+
+    def counts(self) -> Counts:
+        """Records so far."""
+        return self._outbox.counts()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        while not self._stopped:
+            with self._changed:
+                self._changed.wait_for(self._has_work, self._until_next_s())
+                due = [request for _, request in self._model.due(self._now_ms())]
+            self._send(due)  # not under the lock, for which the producer's thread may be waiting
+
+    def _has_work(self) -> bool:
+        return self._stopped or self._until_next_s() == 0
+
+    def _until_next_s(self) -> float:
+        next_at_ms = self._model.next_at_ms
+        if next_at_ms is None:
+            return _LONGEST_SLEEP_S
+        return min(max(0.0, (next_at_ms - self._now_ms()) / 1_000), _LONGEST_SLEEP_S)
+
+    def _send(self, requests: list[BrokerRequest]) -> None:
+        for request in requests:
+            if isinstance(request, BrokerHeartbeat):
+                self._outbox.send_if_idle(request)
+            else:
+                self._outbox.send(request)
+
+    def _steer(self, broker_name: str, broker_id: int, what: Callable[[Broker, int], list[BrokerRequest]]) -> None:
+        with self._changed:
+            action: Action = partial(what, self._model.broker(broker_name, broker_id))
+            self._model.at(self._now_ms(), action)
+            self._changed.notify()
+
+    def _send_failed(self, broker_addr: str) -> None:
+        with self._changed:
+            self._model.send_failed(broker_addr)
+
+    def _now_ms(self) -> int:
+        """Follows the wall clock from the start on without its corrections."""
+        return self._started_at_ms + round((time.monotonic() - self._started_at_s) * 1_000)
+
+
+class Load:
+    """A fleet's records by its own time, sent as fast as Kafka takes them or `records_per_s` at most."""
+
+    def __init__(
+        self, plan: FleetPlan, producer: HeartbeatProducer, *, duration_ms: int, records_per_s: float | None = None
+    ) -> None:
+        self._producer = producer
+        self._records_per_s = records_per_s
+        self._start_ms = time.time_ns() // 1_000_000
+        self._end_ms = self._start_ms + duration_ms
+        self._model = FleetModel(plan, self._start_ms)
+        self._outbox = Outbox(producer, self._model.send_failed)
+        self._room = threading.BoundedSemaphore(MOST_ON_THEIR_WAY)
+
+    def run(self) -> Counts:
+        """Sends all records of the fleet's `duration_ms`; returns when Kafka has them."""
+        started_s = time.monotonic()
+        for number, (_, request) in enumerate(self._model.due(self._end_ms), start=1):
+            self._room.acquire()
+            self._outbox.send(request).add_done_callback(lambda _: self._room.release())
+            if self._records_per_s:
+                time.sleep(max(0.0, started_s + number / self._records_per_s - time.monotonic()))
+        self._producer.flush()
+        return self.counts()
+
+    def counts(self) -> Counts:
+        """Records so far."""
+        return self._outbox.counts()
+
+
+def _state(broker: Broker) -> BrokerState:
+    group = broker.group
+    return BrokerState(group.cluster_name, group.broker_name, broker.broker_id, broker.address, broker.up)
