@@ -1,0 +1,149 @@
+"""Bodies of answers and of the smaller requests, both ways. Registrations have a module of their own.
+
+Classes have the names and, in camelCase, the fields of RocketMQ's; what is None is left out of the JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_args
+
+import javaproperties
+import msgspec
+
+from namesrv_stream.rules import lookup
+from namesrv_stream.rules.requests import DataVersion, QueueData
+from namesrv_stream.wire.errors import MalformedBodyError
+from namesrv_stream.wire.json_text import decode_json, encode_json
+
+
+class BrokerData(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A broker group: its addresses by broker id. `enable_acting_master` None: the answer of a 4.x name server."""
+
+    broker_name: str
+    cluster: str
+    broker_addrs: dict[int, str]
+    enable_acting_master: bool | None = None
+    zone_name: str | None = None
+
+
+class TopicRouteData(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The route of a topic (M1). `topic_queue_mapping_by_broker`: broker name -> TopicQueueMappingInfo (T7)."""
+
+    queue_datas: list[QueueData]
+    broker_datas: list[BrokerData]
+    filter_server_table: dict[str, list[str]]
+    order_topic_conf: str | None = None
+    topic_queue_mapping_by_broker: dict[str, object] | None = None
+
+
+class ClusterInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """All broker groups by name, and the broker names of each cluster (M6)."""
+
+    broker_addr_table: dict[str, BrokerData]
+    cluster_addr_table: dict[str, list[str]]
+
+
+class TopicList(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Topics by name (M7). `broker_addr`: an address of some broker, in the list of system topics only."""
+
+    topic_list: list[str]
+    broker_addr: str | None = None
+
+
+class KVTable(msgspec.Struct, frozen=True):
+    """One namespace of the KV configuration (K4)."""
+
+    table: dict[str, str]
+
+
+class BrokerMemberGroup(msgspec.Struct, frozen=True, rename="camel"):
+    """The addresses of one broker name by id; `cluster` is the one that was asked for, not checked (M6)."""
+
+    cluster: str
+    broker_name: str
+    broker_addrs: dict[int, str]
+
+
+class GetBrokerMemberGroupResponseBody(msgspec.Struct, frozen=True, rename="camel"):
+    """The body of an answer to GET_BROKER_MEMBER_GROUP."""
+
+    broker_member_group: BrokerMemberGroup
+
+
+class _QueueDatas(msgspec.Struct, frozen=True, rename="camel"):
+    """What REGISTER_TOPIC_IN_NAMESRV uses of the TopicRouteData that it carries."""
+
+    queue_datas: list[QueueData] = []
+
+
+JsonBody = TopicRouteData | ClusterInfo | TopicList | KVTable | GetBrokerMemberGroupResponseBody | DataVersion
+Body = TypeVar("Body", bound=JsonBody)
+
+_decoders: dict[type, msgspec.json.Decoder[Any]] = {
+    body: msgspec.json.Decoder(body, strict=False) for body in get_args(JsonBody)
+}
+_queue_datas_decoder = msgspec.json.Decoder(_QueueDatas, strict=False)
+
+
+def encode_body(body: JsonBody) -> bytes:
+    """Standard JSON, which peers of all versions read."""
+    return encode_json(body)
+
+
+def decode_body(text: bytes, body: type[Body]) -> Body:
+    """What `text` says, read as one of this module's classes or as DataVersion."""
+    decoder: msgspec.json.Decoder[Body] = _decoders[body]
+    return decode_json(text, decoder, body.__name__)
+
+
+def decode_queue_datas(text: bytes) -> list[QueueData]:
+    """The queue data in the TopicRouteData of a REGISTER_TOPIC_IN_NAMESRV."""
+    return decode_json(text, _queue_datas_decoder, "TopicRouteData").queue_datas
+
+
+def topic_route_data(route: lookup.TopicRoute) -> TopicRouteData:
+    """The wire's form of a route."""
+    mappings = route.topic_queue_mappings
+    return TopicRouteData(
+        queue_datas=[QueueData(*row[1:]) for row in route.queue_datas],
+        broker_datas=[broker_data(group) for group in route.broker_datas],
+        filter_server_table={address: list(servers) for address, servers in route.filter_server_table.items()},
+        order_topic_conf=route.order_topic_conf,
+        topic_queue_mapping_by_broker=None
+        if mappings is None
+        else {n: msgspec.Raw(text) for n, text in mappings.items()},
+    )
+
+
+def broker_data(group: lookup.BrokerData) -> BrokerData:
+    """The wire's form of a broker group."""
+    return BrokerData(
+        broker_name=group.broker_name,
+        cluster=group.cluster,
+        broker_addrs=dict(group.broker_addrs),
+        enable_acting_master=group.enable_acting_master,
+        zone_name=group.zone_name,
+    )
+
+
+def cluster_info(info: lookup.ClusterInfo) -> ClusterInfo:
+    """The wire's form of the cluster info."""
+    return ClusterInfo(
+        broker_addr_table={name: broker_data(group) for name, group in info.brokers.items()},
+        cluster_addr_table={cluster: list(names) for cluster, names in info.clusters.items()},
+    )
+
+
+def encode_properties(settings: Mapping[str, str]) -> bytes:
+    """Java properties text, one `key=value` a line, sorted by key (A6)."""
+    lines = (javaproperties.join_key_value(key, settings[key]) for key in sorted(settings))
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def decode_properties(text: bytes) -> dict[str, str]:
+    """The settings in Java properties text, which is UTF-8 here (A5)."""
+    try:
+        return javaproperties.loads(text.decode())
+    except (UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:
+        raise MalformedBodyError("properties", str(error)) from error

@@ -1,0 +1,89 @@
+"""The numbers of the protocol: requests, answers, flags, languages, header forms and versions."""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+
+class RequestCode(IntEnum):
+    """What a peer can ask of a name server, and the one notice that a name server sends to brokers."""
+
+    PUT_KV_CONFIG = 100
+    GET_KV_CONFIG = 101
+    DELETE_KV_CONFIG = 102
+    REGISTER_BROKER = 103
+    UNREGISTER_BROKER = 104
+    GET_ROUTEINFO_BY_TOPIC = 105
+    GET_BROKER_CLUSTER_INFO = 106
+    WIPE_WRITE_PERM_OF_BROKER = 205
+    GET_ALL_TOPIC_LIST_FROM_NAMESERVER = 206
+    DELETE_TOPIC_IN_NAMESRV = 216
+    REGISTER_TOPIC_IN_NAMESRV = 217
+    GET_KVLIST_BY_NAMESPACE = 219
+    GET_TOPICS_BY_CLUSTER = 224
+    GET_SYSTEM_TOPIC_LIST_FROM_NS = 304
+    GET_UNIT_TOPIC_LIST = 311
+    GET_HAS_UNIT_SUB_TOPIC_LIST = 312
+    GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST = 313
+    UPDATE_NAMESRV_CONFIG = 318
+    GET_NAMESRV_CONFIG = 319
+    QUERY_DATA_VERSION = 322
+    ADD_WRITE_PERM_OF_BROKER = 327
+    GET_BROKER_MEMBER_GROUP = 901
+    BROKER_HEARTBEAT = 904
+    NOTIFY_MIN_BROKER_ID_CHANGE = 905
+
+
+class ResponseCode(IntEnum):
+    """The answers that a name server gives."""
+
+    SUCCESS = 0
+    SYSTEM_ERROR = 1
+    SYSTEM_BUSY = 2
+    REQUEST_CODE_NOT_SUPPORTED = 3
+    NO_PERMISSION = 16
+    TOPIC_NOT_EXIST = 17
+    QUERY_NOT_FOUND = 22
+
+
+class Flag(IntFlag):
+    """Bits of a command's `flag`."""
+
+    RESPONSE = 1
+    ONEWAY = 2
+
+
+class SerializeType(IntEnum):
+    """Form of a header: the top byte of the header word."""
+
+    JSON = 0
+    ROCKETMQ = 1
+
+
+class LanguageCode(IntEnum):
+    """Who speaks: the name in a JSON header, the number in a binary one."""
+
+    JAVA = 0
+    CPP = 1
+    DOTNET = 2
+    PYTHON = 3
+    DELPHI = 4
+    ERLANG = 5
+    RUBY = 6
+    OTHER = 7
+    HTTP = 8
+    GO = 9
+    PHP = 10
+    OMS = 11
+    RUST = 12
+    NODE_JS = 13
+
+
+class Version(IntEnum):
+    """Releases whose ordinal, in a header's `version`, changes the protocol; the last is what our answers say."""
+
+    V3_0_11 = 37
+    """From here on a registration is a RegisterBrokerBody, before it the bare topicConfigSerializeWrapper."""
+    V5_0_0 = 413
+    """From here on a compressed registration ends with the static topics' mappings."""
+    V5_4_0 = 493

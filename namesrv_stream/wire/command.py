@@ -1,0 +1,222 @@
+"""A remoting command: a request or an answer, with its header in JSON or in RocketMQ's binary form.
+
+length (4 B, counts all that follows) | header word (4 B: serialize type, header length) | header | body
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+import msgspec
+
+from namesrv_stream.wire.codes import Flag, LanguageCode, ResponseCode, SerializeType, Version
+from namesrv_stream.wire.errors import HeaderLengthError, MalformedHeaderError, UnknownSerializeTypeError
+
+_Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+_WORD = struct.Struct(">I")
+_LENGTH_AND_HEADER_WORD = struct.Struct(">II")
+_MAX_HEADER_BYTES = 2**24 - 1
+
+
+class RemotingCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """One frame's content. `ext_fields` are the header fields of the request or answer, values always text.
+
+    `opaque` ties an answer to its request on one connection. `version`: the ordinal of the sender's release.
+    """
+
+    code: int
+    opaque: int = 0
+    flag: int = 0
+    version: int = int(Version.V5_4_0)
+    language: LanguageCode = LanguageCode.JAVA
+    remark: str | None = None
+    ext_fields: dict[str, str] | None = None
+    body: bytes = b""
+    serialize_type: SerializeType = SerializeType.JSON
+
+    @property
+    def is_response(self) -> bool:
+        """Whether this answers a request of ours."""
+        return bool(self.flag & Flag.RESPONSE)
+
+    @property
+    def is_oneway(self) -> bool:
+        """Whether the sender wants no answer, not even that of an error."""
+        return bool(self.flag & Flag.ONEWAY)
+
+    def answer(
+        self,
+        code: int = ResponseCode.SUCCESS,
+        remark: str | None = None,
+        ext_fields: dict[str, str] | None = None,
+        body: bytes = b"",
+    ) -> RemotingCommand:
+        """The answer to this request, in JSON whatever the request's form, as RocketMQ's server answers."""
+        return RemotingCommand(
+            code=code, opaque=self.opaque, flag=Flag.RESPONSE, remark=remark, ext_fields=ext_fields, body=body
+        )
+
+
+class PreparedAnswer:
+    """An answer encoded once and sent to many: only the opaque differs from one frame to the next."""
+
+    def __init__(self, answer: RemotingCommand) -> None:
+        header = _encode_json_header(msgspec.structs.replace(answer, opaque=0))
+        before, _, self._header_end = header.partition(b'"opaque":0')  # a quote inside a string has a \ before it
+        self._header_start = before + b'"opaque":'
+        self._body = answer.body
+        self._fixed_header_bytes = len(self._header_start) + len(self._header_end)
+
+    def frame(self, opaque: int) -> bytes:
+        """The whole frame that answers the request of this opaque."""
+        digits = b"%d" % opaque
+        header_bytes = self._fixed_header_bytes + len(digits)
+        words = _LENGTH_AND_HEADER_WORD.pack(4 + header_bytes + len(self._body), header_bytes)
+        return b"".join((words, self._header_start, digits, self._header_end, self._body))
+
+
+def encode_command(command: RemotingCommand) -> bytes:
+    """The whole frame, length word included."""
+    is_json = command.serialize_type is SerializeType.JSON
+    header = _encode_json_header(command) if is_json else _encode_binary_header(command)
+    if len(header) > _MAX_HEADER_BYTES:
+        raise HeaderLengthError(len(header), _MAX_HEADER_BYTES)
+    word = command.serialize_type << 24 | len(header)
+    words = _LENGTH_AND_HEADER_WORD.pack(4 + len(header) + len(command.body), word)
+    return b"".join((words, header, command.body))
+
+
+def decode_command(content: bytes) -> RemotingCommand:
+    """What a frame says; `content` is all that follows its length word, four bytes at least."""
+    (word,) = _WORD.unpack_from(content)
+    serialize_type, header_end = word >> 24, 4 + (word & _MAX_HEADER_BYTES)
+    if header_end > len(content):
+        raise HeaderLengthError(header_end - 4, len(content) - 4)
+    if serialize_type == SerializeType.JSON:
+        return _decode_json_header(content[4:header_end], content[header_end:])
+    if serialize_type == SerializeType.ROCKETMQ:
+        return _decode_binary_header(content[4:header_end], content[header_end:])
+    raise UnknownSerializeTypeError(serialize_type)
+
+
+# --- JSON
+
+
+_JsonFields = Mapping[str, str | int | float | bool | None]
+
+
+class _JsonHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """Fields in the order in which RocketMQ writes them: sorted by name. UNSET ones are left out."""
+
+    code: _Int32
+    ext_fields: _JsonFields | msgspec.UnsetType | None = msgspec.UNSET
+    flag: _Int32 = 0
+    language: str | None = LanguageCode.JAVA.name
+    opaque: _Int32 = 0
+    remark: str | msgspec.UnsetType | None = msgspec.UNSET
+    serialize_type: object = msgspec.field(default=SerializeType.JSON.name, name="serializeTypeCurrentRPC")
+    version: _Int32 = 0
+
+
+_json_header_decoder = msgspec.json.Decoder(_JsonHeader)
+_json_header_encoder = msgspec.json.Encoder()
+
+
+def _decode_json_header(header: bytes, body: bytes) -> RemotingCommand:
+    try:
+        read = _json_header_decoder.decode(header)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedHeaderError(str(error)) from error
+    return RemotingCommand(
+        code=read.code,
+        opaque=read.opaque,
+        flag=read.flag,
+        version=read.version,
+        language=LanguageCode.__members__.get(read.language or "", LanguageCode.OTHER),
+        remark=read.remark or None,
+        ext_fields=_texts(read.ext_fields),
+        body=body,
+    )
+
+
+def _texts(fields: _JsonFields | msgspec.UnsetType | None) -> dict[str, str] | None:
+    """Header fields as Java would hold them, also where a peer sent a number or a boolean."""
+    if not isinstance(fields, dict):
+        return None
+    return {
+        name: said if isinstance(said, str) else str(said).lower() for name, said in fields.items() if said is not None
+    }
+
+
+def _encode_json_header(command: RemotingCommand) -> bytes:
+    return _json_header_encoder.encode(
+        _JsonHeader(
+            code=command.code,
+            ext_fields=msgspec.UNSET if command.ext_fields is None else command.ext_fields,
+            flag=command.flag,
+            language=command.language.name,
+            opaque=command.opaque,
+            remark=msgspec.UNSET if command.remark is None else command.remark,
+            version=command.version,
+        )
+    )
+
+
+# --- RocketMQ's binary form. A length of 0 is a null, so empty texts do not survive it.
+
+_BINARY_FIXED = struct.Struct(">hbhiii")  # code, language, version, opaque, flag, length of the remark
+_LENGTH = struct.Struct(">i")
+_KEY_LENGTH = struct.Struct(">h")
+
+
+def _decode_binary_header(header: bytes, body: bytes) -> RemotingCommand:
+    try:
+        code, language, version, opaque, flag, _ = _BINARY_FIXED.unpack_from(header)
+        remark, at = _take_text(header, _BINARY_FIXED.size - _LENGTH.size, _LENGTH)
+        fields = dict(_ext_fields(header, at))
+    except (struct.error, UnicodeDecodeError) as error:
+        raise MalformedHeaderError(str(error)) from error
+    return RemotingCommand(
+        code=code,
+        opaque=opaque,
+        flag=flag,
+        version=version,
+        language=LanguageCode(language) if 0 <= language < len(LanguageCode) else LanguageCode.OTHER,
+        remark=remark or None,
+        ext_fields={name: said for name, said in fields.items() if name and said} or None,
+        body=body,
+        serialize_type=SerializeType.ROCKETMQ,
+    )
+
+
+def _ext_fields(header: bytes, at: int) -> Iterator[tuple[str, str]]:
+    (length,) = _LENGTH.unpack_from(header, at)
+    at += _LENGTH.size
+    end = at + length
+    if length < 0 or end > len(header):
+        raise MalformedHeaderError(f"extFields of {length} bytes in a header of {len(header)}")
+    while at < end:
+        name, at = _take_text(header, at, _KEY_LENGTH)
+        said, at = _take_text(header, at, _LENGTH)
+        yield name, said
+
+
+def _take_text(header: bytes, at: int, length_word: struct.Struct) -> tuple[str, int]:
+    """The text whose length stands at `at`, and where it ends."""
+    (length,) = length_word.unpack_from(header, at)
+    start = at + length_word.size
+    if length < 0 or start + length > len(header):
+        raise MalformedHeaderError(f"text of {length} bytes at byte {start} of {len(header)}")
+    return header[start : start + length].decode(), start + length
+
+
+def _encode_binary_header(command: RemotingCommand) -> bytes:
+    remark = (command.remark or "").encode()
+    fixed = _BINARY_FIXED.pack(
+        command.code, command.language, command.version, command.opaque, command.flag, len(remark)
+    )
+    pairs = [(name.encode(), said.encode()) for name, said in (command.ext_fields or {}).items()]
+    fields = b"".join(_KEY_LENGTH.pack(len(name)) + name + _LENGTH.pack(len(said)) + said for name, said in pairs)
+    return b"".join((fixed, remark, _LENGTH.pack(len(fields)), fields))

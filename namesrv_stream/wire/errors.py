@@ -1,0 +1,117 @@
+"""What peers send that cannot be understood: a FrameError costs the connection, a BadRequestError one request."""
+
+from __future__ import annotations
+
+from namesrv_stream.errors import NamesrvError
+
+
+class FrameError(NamesrvError):
+    """The stream of bytes makes no sense from here on: close the connection, there is nobody to answer."""
+
+
+class FrameTooLargeError(FrameError):
+    """`spoken` names another protocol that starts with these bytes, None if none is known to."""
+
+    def __init__(self, length: int, limit: int, spoken: str | None) -> None:
+        guess = f"the peer speaks {spoken}, not RocketMQ's remoting" if spoken else "does the peer speak TLS or HTTP?"
+        super().__init__(f"frame of {length} bytes is over the limit of {limit}: {guess}")
+        self.length = length
+        self.limit = limit
+        self.spoken = spoken
+
+
+class FrameLengthError(FrameError):
+    """A length word that leaves no room for the header word."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(f"frame length {length} leaves no room for a header: is the peer a RocketMQ broker or client?")
+        self.length = length
+
+
+class HeaderLengthError(FrameError):
+    """A header that would reach beyond the end of its frame."""
+
+    def __init__(self, header_length: int, room: int) -> None:
+        super().__init__(f"header of {header_length} bytes in a frame with room for {room}: check the peer's client")
+        self.header_length = header_length
+        self.room = room
+
+
+class UnknownSerializeTypeError(FrameError):
+    """A header that is neither JSON nor ROCKETMQ binary."""
+
+    def __init__(self, serialize_type: int) -> None:
+        super().__init__(f"serialize type {serialize_type} is unknown: set the peer to JSON (0) or ROCKETMQ (1)")
+        self.serialize_type = serialize_type
+
+
+class MalformedHeaderError(FrameError):
+    """A header of the right length whose content cannot be read."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"header cannot be read: {reason}; check the peer's client and its serialize type")
+        self.reason = reason
+
+
+class MalformedProxyHeaderError(FrameError):
+    """A connection that begins like the PROXY protocol and does not go on like it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"PROXY header cannot be read: {reason}; check the load balancer's PROXY protocol setting")
+        self.reason = reason
+
+
+class BadRequestError(NamesrvError):
+    """A frame that is fine and a request that is not. Answer it with SYSTEM_ERROR and `remark`."""
+
+    def __init__(self, message: str, remark: str | None = None) -> None:
+        super().__init__(message)
+        self.remark = remark or message
+
+
+class FieldError(BadRequestError):
+    """A header field that is missing, or no number or boolean where one belongs. `reason` names it."""
+
+    def __init__(self, request: str, reason: str, remark: str | None = None) -> None:
+        super().__init__(f"{request}: {reason} of extFields; correct it and send the request again", remark)
+        self.request = request
+        self.reason = reason
+
+
+class NotAWriteRequestError(BadRequestError):
+    """A request that changes nothing, handed to the translation of those that do."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"request code {code} changes nothing in the registry: answer it from a snapshot")
+        self.code = code
+
+
+class Crc32MismatchError(BadRequestError):
+    """A body that is not the one that the broker computed its checksum of (R1)."""
+
+    def __init__(self, expected: int, actual: int) -> None:
+        super().__init__(
+            f"crc32 of the body is {actual}, the header says {expected}: damaged on its way, register again",
+            "crc32 not match",
+        )
+        self.expected = expected
+        self.actual = actual
+
+
+class MalformedBodyError(BadRequestError):
+    """A body that is not what its request code asks for. `body` is its RocketMQ class."""
+
+    def __init__(self, body: str, reason: str) -> None:
+        super().__init__(f"Failed to decode {body}: {reason}; check the sender's version")
+        self.body = body
+        self.reason = reason
+
+
+class BodyTooLargeError(BadRequestError):
+    """A compressed body that inflates to more than we take."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"compressed body inflates to more than {limit} bytes: set enableSplitRegistration on the broker"
+        )
+        self.limit = limit

@@ -1,0 +1,186 @@
+"""The body of REGISTER_BROKER in all its forms, both ways.
+
+Which form a body has follows from the sender's version and the header's `compressed`, with one exception: 5.4.0
+brokers with compressedRegister=true say `compressed=false` of a compressed body. JSON never starts with zlib's 0x78.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+import msgspec
+
+from namesrv_stream.rules.requests import DataVersion, TopicConfig
+from namesrv_stream.wire.codes import Version
+from namesrv_stream.wire.errors import BodyTooLargeError, Crc32MismatchError, MalformedBodyError
+from namesrv_stream.wire.json_text import decode_json, encode_json
+
+MAX_INFLATED_BYTES = 64 * 1024 * 1024
+_BODY = "RegisterBrokerBody"
+_ZLIB_FIRST_BYTE = 0x78
+_INT32 = struct.Struct(">i")
+
+
+class TopicConfigSerializeWrapper(msgspec.Struct, frozen=True, rename="camel"):
+    """A broker's topics, their version, and of static topics the TopicQueueMappingInfo (T7)."""
+
+    data_version: DataVersion = DataVersion()
+    topic_config_table: dict[str, TopicConfig] = {}
+    topic_queue_mapping_info_map: dict[str, dict[str, object]] = {}
+
+
+class RegisterBrokerBody(msgspec.Struct, frozen=True, rename="camel"):
+    """What a broker registers beside its header. `filter_server_list` None keeps the registered one (R11).
+
+    Of a topic only what the registry uses is kept; the rest is written as a broker that never set it would.
+    """
+
+    topic_config_serialize_wrapper: TopicConfigSerializeWrapper = TopicConfigSerializeWrapper()
+    filter_server_list: list[str] | None = []
+
+
+_body_decoder = msgspec.json.Decoder(RegisterBrokerBody, strict=False)
+_wrapper_decoder = msgspec.json.Decoder(TopicConfigSerializeWrapper, strict=False)
+_version_decoder = msgspec.json.Decoder(DataVersion, strict=False)
+_mapping_decoder = msgspec.json.Decoder(dict[str, object])
+_filter_servers_decoder = msgspec.json.Decoder(list[str] | None)
+
+
+def body_crc32(body: bytes) -> int:
+    """The checksum that `bodyCrc32` holds: CRC32 of the body as sent, without its top bit."""
+    return zlib.crc32(body) & 0x7FFFFFFF
+
+
+def check_crc32(body: bytes, expected: int) -> None:
+    """R1: 0 is unchecked, anything else has to match."""
+    if expected and expected != (actual := body_crc32(body)):
+        raise Crc32MismatchError(expected, actual)
+
+
+def decode_registration(
+    body: bytes, version: int, *, compressed: bool = False, max_inflated_bytes: int = MAX_INFLATED_BYTES
+) -> RegisterBrokerBody:
+    """What `body` registers; `version` and `compressed` are those of its header. No body: nothing but the address."""
+    if version < Version.V3_0_11:
+        wrapper = decode_json(body or b"{}", _wrapper_decoder, "TopicConfigSerializeWrapper")
+        return RegisterBrokerBody(wrapper, filter_server_list=None)
+    if not body:
+        return RegisterBrokerBody()
+    if compressed or body[0] == _ZLIB_FIRST_BYTE:
+        return _decode_sections(inflate(body, max_inflated_bytes), has_mappings=version >= Version.V5_0_0)
+    return decode_json(body, _body_decoder, _BODY)
+
+
+def encode_registration(body: RegisterBrokerBody, version: int, *, compressed: bool = False) -> bytes:
+    """The body as a broker of `version` sends it; before 3.0.11 there is neither compression nor a filter list."""
+    wrapper = body.topic_config_serialize_wrapper
+    if version >= Version.V3_0_11 and compressed:
+        return zlib.compress(_encode_sections(body, has_mappings=version >= Version.V5_0_0), zlib.Z_BEST_COMPRESSION)
+    table = {topic: _whole_topic(topic, config) for topic, config in wrapper.topic_config_table.items()}
+    fields = {
+        "dataVersion": wrapper.data_version,
+        "topicConfigTable": table,
+        "topicQueueMappingInfoMap": wrapper.topic_queue_mapping_info_map,
+    }
+    if version < Version.V3_0_11:
+        return encode_json(fields)
+    return encode_json({"topicConfigSerializeWrapper": fields, "filterServerList": body.filter_server_list})
+
+
+def _whole_topic(topic: str, config: TopicConfig) -> dict[str, object]:
+    unset = {"topicName": topic, "topicFilterType": "SINGLE_TAG", "order": False, "attributes": {}}
+    said: dict[str, object] = msgspec.to_builtins(config)
+    return unset | said
+
+
+def inflate(body: bytes, limit: int = MAX_INFLATED_BYTES) -> bytes:
+    """The content of one zlib stream. Takes no more memory than `limit` bytes of it ask for."""
+    stream = zlib.decompressobj()
+    try:
+        text = stream.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise MalformedBodyError(_BODY, f"not a zlib stream: {error}") from error
+    if len(text) > limit:
+        raise BodyTooLargeError(limit)
+    if not stream.eof:
+        raise MalformedBodyError(_BODY, f"zlib stream ends early, after {len(text)} inflated bytes")
+    return text
+
+
+class _Sections:
+    """Reads the inflated form: numbers, and blocks of bytes with their length in front."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._at = 0
+
+    def number(self) -> int:
+        try:
+            (number,) = _INT32.unpack_from(self._text, self._at)
+        except struct.error:
+            raise MalformedBodyError(_BODY, f"ends at byte {len(self._text)} where a number should be") from None
+        self._at += _INT32.size
+        if number < 0:
+            raise MalformedBodyError(_BODY, f"negative length {number} before byte {self._at}")
+        return int(number)
+
+    def block(self) -> bytes:
+        end = self.number() + self._at
+        if end > len(self._text):
+            raise MalformedBodyError(_BODY, f"block to byte {end} of {len(self._text)}")
+        block = self._text[self._at : end]
+        self._at = end
+        return block
+
+    def blocks(self) -> Iterator[bytes]:
+        return (self.block() for _ in range(self.number()))
+
+
+def _decode_sections(text: bytes, *, has_mappings: bool) -> RegisterBrokerBody:
+    sections = _Sections(text)
+    version = decode_json(sections.block(), _version_decoder, "DataVersion")
+    topics = dict(_decode_topic(block) for block in sections.blocks())
+    filter_servers = decode_json(sections.block(), _filter_servers_decoder, "filterServerList")
+    mappings = dict(_decode_mapping(block) for block in sections.blocks()) if has_mappings else {}
+    return RegisterBrokerBody(TopicConfigSerializeWrapper(version, topics, mappings), filter_servers)
+
+
+def _decode_topic(block: bytes) -> tuple[str, TopicConfig]:
+    """`NAME READ WRITE PERM FILTER`, from 5.0.0 on with attributes behind it; flag and order are not said here."""
+    try:
+        name, read, write, perm, _ = block.decode().split(" ", 4)
+        said = {"readQueueNums": read, "writeQueueNums": write, "perm": perm}
+        return name, msgspec.convert(said, TopicConfig, strict=False)
+    except (ValueError, msgspec.ValidationError) as error:
+        raise MalformedBodyError(_BODY, f"topic {block[:200]!r}: {error}") from error
+
+
+def _decode_mapping(block: bytes) -> tuple[str, dict[str, object]]:
+    mapping = decode_json(block, _mapping_decoder, "TopicQueueMappingInfo")
+    match mapping.get("topic"):
+        case str(topic):
+            return topic, mapping
+        case topic:
+            raise MalformedBodyError("TopicQueueMappingInfo", f"topic {topic!r} is no string")
+
+
+def _encode_sections(body: RegisterBrokerBody, *, has_mappings: bool) -> bytes:
+    wrapper = body.topic_config_serialize_wrapper
+    attributes = " {}" if has_mappings else ""
+    topics = [
+        f"{topic} {config.read_queue_nums} {config.write_queue_nums} {config.perm} SINGLE_TAG{attributes}".encode()
+        for topic, config in wrapper.topic_config_table.items()
+    ]
+    mappings = [encode_json(info) for info in wrapper.topic_queue_mapping_info_map.values()]
+    parts = [_block(encode_json(wrapper.data_version)), _blocks(topics), _block(encode_json(body.filter_server_list))]
+    return b"".join([*parts, _blocks(mappings)] if has_mappings else parts)
+
+
+def _block(content: bytes) -> bytes:
+    return _INT32.pack(len(content)) + content
+
+
+def _blocks(contents: list[bytes]) -> bytes:
+    return _INT32.pack(len(contents)) + b"".join(map(_block, contents))

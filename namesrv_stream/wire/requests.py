@@ -1,0 +1,140 @@
+"""What the writing requests say, in the registry's own terms: a remoting command in, a record's content out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from namesrv_stream.rules.requests import (
+    AddWritePerm,
+    BrokerHeartbeat,
+    BrokerRequest,
+    Command,
+    DeleteKvConfig,
+    DeleteTopic,
+    PutKvConfig,
+    RegisterBroker,
+    RegisterTopic,
+    UnregisterBroker,
+    UpdateNamesrvConfig,
+    WipeWritePerm,
+)
+from namesrv_stream.wire.bodies import decode_properties, decode_queue_datas
+from namesrv_stream.wire.codes import RequestCode
+from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.errors import FieldError, NotAWriteRequestError
+from namesrv_stream.wire.headers import (
+    BrokerHeader,
+    BrokerNameHeader,
+    DeleteKvHeader,
+    PutKvHeader,
+    RegisterBrokerHeader,
+    TopicHeader,
+    read_header,
+    request_name,
+)
+from namesrv_stream.wire.registration import check_crc32, decode_registration
+
+
+def broker_request(command: RemotingCommand, channel_id: str | None = None) -> BrokerRequest:
+    """What a broker says with 103, 104, 322 or 904. `channel_id` names the connection over which it came."""
+    match command.code:
+        case RequestCode.REGISTER_BROKER:
+            return register_broker(command, channel_id)
+        case RequestCode.UNREGISTER_BROKER:
+            return unregister_broker(command)
+        case RequestCode.QUERY_DATA_VERSION | RequestCode.BROKER_HEARTBEAT:
+            return BrokerHeartbeat(broker_addr=read_header(command, BrokerHeader).broker_addr, channel_id=channel_id)
+    raise NotAWriteRequestError(command.code)
+
+
+def register_broker(command: RemotingCommand, channel_id: str | None = None) -> RegisterBroker:
+    """A registration, its checksum checked (R1) and its body read in the form that the sender's version uses."""
+    header = read_header(command, RegisterBrokerHeader)
+    check_crc32(command.body, header.body_crc32)
+    body = decode_registration(command.body, command.version, compressed=header.compressed)
+    wrapper = body.topic_config_serialize_wrapper
+    return RegisterBroker(
+        cluster_name=header.cluster_name,
+        broker_name=header.broker_name,
+        broker_id=header.broker_id,
+        broker_addr=header.broker_addr,
+        ha_server_addr=header.ha_server_addr,
+        heartbeat_timeout_millis=header.heartbeat_timeout_millis,
+        enable_acting_master=header.enable_acting_master,
+        zone_name=header.zone_name,
+        data_version=wrapper.data_version,
+        topic_config_table=wrapper.topic_config_table,
+        topic_queue_mapping_info_map=wrapper.topic_queue_mapping_info_map,
+        filter_server_list=body.filter_server_list or [],
+        keep_filter_servers=body.filter_server_list is None,
+        channel_id=channel_id,
+    )
+
+
+def unregister_broker(command: RemotingCommand) -> UnregisterBroker:
+    """An orderly end of a broker."""
+    header = read_header(command, BrokerHeader)
+    return UnregisterBroker(
+        broker_addr=header.broker_addr,
+        cluster_name=header.cluster_name,
+        broker_name=header.broker_name,
+        broker_id=header.broker_id,
+    )
+
+
+def operator_command(command: RemotingCommand, requested_by: str | None = None) -> Command:
+    """What an operator or a tool asks for with 100, 102, 205, 216, 217, 318 or 327.
+
+    Which settings 318 may change is not decided here (A5).
+    """
+    reader = _OPERATOR_COMMANDS.get(command.code)
+    if reader is None:
+        raise NotAWriteRequestError(command.code)
+    return msgspec.structs.replace(reader(command), requested_by=requested_by)
+
+
+def _put_kv_config(command: RemotingCommand) -> PutKvConfig:
+    fields = command.ext_fields or {}
+    if "namespace" not in fields or "key" not in fields:
+        raise FieldError(request_name(command.code), "no namespace or no key", remark="namespace or key is null")  # K1
+    header = read_header(command, PutKvHeader)
+    return PutKvConfig(namespace=header.namespace, key=header.key, value=header.value)
+
+
+def _delete_kv_config(command: RemotingCommand) -> DeleteKvConfig:
+    header = read_header(command, DeleteKvHeader)
+    return DeleteKvConfig(namespace=header.namespace, key=header.key)
+
+
+def _wipe_write_perm(command: RemotingCommand) -> WipeWritePerm:
+    return WipeWritePerm(broker_name=read_header(command, BrokerNameHeader).broker_name)
+
+
+def _add_write_perm(command: RemotingCommand) -> AddWritePerm:
+    return AddWritePerm(broker_name=read_header(command, BrokerNameHeader).broker_name)
+
+
+def _delete_topic(command: RemotingCommand) -> DeleteTopic:
+    header = read_header(command, TopicHeader)
+    return DeleteTopic(topic=header.topic, cluster_name=header.cluster_name)
+
+
+def _register_topic(command: RemotingCommand) -> RegisterTopic:
+    return RegisterTopic(topic=read_header(command, TopicHeader).topic, queue_datas=decode_queue_datas(command.body))
+
+
+def _update_namesrv_config(command: RemotingCommand) -> UpdateNamesrvConfig:
+    return UpdateNamesrvConfig(properties=decode_properties(command.body))
+
+
+_OPERATOR_COMMANDS: dict[int, Callable[[RemotingCommand], Command]] = {
+    RequestCode.PUT_KV_CONFIG: _put_kv_config,
+    RequestCode.DELETE_KV_CONFIG: _delete_kv_config,
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: _wipe_write_perm,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: _add_write_perm,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: _delete_topic,
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: _register_topic,
+    RequestCode.UPDATE_NAMESRV_CONFIG: _update_namesrv_config,
+}
