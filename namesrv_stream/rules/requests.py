@@ -101,24 +101,32 @@ class Scan(_Said, frozen=True, kw_only=True, tag="SCAN"):
 
 
 class PutKvConfig(_Said, frozen=True, kw_only=True, tag="PUT_KV_CONFIG"):
+    """K1: makes the namespace and replaces the value. An empty key names the namespace itself: not accepted."""
+
     namespace: str
-    key: str
+    key: Annotated[str, msgspec.Meta(min_length=1)]
     value: str
     requested_by: str | None = None
 
 
 class DeleteKvConfig(_Said, frozen=True, kw_only=True, tag="DELETE_KV_CONFIG"):
+    """K3: fine also for what is absent."""
+
     namespace: str
-    key: str
+    key: Annotated[str, msgspec.Meta(min_length=1)]
     requested_by: str | None = None
 
 
 class WipeWritePerm(_Said, frozen=True, kw_only=True, tag="WIPE_WRITE_PERM_OF_BROKER"):
+    """A1: clears the write bit of all topics of a broker name."""
+
     broker_name: str
     requested_by: str | None = None
 
 
 class AddWritePerm(_Said, frozen=True, kw_only=True, tag="ADD_WRITE_PERM_OF_BROKER"):
+    """A2: read and write for all topics of a broker name."""
+
     broker_name: str
     requested_by: str | None = None
 
@@ -142,12 +150,16 @@ class QueueData(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RegisterTopic(_Said, frozen=True, kw_only=True, tag="REGISTER_TOPIC_IN_NAMESRV"):
+    """A4: the queues of one topic on known broker names."""
+
     topic: str
     queue_datas: list[QueueData]
     requested_by: str | None = None
 
 
 class UpdateNamesrvConfig(_Said, frozen=True, kw_only=True, tag="UPDATE_NAMESRV_CONFIG"):
+    """A5: settings changed at run time, as texts."""
+
     properties: dict[str, str]
     requested_by: str | None = None
 

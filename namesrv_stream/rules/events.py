@@ -1,0 +1,235 @@
+"""The lines of history that one step of the rules writes: made from the rows it changed, so none goes unexplained.
+
+A step is one record or one end of a lease. It gives a line for every address whose lease, id or filter servers
+changed, and one for every broker name whose topics changed; an operator command gives at least one line.
+`before` and `after` are JSON objects, table name -> the rows that changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from namesrv_stream.rules.journal import RowChange
+from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, LiveRow, TopicRow
+
+MAX_LISTED_TOPICS = 200
+"""A step that changes more topics of one broker name is told by their count; the tables at its epoch have the rows."""
+
+_QUIET_LIVE_COLUMNS = ("last_update_timestamp", "data_version")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What was applied. `end_type` names the end of a lease (UNREGISTERED, CHANNEL_CLOSED, EXPIRED, MOVED, REFUSED).
+
+    `partition` and `offset` are None for an expiry, which no record causes. `command`: an operator's, told as one line
+    a broker name and at least one.
+    """
+
+    cause: str
+    event_time: int
+    partition: int | None = None
+    offset: int | None = None
+    end_type: str | None = None
+    broker_addr: str | None = None
+    last_heard_at: int | None = None
+    requested_by: str | None = None
+    command: object | None = None
+
+
+def history_of(step: Step, changes: Sequence[RowChange]) -> list[BrokerEventRow]:
+    """The lines of one step, in an order that reads well; epoch and seq are 0 until publication."""
+    if step.command is not None:
+        return _command_lines(step, changes)
+    topics = [change for change in changes if change.table in ("topic", "topic_mapping")]
+    others = [change for change in changes if change.table not in ("topic", "topic_mapping")]
+    lines = [_address_line(step, address, others, bool(topics)) for address in _addresses(others)]
+    lines += [_topics_line(step, name, of_name, changes) for name, of_name in _by_broker_name(topics).items()]
+    return [line for line in lines if line is not None]
+
+
+def _addresses(changes: Iterable[RowChange]) -> list[str]:
+    """Every address whose lease, id or filter servers changed, a loser of its id included, in order of appearance."""
+    found: dict[str, None] = {}
+    for change in changes:
+        for row in (change.before, change.after):
+            address = getattr(row, "broker_addr", None)
+            if address is not None:
+                found[address] = None
+    return list(found)
+
+
+def _address_line(
+    step: Step, address: str, changes: Sequence[RowChange], topics_changed: bool
+) -> BrokerEventRow | None:
+    mine = [_side_of(change, address) for change in changes]
+    mine = [change for change in mine if change.before is not None or change.after is not None]
+    leases = [change for change in mine if change.table == "live"]
+    lease = leases[-1] if leases else None
+    if len(leases) == len(mine) and lease and topics_changed and _is_quiet(lease):
+        return None  # a new data version: the line of its topics tells it
+    rows = [row for change in mine for row in (change.before, change.after)]
+    broker_names = {row.broker_name for row in rows if isinstance(row, BrokerRow | LiveRow)}
+    if address == step.broker_addr or len(_addresses(changes)) == 1:
+        mine += [change for change in changes if change.table == "cluster" and change.key[1] in broker_names]
+    type_ = _type_of(step, address, lease)
+    about: Any = (lease.after or lease.before) if lease else _newest_row(mine, BrokerRow)
+    ended = lease is not None and lease.after is None
+    return _line(
+        step,
+        type_=type_,
+        cluster_name=getattr(about, "cluster_name", None),
+        broker_name=getattr(about, "broker_name", None),
+        broker_id=getattr(about, "broker_id", None),
+        broker_addr=address,
+        data_version=getattr(about, "data_version", None),
+        before=_json_rows((change.table, change.before) for change in mine),
+        after=_json_rows((change.table, change.after) for change in mine),
+        last_heard_at=_last_heard(step, about) if ended else None,
+        lease_millis=max(0, step.event_time - about.lease_began_at) if ended else None,
+    )
+
+
+def _side_of(change: RowChange, address: str) -> RowChange:
+    """The change as far as it concerns an address: an id that passes from one to another is a loss and a gain."""
+    before, after = (
+        row if getattr(row, "broker_addr", None) == address else None for row in (change.before, change.after)
+    )
+    return RowChange(change.table, change.key, before, after)
+
+
+def _is_quiet(lease: RowChange) -> bool:
+    if not isinstance(lease.before, LiveRow) or not isinstance(lease.after, LiveRow):
+        return False
+    return all(
+        column in _QUIET_LIVE_COLUMNS or getattr(lease.before, column) == getattr(lease.after, column)
+        for column in LiveRow._fields
+    )
+
+
+def _type_of(step: Step, address: str, lease: RowChange | None) -> str:
+    if lease is None and address != step.broker_addr:
+        return "ID_LOST"  # R8
+    if lease is None or (lease.before is not None and lease.after is not None):
+        return "CHANGED"
+    return "REGISTERED" if lease.before is None else step.end_type or "UNREGISTERED"
+
+
+def _newest_row(changes: Iterable[RowChange], row_class: type) -> object | None:
+    rows = [change.after or change.before for change in changes]
+    return next((row for row in reversed(rows) if isinstance(row, row_class)), None)
+
+
+def _last_heard(step: Step, lease: LiveRow) -> int:
+    return step.last_heard_at if step.last_heard_at is not None else lease.last_update_timestamp
+
+
+def _topics_line(
+    step: Step, broker_name: str, changes: Sequence[RowChange], all_changes: Sequence[RowChange]
+) -> BrokerEventRow:
+    lease: Any = _newest_row([each for each in all_changes if each.table == "live"], LiveRow)
+    about = lease if lease is not None and lease.broker_name == broker_name else None
+    return _line(
+        step,
+        type_="TOPICS_CHANGED",
+        cluster_name=getattr(about, "cluster_name", None),
+        broker_name=broker_name,
+        broker_id=getattr(about, "broker_id", None),
+        broker_addr=step.broker_addr,
+        data_version=getattr(about, "data_version", None),
+        before=_json_rows((change.table, change.before) for change in changes),
+        after=_json_rows((change.table, change.after) for change in changes),
+    )
+
+
+def _command_lines(step: Step, changes: Sequence[RowChange]) -> list[BrokerEventRow]:
+    """One line a broker name that the command touched; one line of the command alone where it touched none."""
+    of_names = _by_broker_name([change for change in changes if change.table == "topic"])
+    rest = [change for change in changes if change.table != "topic"]
+    subject = msgspec.json.encode({"command": step.command}).decode()
+    lines = [
+        _line(
+            step,
+            type_=step.cause,
+            broker_name=name,
+            before=_json_rows((change.table, change.before) for change in of_name),
+            after=_json_rows((change.table, change.after) for change in of_name),
+        )
+        for name, of_name in of_names.items()
+    ]
+    if lines:
+        return lines
+    before = _json_rows((change.table, change.before) for change in rest)
+    after = _json_rows((change.table, change.after) for change in rest)
+    name = getattr(step.command, "broker_name", None)
+    return [_line(step, type_=step.cause, broker_name=name, before=before, after=after or subject)]
+
+
+def _by_broker_name(changes: Iterable[RowChange]) -> dict[str, list[RowChange]]:
+    groups: dict[str, list[RowChange]] = {}
+    for change in changes:
+        groups.setdefault(str(change.key[1]), []).append(change)
+    return groups
+
+
+def _json_rows(rows: Iterable[tuple[str, tuple[object, ...] | None]]) -> str | None:
+    """JSON text {table: [row, ...]}, {table: {"count": n}} for very many topics, None where there is no row."""
+    of_table: dict[str, list[object]] = {}
+    for table, row in rows:
+        if row is not None:
+            of_table.setdefault(table, []).append(row)
+    if not of_table:
+        return None
+    return msgspec.json.encode({table: _listed(found) for table, found in of_table.items()}).decode()
+
+
+def _listed(rows: Sequence[Any]) -> object:
+    if len(rows) > MAX_LISTED_TOPICS and isinstance(rows[0], TopicRow):
+        return {"count": len(rows)}
+    return [{column: _plain(value) for column, value in row._asdict().items()} for row in rows]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, DataVersion):
+        return msgspec.structs.asdict(value)
+    return value._asdict() if isinstance(value, tuple) and hasattr(value, "_asdict") else value
+
+
+def _line(  # noqa: PLR0913  # the columns of broker_event, by name
+    step: Step,
+    *,
+    type_: str,
+    before: str | None,
+    after: str | None,
+    cluster_name: str | None = None,
+    broker_name: str | None = None,
+    broker_id: int | None = None,
+    broker_addr: str | None = None,
+    data_version: DataVersion | None = None,
+    last_heard_at: int | None = None,
+    lease_millis: int | None = None,
+) -> BrokerEventRow:
+    return BrokerEventRow(
+        epoch=0,
+        seq=0,
+        event_time=step.event_time,
+        partition=step.partition,
+        offset=step.offset,
+        type=type_,
+        cluster_name=cluster_name,
+        broker_name=broker_name,
+        broker_id=broker_id,
+        broker_addr=broker_addr,
+        data_version=data_version,
+        cause=step.cause,
+        requested_by=step.requested_by,
+        before=before,
+        after=after,
+        last_heard_at=last_heard_at,
+        lease_millis=lease_millis,
+    )

@@ -1,0 +1,151 @@
+"""What REGISTER_BROKER changes, and what it is answered (rules R2-R13, T1-T7, D1, D6, D7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, latest_registered
+from namesrv_stream.rules.registry import RegistryTables, follow_holders
+from namesrv_stream.rules.requests import MASTER_ID, PERM_WRITE, RegisterBroker, TopicConfig
+from namesrv_stream.rules.rows import (
+    BrokerRow,
+    FilterRow,
+    LiveRow,
+    LogPosition,
+    TopicMappingRow,
+    TopicRow,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterReply:
+    """R12, R13: master and HA address for a slave whose master is known, and the order configuration."""
+
+    master_addr: str | None = None
+    ha_server_addr: str | None = None
+    order_topic_config: dict[str, str] | None = None
+
+
+def is_move(tables: RegistryTables, request: RegisterBroker) -> bool:
+    """D1: the address has a lease under another cluster or broker name."""
+    lease = tables.live.first(request.broker_addr)
+    return lease is not None and (lease.cluster_name, lease.broker_name) != (request.cluster_name, request.broker_name)
+
+
+def is_refused(tables: RegistryTables, request: RegisterBroker) -> bool:
+    """R6: the id is held by another address whose lease has a higher stateVersion."""
+    holder = tables.holder(request.broker_name, request.broker_id)
+    if holder is None or holder.broker_addr == request.broker_addr:
+        return False
+    lease = tables.live.first(holder.broker_addr)
+    return lease is not None and lease.data_version.state_version > request.data_version.state_version
+
+
+def register(tables: RegistryTables, settings: NamesrvSettings, request: RegisterBroker, at: LogPosition) -> None:
+    """An accepted registration. The lease of a move has ended before (D1)."""
+    lease = tables.live.first(request.broker_addr)
+    first = tables.holder(request.broker_name, request.broker_id) is None  # R3, R8
+    changed = first or lease is None or lease.data_version != request.data_version  # T2
+    _take_id(tables, request, at)
+    if _brings_topics(tables, request):
+        _take_topics(tables, settings, request, changed)
+    _take_lease(tables, request, at, lease)
+    if not request.keep_filter_servers:
+        _take_filter_servers(tables, request)
+
+
+def reply(tables: RegistryTables, settings: NamesrvSettings, request: RegisterBroker, refused: bool) -> RegisterReply:
+    """The answer to a registration that has been applied or refused (R6, R12, R13)."""
+    order = tables.kv(ORDER_TOPIC_NAMESPACE) if settings.return_order_topic_config_to_broker else None
+    master = tables.holder(request.broker_name, MASTER_ID)
+    if refused or request.broker_id == MASTER_ID or master is None:
+        return RegisterReply(order_topic_config=order)
+    lease = tables.live.first(master.broker_addr)
+    return RegisterReply(master.broker_addr, lease.ha_server_addr if lease else None, order)
+
+
+def _take_id(tables: RegistryTables, request: RegisterBroker, at: LogPosition) -> None:
+    """R5, R8: the address gives up its other ids of this name and takes this one, from whoever held it."""
+    for row in list(tables.broker.of(request.broker_name).values()):
+        if row.broker_addr == request.broker_addr and row.broker_id != request.broker_id:
+            tables.broker.drop(row)
+    row = BrokerRow(
+        broker_name=request.broker_name,
+        broker_id=request.broker_id,
+        broker_addr=request.broker_addr,
+        cluster_name=request.cluster_name,
+        zone_name=request.zone_name,
+        enable_acting_master=request.enable_acting_master,
+        registered_at=at,
+    )
+    if not _says_nothing_new(tables, row):
+        tables.broker.put(row)
+    follow_holders(tables, request.broker_name)
+
+
+def _says_nothing_new(tables: RegistryTables, row: BrokerRow) -> bool:
+    """Whether only `registered_at` would change and D6 could never tell: the holder is the latest already, or all
+    holders say the same. A quiet cluster that re-registers then changes no row."""
+    before = tables.holder(row.broker_name, row.broker_id)
+    if before is None or before[:-1] != row[:-1]:
+        return False
+    holders = tables.holders(row.broker_name).values()
+    return latest_registered(holders) == before or len({holder[3:-1] for holder in holders}) == 1
+
+
+def _brings_topics(tables: RegistryTables, request: RegisterBroker) -> bool:
+    """R9: the master's topics count, and those of the smallest id if the record carries the acting flag at all."""
+    if request.broker_id == MASTER_ID:
+        return True
+    return request.enable_acting_master is not None and request.broker_id == min(tables.holders(request.broker_name))
+
+
+def _take_topics(tables: RegistryTables, settings: NamesrvSettings, request: RegisterBroker, changed: bool) -> None:
+    known = tables.topic.of(request.broker_name)
+    if settings.delete_topic_with_broker_registration and not request.topic_queue_mapping_info_map:
+        for row in [row for row in known.values() if row.topic not in request.topic_config_table]:
+            tables.topic.drop(row)  # T5
+    wiped = request.broker_id != MASTER_ID and bool(request.enable_acting_master)  # T6
+    for topic, config in request.topic_config_table.items():
+        if changed or (topic, request.broker_name) not in known:  # T2, T3
+            tables.topic.put(_topic_row(topic, request.broker_name, config, wiped))
+    if changed:
+        for topic, info in request.topic_queue_mapping_info_map.items():  # T7
+            broker_name = str(info.get("bname") or request.broker_name)
+            tables.topic_mapping.put(TopicMappingRow(topic, broker_name, msgspec.json.encode(info).decode()))
+
+
+def _topic_row(topic: str, broker_name: str, config: TopicConfig, wiped: bool) -> TopicRow:
+    perm = config.perm & ~PERM_WRITE if wiped else config.perm
+    return TopicRow(topic, broker_name, config.read_queue_nums, config.write_queue_nums, perm, config.topic_sys_flag)
+
+
+def _take_lease(tables: RegistryTables, request: RegisterBroker, at: LogPosition, before: LiveRow | None) -> None:
+    """R10: replaced as a whole. A lease of which only the time is new is a sign of life, no change."""
+    row = LiveRow(
+        broker_addr=request.broker_addr,
+        cluster_name=request.cluster_name,
+        broker_name=request.broker_name,
+        broker_id=request.broker_id,
+        last_update_timestamp=at.event_time,
+        heartbeat_timeout_millis=request.timeout_ms,
+        data_version=request.data_version,
+        ha_server_addr=request.ha_server_addr,
+        lease_began_at=before.lease_began_at if before else at.event_time,
+    )
+    if before is not None and before._replace(last_update_timestamp=at.event_time) == row:
+        tables.live.refresh(row)
+    else:
+        tables.live.put(row)
+
+
+def _take_filter_servers(tables: RegistryTables, request: RegisterBroker) -> None:
+    """R11: a list replaces, an empty one removes the row."""
+    row = FilterRow(request.broker_addr, tuple(request.filter_server_list))
+    if request.filter_server_list:
+        tables.filter.put(row)
+    else:
+        tables.filter.drop(row)

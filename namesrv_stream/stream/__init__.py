@@ -1,0 +1,1 @@
+"""The Structured Streaming job: source, liveness per broker address, micro-batch, session."""

@@ -1,0 +1,91 @@
+"""Kafka records as the stateful step reads them: parsed and checked in the JVM, one row a record."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from namesrv_stream.rules.requests import DEFAULT_HEARTBEAT_TIMEOUT_MS, MAX_HEARTBEAT_TIMEOUT_MS
+
+MAX_REJECTED_BYTES = 64 * 1024
+
+REJECTED = "REJECTED"
+TICK = "SCAN"
+BROKER_TYPES = ("REGISTER_BROKER", "BROKER_HEARTBEAT", "UNREGISTER_BROKER", "CHANNEL_CLOSED")
+COMMAND_TYPES = (
+    "PUT_KV_CONFIG",
+    "DELETE_KV_CONFIG",
+    "WIPE_WRITE_PERM_OF_BROKER",
+    "ADD_WRITE_PERM_OF_BROKER",
+    "DELETE_TOPIC_IN_NAMESRV",
+    "REGISTER_TOPIC_IN_NAMESRV",
+    "UPDATE_NAMESRV_CONFIG",
+)
+
+_ENVELOPE = (
+    "type STRING, clusterName STRING, brokerName STRING, brokerId LONG, brokerAddr STRING,"
+    " heartbeatTimeoutMillis LONG, channelId STRING"
+)
+
+
+def parsed_records(kafka_records: DataFrame) -> DataFrame:
+    """One row a Kafka record, in the columns of `SignColumns`; a record outside the contract gets kind REJECTED.
+
+    `broker_addr` is the key of the stateful step: empty for ticks, commands and rejected records. `value` is kept
+    where a later step reads it: registrations and commands whole, rejected records up to 64 KiB.
+    """
+    envelope = kafka_records.withColumn("said", F.from_json(F.col("value").cast("string"), _ENVELOPE))
+    checked = envelope.withColumn("reason", _reason())
+    kind = F.when(F.col("reason").isNotNull(), REJECTED).otherwise(F.col("said.type"))
+    return checked.withColumn("kind", kind).select(
+        F.when(F.col("kind").isin(*BROKER_TYPES), F.col("said.brokerAddr")).otherwise("").alias("broker_addr"),
+        F.col("timestamp").alias("event_time"),
+        F.unix_millis("timestamp").alias("event_time_ms"),
+        "partition",
+        "offset",
+        "kind",
+        F.col("said.clusterName").alias("cluster_name"),
+        F.col("said.brokerName").alias("broker_name"),
+        F.col("said.brokerId").alias("broker_id"),
+        F.coalesce("said.heartbeatTimeoutMillis", F.lit(DEFAULT_HEARTBEAT_TIMEOUT_MS)).alias("timeout_ms"),
+        F.col("said.channelId").alias("channel_id"),
+        _kept_value().alias("value"),
+        F.when(F.col("reason").isNotNull(), F.substring("key", 1, MAX_REJECTED_BYTES)).alias("rejected_key"),
+        F.octet_length("value").cast("long").alias("length"),
+        "reason",
+    )
+
+
+def _kept_value() -> Column:
+    rejected = F.substring("value", 1, MAX_REJECTED_BYTES)
+    return F.when(F.col("kind").isin("REGISTER_BROKER", *COMMAND_TYPES), F.col("value")).when(
+        F.col("kind") == REJECTED, rejected
+    )
+
+
+def _reason() -> Column:
+    """Why a record is not of the contract, NULL if it is. The first thing that is wrong is named."""
+    said = F.col("said")
+    address, key = said["brokerAddr"], F.coalesce(F.col("key").cast("string"), F.lit(""))
+    is_broker, is_register = said["type"].isin(*BROKER_TYPES), said["type"] == "REGISTER_BROKER"
+    timeout_ms = said["heartbeatTimeoutMillis"]
+    checks = [
+        (F.col("value").isNull(), F.lit("no value")),
+        (~F.is_valid_utf8(F.col("value").cast("string")), F.lit("value is not UTF-8")),
+        (said["type"].isNull(), F.lit("not a JSON object with a text field `type`")),
+        (~said["type"].isin(TICK, *BROKER_TYPES, *COMMAND_TYPES), F.concat(F.lit("unknown type "), said["type"])),
+        (is_broker & (F.coalesce(address, F.lit("")) == ""), F.lit("brokerAddr is missing or no text")),
+        (is_broker & (key != address), F.concat(F.lit("the record's key is not brokerAddr "), address)),
+        (is_register & said["clusterName"].isNull(), F.lit("clusterName is missing or no text")),
+        (is_register & said["brokerName"].isNull(), F.lit("brokerName is missing or no text")),
+        (is_register & (F.coalesce(said["brokerId"], F.lit(-1)) < 0), F.lit("brokerId is missing or no whole number")),
+        (
+            is_register & ~F.coalesce(timeout_ms.between(1, MAX_HEARTBEAT_TIMEOUT_MS), F.lit(True)),
+            F.lit(f"heartbeatTimeoutMillis is not within 1..{MAX_HEARTBEAT_TIMEOUT_MS}"),
+        ),
+        (
+            (said["type"] == "CHANNEL_CLOSED") & said["channelId"].isNull(),
+            F.lit("channelId is missing or no text"),
+        ),
+    ]
+    return F.coalesce(*(F.when(wrong, text) for wrong, text in checks))
