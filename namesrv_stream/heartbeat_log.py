@@ -14,7 +14,13 @@ from typing import Any, Self
 
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
-from kafka.errors import KafkaError, RetriableError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from kafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    RetriableError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_delay, stop_never, wait_exponential
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
@@ -103,7 +109,8 @@ class HeartbeatProducer:
     """Sends requests to the heartbeat topic: acknowledged by all replicas, once, each broker's in order.
 
     Thread-safe. A record that Kafka has not acknowledged after `delivery_timeout_ms` has failed; until then
-    it is tried again, through an outage of Kafka too. Raises KafkaUnreachableError when Kafka is not there.
+    it is tried again, through an outage of Kafka too. Raises KafkaUnreachableError when Kafka is not there, and
+    KafkaRefusedError when the topic is not.
     """
 
     def __init__(self, kafka: KafkaOptions, topic: str = DEFAULT_TOPIC, *, delivery_timeout_ms: int = 120_000) -> None:
@@ -111,7 +118,7 @@ class HeartbeatProducer:
         self._address = _address(kafka)
         with _named_errors(self._address):
             self._producer = KafkaProducer(**_producer_options(kafka, delivery_timeout_ms))
-            self._producer.partitions_for(topic)
+            self._check_topic()
 
     def send(self, request: Request, *, event_time_ms: int | None = None) -> Future[LogPosition]:
         """Hands the record to the sender; the future has its place in the log, or the NamesrvError that kept it out.
@@ -145,6 +152,14 @@ class HeartbeatProducer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _check_topic(self) -> None:
+        """Also fetches what `send` would wait for."""
+        try:
+            self._producer.partitions_for(self._topic)
+        except KafkaTimeoutError as error:
+            self._producer.close(timeout=0)
+            raise KafkaRefusedError(self._address, f"there is no topic {self._topic}") from error
+
     def _append(self, request: Request, partition: int | None, event_time_ms: int | None) -> Future[LogPosition]:
         future: Future[LogPosition] = Future()
         future.set_running_or_notify_cancel()  # on its way: nobody can take it back
@@ -168,9 +183,12 @@ class Ticker:
     """A thread that sends a tick each `tick_ms`, so that event time goes on while no broker speaks (E7).
 
     The next tick waits until Kafka has the one before: an outage leaves one tick in the producer, not a pile.
+    `sent` and `held_back` count the ticks sent and those left out for that reason.
     """
 
     def __init__(self, producer: HeartbeatProducer, tick_ms: int = 1_000) -> None:
+        self.sent = 0
+        self.held_back = 0
         self._producer = producer
         self._tick_s = tick_ms / 1_000
         self._stopped = threading.Event()
@@ -197,6 +215,9 @@ class Ticker:
         while not self._stopped.wait(self._tick_s):
             if all(tick.done() for tick in on_their_way):
                 on_their_way = self._tick()
+                self.sent += 1
+            else:
+                self.held_back += 1
 
     def _tick(self) -> list[Future[LogPosition]]:
         try:

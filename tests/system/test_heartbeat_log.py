@@ -1,0 +1,224 @@
+"""The heartbeat topic on a real Kafka: made, checked, written through an outage."""
+
+import time
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from tenacity import retry, stop_after_delay, wait_fixed
+
+from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
+from namesrv_stream.fleet.plan import FleetPlan
+from namesrv_stream.fleet.player import Fleet, Load
+from namesrv_stream.heartbeat_log import HeartbeatProducer, Ticker, end_offsets, ensure_topic, wait_for_kafka
+from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.records import decode_record, record_key
+from namesrv_stream.rules.requests import (
+    BrokerHeartbeat,
+    PutKvConfig,
+    RegisterBroker,
+    Scan,
+    TopicConfig,
+    UnregisterBroker,
+)
+
+pytestmark = pytest.mark.system
+LIMIT_S = 60
+eventually = retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.05), reraise=True)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    with LocalKafka(tmp_path_factory.mktemp("kafka")) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def kafka(node):
+    return {"bootstrap_servers": [node.bootstrap_servers]}
+
+
+@pytest.fixture
+def topic(kafka, request):
+    name = request.node.name.replace("[", "-").replace("]", "")
+    assert ensure_topic(kafka, name) == []
+    return name
+
+
+def records(kafka, topic):
+    """All records of the topic: (partition, offset, key, request), in the order of each partition."""
+    ends = {TopicPartition(topic, partition): end for partition, end in end_offsets(kafka, topic).items()}
+    consumer = KafkaConsumer(**kafka, auto_offset_reset="earliest", enable_auto_commit=False)
+    found = []
+    try:
+        consumer.assign(list(ends))
+        deadline = time.monotonic() + LIMIT_S
+        while any(consumer.position(partition) < end for partition, end in ends.items()):
+            assert time.monotonic() < deadline, "the topic could not be read to its end"
+            for batch in consumer.poll(500).values():
+                found += [(each.partition, each.offset, each.key, decode_record(each.value)) for each in batch]
+    finally:
+        consumer.close()
+    return sorted(found, key=lambda record: record[:2])
+
+
+def make_topic(kafka, name, partitions, **config):
+    admin = KafkaAdminClient(**kafka)
+    configs = {key.replace("_", "."): value for key, value in config.items()}
+    admin.create_topics({name: {"num_partitions": partitions, "configs": configs}}, wait_for_metadata=True)
+    admin.close()
+
+
+def heartbeat(number):
+    return BrokerHeartbeat(broker_addr=f"10.0.0.{number}:10911")
+
+
+def test_topic_is_made_once_with_one_partition_and_append_time(kafka):
+    assert ensure_topic(kafka, "made") == []
+    assert ensure_topic(kafka, "made") == []
+    assert end_offsets(kafka, "made") == {0: 0}
+
+
+def test_topic_of_others_is_left_as_it_is_and_each_fault_named(kafka):
+    make_topic(
+        kafka,
+        "of_others",
+        3,
+        message_timestamp_type="CreateTime",
+        max_message_bytes="1000000",
+        cleanup_policy="compact,delete",
+        retention_ms="60000",
+    )
+    warnings = ensure_topic(kafka, "of_others")
+    named = ("CreateTime", "3 partitions", "max.message.bytes", "compaction", "retention.ms")
+    assert len(warnings) == len(named)
+    assert all(word in warning for word, warning in zip(named, warnings, strict=True))
+    assert set(end_offsets(kafka, "of_others")) == {0, 1, 2}
+
+
+def test_record_takes_the_time_of_its_append_and_not_the_producers(kafka, topic):
+    before_ms = time.time_ns() // 1_000_000
+    with HeartbeatProducer(kafka, topic) as producer:
+        place = producer.send(heartbeat(1), event_time_ms=1).result(LIMIT_S)
+    assert (place.partition, place.offset) == (0, 0)
+    assert place.event_time >= before_ms
+
+
+def test_registration_of_the_largest_size_is_accepted_and_a_larger_one_refused(kafka, topic):
+    def registration(topics):
+        table = {f"{number:0100d}": TopicConfig(1, 1, 6) for number in range(topics)}
+        return RegisterBroker(
+            cluster_name="c", broker_name="b", broker_id=0, broker_addr="10.0.0.1:10911", topic_config_table=table
+        )
+
+    with HeartbeatProducer(kafka, topic) as producer:
+        producer.send(registration(100_000)).result(LIMIT_S)  # 16 MiB
+        with pytest.raises(KafkaRefusedError, match=r"\d{8} bytes"):
+            producer.send(registration(120_000)).result(LIMIT_S)
+    assert end_offsets(kafka, topic) == {0: 1}
+
+
+def test_partitions_ticks_go_to_all_commands_to_the_first_a_brokers_records_to_one(kafka):
+    make_topic(kafka, "three_partitions", 3)
+    with HeartbeatProducer(kafka, "three_partitions") as producer:
+        ticks = [tick.result(LIMIT_S).partition for tick in producer.tick()]
+        command = producer.send(PutKvConfig(namespace="n", key="k", value="v")).result(LIMIT_S).partition
+        broker = {producer.send(heartbeat(7)).result(LIMIT_S).partition for _ in range(3)}
+        brokers = {producer.send(heartbeat(number)).result(LIMIT_S).partition for number in range(1, 40)}
+    assert ticks == [0, 1, 2]
+    assert command == 0
+    assert len(broker) == 1
+    assert brokers == {0, 1, 2}
+
+
+def test_nobody_at_the_address_is_an_error_that_names_it(node):
+    nowhere = {"bootstrap_servers": "127.0.0.1:1"}
+    with pytest.raises(KafkaUnreachableError, match=r"127\.0\.0\.1:1 "):
+        wait_for_kafka(nowhere, limit_s=0.1)
+    with pytest.raises(KafkaUnreachableError, match=r"127\.0\.0\.1:1 "):
+        HeartbeatProducer(nowhere)
+
+
+def test_missing_topic_is_not_made_by_the_producer(kafka):
+    with pytest.raises(KafkaRefusedError, match="no topic missing"):
+        HeartbeatProducer(kafka, "missing")
+    assert end_offsets(kafka, "missing") == {}
+
+
+def test_outage_loses_no_accepted_record_and_repeats_none(kafka, node, topic):
+    sent = []
+    with HeartbeatProducer(kafka, topic) as producer:
+        sent += [(heartbeat(n), producer.send(heartbeat(n))) for n in range(1, 100)]
+        sent[0][1].result(LIMIT_S)
+        node.kill()
+        sent += [(heartbeat(n), producer.send(heartbeat(n))) for n in range(100, 200)]
+        node.start()
+        sent += [(heartbeat(n), producer.send(heartbeat(n))) for n in range(200, 250)]
+        places = {future.result(LIMIT_S).offset: request for request, future in sent}
+    assert len(places) == len(sent)
+    assert {offset: request for _, offset, _, request in records(kafka, topic)} == places
+
+
+def test_ticks_do_not_pile_up_while_kafka_is_away_and_go_on_afterwards(kafka, node, topic):
+    with HeartbeatProducer(kafka, topic) as producer, Ticker(producer, tick_ms=20) as ticker:
+
+        @eventually
+        def holds(condition):
+            assert condition()
+
+        holds(lambda: end_offsets(kafka, topic)[0] >= 3)
+        with node.paused():
+            sent_before = ticker.sent
+            held_back_before = ticker.held_back
+            holds(lambda: ticker.held_back >= held_back_before + 20)
+            assert ticker.sent <= sent_before + 1
+        after = ticker.sent
+        holds(lambda: end_offsets(kafka, topic)[0] >= after + 5)
+    assert {request for *_, request in records(kafka, topic)} == {Scan()}
+
+
+def test_fleet_starts_and_ends_in_order(kafka, topic):
+    with HeartbeatProducer(kafka, topic) as producer:
+        with Fleet(FleetPlan(brokers=6, topics=10), producer) as fleet:
+
+            @eventually
+            def all_registered():
+                assert fleet.counts().acknowledged == 6
+
+            all_registered()
+        assert fleet.counts().on_their_way == fleet.counts().failed == 0
+    said = records(kafka, topic)
+    assert all(key == record_key(request) for _, _, key, request in said)
+    assert [type(request) for *_, request in said] == [RegisterBroker] * 6 + [UnregisterBroker] * 6
+
+
+def test_steered_brokers_do_as_they_are_told(kafka, topic):
+    with HeartbeatProducer(kafka, topic) as producer:
+        fleet = Fleet(FleetPlan(brokers=2, clusters=1, slaves_per_master=1, topics=1), producer)
+        fleet.start()
+
+        @eventually
+        def sent(count):
+            assert fleet.counts().acknowledged == count
+
+        sent(2)
+        fleet.create_topic("broker-a-0", "asked_for", queues=5)
+        sent(3)
+        fleet.unregister("broker-a-0", 1)
+        sent(4)
+        fleet.come_back("broker-a-0", 1)
+        sent(5)
+        fleet.crash("broker-a-0")
+        fleet.stop(unregister=True)
+    *_, made, left, back, last = [request for *_, request in records(kafka, topic)]
+    assert made.topic_config_table == {"asked_for": TopicConfig(5, 5, 6)}
+    assert [type(each) for each in (left, back, last)] == [UnregisterBroker, RegisterBroker, UnregisterBroker]
+    assert {left.broker_addr, back.broker_addr, last.broker_addr} == {"10.0.0.2:10911"}
+    assert "asked_for" in back.topic_config_table
+
+
+def test_load_puts_every_record_of_its_time_on_kafka(kafka, topic):
+    plan = FleetPlan(brokers=500, topics=1_000, reconcile_interval_ms=0)
+    with HeartbeatProducer(kafka, topic) as producer:
+        counts = Load(plan, producer, duration_ms=40_000).run()
+    assert counts.acknowledged == counts.sent == 3 * 500  # at 0 s, 10 s and 40 s
+    assert end_offsets(kafka, topic) == {0: 3 * 500}
