@@ -70,7 +70,7 @@ class FleetModel:
         """When something happens next."""
         return self._agenda[0][0] if self._agenda else None
 
-    def due(self, until_ms: int) -> Iterator[tuple[int, BrokerRequest]]:
+    def due(self, until_ms: float) -> Iterator[tuple[int, BrokerRequest]]:
         """What is said up to this time and has not been taken yet, in order of time."""
         while self._agenda and self._agenda[0][0] <= until_ms:
             at_ms, _, action = heapq.heappop(self._agenda)

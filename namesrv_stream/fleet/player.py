@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter
@@ -63,9 +64,8 @@ class Fleet:
             self._stopped = True
             self._changed.notify()
         self._thread.join()
-        for broker in self._model.brokers():
-            if unregister:
-                self._send(self._model.unregister(broker, self._now_ms()))
+        if unregister:
+            self._send(_unregistrations(self._model, self._now_ms()))
         self._producer.flush(limit_s)
 
     def crash(self, broker_name: str, broker_id: int = 0) -> None:
@@ -152,31 +152,49 @@ class Fleet:
 class Load:
     """A fleet's records by its own time, sent as fast as Kafka takes them or `records_per_s` at most."""
 
-    def __init__(
-        self, plan: FleetPlan, producer: HeartbeatProducer, *, duration_ms: int, records_per_s: float | None = None
-    ) -> None:
-        self._producer = producer
+    def __init__(self, plan: FleetPlan, producer: HeartbeatProducer, *, records_per_s: float | None = None) -> None:
         self._records_per_s = records_per_s
-        self._start_ms = time.time_ns() // 1_000_000
-        self._end_ms = self._start_ms + duration_ms
+        self._producer = producer
+        self._now_ms = self._start_ms = time.time_ns() // 1_000_000
         self._model = FleetModel(plan, self._start_ms)
         self._outbox = Outbox(producer, self._model.send_failed)
         self._room = threading.BoundedSemaphore(MOST_ON_THEIR_WAY)
 
-    def run(self) -> Counts:
-        """Sends all records of the fleet's `duration_ms`; returns when Kafka has them."""
+    def run(self, duration_ms: float = math.inf) -> None:
+        """Sends all records of the fleet's first `duration_ms`."""
         started_s = time.monotonic()
-        for number, (_, request) in enumerate(self._model.due(self._end_ms), start=1):
-            self._room.acquire()
-            self._outbox.send(request).add_done_callback(lambda _: self._room.release())
+        due = self._model.due(self._start_ms + duration_ms)
+        for number, (at_ms, request) in enumerate(due, start=1):
+            self._now_ms = at_ms
+            self._send(request)
             if self._records_per_s:
                 time.sleep(max(0.0, started_s + number / self._records_per_s - time.monotonic()))
-        self._producer.flush()
-        return self.counts()
+
+    def stop(self, *, unregister: bool = True, limit_s: float | None = None) -> None:
+        """As `Fleet.stop`; without a limit of time."""
+        for request in _unregistrations(self._model, self._now_ms) if unregister else ():
+            self._send(request)
+        self._producer.flush(limit_s)
 
     def counts(self) -> Counts:
         """Records so far."""
         return self._outbox.counts()
+
+    def happened(self) -> Counter[Churn]:
+        """How often each kind of churn happened."""
+        return self._model.happened.copy()
+
+    def brokers(self) -> list[BrokerState]:
+        """All brokers, down or up."""
+        return [_state(broker) for broker in self._model.brokers()]
+
+    def _send(self, request: BrokerRequest) -> None:
+        self._room.acquire()
+        self._outbox.send(request).add_done_callback(lambda _: self._room.release())
+
+
+def _unregistrations(model: FleetModel, at_ms: int) -> list[BrokerRequest]:
+    return [request for broker in model.brokers() for request in model.unregister(broker, at_ms)]
 
 
 def _state(broker: Broker) -> BrokerState:

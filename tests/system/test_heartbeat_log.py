@@ -219,6 +219,8 @@ def test_steered_brokers_do_as_they_are_told(kafka, topic):
 def test_load_puts_every_record_of_its_time_on_kafka(kafka, topic):
     plan = FleetPlan(brokers=500, topics=1_000, reconcile_interval_ms=0)
     with HeartbeatProducer(kafka, topic) as producer:
-        counts = Load(plan, producer, duration_ms=40_000).run()
-    assert counts.acknowledged == counts.sent == 3 * 500  # at 0 s, 10 s and 40 s
+        load = Load(plan, producer)
+        load.run(duration_ms=40_000)
+        load.stop(unregister=False)
+    assert load.counts().acknowledged == load.counts().sent == 3 * 500  # at 0 s, 10 s and 40 s
     assert end_offsets(kafka, topic) == {0: 3 * 500}

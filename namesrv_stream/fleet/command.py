@@ -1,0 +1,173 @@
+"""`namesrv-stream fleet`: brokers that load a Kafka as real ones do."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, load_settings
+from namesrv_stream.fleet.plan import Churn, FleetPlan
+from namesrv_stream.fleet.player import Fleet, Load
+from namesrv_stream.heartbeat_log import HeartbeatProducer, Ticker, ensure_topic, wait_for_kafka
+
+ACTING_MASTER_INTERVAL_MS = 1_000
+ACTING_MASTER_TIMEOUT_MS = 10_000
+
+
+class ChurnType(click.ParamType[tuple[Churn, float]]):
+    """KIND or KIND=RATE; a rate is actions a minute, 1 where none is given."""
+
+    name = "KIND[=RATE]"
+
+    def convert(
+        self, value: str | tuple[Churn, float], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Churn, float]:
+        """Kind and rate, or click's usage error."""
+        if isinstance(value, tuple):
+            return value
+        kind, _, rate = value.partition("=")
+        if kind not in list(Churn):
+            self.fail(f"{kind!r} is none of {', '.join(Churn)}", param, ctx)
+        try:
+            per_minute = float(rate or 1)
+        except ValueError:
+            per_minute = math.nan
+        if not 0 < per_minute < math.inf:
+            self.fail(f"{rate!r} is no number of actions a minute above 0", param, ctx)
+        return Churn(kind), per_minute
+
+
+@click.command("fleet")
+@click.option("--brokers", type=click.IntRange(1), default=8, show_default=True, help="Processes, slaves included.")
+@click.option("--clusters", type=click.IntRange(1), default=2, show_default=True)
+@click.option("--slaves", "slaves_per_master", type=click.IntRange(0), default=1, show_default=True, help="A master.")
+@click.option("--topics", type=click.IntRange(0), default=30, show_default=True, help="Besides the brokers' own.")
+@click.option(
+    "--zones", type=click.IntRange(0), default=0, show_default=True, help="Broker names are spread over them."
+)
+@click.option("--period", type=float, default=30, show_default=True, help="Seconds between registrations: 10 to 60.")
+@click.option("--acting-master", is_flag=True, help="As enableSlaveActingMaster: a heartbeat each second, 10 s leases.")
+@click.option("--heartbeat-timeout", type=click.FloatRange(0.001), help="Lease in seconds that brokers ask for.")
+@click.option("--start-over", type=click.FloatRange(0), default=10, show_default=True, help="Seconds to start all in.")
+@click.option("--churn", type=ChurnType(), multiple=True, help=f"KIND: {', '.join(Churn)}; RATE: a minute.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Equal seeds say equal things.")
+@click.option("--duration", type=click.FloatRange(0), help="Seconds; until Ctrl-C where not given.")
+@click.option("--rate", type=click.FloatRange(0), help="Not by the clock: this many records/s, 0 as fast as can be.")
+@click.option("--no-ticks", is_flag=True, help="Leave the ticks to others.")
+@click.option("--crash-at-end", is_flag=True, help="End without unregistering the brokers.")
+@click.option("-c", "--config", type=click.Path(path_type=Path), help="Settings file.")
+@click.option("--bootstrap-server", help="Kafka, instead of kafka.bootstrap.servers.")
+@click.option("--kafka-topic", help="Instead of kafka.topic.")
+def fleet(  # noqa: PLR0913 - one argument an option, as click hands them over
+    *,
+    period: float,
+    start_over: float,
+    heartbeat_timeout: float | None,
+    acting_master: bool,
+    churn: tuple[tuple[Churn, float], ...],
+    duration: float | None,
+    rate: float | None,
+    no_ticks: bool,
+    crash_at_end: bool,
+    config: Path | None,
+    bootstrap_server: str | None,
+    kafka_topic: str | None,
+    **sizes: int,
+) -> None:
+    """Simulate brokers that register and heartbeat through Kafka."""
+    options = {"kafka.bootstrap.servers": bootstrap_server, "kafka.topic": kafka_topic}
+    settings = load_settings(config, os.environ, {key: text for key, text in options.items() if text})
+    timeout_ms = ACTING_MASTER_TIMEOUT_MS if acting_master else None
+    plan = FleetPlan(
+        **sizes,
+        period_ms=round(period * 1_000),
+        startup_ms=round(start_over * 1_000),
+        acting_master=acting_master,
+        heartbeat_interval_ms=ACTING_MASTER_INTERVAL_MS if acting_master else None,
+        heartbeat_timeout_ms=round(heartbeat_timeout * 1_000) if heartbeat_timeout else timeout_ms,
+        reconcile_interval_ms=settings.reconcile_interval_millis,
+        churn=dict(churn),
+    )
+    duration_s = math.inf if duration is None else duration
+    with _producer(settings) as producer, nullcontext() if no_ticks else Ticker(producer, settings.tick_millis):
+        if rate is None:
+            _play(plan, producer, duration_s, unregister=not crash_at_end)
+        else:
+            _load(plan, producer, duration_s, rate, unregister=not crash_at_end)
+
+
+@contextmanager
+def _producer(settings: NamesrvSettings) -> Iterator[HeartbeatProducer]:
+    kafka = kafka_client_arguments(settings)
+    wait_for_kafka(kafka)
+    for warning in ensure_topic(kafka, settings.kafka_topic):
+        click.echo(f"warning: {warning}", err=True)
+    with HeartbeatProducer(kafka, settings.kafka_topic) as producer:
+        yield producer
+
+
+def _play(plan: FleetPlan, producer: HeartbeatProducer, duration_s: float, *, unregister: bool) -> None:
+    playing = Fleet(plan, producer)
+    playing.start()
+    with _shown(playing):
+        threading.Event().wait(None if math.isinf(duration_s) else duration_s)
+    playing.stop(unregister=unregister)
+    _say_end(playing)
+
+
+def _load(plan: FleetPlan, producer: HeartbeatProducer, duration_s: float, rate: float, *, unregister: bool) -> None:
+    load = Load(plan, producer, records_per_s=rate or None)
+    with _shown(load):
+        load.run(duration_s * 1_000)
+    load.stop(unregister=unregister)
+    _say_end(load)
+
+
+@contextmanager
+def _shown(source: Fleet | Load) -> Iterator[None]:
+    """Shows progress until the body ends or is interrupted by Ctrl-C or SIGTERM, which is an end like any other."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with Live(console=Console(stderr=True), get_renderable=_progress(source), refresh_per_second=2, transient=True):
+            yield
+    except KeyboardInterrupt:
+        click.echo("ending", err=True)
+
+
+def _progress(source: Fleet | Load) -> Callable[[], Table]:
+    started_s = shown_s = time.monotonic()
+    shown_records = 0
+
+    def table() -> Table:
+        nonlocal shown_s, shown_records
+        counts, now_s = source.counts(), time.monotonic()
+        per_second = (counts.acknowledged - shown_records) / max(now_s - shown_s, 0.001)
+        shown_s, shown_records = now_s, counts.acknowledged
+        brokers = source.brokers()
+        grid = Table.grid(padding=(0, 2))
+        grid.add_row("time", f"{now_s - started_s:.0f} s")
+        grid.add_row("brokers", f"{sum(broker.up for broker in brokers)} up of {len(brokers)}")
+        grid.add_row("records", f"{counts.acknowledged:,} in Kafka, {per_second:,.0f}/s")
+        grid.add_row("", f"{counts.on_their_way} on their way, {counts.failed} failed, {counts.held_back} held back")
+        for kind, times in source.happened().items():
+            grid.add_row(kind, f"{times}")
+        return grid
+
+    return table
+
+
+def _say_end(source: Fleet | Load) -> None:
+    counts = source.counts()
+    churn = ", ".join(f"{times} x {kind}" for kind, times in source.happened().items()) or "no churn"
+    click.echo(f"{counts.acknowledged} records in Kafka, {counts.failed} failed; {churn}")
