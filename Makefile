@@ -40,7 +40,7 @@ test-full: java install
 lint: .venv/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy $(sort $(dir $(wildcard namesrv_stream/*.py jobs/*.py benchmarks/*.py)))
 
 bench: java install
 	$(BIN)/python -m benchmarks.publication

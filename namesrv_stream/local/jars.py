@@ -43,7 +43,18 @@ def retrieved_jars(configuration: str) -> Path:
 
 def _retrieve(configuration: str, folder: Path) -> None:
     pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
-    fetch = ["-ivy", IVY_FILE, "-confs", configuration, "-types", "jar", "bundle", "-retrieve", pattern, "-sync"]
+    fetch: list[str | Path] = [
+        "-ivy",
+        IVY_FILE,
+        "-confs",
+        configuration,
+        "-types",
+        "jar",
+        "bundle",
+        "-retrieve",
+        pattern,
+        "-sync",
+    ]
     ivy = subprocess.run(
         [find_java(), "-jar", _ivy(), "-warn", *fetch],
         stdout=subprocess.PIPE,

@@ -1,0 +1,46 @@
+import hashlib
+
+import pytest
+
+from namesrv_stream.local import jars
+from namesrv_stream.local.jars import JarsNotRetrievedError, retrieved_jars
+from namesrv_stream.local.java import JavaMissingError, find_java
+
+
+@pytest.fixture
+def stamped(tmp_path, monkeypatch):
+    """A jars folder whose configuration `spark` was fetched for the ivy.xml beside it."""
+    ivy_file = tmp_path / "ivy.xml"
+    ivy_file.write_text("<ivy-module/>")
+    folder = tmp_path / "jars" / "spark"
+    folder.mkdir(parents=True)
+    (folder / "ivy.xml.sha256").write_text(hashlib.sha256(ivy_file.read_bytes()).hexdigest())
+    monkeypatch.setattr(jars, "IVY_FILE", ivy_file)
+    monkeypatch.setattr(jars, "JARS", tmp_path / "jars")
+    return folder
+
+
+@pytest.fixture
+def without_java(tmp_path, monkeypatch):
+    """Whoever tries to run Ivy now meets JavaMissingError."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
+    find_java.cache_clear()
+    yield
+    find_java.cache_clear()
+
+
+def test_jars_that_match_ivy_xml_are_not_fetched_again(stamped, without_java):
+    assert retrieved_jars("spark") == stamped
+
+
+def test_a_changed_ivy_xml_is_fetched_anew(stamped, without_java):
+    jars.IVY_FILE.write_text("<ivy-module><info/></ivy-module>")
+    with pytest.raises(JavaMissingError):
+        retrieved_jars("spark")
+
+
+def test_jars_that_ivy_cannot_bring_are_an_error_with_its_words_and_leave_no_stamp(stamped):
+    with pytest.raises(JarsNotRetrievedError, match="could not be fetched") as raised:
+        retrieved_jars("nonesuch")
+    assert raised.value.said.strip()
+    assert not (jars.JARS / "nonesuch" / "ivy.xml.sha256").exists()
