@@ -60,3 +60,63 @@ class KafkaRefusedError(NamesrvError):
         )
         self.address = address
         self.problem = problem
+
+
+class NotARegistryError(NamesrvError):
+    """A folder without the registry's tables."""
+
+    def __init__(self, root: str, table: str) -> None:
+        super().__init__(
+            f"{root} holds no registry: its table {table} is not there. Check delta.root; the job makes the tables "
+            "when it first runs."
+        )
+        self.root = root
+        self.table = table
+
+
+class RegistryTooNewError(NamesrvError):
+    """Tables written by a newer release, whose meaning this one cannot know."""
+
+    def __init__(self, table: str, found: int, supported: int) -> None:
+        super().__init__(
+            f"table {table} has registry format {found}, this release knows up to {supported}. "
+            "Update namesrv-stream here; the tables are not changed."
+        )
+        self.table = table
+        self.found = found
+        self.supported = supported
+
+
+class SnapshotGoneError(NamesrvError):
+    """A moment before the oldest snapshot that retention still keeps readable."""
+
+    def __init__(self, asked: str, oldest: int) -> None:
+        super().__init__(
+            f"the snapshot of {asked} is past snapshot.retention; the oldest readable epoch is {oldest}. "
+            "What changed before is in the table broker_event."
+        )
+        self.asked = asked
+        self.oldest = oldest
+
+
+class NoSuchSnapshotError(NamesrvError):
+    """An epoch that has not been published, or a registry without any snapshot (`newest` None)."""
+
+    def __init__(self, asked: str, newest: int | None) -> None:
+        seen = "nothing is published yet: is the job running?" if newest is None else f"the newest epoch is {newest}."
+        super().__init__(f"there is no snapshot of {asked}; {seen}")
+        self.asked = asked
+        self.newest = newest
+
+
+class TermLostError(NamesrvError):
+    """Another run has claimed the registry since; this one must stop. Nothing of it is published any more."""
+
+    def __init__(self, term: int, newer_term: int, newer_run_id: str) -> None:
+        super().__init__(
+            f"run {newer_run_id} holds the registry with term {newer_term}, newer than this run's {term}. Only one job "
+            "may write a registry: stop one of the two."
+        )
+        self.term = term
+        self.newer_term = newer_term
+        self.newer_run_id = newer_run_id

@@ -1,0 +1,87 @@
+"""Rows of the rules to Arrow and back, column by column.
+
+Rows carry times as epoch milliseconds; Arrow and Delta carry them as timestamps in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.tables.schemas import DATA_VERSION, LOG_POSITION, TableSpec
+
+_MILLIS = pa.timestamp("ms", "UTC")
+_STRUCT_CLASSES: dict[pa.DataType, Callable[..., Any]] = {DATA_VERSION: DataVersion, LOG_POSITION: LogPosition}
+
+
+def rows_to_arrow(spec: TableSpec, rows: Iterable[Sequence[Any]]) -> pa.Table:
+    """The rows as a table with the row's columns, in the given order."""
+    return columns_to_arrow(spec.schema, rows)
+
+
+def columns_to_arrow(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:
+    """Tuples whose fields are `schema`'s columns, in order."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    return pa.table([_array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema=schema)
+
+
+def rows_from_arrow(spec: TableSpec, table: pa.Table) -> list[Any]:
+    """The table's rows as `spec.row`, in the table's order. Columns that are no field of the row are left out."""
+    columns = (_values(table.column(field.name), field.type) for field in spec.schema)
+    return list(map(spec.row._make, zip(*columns, strict=True)))  # type: ignore[attr-defined]
+
+
+def with_partition_column(spec: TableSpec, table: pa.Table) -> pa.Table:
+    """`table` as Delta stores it."""
+    if spec.partition_column is None:
+        return table
+    return table.append_column(spec.partition_column, pc.strftime(table.column("event_time"), format="%Y-%m"))
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_timestamp(kind):
+        return pa.array(values, _MILLIS).cast(kind)
+    if pa.types.is_struct(kind):
+        return _struct_array(values, kind)
+    if pa.types.is_map(kind):
+        return pa.array([None if value is None else list(value.items()) for value in values], kind)
+    return pa.array(values, kind)
+
+
+def _struct_array(values: Sequence[Any], kind: pa.StructType) -> pa.Array:
+    nothing = (None,) * kind.num_fields
+    parts = [nothing if value is None else _as_tuple(value) for value in values]
+    children = list(zip(*parts, strict=True)) or [()] * kind.num_fields
+    arrays = [_array(child, field.type) for child, field in zip(children, kind, strict=True)]
+    missing = pa.array([value is None for value in values], pa.bool_())
+    return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=missing)
+
+
+def _as_tuple(value: LogPosition | DataVersion) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else msgspec.structs.astuple(value)
+
+
+def _values(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> list[Any]:
+    if pa.types.is_timestamp(kind):
+        return column.cast(_MILLIS).cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
+    if pa.types.is_struct(kind):
+        return _structs(column, kind)
+    values = column.to_pylist()
+    if pa.types.is_list(kind):
+        return [None if value is None else tuple(value) for value in values]
+    if pa.types.is_map(kind):
+        return [None if value is None else dict(value) for value in values]
+    return values  # type: ignore[no-any-return]
+
+
+def _structs(column: pa.ChunkedArray, kind: pa.StructType) -> list[Any]:
+    make = _STRUCT_CLASSES[kind]
+    children = [_values(pc.struct_field(column, [field.name]), field.type) for field in kind]
+    there = column.is_valid().to_pylist()
+    return [make(*parts) if valid else None for valid, parts in zip(there, zip(*children, strict=True), strict=True)]

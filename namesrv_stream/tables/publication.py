@@ -1,0 +1,280 @@
+"""All tables change together: one run's claim on the registry, and the publishing of its micro-batches.
+
+What makes the commits of several tables one change is the snapshot row, written last: it names each table's version,
+and readers read nothing else. A run that dies between two tables leaves heads that no snapshot names; the next
+write to such a table, or the next run, restores it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Lock
+
+import pyarrow as pa
+
+from namesrv_stream.errors import TermLostError
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.arrow import rows_to_arrow
+from namesrv_stream.tables.root import DEFAULT_RETENTION_MS
+from namesrv_stream.tables.schemas import BROKER_EVENT, PINNED_TABLES, REJECTED, SNAPSHOT, TABLES, TableSpec
+from namesrv_stream.tables.writer import (
+    BaseMovedError,
+    Changes,
+    CommitTag,
+    RowChanges,
+    Rows,
+    TableWriter,
+    appended,
+    holds_rows_of,
+)
+
+_FOREIGN_COMMITS_BORNE = 20
+"""In a row, on one table and in one publication: compaction meets us once or twice, more is a second writer."""
+
+
+Steps = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Writers:
+    """Who writes what. `everyday` also keeps the books: heads, claims, snapshot rows, restores.
+
+    A change of `bulk_rows` rows or more in one table is merged by `bulk`.
+    """
+
+    everyday: TableWriter
+    bulk: TableWriter
+    bulk_rows: int
+
+    @classmethod
+    def only(cls, writer: TableWriter) -> Writers:
+        """One engine for everything."""
+        return cls(writer, writer, 0)
+
+    def for_change(self, row_count: int) -> TableWriter:
+        """The engine for a change of so many rows in one table."""
+        return self.bulk if row_count >= self.bulk_rows else self.everyday
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One micro-batch's outcome. `event_time_ms`: the highest applied. `offsets`: partition -> next to read.
+
+    `events` in the order of the log; their epoch and seq are filled in when they are published.
+    """
+
+    query_id: str
+    batch_id: int
+    event_time_ms: int | None
+    offsets: Mapping[int, int]
+    changes: Changes
+    events: Rows = ()
+    rejected: Rows = ()
+
+    def work(self, epoch: int) -> dict[str, RowChanges | pa.Table]:
+        """By table, what there is to write; tables without a change are left out."""
+        work: dict[str, RowChanges | pa.Table] = dict(self.changes)
+        work[BROKER_EVENT.name] = _numbered(appended(BROKER_EVENT, self.events), epoch)
+        work[REJECTED.name] = appended(REJECTED, self.rejected)
+        return {name: change for name, change in work.items() if len(change)}
+
+
+class Publisher:
+    """One run's term on a registry. Made by `claim`; not for several threads at a time.
+
+    `last` is the newest snapshot row, ours. `versions` is what the next row would name where nothing changes.
+    """
+
+    def __init__(
+        self, writers: Writers, last: SnapshotRow, snapshot_version: int, retention_ms: int, on_step: Steps
+    ) -> None:
+        self._writers = writers
+        self._books = writers.everyday
+        self._snapshot_version = snapshot_version
+        self._retention_ms = retention_ms
+        self._on_step = on_step
+        self._term_lock = Lock()
+        self._committed_at_ms: dict[str, int] = {}
+        self.last = last
+        self.versions = dict(last.versions)
+        self.restored: list[str] = []
+
+    @classmethod
+    def claim(
+        cls,
+        writers: Writers,
+        run_id: str,
+        claimed_at_ms: int,
+        retention_ms: int = DEFAULT_RETENTION_MS,
+        on_step: Steps = lambda _step: None,
+    ) -> Publisher:
+        """Makes missing tables, takes the next term and restores what a dead run left half done.
+
+        Of two runs that claim at the same moment one wins; the other one gets TermLostError. `on_step` is told
+        "written TABLE" after each table's commit, from the thread that made it, and "published" after the snapshot
+        row's.
+        """
+        writers.everyday.ensure_tables(retention_ms)
+        former, version = writers.everyday.newest_snapshot()
+        claim = _claim_row(former, run_id, claimed_at_ms)
+        publisher = cls(writers, claim, version, retention_ms, on_step)
+        publisher._append_snapshot(claim)
+        publisher._take_over()
+        return publisher
+
+    @property
+    def next_epoch(self) -> int:
+        """The epoch of the coming publication."""
+        return self.last.epoch + 1
+
+    def table(self, name: str) -> pa.Table:
+        """The published rows of one table."""
+        return self._books.read(TABLES[name], self.versions[name])
+
+    def already_published(self, query_id: str, batch_id: int) -> bool:
+        """Whether the last snapshot names this batch or a later one of this query."""
+        return self.last.query_id == query_id and (self.last.batch_id or 0) >= batch_id
+
+    def publish(self, batch: Batch, published_at_ms: int) -> SnapshotRow:
+        """Brings a batch into the tables and names it in a snapshot; returns the newest snapshot row.
+
+        A batch that was published before, or that changes nothing, writes nothing. After any error the same batch
+        can be published again: what was written of it is restored first.
+        """
+        work = batch.work(self.next_epoch)
+        if not work or self.already_published(batch.query_id, batch.batch_id):
+            return self.last
+        self._require_term()
+        tag = CommitTag(self.next_epoch, self.last.term)
+        written = self._write_tables(work, tag, published_at_ms)
+        row = SnapshotRow(
+            epoch=self.next_epoch,
+            term=self.last.term,
+            run_id=self.last.run_id,
+            query_id=batch.query_id,
+            batch_id=batch.batch_id,
+            published_at=published_at_ms,
+            event_time=batch.event_time_ms,
+            offsets=dict(batch.offsets),
+            versions=self.versions | written,
+            changes={name: len(change) for name, change in work.items()},
+        )
+        self._append_snapshot(row)
+        self.last, self.versions = row, dict(row.versions)
+        self._committed_at_ms |= dict.fromkeys(written, published_at_ms)
+        self._on_step("published")
+        return row
+
+    def compact(self, max_files: int) -> list[str]:
+        """Merges the small files of tables with more than `max_files`; the next snapshot names the new versions.
+
+        Returns the tables compacted. A table that somebody else writes at this moment waits for the next time.
+        """
+        return [spec.name for spec in TABLES.values() if self._compacted(spec, max_files)]
+
+    def _write_tables(
+        self, work: Mapping[str, RowChanges | pa.Table], tag: CommitTag, published_at_ms: int
+    ) -> dict[str, int]:
+        aged_before_ms = published_at_ms - self._retention_ms
+        aged = [name for name, at_ms in self._committed_at_ms.items() if at_ms < aged_before_ms and name not in work]
+        with ThreadPoolExecutor(max_workers=len(work) + len(aged)) as pool:
+            running = {name: pool.submit(self._write, TABLES[name], change, tag) for name, change in work.items()}
+            running |= {name: pool.submit(self._write, TABLES[name], None, tag) for name in aged}
+        return {name: future.result() for name, future in running.items()}
+
+    def _write(self, spec: TableSpec, change: RowChanges | pa.Table | None, tag: CommitTag) -> int:
+        base = self.versions[spec.name]
+        for _ in range(_FOREIGN_COMMITS_BORNE):
+            try:
+                version = self._write_on(spec, base, change, tag)
+            except BaseMovedError:
+                base = self._settled(spec, self.versions[spec.name])
+            else:
+                self._on_step(f"written {spec.name}")
+                return version
+        raise BaseMovedError(spec.name, base)
+
+    def _write_on(self, spec: TableSpec, base: int, change: RowChanges | pa.Table | None, tag: CommitTag) -> int:
+        if change is None:
+            return self._books.touch(spec, base, tag)
+        writer = self._writers.for_change(len(change))
+        if isinstance(change, RowChanges):
+            return writer.merge(spec, base, change, tag)
+        return writer.append(spec, base, change, tag)
+
+    def _settled(self, spec: TableSpec, named: int) -> int:
+        """A head that holds the rows of the version `named`: the head as it is, or restored while the term is ours."""
+        while True:
+            commits = self._books.commits(spec, named)
+            head = commits[0].version if commits else named
+            if holds_rows_of(commits, named):
+                return head
+            self._require_term()
+            try:
+                version = self._books.restore(spec, head, named, CommitTag(self.last.epoch, self.last.term))
+            except BaseMovedError:
+                continue
+            self.restored.append(spec.name)
+            return version
+
+    def _take_over(self) -> None:
+        for spec in PINNED_TABLES:
+            named = self.versions[spec.name]
+            self.versions[spec.name] = self._settled(spec, named)
+            commits = self._books.commits(spec, self.versions[spec.name] - 1)
+            self._committed_at_ms[spec.name] = commits[-1].committed_at_ms if commits else 0
+
+    def _append_snapshot(self, row: SnapshotRow) -> None:
+        """Compare-and-swap on the version of the snapshot table in which we saw the row before."""
+        for _ in range(_FOREIGN_COMMITS_BORNE):
+            try:
+                self._snapshot_version = self._books.append(
+                    SNAPSHOT, self._snapshot_version, rows_to_arrow(SNAPSHOT, [row]), CommitTag(row.epoch, row.term)
+                )
+            except BaseMovedError:
+                newest, self._snapshot_version = self._books.newest_snapshot()
+                if newest == row:  # the commit came through although its answer was lost
+                    return
+                if newest is not None and newest.epoch >= row.epoch:
+                    raise TermLostError(row.term, newest.term, newest.run_id) from None
+            else:
+                return
+        raise BaseMovedError(SNAPSHOT.name, self._snapshot_version)
+
+    def _require_term(self) -> None:
+        with self._term_lock:
+            newest, self._snapshot_version = self._books.newest_snapshot()
+        if newest is not None and newest.term != self.last.term:
+            raise TermLostError(self.last.term, newest.term, newest.run_id)
+
+    def _compacted(self, spec: TableSpec, max_files: int) -> bool:
+        base = self._snapshot_version if spec is SNAPSHOT else self.versions[spec.name]
+        try:
+            if self._books.file_count(spec, base) <= max_files:
+                return False
+            version = self._books.compact(spec, base)
+        except BaseMovedError:
+            return False
+        if spec is SNAPSHOT:
+            self._snapshot_version = version
+        else:
+            self.versions[spec.name] = version
+        return version != base
+
+
+def _numbered(events: pa.Table, epoch: int) -> pa.Table:
+    """Events in their order, as lines 0, 1, 2... of one epoch."""
+    numbered = events.set_column(0, "epoch", pa.repeat(pa.scalar(epoch, pa.int64()), len(events)))
+    return numbered.set_column(1, "seq", pa.array(range(len(events)), pa.int64()))
+
+
+def _claim_row(former: SnapshotRow | None, run_id: str, claimed_at_ms: int) -> SnapshotRow:
+    """An epoch of its own with everything of the row before, so that the newest row alone tells all."""
+    if former is None:
+        versions = {spec.name: 0 for spec in PINNED_TABLES}
+        return SnapshotRow(1, 1, run_id, None, None, claimed_at_ms, None, {}, versions, {})
+    return former._replace(
+        epoch=former.epoch + 1, term=former.term + 1, run_id=run_id, published_at=claimed_at_ms, changes={}
+    )

@@ -1,0 +1,71 @@
+"""Where a registry's tables lie, and opening them with delta-rs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from namesrv_stream.errors import NotARegistryError, RegistryTooNewError
+from namesrv_stream.tables.schemas import FORMAT, TableSpec
+
+DAY_MS = 24 * 3_600_000
+DEFAULT_RETENTION_MS = 30 * DAY_MS
+FORMAT_PROPERTY = "registry.format"
+RETENTION_PROPERTY = "registry.snapshotRetentionMillis"
+
+
+@dataclass(frozen=True)
+class Root:
+    """A local folder or an object store's URL; `storage_options` are delta-rs's."""
+
+    url: str
+    storage_options: Mapping[str, str] | None = None
+
+    def uri(self, spec: TableSpec) -> str:
+        """Of one table's folder."""
+        return f"{self.url.rstrip('/')}/{spec.name}"
+
+    def spark_path(self, spec: TableSpec) -> str:
+        """The same place in Hadoop's spelling."""
+        uri = self.uri(spec)
+        return f"s3a{uri[2:]}" if uri.startswith("s3://") else uri
+
+    def open(self, spec: TableSpec, version: int | None = None) -> DeltaTable:
+        """The table at `version`, or at its head. Refuses what is no registry's table, and a newer format."""
+        options = dict(self.storage_options) if self.storage_options else None
+        try:
+            table = DeltaTable(self.uri(spec), version=version, storage_options=options)
+        except TableNotFoundError as error:
+            raise NotARegistryError(self.url, spec.name) from error
+        check_format(self, spec, table.metadata().configuration)
+        return table
+
+
+def check_format(root: Root, spec: TableSpec, properties: Mapping[str, str | None]) -> None:
+    """Refuses a table without `registry.format`, and one whose format this code does not know."""
+    found = properties.get(FORMAT_PROPERTY)
+    if found is None:
+        raise NotARegistryError(root.url, spec.name)
+    if int(found) > FORMAT:
+        raise RegistryTooNewError(spec.name, int(found), FORMAT)
+
+
+def table_properties(spec: TableSpec, retention_ms: int) -> dict[str, str]:
+    """What each table is made with.
+
+    Delta keeps versions and log twice as long as a snapshot is kept: it counts a version's age from its commit, and
+    a snapshot may name a version that is as old as `retention_ms` on the day it is published.
+    """
+    kept = f"interval {2 * retention_ms // 1000} seconds"
+    return {
+        FORMAT_PROPERTY: str(FORMAT),
+        RETENTION_PROPERTY: str(retention_ms),
+        "delta.enableChangeDataFeed": str(spec.change_feed).lower(),
+        "delta.enableDeletionVectors": "false",  # delta-rs counts them wrongly and refuses such tables
+        "delta.deletedFileRetentionDuration": kept,
+        "delta.logRetentionDuration": kept,
+        "delta.checkpointInterval": "100",
+    }

@@ -1,0 +1,168 @@
+"""What each Delta table holds: its row class, its Arrow schema, its key.
+
+Timestamps are microseconds in UTC, the one kind that both engines store as TIMESTAMP.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from namesrv_stream.rules import rows
+
+FORMAT = 1
+"""Raised with every change of the tables that older code would misread."""
+
+TIMESTAMP = pa.timestamp("us", "UTC")
+DATA_VERSION = pa.struct({"state_version": pa.int64(), "timestamp": pa.int64(), "counter": pa.int64()})
+LOG_POSITION = pa.struct({"event_time": TIMESTAMP, "partition": pa.int32(), "offset": pa.int64()})
+TEXT, INT, LONG = pa.string(), pa.int32(), pa.int64()
+
+EVENT_MONTH = "event_month"
+"""Partition column of `broker_event`, 'YYYY-MM' of event_time in UTC.
+
+Files of one month are compacted and clustered by broker among themselves, so years of history are not rewritten for
+a new day; within a month, file statistics of event_time find the time.
+"""
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One Delta table. An empty key: append only. `partition_column` is worked out from event_time, no field."""
+
+    name: str
+    row: type[tuple[Any, ...]]
+    schema: pa.Schema
+    key: tuple[str, ...] = ()
+    partition_column: str | None = None
+
+    @property
+    def change_feed(self) -> bool:
+        """Delta's change data feed is on for keyed tables; what is only appended is its own feed."""
+        return bool(self.key)
+
+    @property
+    def stored_schema(self) -> pa.Schema:
+        """The columns in Delta: the row's, then the partition column."""
+        if self.partition_column is None:
+            return self.schema
+        return self.schema.append(pa.field(self.partition_column, TEXT))
+
+
+def _keyed(name: str, row: type[tuple[Any, ...]], keys: str, /, **columns: pa.DataType) -> TableSpec:
+    return TableSpec(name, row, pa.schema(list(columns.items())), tuple(keys.split()))
+
+
+TOPIC = _keyed(
+    "topic",
+    rows.TopicRow,
+    "topic broker_name",
+    topic=TEXT,
+    broker_name=TEXT,
+    read_queue_nums=INT,
+    write_queue_nums=INT,
+    perm=INT,
+    topic_sys_flag=INT,
+)
+BROKER = _keyed(
+    "broker",
+    rows.BrokerRow,
+    "broker_name broker_id",
+    broker_name=TEXT,
+    broker_id=LONG,
+    broker_addr=TEXT,
+    cluster_name=TEXT,
+    zone_name=TEXT,
+    enable_acting_master=pa.bool_(),
+    registered_at=LOG_POSITION,
+)
+CLUSTER = _keyed("cluster", rows.ClusterRow, "cluster_name broker_name", cluster_name=TEXT, broker_name=TEXT)
+FILTER = _keyed("filter", rows.FilterRow, "broker_addr", broker_addr=TEXT, filter_server_list=pa.list_(TEXT))
+LIVE = _keyed(
+    "live",
+    rows.LiveRow,
+    "broker_addr",
+    broker_addr=TEXT,
+    cluster_name=TEXT,
+    broker_name=TEXT,
+    broker_id=LONG,
+    last_update_timestamp=TIMESTAMP,
+    heartbeat_timeout_millis=LONG,
+    data_version=DATA_VERSION,
+    ha_server_addr=TEXT,
+    lease_began_at=TIMESTAMP,
+)
+KV_CONFIG = _keyed("kv_config", rows.KvConfigRow, "namespace key", namespace=TEXT, key=TEXT, value=TEXT)
+NAMESRV_CONFIG = _keyed("namesrv_config", rows.NamesrvConfigRow, "key", key=TEXT, value=TEXT)
+TOPIC_MAPPING = _keyed(
+    "topic_mapping", rows.TopicMappingRow, "topic broker_name", topic=TEXT, broker_name=TEXT, mapping=TEXT
+)
+BROKER_EVENT = TableSpec(
+    "broker_event",
+    rows.BrokerEventRow,
+    pa.schema(
+        {
+            "epoch": LONG,
+            "seq": LONG,
+            "event_time": TIMESTAMP,
+            "partition": INT,
+            "offset": LONG,
+            "type": TEXT,
+            "cluster_name": TEXT,
+            "broker_name": TEXT,
+            "broker_id": LONG,
+            "broker_addr": TEXT,
+            "data_version": DATA_VERSION,
+            "cause": TEXT,
+            "requested_by": TEXT,
+            "before": TEXT,
+            "after": TEXT,
+            "last_heard_at": TIMESTAMP,
+            "lease_millis": LONG,
+        }
+    ),
+    partition_column=EVENT_MONTH,
+)
+REJECTED = TableSpec(
+    "rejected",
+    rows.RejectedRow,
+    pa.schema(
+        {
+            "event_time": TIMESTAMP,
+            "partition": INT,
+            "offset": LONG,
+            "key": TEXT,
+            "value": pa.binary(),
+            "length": LONG,
+            "reason": TEXT,
+        }
+    ),
+)
+SNAPSHOT = TableSpec(
+    "snapshot",
+    rows.SnapshotRow,
+    pa.schema(
+        {
+            "epoch": LONG,
+            "term": LONG,
+            "run_id": TEXT,
+            "query_id": TEXT,
+            "batch_id": LONG,
+            "published_at": TIMESTAMP,
+            "event_time": TIMESTAMP,
+            "offsets": pa.map_(INT, LONG),
+            "versions": pa.map_(TEXT, LONG),
+            "changes": pa.map_(TEXT, LONG),
+        }
+    ),
+)
+
+ROUTE_TABLES = (TOPIC, BROKER, CLUSTER, FILTER, LIVE, KV_CONFIG, NAMESRV_CONFIG, TOPIC_MAPPING)
+"""Keyed and merged; what a lookup reads."""
+
+PINNED_TABLES = (*ROUTE_TABLES, BROKER_EVENT, REJECTED)
+"""Those whose version a snapshot names."""
+
+TABLES = {spec.name: spec for spec in (*PINNED_TABLES, SNAPSHOT)}
