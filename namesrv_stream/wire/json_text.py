@@ -11,25 +11,29 @@ from namesrv_stream.wire.errors import MalformedBodyError
 
 T = TypeVar("T")
 
-# A string is passed over whole, so that `{0:` inside it stays as it is; one without an end reaches to the end of the
-# text, and repetitions are possessive: each byte is looked at once, whatever the text.
-_STRING_OR_BARE_KEY = re.compile(
-    rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|'
-    rb"(?<=[{,])(\s*+)(-?[0-9]++)(?=\s*+:)",
-    re.DOTALL,
+# All up to the next bare key, and that key. Strings are passed over whole, so that `{0:` inside one stays as it is.
+# It matches wherever it starts, and its repetitions are possessive: no byte is looked at more than twice, whatever
+# a peer sends.
+_UP_TO_BARE_KEY = re.compile(
+    rb"""((?:[^"{,]++
+          | "[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)     # a string, which may lack its end
+          | [{,]\s*+(?!-?[0-9]++\s*+:)
+        )*+
+        (?:[{,]\s*+)?)
+        (-?[0-9]++(?=\s*+:))?""",
+    re.DOTALL | re.VERBOSE,
 )
 
-_encoder = msgspec.json.Encoder(order="sorted")
+_encoder = msgspec.json.Encoder()
 
 
 def with_quoted_keys(text: bytes) -> bytes:
     """The same JSON with integer keys in quotes: `{0:"a"}` becomes `{"0":"a"}`."""
-    return _STRING_OR_BARE_KEY.sub(_quoted, text)
-
-
-def _quoted(found: re.Match[bytes]) -> bytes:
-    blanks, key = found.groups()
-    return found.group() if key is None else b'%s"%s"' % (blanks, key)
+    quoted = bytearray()
+    for found in _UP_TO_BARE_KEY.finditer(text):
+        passed, key = found.groups()
+        quoted += passed if key is None else b'%s"%s"' % (passed, key)
+    return bytes(quoted)
 
 
 def decode_json(text: bytes, decoder: msgspec.json.Decoder[T], body: str) -> T:
@@ -47,4 +51,4 @@ def decode_json(text: bytes, decoder: msgspec.json.Decoder[T], body: str) -> T:
 
 def encode_json(value: object) -> bytes:
     """Standard JSON, keys sorted by name as RocketMQ's are, so that equal values are equal bytes."""
-    return _encoder.encode(value)
+    return _encoder.encode(msgspec.to_builtins(value, builtin_types=(msgspec.Raw,), str_keys=True, order="sorted"))

@@ -1,0 +1,52 @@
+"""Frames captured between real RocketMQ peers; tests/frames/INDEX.md says what each one is."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.frame import FrameDecoder
+
+FOLDER = Path(__file__).parents[1] / "frames"
+
+
+@dataclass(frozen=True)
+class GoldenFrame:
+    """One captured frame: its bytes, and how its capturer read it."""
+
+    name: str
+    is_request: bool
+    raw: bytes
+    said: dict
+
+    def __str__(self):
+        return f"{self.name}-{'request' if self.is_request else 'answer'}"
+
+    @property
+    def command(self) -> RemotingCommand:
+        return decode_one(self.raw)
+
+    @property
+    def is_as_java_writes_it(self) -> bool:
+        """Two frames were put together by hand: fields in another order, missing or of no meaning."""
+        return self.name not in ("probe-106-2", "probe-106-3") or not self.is_request
+
+
+def decode_one(raw: bytes) -> RemotingCommand:
+    (command,) = FrameDecoder().feed(raw)
+    return command
+
+
+def _read() -> list[GoldenFrame]:
+    frames = []
+    for path in sorted(FOLDER.glob("*.json")):
+        capture = json.loads(path.read_text())
+        for side in ("request", "response"):
+            if said := capture[side]:
+                frames.append(GoldenFrame(path.stem, side == "request", bytes.fromhex(said["hex"]), said))
+    return frames
+
+
+FRAMES = _read()
+REQUESTS = {frame.name: frame for frame in FRAMES if frame.is_request}
+ANSWERS = {frame.name: frame for frame in FRAMES if not frame.is_request}

@@ -1,0 +1,226 @@
+"""Bodies of answers and small requests: golden ones both ways, and JSON as fastjson writes it."""
+
+import json
+import zlib
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv_stream.rules import lookup
+from namesrv_stream.rules.requests import DataVersion, QueueData
+from namesrv_stream.rules.rows import TopicRow
+from namesrv_stream.wire.bodies import (
+    BrokerData,
+    ClusterInfo,
+    GetBrokerMemberGroupResponseBody,
+    KVTable,
+    TopicList,
+    TopicRouteData,
+    cluster_info,
+    decode_body,
+    decode_properties,
+    decode_queue_datas,
+    encode_body,
+    encode_properties,
+    topic_route_data,
+)
+from namesrv_stream.wire.errors import MalformedBodyError
+from namesrv_stream.wire.json_text import decode_json, with_quoted_keys
+from tests.wire.golden import ANSWERS, REQUESTS
+
+BODY_OF = {
+    "105": TopicRouteData,
+    "106": ClusterInfo,
+    "901": GetBrokerMemberGroupResponseBody,
+    "206": TopicList,
+    "224": TopicList,
+    "304": TopicList,
+    "311": TopicList,
+    "312": TopicList,
+    "313": TopicList,
+    "219": KVTable,
+    "103": KVTable,
+    "322": DataVersion,
+}
+JSON_ANSWERS = [
+    frame for name, frame in ANSWERS.items() if name.split("-")[1] in BODY_OF and frame.said.get("bodyLength")
+]
+
+
+@pytest.mark.parametrize("frame", JSON_ANSWERS, ids=str)
+def test_golden_answer_is_read_and_written_with_its_keys_in_quotes(frame):
+    body = decode_body(frame.command.body, BODY_OF[frame.name.split("-")[1]])
+    again = encode_body(body)
+    assert again == with_quoted_keys(frame.command.body)
+    assert decode_body(again, type(body)) == body
+
+
+def test_every_kind_of_answer_is_among_the_golden_ones():
+    assert {frame.name.split("-")[1] for frame in JSON_ANSWERS} == set(BODY_OF)
+
+
+def test_route_has_every_field_of_a_lookup_on_the_wire():
+    route = lookup.TopicRoute(
+        topic="T",
+        order_topic_conf="a:8",
+        queue_datas=[TopicRow("T", "a", 8, 4, 6, 1)],
+        broker_datas=[lookup.BrokerData("a", "C", {0: "h:1", 2: "h:2"}, "z1", enable_acting_master=False)],
+        filter_server_table={"h:1": ("f:1", "f:2")},
+        topic_queue_mappings={"a": '{"bname":"a","currIdMap":{"0":1}}'},
+    )
+    assert json.loads(encode_body(topic_route_data(route))) == {
+        "brokerDatas": [
+            {
+                "brokerAddrs": {"0": "h:1", "2": "h:2"},
+                "brokerName": "a",
+                "cluster": "C",
+                "enableActingMaster": False,
+                "zoneName": "z1",
+            }
+        ],
+        "filterServerTable": {"h:1": ["f:1", "f:2"]},
+        "orderTopicConf": "a:8",
+        "queueDatas": [{"brokerName": "a", "perm": 6, "readQueueNums": 8, "topicSysFlag": 1, "writeQueueNums": 4}],
+        "topicQueueMappingByBroker": {"a": {"bname": "a", "currIdMap": {"0": 1}}},
+    }
+
+
+def test_what_is_null_is_left_out_and_what_is_empty_is_not():
+    group = lookup.BrokerData("a", "C", {}, None, enable_acting_master=True)
+    route = lookup.TopicRoute("T", None, [], [group], {}, None)
+    assert encode_body(topic_route_data(route)) == (
+        b'{"brokerDatas":[{"brokerAddrs":{},"brokerName":"a","cluster":"C","enableActingMaster":true}],'
+        b'"filterServerTable":{},"queueDatas":[]}'
+    )
+    assert encode_body(cluster_info(lookup.ClusterInfo({}, {}))) == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+    assert encode_body(TopicList([])) == b'{"topicList":[]}'
+    assert encode_body(TopicList(["T"], "h:1")) == b'{"brokerAddr":"h:1","topicList":["T"]}'
+
+
+def test_cluster_info_has_groups_by_name_and_names_by_cluster():
+    group = lookup.BrokerData("a", "C", {1: "h:1"}, None, enable_acting_master=False)
+    info = cluster_info(lookup.ClusterInfo({"a": group}, {"C": ("a", "b")}))
+    assert info == ClusterInfo({"a": BrokerData("a", "C", {1: "h:1"}, False)}, {"C": ["a", "b"]})
+    assert decode_body(encode_body(info), ClusterInfo) == info
+
+
+def test_answer_of_a_4_x_name_server_is_read_too():
+    text = b'{"brokerAddrTable":{"a":{"brokerAddrs":{0:"h:1"},"brokerName":"a","cluster":"C"}},"clusterAddrTable":{}}'
+    assert decode_body(text, ClusterInfo).broker_addr_table["a"].enable_acting_master is None
+
+
+@pytest.mark.parametrize("name", ["broker5-217", "probe-217"])
+def test_registered_topic_is_the_queue_data_of_its_route(name):
+    frame = REQUESTS[name]
+    (said,) = json.loads(frame.said["body"])["queueDatas"]
+    counts = said["readQueueNums"], said["writeQueueNums"], said["perm"], said["topicSysFlag"]
+    assert decode_queue_datas(frame.command.body) == [QueueData(said["brokerName"], *counts)]
+
+
+def test_registered_topic_may_have_bare_keys_elsewhere_in_its_route():
+    text = b'{"brokerDatas":[{"brokerAddrs":{0:"h:1",\n -1 : "{0:"}}],"queueDatas":[]}'
+    assert decode_queue_datas(text) == []
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b'{"queueDatas":[{}]}', b'{"queueDatas":[{"brokerName":"\xff"}]}', b"{0:"]
+)
+def test_broken_route_of_a_registered_topic_is_refused(text):
+    with pytest.raises(MalformedBodyError):
+        decode_queue_datas(text)
+
+
+@pytest.mark.parametrize(
+    ("bare", "quoted"),
+    [
+        (b'{0:"a"}', b'{"0":"a"}'),
+        (b'{0:"a",12:"b"}', b'{"0":"a","12":"b"}'),
+        (b"{ -3 :{1\t:[1,2]}}", b'{ "-3" :{"1"\t:[1,2]}}'),
+        (b'{"a":"{0:1,2:3}"}', b'{"a":"{0:1,2:3}"}'),
+        (b'{"a\\"{0:":{0:1}}', b'{"a\\"{0:":{"0":1}}'),
+        (b'{"a\\\\":{0:1}}', b'{"a\\\\":{"0":1}}'),
+        (b'["x",1,2]', b'["x",1,2]'),
+        (b'{0:"no end {1:', b'{"0":"no end {1:'),
+        (b'{0:"no end \\', b'{"0":"no end \\'),
+        (b"{0", b"{0"),
+        (b"", b""),
+    ],
+)
+def test_bare_integer_keys_get_quotes_and_nothing_else_changes(bare, quoted):
+    assert with_quoted_keys(bare) == quoted
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=10) | st.sampled_from(['{0:"', ',1:"', '\\"{2:']),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5) | st.just("{7:"), inner, max_size=3)
+    ),
+    max_leaves=15,
+)
+
+
+@given(json_values, st.booleans())
+def test_standard_json_is_not_changed_by_the_tolerant_reader(value, blanks):
+    text = json.dumps(value, separators=None if blanks else (",", ":"), ensure_ascii=blanks).encode()
+    assert with_quoted_keys(text) == text
+
+
+@given(st.dictionaries(st.integers(), json_values, min_size=1))
+def test_bare_keys_are_read_as_the_same_keys_in_quotes(table):
+    members = ",".join(f"{key}:{json.dumps(value)}" for key, value in table.items())
+    decoder = msgspec.json.Decoder(dict[str, object])
+    expected = {str(key): value for key, value in json.loads(json.dumps(table)).items()}
+    assert json.loads(with_quoted_keys(f"{{{members}}}".encode())) == expected
+    if all(abs(number) < 2**63 for number in integers_in(table)):
+        assert decode_json(f"{{{members}}}".encode(), decoder, "x") == expected
+
+
+def integers_in(value):
+    match value:
+        case bool():
+            return []
+        case int():
+            return [value]
+        case list():
+            return [number for item in value for number in integers_in(item)]
+        case dict():
+            return [number for item in value.values() for number in integers_in(item)]
+        case _:
+            return []
+
+
+@given(st.binary(max_size=100) | st.text('{},:"\\01 a[]', max_size=60).map(str.encode))
+def test_any_text_is_read_or_refused(text):
+    decoder = msgspec.json.Decoder(dict[str, object])
+    try:
+        encode = msgspec.json.encode(decode_json(text, decoder, "x"))
+    except MalformedBodyError as error:
+        assert error.body == "x"
+    else:
+        assert json.loads(encode) is not None
+
+
+def test_properties_of_the_real_name_server_are_read_and_written():
+    settings = decode_properties(ANSWERS["probe-319"].command.body)
+    assert settings["configBlackList"] == "configBlackList;configStorePath;kvConfigPath"
+    assert settings["listenPort"] == "19800"
+    assert encode_properties(settings) == ANSWERS["probe-319"].command.body
+
+
+def test_update_of_the_configuration_is_read_as_properties():
+    assert decode_properties(REQUESTS["probe-318"].command.body) == {"enableTopicList": "false"}
+    assert decode_properties(b"") == {}
+    assert decode_properties(b"# note\na = b\\\n  c\n") == {"a": "bc"}
+
+
+@given(st.dictionaries(st.text(), st.text()))
+def test_properties_survive_a_round_trip(settings):
+    assert decode_properties(encode_properties(settings)) == settings
+
+
+@pytest.mark.parametrize("text", [b"a=\xff", b"a=\\uXYZ0", zlib.compress(b"a=b")])
+def test_broken_properties_are_refused(text):
+    with pytest.raises(MalformedBodyError):
+        decode_properties(text)

@@ -1,0 +1,321 @@
+"""Cutting a byte stream into commands: every golden frame, every way to break one, and any bytes at all."""
+
+import random
+import struct
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.wire.codes import Flag, LanguageCode, SerializeType
+from namesrv_stream.wire.command import PreparedAnswer, RemotingCommand, encode_command
+from namesrv_stream.wire.errors import (
+    FrameError,
+    FrameLengthError,
+    FrameTooLargeError,
+    HeaderLengthError,
+    MalformedHeaderError,
+    UnknownSerializeTypeError,
+)
+from namesrv_stream.wire.frame import MAX_FRAME_BYTES, FrameDecoder
+from tests.wire.golden import FRAMES, REQUESTS, decode_one
+
+HEADER = b'{"code":105,"opaque":1}'
+
+
+def frame_of(header=HEADER, body=b"", header_word=None, length=None):
+    word = len(header) if header_word is None else header_word
+    return struct.pack(">iI", 4 + len(header) + len(body) if length is None else length, word) + header + body
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=str)
+def test_golden_frame_is_read_as_its_capturer_read_it(frame):
+    command, said = frame.command, frame.said["header"]
+    assert (command.code, command.opaque) == (said["code"], said["opaque"])
+    assert command.version == said.get("version", 0)
+    assert (command.ext_fields or {}) == said.get("extFields", {})
+    assert command.remark == said.get("remark")
+    assert command.serialize_type == frame.said["serializeType"]
+    assert command.language in (LanguageCode.JAVA, LanguageCode.GO)
+    assert command.is_response is not frame.is_request
+    assert len(command.body) == frame.said["bodyLength"]
+    if "body" in frame.said and "probe-319" not in frame.name:
+        assert command.body.decode() == frame.said["body"]
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=str)
+def test_golden_frame_survives_a_round_trip(frame):
+    again = encode_command(frame.command)
+    assert decode_one(again) == frame.command
+    if frame.is_as_java_writes_it:
+        assert again == frame.raw
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=str)
+def test_frame_fed_byte_by_byte_comes_out_with_its_last_byte(frame):
+    decoder = FrameDecoder()
+    for at in range(len(frame.raw) - 1):
+        assert list(decoder.feed(frame.raw[at : at + 1])) == []
+    assert list(decoder.feed(frame.raw[-1:])) == [frame.command]
+    assert decoder.buffered_bytes == 0
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=str)
+def test_what_follows_a_frame_waits_for_its_rest(frame):
+    decoder = FrameDecoder()
+    assert list(decoder.feed(frame.raw + frame.raw[:7])) == [frame.command]
+    assert decoder.buffered_bytes == 7
+    assert list(decoder.feed(frame.raw[7:])) == [frame.command]
+
+
+def test_pipelined_frames_come_out_in_their_order_whatever_the_pieces():
+    stream, expected, pieces = b"".join(f.raw for f in FRAMES), [f.command for f in FRAMES], random.Random(1)
+    decoder, taken = FrameDecoder(), []
+    while stream:
+        size = pieces.choice([1, 3, 100, 5000])
+        taken += decoder.feed(stream[:size])
+        stream = stream[size:]
+    assert taken == expected
+
+
+def test_commands_that_were_not_taken_come_with_the_next_feed():
+    first, second = REQUESTS["probe-105"], REQUESTS["probe-106"]
+    decoder = FrameDecoder()
+    assert next(decoder.feed(first.raw + second.raw)) == first.command
+    decoder.feed(first.raw)
+    assert list(decoder.feed(b"")) == [second.command, first.command]
+
+
+def test_commands_ahead_of_a_break_come_first_and_the_error_stays():
+    good = REQUESTS["probe-105"]
+    decoder = FrameDecoder()
+    commands = decoder.feed(good.raw + frame_of(length=0))
+    assert next(commands) == good.command
+    for more in (commands, decoder.feed(good.raw), decoder.feed(b"")):
+        with pytest.raises(FrameLengthError):
+            next(more)
+    assert decoder.buffered_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("raw", "error"),
+    [
+        (frame_of(length=0), FrameLengthError),
+        (frame_of(length=3), FrameLengthError),
+        (frame_of(length=-1), FrameLengthError),
+        (frame_of(length=-(2**31)), FrameLengthError),
+        (frame_of(length=MAX_FRAME_BYTES - 3), FrameTooLargeError),
+        (frame_of(length=2**31 - 1), FrameTooLargeError),
+        (b"GET / HTTP/1.1\r\n\r\n", FrameTooLargeError),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", FrameTooLargeError),
+        (frame_of(header_word=len(HEADER) + 1), HeaderLengthError),
+        (frame_of(header_word=0xFFFFFF), HeaderLengthError),
+        (frame_of(header_word=2 << 24 | len(HEADER)), UnknownSerializeTypeError),
+        (frame_of(header_word=255 << 24 | len(HEADER)), UnknownSerializeTypeError),
+        (frame_of(header_word=0), MalformedHeaderError),
+        (frame_of(b"{}"), MalformedHeaderError),
+        (frame_of(b"[]"), MalformedHeaderError),
+        (frame_of(b'{"code":"105"}'), MalformedHeaderError),
+        (frame_of(b'{"code":2147483648}'), MalformedHeaderError),
+        (frame_of(b'{"code":1,"opaque":-2147483649}'), MalformedHeaderError),
+        (frame_of(b'{"code":1,"remark":"\xff"}'), MalformedHeaderError),
+        (frame_of(b'{"code":1,"extFields":{"a":{}}}'), MalformedHeaderError),
+        (frame_of(b'{"code":1} '[:-2]), MalformedHeaderError),
+        (frame_of(b'{"a":' * 50_000), MalformedHeaderError),
+    ],
+)
+def test_broken_frame_is_refused(raw, error):
+    with pytest.raises(error):
+        list(FrameDecoder().feed(raw))
+
+
+def test_frame_at_the_limit_is_taken_and_one_byte_more_is_not():
+    fits = frame_of(body=b"x" * (100 - 8 - len(HEADER)))
+    assert len(fits) == 100
+    assert len(list(FrameDecoder(max_frame_bytes=100).feed(fits))) == 1
+    with pytest.raises(FrameTooLargeError) as caught:
+        list(FrameDecoder(max_frame_bytes=99).feed(fits[:4]))
+    assert (caught.value.length, caught.value.limit) == (100, 99)
+
+
+@pytest.mark.parametrize(
+    ("first", "spoken"),
+    [(b"GET / HTTP", "HTTP"), (b"\x16\x03\x01\x02", "TLS"), (b"PROXY TCP4", "PROXY v1"), (b"SSH-2.0-x", None)],
+)
+def test_too_large_a_frame_says_what_the_peer_seems_to_speak(first, spoken):
+    with pytest.raises(FrameTooLargeError) as caught:
+        list(FrameDecoder().feed(first))
+    assert caught.value.spoken == spoken
+    assert (spoken or "does the peer speak TLS or HTTP?") in str(caught.value)
+
+
+def test_large_body_in_small_pieces_takes_no_more_memory_than_a_few_of_it():
+    raw = frame_of(body=bytes(8 * 1024 * 1024))
+    decoder = FrameDecoder()
+    tracemalloc.start()
+    try:
+        commands = [c for at in range(0, len(raw), 1000) for c in decoder.feed(raw[at : at + 1000])]
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(commands[0].body) == 8 * 1024 * 1024
+    assert peak_bytes < 4 * len(raw)
+
+
+def test_announced_length_takes_no_memory_before_its_bytes_are_there():
+    decoder = FrameDecoder()
+    tracemalloc.start()
+    try:
+        list(decoder.feed(frame_of(length=MAX_FRAME_BYTES - 4)))
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 100_000
+
+
+@pytest.mark.parametrize("opaque", [0, 1, -1, 2**31 - 1, -(2**31)])
+def test_prepared_answer_is_the_answer_with_another_opaque(opaque):
+    fields = {"opaque": "0", 'a"opaque":0': '"opaque":0'}
+    answer = RemotingCommand(code=0, flag=1, opaque=77, remark='x"opaque":0', ext_fields=fields, body=b'{"opaque":0}')
+    request = RemotingCommand(code=105, opaque=opaque)
+    expected = request.answer(0, answer.remark, fields, answer.body)
+    assert PreparedAnswer(answer).frame(opaque) == encode_command(expected)
+
+
+def test_answer_to_a_binary_request_is_json_with_the_requests_opaque():
+    answer = REQUESTS["acting2-901"].command.answer(17, "no")
+    assert answer.serialize_type is SerializeType.JSON
+    assert (answer.flag, answer.opaque) == (Flag.RESPONSE, REQUESTS["acting2-901"].command.opaque)
+
+
+@given(st.lists(st.binary(max_size=200), max_size=20))
+def test_any_bytes_give_commands_or_a_frame_error_and_never_grow(chunks):
+    assert_decoder_is_sane(chunks, max_frame_bytes=300)
+
+
+@given(st.sampled_from(FRAMES), st.data())
+def test_damaged_golden_frame_gives_commands_or_a_frame_error(frame, data):
+    raw = bytearray(frame.raw)
+    for at in data.draw(st.lists(st.integers(0, min(len(raw), 600) - 1), max_size=5)):
+        raw[at] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(raw)))
+    assert_decoder_is_sane([bytes(raw[:cut]), bytes(raw[cut:]), frame.raw], MAX_FRAME_BYTES)
+
+
+def assert_decoder_is_sane(chunks, max_frame_bytes):
+    """No error but a NamesrvError, which lasts; the buffer is never beyond one frame; what was read can be written."""
+    decoder, broken, fed, taken = FrameDecoder(max_frame_bytes), False, 0, 0
+    for chunk in chunks:
+        fed += len(chunk)
+        try:
+            for command in decoder.feed(chunk):
+                assert not broken
+                taken += 1
+                encode_command(command)
+        except NamesrvError as error:
+            assert isinstance(error, FrameError)
+            broken = True
+        assert decoder.buffered_bytes <= (0 if broken else max_frame_bytes)
+    assert taken <= fed / 8
+
+
+texts = st.text(max_size=30)
+int16, int32 = st.integers(-(2**15), 2**15 - 1), st.integers(-(2**31), 2**31 - 1)
+
+
+@given(
+    st.builds(
+        RemotingCommand,
+        code=int32,
+        opaque=int32,
+        flag=int32,
+        version=int32,
+        language=st.sampled_from(LanguageCode),
+        remark=st.none() | st.text(min_size=1),
+        ext_fields=st.none() | st.dictionaries(texts, texts, max_size=5),
+        body=st.binary(max_size=100),
+    )
+)
+def test_command_survives_a_round_trip_in_json(command):
+    assert decode_one(encode_command(command)) == command
+
+
+@given(
+    st.builds(
+        RemotingCommand,
+        code=int16,
+        opaque=int32,
+        flag=int32,
+        version=int16,
+        language=st.sampled_from(LanguageCode),
+        remark=st.none() | st.text(min_size=1),
+        ext_fields=st.none() | st.dictionaries(st.text(min_size=1), st.text(min_size=1), min_size=1, max_size=5),
+        body=st.binary(max_size=100),
+        serialize_type=st.just(SerializeType.ROCKETMQ),
+    )
+)
+def test_command_survives_a_round_trip_in_binary(command):
+    assert decode_one(encode_command(command)) == command
+
+
+@pytest.mark.full
+def test_hundred_thousand_frames_half_of_them_damaged():
+    pieces = random.Random(20)
+    for _ in range(50_000):
+        frame = pieces.choice(FRAMES)
+        assert list(FrameDecoder().feed(frame.raw)) == [frame.command]
+        damaged = bytearray(frame.raw)
+        for _ in range(pieces.randint(1, 4)):
+            damaged[pieces.randrange(min(len(damaged), 400))] = pieces.randrange(256)
+        assert_decoder_is_sane([bytes(damaged)], MAX_FRAME_BYTES)
+
+
+def binary_frame(header):
+    return frame_of(header, header_word=1 << 24 | len(header))
+
+
+def binary_header(remark=b"", fields=b"", remark_length=None, fields_length=None):
+    lengths = (
+        len(remark) if remark_length is None else remark_length,
+        len(fields) if fields_length is None else fields_length,
+    )
+    fixed = struct.pack(">hbhii", 105, 0, 493, 1, 0)
+    return fixed + struct.pack(">i", lengths[0]) + remark + struct.pack(">i", lengths[1]) + fields
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        binary_header()[:-1],
+        binary_header(remark_length=-1),
+        binary_header(remark_length=100),
+        binary_header(fields_length=-1),
+        binary_header(fields_length=1),
+        binary_header(remark=b"\xff"),
+        binary_header(fields=struct.pack(">h", 9) + b"a"),
+        binary_header(fields=struct.pack(">h", -1) + b"a"),
+        binary_header(fields=struct.pack(">h", 1) + b"a"),
+        binary_header(fields=struct.pack(">hci", 1, b"a", -5)),
+    ],
+)
+def test_broken_binary_header_is_refused(header):
+    with pytest.raises(MalformedHeaderError):
+        list(FrameDecoder().feed(binary_frame(header)))
+
+
+def test_binary_field_of_length_zero_is_null():
+    fields = struct.pack(">hci", 1, b"a", 0) + struct.pack(">hcic", 1, b"b", 1, b"x")
+    assert decode_one(binary_frame(binary_header(fields=fields))).ext_fields == {"b": "x"}
+
+
+def test_numbers_and_booleans_in_ext_fields_are_read_as_their_text():
+    header = b'{"code":103,"extFields":{"a":1,"b":true,"c":null,"d":"x","e":-9223372036854775808}}'
+    assert decode_one(frame_of(header)).ext_fields == {"a": "1", "b": "true", "d": "x", "e": "-9223372036854775808"}
+
+
+@pytest.mark.parametrize("language", [b'"KLINGON"', b"null", b'""'])
+def test_language_that_is_not_known_is_other(language):
+    assert decode_one(frame_of(b'{"code":1,"language":%s}' % language)).language is LanguageCode.OTHER

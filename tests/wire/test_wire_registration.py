@@ -1,0 +1,299 @@
+"""The body of a registration in every form that brokers send, and everything that can be wrong with one."""
+
+import json
+import re
+import struct
+import tracemalloc
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.rules.requests import DataVersion, TopicConfig
+from namesrv_stream.wire.errors import BodyTooLargeError, Crc32MismatchError, MalformedBodyError
+from namesrv_stream.wire.registration import (
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    body_crc32,
+    check_crc32,
+    decode_registration,
+    encode_registration,
+    inflate,
+)
+from tests.wire.golden import REQUESTS
+
+V3_0_10, V3_0_11, V4_9_7, V4_LAST, V5_0_0, V5_4_0, UNKNOWN_FUTURE = 35, 37, 407, 412, 413, 493, 30000
+REGISTRATIONS = [frame for name, frame in REQUESTS.items() if "-103" in name]
+
+
+def decoded(frame):
+    fields = frame.command.ext_fields
+    return decode_registration(frame.command.body, frame.command.version, compressed=fields["compressed"] == "true")
+
+
+@pytest.mark.parametrize("frame", REGISTRATIONS, ids=str)
+def test_golden_registration_is_understood(frame):
+    wrapper = decoded(frame).topic_config_serialize_wrapper
+    if "body" in frame.said:
+        version, topics = said_in_json(frame)
+    else:
+        version, topics = said_in_sections(bytes.fromhex(frame.said["bodyInflatedHex"]))
+    assert wrapper.data_version == version
+    assert wrapper.topic_config_table == topics
+    assert len(topics) > 0
+
+
+def said_in_json(frame):
+    body = json.loads(frame.said["body"])
+    wrapper = body.get("topicConfigSerializeWrapper", body)
+    counts = ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag")
+    topics = {
+        name: TopicConfig(*(topic[count] for count in counts)) for name, topic in wrapper["topicConfigTable"].items()
+    }
+    return version_said(wrapper["dataVersion"]), topics
+
+
+def said_in_sections(inflated):
+    found = re.findall(rb"(?s)\0\0\0.([\w%-]+) (\d+) (\d+) (\d+) SINGLE_TAG", inflated)
+    topics = {name.decode(): TopicConfig(int(read), int(write), int(perm)) for name, read, write, perm in found}
+    return version_said(json.loads(re.search(rb"{.*?}", inflated)[0])), topics
+
+
+def version_said(said):
+    return DataVersion(said.get("stateVersion", 0), said["timestamp"], said["counter"])
+
+
+def test_compressed_registration_of_a_real_4_9_7_broker():
+    body = decoded(REQUESTS["broker4-103"])
+    assert body.filter_server_list == []
+    assert body.topic_config_serialize_wrapper == TopicConfigSerializeWrapper(
+        data_version=DataVersion(timestamp=1795227023034),
+        topic_config_table={
+            "SCHEDULE_TOPIC_XXXX": TopicConfig(18, 18, 6),
+            "OldCluster": TopicConfig(16, 16, 7),
+            "broker-d": TopicConfig(1, 1, 7),
+            "OldCluster_REPLY_TOPIC": TopicConfig(1, 1, 6),
+            "BenchmarkTest": TopicConfig(1024, 1024, 6),
+            "OFFSET_MOVED_EVENT": TopicConfig(1, 1, 6),
+            "TBW102": TopicConfig(4, 4, 7),
+            "SELF_TEST_TOPIC": TopicConfig(1, 1, 6),
+        },
+    )
+
+
+def test_compressed_body_that_claims_not_to_be_is_understood():
+    frame = REQUESTS["bug540compressed-103"]
+    assert frame.command.ext_fields["compressed"] == "false"
+    table = decoded(frame).topic_config_serialize_wrapper.topic_config_table
+    assert table["rmq_sys_REVIVE_LOG_CapCluster"] == TopicConfig(8, 8, 6)
+
+
+def test_bare_wrapper_of_before_3_0_11_keeps_filter_servers():
+    body = decoded(REQUESTS["probe-103-8"])
+    assert body.filter_server_list is None
+    assert body.topic_config_serialize_wrapper.topic_config_table["T-3r6mvh-98"] == TopicConfig(6, 5, 6)
+
+
+topic_names = st.text(st.characters(exclude_characters=" ", exclude_categories=["Cs"]), min_size=1, max_size=20)
+int32, int64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
+topic_configs = st.builds(TopicConfig, int32, int32, int32, int32)
+versions = st.builds(DataVersion, int64, int64, int64)
+
+
+@st.composite
+def registrations(draw):
+    mappings = draw(st.dictionaries(topic_names, st.dictionaries(st.text(max_size=5), int64), max_size=3))
+    return RegisterBrokerBody(
+        TopicConfigSerializeWrapper(
+            draw(versions),
+            draw(st.dictionaries(topic_names, topic_configs, max_size=5)),
+            {topic: info | {"topic": topic} for topic, info in mappings.items()},
+        ),
+        draw(st.lists(st.text(max_size=20), max_size=3) | st.none()),
+    )
+
+
+@given(registrations(), st.sampled_from([V3_0_11, V4_9_7, V5_0_0, V5_4_0, UNKNOWN_FUTURE]))
+def test_plain_registration_survives_a_round_trip(body, version):
+    assert decode_registration(encode_registration(body, version), version) == body
+
+
+@given(registrations())
+def test_bare_registration_survives_a_round_trip_but_for_its_filter_servers(body):
+    again = decode_registration(encode_registration(body, V3_0_10), V3_0_10)
+    assert again.topic_config_serialize_wrapper == body.topic_config_serialize_wrapper
+    assert again.filter_server_list is None
+
+
+@given(registrations(), st.sampled_from([V4_9_7, V4_LAST, V5_0_0, V5_4_0]), st.booleans())
+def test_compressed_registration_survives_a_round_trip_but_for_what_it_cannot_say(body, version, says_compressed):
+    raw = encode_registration(body, version, compressed=True)
+    again = decode_registration(raw, version, compressed=says_compressed)
+    before, after = body.topic_config_serialize_wrapper, again.topic_config_serialize_wrapper
+    without_flags = {
+        t: TopicConfig(c.read_queue_nums, c.write_queue_nums, c.perm) for t, c in before.topic_config_table.items()
+    }
+    assert after.topic_config_table == without_flags
+    assert after.data_version == before.data_version
+    assert after.topic_queue_mapping_info_map == (before.topic_queue_mapping_info_map if version >= V5_0_0 else {})
+    assert again.filter_server_list == body.filter_server_list
+
+
+def sections(*topics, version=b"{}", servers=b"[]", mappings=None):
+    def block(content):
+        return struct.pack(">i", len(content)) + content
+
+    def blocks(contents):
+        return struct.pack(">i", len(contents)) + b"".join(map(block, contents))
+
+    return block(version) + blocks(topics) + block(servers) + (b"" if mappings is None else blocks(mappings))
+
+
+def test_mapping_section_is_read_from_5_0_0_on_only():
+    raw = zlib.compress(sections(b"T 1 2 6 SINGLE_TAG", mappings=[b'{"topic":"T","currIdMap":{0:0,1:2}}']))
+    old = decode_registration(raw, V4_LAST, compressed=True).topic_config_serialize_wrapper
+    new = decode_registration(raw, V5_0_0, compressed=True).topic_config_serialize_wrapper
+    assert old.topic_queue_mapping_info_map == {}
+    assert new.topic_queue_mapping_info_map == {"T": {"topic": "T", "currIdMap": {"0": 0, "1": 2}}}
+
+
+def test_5_0_0_registration_without_its_mapping_section_is_refused():
+    with pytest.raises(MalformedBodyError):
+        decode_registration(zlib.compress(sections()), V5_0_0, compressed=True)
+
+
+@pytest.mark.parametrize("version", [V3_0_10, V3_0_11])
+def test_form_of_a_plain_body_follows_the_version(version):
+    bare = b'{"topicConfigTable":{"T":{"readQueueNums":1,"writeQueueNums":1,"perm":6}}}'
+    table = decode_registration(bare, version).topic_config_serialize_wrapper.topic_config_table
+    assert set(table) == ({"T"} if version == V3_0_10 else set())
+
+
+@pytest.mark.parametrize(("version", "servers"), [(V3_0_10, None), (V3_0_11, []), (V5_4_0, [])])
+@pytest.mark.parametrize("compressed", [True, False])
+def test_no_body_is_no_topic_and_version_zero(version, servers, compressed):
+    assert decode_registration(b"", version, compressed=compressed) == RegisterBrokerBody(filter_server_list=servers)
+
+
+@pytest.mark.parametrize(
+    ("text", "servers"), [(b"{}", []), (b'{"filterServerList":null}', None), (b'{"filterServerList":["a"]}', ["a"])]
+)
+def test_filter_servers_absent_are_empty_and_null_keeps_them(text, servers):
+    assert decode_registration(text, V5_4_0).filter_server_list == servers
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [b"T 1 2 6 SINGLE_TAG", b"T 1 2 6 SINGLE_TAG {}", b'T 1 2 6 MULTI_TAG {"+a":"b"}', b"T 1 2 6 SINGLE_TAG {oops x"],
+)
+def test_topic_text_has_five_parts_or_attributes_behind_them(topic):
+    table = decode_registration(zlib.compress(sections(topic)), V4_9_7, compressed=True).topic_config_serialize_wrapper
+    assert table.topic_config_table == {"T": TopicConfig(1, 2, 6, 0)}
+
+
+@pytest.mark.parametrize(
+    "inflated",
+    [
+        b"",
+        b"\x00\x00\x00",
+        b"\x00\x00\x00\x05{}",
+        b"\xff\xff\xff\xff",
+        sections(version=b"[]"),
+        sections(version=b'{"counter":9223372036854775808}'),
+        sections(b""),
+        sections(b"T 1 2 6"),
+        sections(b"T x 2 6 SINGLE_TAG"),
+        sections(b"T 2147483648 2 6 SINGLE_TAG"),
+        sections(b"\xff 1 2 6 SINGLE_TAG"),
+        sections(servers=b"{}"),
+        sections()[:-1],
+        b"\x00\x00\x00\x02{}\x7f\xff\xff\xff",
+        b"\x00\x00\x00\x02{}\xff\xff\xff\xff",
+        sections(mappings=[b"{}"]),
+        sections(mappings=[b'{"topic":5}']),
+        sections(mappings=[b"[]"]),
+    ],
+)
+def test_broken_sections_are_refused(inflated):
+    with pytest.raises(MalformedBodyError):
+        decode_registration(zlib.compress(inflated), V5_4_0, compressed=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"x",
+        b"[]",
+        b'{"filterServerList":[1]}',
+        b'{"topicConfigSerializeWrapper":[]}',
+        b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":null}}}',
+        b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{"perm":6}}}}',
+        b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"\xff":{}}}}',
+        b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{"readQueueNums":1,"writeQueueNums":1,"perm":4294967296}}}}',
+        b'{"topicConfigSerializeWrapper":',
+        b'{"a":' * 100_000,
+    ],
+)
+def test_broken_json_is_refused(text):
+    with pytest.raises(MalformedBodyError) as caught:
+        decode_registration(text, V5_4_0)
+    assert caught.value.body == "RegisterBrokerBody"
+
+
+@pytest.mark.parametrize(
+    "raw", [b"{}", zlib.compress(sections())[:-1], zlib.compress(b"")[:3], b"x\xda" + b"\x00" * 50]
+)
+def test_broken_zlib_stream_is_refused(raw):
+    with pytest.raises(MalformedBodyError):
+        decode_registration(raw, V5_4_0, compressed=True)
+
+
+def test_inflated_body_at_the_limit_is_taken_and_one_byte_more_is_not():
+    assert inflate(zlib.compress(bytes(1000)), limit=1000) == bytes(1000)
+    with pytest.raises(BodyTooLargeError) as caught:
+        inflate(zlib.compress(bytes(1001)), limit=1000)
+    assert caught.value.limit == 1000
+
+
+def test_zlib_bomb_takes_no_more_memory_than_the_limit_asks_for():
+    deflate = zlib.compressobj(9)
+    bomb = b"".join(deflate.compress(bytes(1024 * 1024)) for _ in range(200)) + deflate.flush()
+    tracemalloc.start()
+    try:
+        with pytest.raises(BodyTooLargeError):
+            decode_registration(bomb, V5_4_0, compressed=True, max_inflated_bytes=1024 * 1024)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 4 * 1024 * 1024
+
+
+@pytest.mark.parametrize("frame", REGISTRATIONS, ids=str)
+def test_checksum_is_that_of_the_body_as_sent_without_its_top_bit(frame):
+    said = int(frame.command.ext_fields["bodyCrc32"])
+    if said == 12345:  # what the two probes of a mismatch say
+        with pytest.raises(Crc32MismatchError) as caught:
+            check_crc32(frame.command.body, said)
+        assert (caught.value.expected, caught.value.remark) == (12345, "crc32 not match")
+    else:
+        check_crc32(frame.command.body, said)
+        assert body_crc32(frame.command.body) == said
+
+
+def test_checksum_has_no_top_bit_and_zero_is_unchecked():
+    body = next(text for text in (b"%d" % n for n in range(100)) if zlib.crc32(text) >= 2**31)
+    assert body_crc32(body) == zlib.crc32(body) - 2**31
+    check_crc32(body, 0)
+    with pytest.raises(Crc32MismatchError):
+        check_crc32(body, zlib.crc32(body))
+
+
+@given(st.binary(max_size=200), st.integers(-5, 1000), st.booleans())
+def test_any_body_is_understood_or_refused(body, version, compressed):
+    for raw in (body, zlib.compress(body)):
+        try:
+            decode_registration(raw, version, compressed=compressed)
+        except NamesrvError as error:
+            assert str(error)
