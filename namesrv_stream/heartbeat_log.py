@@ -231,6 +231,7 @@ def _producer_options(kafka: KafkaOptions, delivery_timeout_ms: int) -> dict[str
     return {
         "compression_type": "gzip",
         "linger_ms": _LINGER_MS,
+        "batch_size": 256 * 1024,  # several registrations to a batch: twice the records a second of 16 KiB
         "bootstrap_timeout_ms": _CONNECT_LIMIT_MS,
         "max_block_ms": _CONNECT_LIMIT_MS,
         "reconnect_backoff_max_ms": 1_000,
