@@ -14,7 +14,7 @@ from namesrv_stream.rules.lease import (
     Sign,
     after_signs,
     after_time,
-    in_log_order,
+    log_order,
 )
 from namesrv_stream.rules.lookup import is_version_changed
 from namesrv_stream.rules.registration import RegisterReply
@@ -63,7 +63,7 @@ class _OneByOne:
         for address, state in self._states.items():
             self._states[address], events = after_time(state, self._now_ms, _NO_GRACE)
             ended += [(address, event) for event in events]
-        for address, event in in_log_order(ended):
+        for address, event in sorted(ended, key=lambda each: log_order(each[1].event_time_ms, -1, -1, each[0])):
             self._tell(address, event, None)
 
     def _handle(self, request: Request, at: LogPosition) -> Json:

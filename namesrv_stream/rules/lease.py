@@ -7,7 +7,7 @@ what it changes for others, is decided by `rules.routes`, where all addresses me
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -186,13 +186,8 @@ def _without_outdated_seen(events: list[LeaseEvent]) -> list[LeaseEvent]:
     return [event for i, event in enumerate(events) if event.kind != "SEEN" or i == len(events) - 1]
 
 
-def in_log_order(events: Iterable[tuple[str, LeaseEvent]]) -> Iterator[tuple[str, LeaseEvent]]:
-    """Events of many addresses, (address, event), as the rules apply them (D5): by time; expiries come first, by
-    address, then records in the order of the log."""
-    return iter(sorted(events, key=lambda each: _order(*each)))
-
-
-def _order(address: str, event: LeaseEvent) -> tuple[int, int, str, int, int]:
-    if event.sign is None:
-        return event.event_time_ms, 0, address, 0, 0
-    return event.event_time_ms, 1, "", event.sign.partition, event.sign.offset
+def log_order(event_time_ms: int, partition: int, offset: int, address: str) -> tuple[int, bool, str, int, int]:
+    """Sort key of events of many addresses (D5): by time; expiries, which have no record (offset -1), come first and
+    by address, then records in the order of the log."""
+    is_record = offset >= 0
+    return event_time_ms, is_record, "" if is_record else address, partition, offset

@@ -75,7 +75,7 @@ class BrokerLiveness(StatefulProcessor):
         for event in events:
             yield _row_of(key[0], event, by_offset)
         told = {(event.sign.partition, event.sign.offset) for event in events if event.sign}
-        yield from _marks(record for record in _last_of_partitions(records) if record[:2] not in told)
+        yield from _marks(key[0], (place for place in _last_of_partitions(records) if place[:2] not in told))
 
     def handleExpiredTimer(  # noqa: D102, N802
         self,
@@ -126,7 +126,7 @@ def _passed_on(records: Iterable[Row]) -> Iterator[Row]:
     for record in records:
         if record.kind != "SCAN":
             yield _row(record.kind, "", record.event_time_ms, record.partition, record.offset, None, record)
-    yield from _marks(_last_of_partitions(records))
+    yield from _marks("", _last_of_partitions(records))
 
 
 def _last_of_partitions(records: Iterable[Row]) -> Iterable[tuple[int, int, int]]:
@@ -138,9 +138,9 @@ def _last_of_partitions(records: Iterable[Row]) -> Iterable[tuple[int, int, int]
     return last.values()
 
 
-def _marks(places: Iterable[tuple[int, int, int]]) -> Iterator[Row]:
+def _marks(address: str, places: Iterable[tuple[int, int, int]]) -> Iterator[Row]:
     for partition, offset, event_time_ms in places:
-        yield _row(MARK, "", event_time_ms, partition, offset, None, None)
+        yield _row(MARK, address, event_time_ms, partition, offset, None, None)
 
 
 def _row_of(address: str, event: LeaseEvent, records: dict[tuple[int, int], Row]) -> Row:

@@ -1,0 +1,112 @@
+"""A case through the real pipeline: Kafka, the streaming job with its checkpoint, Delta, and the reader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.heartbeat_log import TOPIC_CONFIG, HeartbeatProducer, ensure_topic
+from namesrv_stream.replay.cases import Case, Check, Step, requests_of
+from namesrv_stream.replay.checks import check_output
+from namesrv_stream.stream.background import BackgroundJob
+from namesrv_stream.tables.reader import RouteReader
+
+Json = dict[str, Any]
+
+_CASE_TOPIC_CONFIG = {
+    **TOPIC_CONFIG,
+    "message.timestamp.type": "CreateTime",  # the case says when something was said
+    "message.timestamp.before.max.ms": str(2**63 - 1),
+    "message.timestamp.after.max.ms": str(2**63 - 1),
+    "retention.ms": "-1",
+}
+
+
+def replay_by_stream(case: Case, spark: SparkSession, bootstrap_servers: str, folder: Path, base_ms: int) -> Json:
+    """The case's replay output as a reader of the published snapshots sees it.
+
+    `folder` gets the case's tables and checkpoint. `base_ms`: the epoch time of the case's time 0.
+    """
+    with _Pipeline(case, spark, bootstrap_servers, folder, base_ms) as pipeline:
+        if case.replay == "event_time":
+            return {"checks": pipeline.replay_at_once()}
+        return {"checks": pipeline.replay_in_turn()}
+
+
+class _Pipeline:
+    """One case's topic, tables and running job."""
+
+    def __init__(self, case: Case, spark: SparkSession, bootstrap_servers: str, folder: Path, base_ms: int) -> None:
+        own = {
+            "kafka.bootstrap.servers": bootstrap_servers,
+            "kafka.topic": f"replay-{case.name}",
+            "delta.root": str(folder / "registry"),
+            "checkpoint.location": str(folder / "checkpoint"),
+            "triggerMillis": 0,
+        }
+        settings = case.settings()
+        self._settings = NamesrvSettings.model_validate({**settings.model_dump(by_alias=True), **own})
+        self._case = case
+        self._spark = spark
+        self._base_ms = base_ms
+        self._now_ms = -1
+        self._checks = {check.after: check for check in case.expect.checks}
+        self._job: BackgroundJob | None = None
+
+    def __enter__(self) -> _Pipeline:
+        kafka = kafka_client_arguments(self._settings)
+        ensure_topic(kafka, self._settings.kafka_topic, _CASE_TOPIC_CONFIG)
+        self._producer = HeartbeatProducer(kafka, self._settings.kafka_topic)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._producer.close()
+        self._stop()
+
+    def replay_in_turn(self) -> list[Json]:
+        """Each step is published before the next is delivered; a tick of its time goes ahead of it."""
+        checks = []
+        for number, step in enumerate(self._case.steps):
+            if step["t"] > self._now_ms:
+                self._now_ms = step["t"]
+                self._producer.tick(event_time_ms=self._base_ms + step["t"])
+                self._publish_all()
+            if step["op"] == "restart":
+                self._stop()
+            self._send(step)
+            self._publish_all()
+            if check := self._checks.get(number):
+                checks.append(self._output(check))
+        return checks
+
+    def replay_at_once(self) -> list[Json]:
+        """All steps are delivered in the order of the file before the job starts; the end is checked."""
+        for step in self._case.steps:
+            self._send(step)
+            if step["op"] == "scan":
+                self._producer.tick(event_time_ms=self._base_ms + step["t"])
+        self._publish_all()
+        return [self._output(check) for check in self._checks.values()]
+
+    def _send(self, step: Step) -> None:
+        for request in requests_of(step):
+            self._producer.send(request, event_time_ms=self._base_ms + step["t"])
+
+    def _publish_all(self) -> None:
+        self._producer.flush()
+        if self._job is None:
+            self._job = BackgroundJob(self._spark, self._settings).__enter__()
+        self._job.process_all()
+
+    def _stop(self) -> None:
+        if self._job is not None:
+            self._job.__exit__(None, None, None)
+            self._job = None
+
+    def _output(self, check: Check) -> Json:
+        tables = RouteReader(self._settings.delta_root).open().tables
+        return check_output(check, tables, self._settings, self._base_ms)
+

@@ -1,0 +1,197 @@
+"""The main job: claims the registry, runs the query, and keeps it running through what passes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from contextlib import ExitStack
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
+
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, settings_without_effect
+from namesrv_stream.errors import KafkaUnreachableError, NamesrvError, SettingError
+from namesrv_stream.heartbeat_log import HeartbeatProducer, Ticker, end_offsets, ensure_topic, wait_for_kafka
+from namesrv_stream.stream.micro_batch import MicroBatches
+from namesrv_stream.stream.query import has_checkpoint, start_query
+from namesrv_stream.tables.publication import Publisher, Writers
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.schemas import LIVE
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 1.0
+_SILENT_TICKS_S = 60.0
+
+
+class JobFailedError(NamesrvError):
+    """The query ended by an error that trying again will not mend; `cause` is its first line."""
+
+    def __init__(self, cause: str, next_step: str) -> None:
+        super().__init__(
+            f"the streaming query ended: {cause}. {next_step} Nothing that was accepted is lost: the next "
+            "run goes on where this one stopped."
+        )
+        self.cause = cause
+
+
+class RouteRegistryJob:
+    """Runs until `stop` is set. An outage of Kafka is waited out; a newer run's claim ends it (TermLostError)."""
+
+    def __init__(self, spark: SparkSession, settings: NamesrvSettings) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._kafka = kafka_client_arguments(settings)
+        self.run_id = uuid.uuid4().hex
+        self.started = threading.Event()
+        """Set while a query runs: the tables are there, the term is ours."""
+        self.query: StreamingQuery | None = None
+
+    def run(self, stop: threading.Event) -> None:
+        """Run the query, again after each outage of Kafka, until `stop` is set. Raises NamesrvError otherwise."""
+        for key in settings_without_effect(self._settings):
+            log.warning("setting %s is accepted for RocketMQ's sake and has no effect here", key)
+        attempts = Retrying(
+            retry=retry_if_exception_type(KafkaUnreachableError),
+            wait=wait_exponential(multiplier=1, max=30),
+            stop=lambda _: stop.is_set(),
+            sleep=lambda pause_s: stop.wait(pause_s) and None,
+            before_sleep=_say_next_attempt,
+            reraise=True,
+        )
+        try:
+            attempts(self._run_query, stop)
+        except KafkaUnreachableError:
+            if not stop.is_set():
+                raise
+
+    def _run_query(self, stop: threading.Event) -> None:
+        self._prepare_topic()
+        publisher = self._claim()
+        batches = MicroBatches(self._settings, publisher)
+        offsets = self._known_offsets(publisher)
+        with ExitStack() as open_things:
+            if self._settings.job_ticker:
+                producer = open_things.enter_context(HeartbeatProducer(self._kafka, self._settings.kafka_topic))
+                open_things.enter_context(Ticker(producer, self._settings.tick_millis))
+            query = start_query(self._spark, self._settings, batches, publisher.table(LIVE.name), offsets)
+            open_things.callback(self._stop_query, query, batches)
+            open_things.callback(self.started.clear)
+            self.query = query
+            self.started.set()
+            self._watch(query, batches, stop)
+
+    def _prepare_topic(self) -> None:
+        """Make the topic or name what its settings cost. Several partitions and a limit per batch lose heartbeats."""
+        wait_for_kafka(self._kafka, limit_s=0)
+        for warning in ensure_topic(self._kafka, self._settings.kafka_topic):
+            log.warning("%s", warning)
+        partitions = len(end_offsets(self._kafka, self._settings.kafka_topic))
+        if partitions > 1 and self._settings.max_offsets_per_trigger is not None:
+            raise SettingError(
+                "maxOffsetsPerTrigger",
+                f"loses heartbeats of a backlog on a topic with {partitions} partitions",
+                "Set it to none, or use a topic with one partition.",
+            )
+
+    def _claim(self) -> Publisher:
+        settings = self._settings
+        writers = make_writers(settings, self._spark)
+        retention_ms = int(settings.snapshot_retention.total_seconds() * 1000)
+        publisher = Publisher.claim(writers, self.run_id, _now_ms(), retention_ms)
+        log.info("run %s holds the registry %s: term %d", self.run_id, settings.delta_root, publisher.last.term)
+        if publisher.restored:
+            log.warning("restored what another run left half done: %s", ", ".join(publisher.restored))
+        return publisher
+
+    def _known_offsets(self, publisher: Publisher) -> dict[int, int]:
+        """Where a new checkpoint begins to read: behind the last snapshot, at the start of a topic made anew."""
+        offsets = publisher.last.offsets
+        if has_checkpoint(self._spark, self._settings.checkpoint_location):
+            return offsets
+        ends = end_offsets(self._kafka, self._settings.kafka_topic)
+        ahead = {number: offset for number, offset in offsets.items() if offset > ends.get(number, 0)}
+        if ahead:
+            log.warning("topic %s ends before the last snapshot's offsets %s: read from its start", ends, ahead)
+            return {}
+        return offsets
+
+    def _watch(self, query: StreamingQuery, batches: MicroBatches, stop: threading.Event) -> None:
+        watched = _Watch(query, batches)
+        while not stop.wait(_LOOK_EVERY_S):
+            watched.look()
+            if not query.isActive:
+                raise self._failure(query, batches)
+
+    def _failure(self, query: StreamingQuery, batches: MicroBatches) -> NamesrvError:
+        if isinstance(batches.failure, NamesrvError):
+            return batches.failure
+        error = query.exception()
+        text = str(error) if isinstance(error, StreamingQueryException) else "it was stopped from outside"
+        cause = _first_cause(batches.failure, text)
+        if "failOnDataLoss" in text or "OffsetOutOfRange" in text:
+            step = f"Kafka no longer has what was to be read next: remove {self._settings.checkpoint_location}."
+            return JobFailedError(cause, step)
+        if "org.apache.kafka.common.errors" in text and batches.failure is None:
+            return KafkaUnreachableError(self._settings.kafka_bootstrap_servers, cause)
+        return JobFailedError(cause, "See the log above, mend it and start the job again.")
+
+    @staticmethod
+    def _stop_query(query: StreamingQuery, batches: MicroBatches) -> None:
+        with batches.lock:  # no batch is cut in two: that would end in a long stack trace
+            try:
+                if query.isActive:
+                    batches.flush()
+            finally:
+                query.stop()
+
+
+class _Watch:
+    """Looks at a running query: records that Spark dropped, and ticks that do not come."""
+
+    def __init__(self, query: StreamingQuery, batches: MicroBatches) -> None:
+        self._query = query
+        self._batches = batches
+        self._seen_batch = -1
+        self._said_silent = False
+
+    def look(self) -> None:
+        for progress in self._query.recentProgress:
+            if progress.batchId > self._seen_batch:
+                self._seen_batch = progress.batchId
+                dropped = sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
+                if dropped:
+                    log.error("batch %d: Spark dropped %d records that came later than the watermark allows: does the "
+                              "topic have CreateTime or several partitions?", progress.batchId, dropped)  # fmt: skip
+        silent = time.monotonic() - self._batches.last_tick_at_s > _SILENT_TICKS_S
+        if silent and not self._said_silent:
+            log.warning("no tick for a minute: brokers that fall silent stay in their routes until the next record. "
+                        "Run a gateway or a fleet, or set jobTicker=true")  # fmt: skip
+        self._said_silent = silent
+
+
+def _first_cause(failure: BaseException | None, text: str) -> str:
+    if failure is not None:
+        return f"{type(failure).__name__}: {failure}".splitlines()[0]
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[0] if lines else "unknown cause"
+
+
+def _say_next_attempt(state: RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome else None
+    pause_s = state.next_action.sleep if state.next_action else 0
+    log.warning("%s Next attempt in %.0f s; no record is lost.", error, pause_s)
+
+
+def make_writers(settings: NamesrvSettings, spark: SparkSession) -> Writers:
+    root = Root(settings.delta_root, settings.storage_options or None)
+    return Writers.only(RustWriter(root))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,198 @@
+"""One micro-batch: the events of the stateful step through the rules, and what changed into the tables.
+
+A micro-batch is one Spark job: its rows are collected once, and everything after that happens on the driver.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import MalformedRecordError
+from namesrv_stream.records import decode_lease_only, decode_record
+from namesrv_stream.rules.lease import log_order
+from namesrv_stream.rules.requests import Command, RegisterBroker
+from namesrv_stream.rules.routes import LeaseEnd, RouteRegistry
+from namesrv_stream.rules.rows import LogPosition, RejectedRow
+from namesrv_stream.stream.liveness import MARK
+from namesrv_stream.stream.source import COMMAND_TYPES, MAX_REJECTED_BYTES, REJECTED
+from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.publication import Batch, Publisher
+from namesrv_stream.tables.schemas import ROUTE_TABLES
+from namesrv_stream.tables.writer import RowChanges
+
+log = logging.getLogger(__name__)
+
+MAX_FILES_PER_TABLE = 64
+"""More data files than this in a table are compacted between batches."""
+
+_BATCHES_BETWEEN_CARE = 100
+_END_KINDS = ("UNREGISTERED", "CHANNEL_CLOSED", "EXPIRED")
+Event = Mapping[str, Any]
+
+
+class MicroBatches:
+    """What foreachBatch calls. Keeps the registry in memory, as published plus signs of life not yet published.
+
+    `lock` is held while a batch runs: whoever stops the query holds it, so that no batch is cut in two.
+    """
+
+    def __init__(self, settings: NamesrvSettings, publisher: Publisher) -> None:
+        self.lock = threading.Lock()
+        self.last_tick_at_s = time.monotonic()
+        self.failure: BaseException | None = None
+        self._settings = settings
+        self._publisher = publisher
+        self._registry = RouteRegistry(settings)
+        self._registry.load({spec.name: rows_from_arrow(spec, publisher.table(spec.name)) for spec in ROUTE_TABLES})
+        self._offsets = dict(publisher.last.offsets)
+        self._event_time_ms = publisher.last.event_time
+        self._live_published_ms = publisher.last.event_time or 0
+        self._rejected: list[RejectedRow] = []
+        self._last: tuple[str, int] | None = None
+        self._batches = 0
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Handle one micro-batch of the query that Spark runs in this thread."""
+        query_id = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
+        with self.lock:
+            try:
+                self.handle(frame.toArrow(), query_id, batch_id)
+            except Exception as error:
+                self.failure = error  # Spark passes on only its text
+                raise
+
+    def handle(self, events: pa.Table, query_id: str, batch_id: int) -> None:
+        """Apply the stateful step's rows and publish what they change. A batch published before does nothing."""
+        if self._publisher.already_published(query_id, batch_id):
+            return
+        self._last = (query_id, batch_id)
+        self._advance(events)
+        for event in _in_log_order(events):
+            self._apply(event)
+        if self._publish(include_live=self._is_live_due()):
+            self._care_for_tables()
+
+    def flush(self) -> None:
+        """Publish signs of life that wait, before the job stops. The caller holds the lock."""
+        if self._last is not None and self._registry.has_signs_of_life():
+            self._publish(include_live=True)
+
+    def _advance(self, events: pa.Table) -> None:
+        """How far the log has been read: every key tells the highest offset it saw of each partition."""
+        read = events.select(["partition", "offset", "event_time_ms", "kind", "broker_addr"]).to_pylist()
+        for event in read:
+            if event["offset"] >= 0:
+                partition, following = event["partition"], event["offset"] + 1
+                self._offsets[partition] = max(following, self._offsets.get(partition, 0))
+            self._event_time_ms = max(self._event_time_ms or 0, event["event_time_ms"])
+            if event["kind"] == MARK and not event["broker_addr"]:
+                self.last_tick_at_s = time.monotonic()
+
+    def _is_live_due(self) -> bool:
+        waited_ms = (self._event_time_ms or 0) - self._live_published_ms
+        return self._registry.has_signs_of_life() and waited_ms >= self._settings.live_refresh_millis
+
+    def _apply(self, event: Event) -> None:
+        kind = event["kind"]
+        at = LogPosition(event["event_time_ms"], event["partition"], event["offset"])
+        if kind == "SEEN":
+            self._registry.seen(event["broker_addr"], at.event_time)
+        elif kind == "REGISTERED":
+            self._register(event, at)
+        elif kind in _END_KINDS:
+            self._registry.end(LeaseEnd(kind, event["broker_addr"], at, event["last_heard_ms"]))
+        elif kind in COMMAND_TYPES:
+            self._command(event, at)
+        elif kind == REJECTED:
+            self._reject(event, at, event["reason"])
+
+    def _register(self, event: Event, at: LogPosition) -> None:
+        """A registration whose topics cannot be read still counts for its lease, and its record is kept."""
+        try:
+            request = decode_record(event["value"])
+        except MalformedRecordError as error:
+            self._reject(event, at, error.reason)
+            try:
+                request = decode_lease_only(event["value"])
+            except MalformedRecordError:
+                return
+        assert isinstance(request, RegisterBroker), "the source took it for a registration"
+        self._registry.register(request, at)
+
+    def _command(self, event: Event, at: LogPosition) -> None:
+        try:
+            command = decode_record(event["value"])
+        except MalformedRecordError as error:
+            self._reject(event, at, error.reason)
+            return
+        assert isinstance(command, Command), "the source took it for a command"
+        self._registry.command(command, at)
+
+    def _reject(self, event: Event, at: LogPosition, reason: str) -> None:
+        log.warning("record rejected at partition %d offset %d: %s", at.partition, at.offset, reason)
+        key, value = event["rejected_key"] or event["broker_addr"].encode(), event["value"]
+        self._rejected.append(
+            RejectedRow(
+                at.event_time,
+                at.partition,
+                at.offset,
+                key.decode(errors="replace"),
+                value[:MAX_REJECTED_BYTES] if value is not None else None,
+                event["length"] or 0,
+                reason,
+            )
+        )
+
+    def _publish(self, include_live: bool) -> bool:
+        """Publish what has come, with the signs of life if there is anything; whether a snapshot came of it."""
+        came = self._registry.take_batch()
+        rejected, self._rejected = self._rejected, []
+        changes = {name: RowChanges(of.upserts, of.deletes) for name, of in came.changes.items()}
+        if changes or came.events or rejected or include_live:
+            heard = self._registry.take_signs_of_life()
+            if heard:
+                ended = changes["live"].deletes if "live" in changes else ()
+                changes["live"] = RowChanges(_with_heard(changes.get("live"), heard), ended)
+            self._live_published_ms = self._event_time_ms or 0
+        elif not changes:
+            return False
+        assert self._last is not None, "a batch has been handled"
+        epoch = self._publisher.next_epoch
+        batch = Batch(
+            query_id=self._last[0],
+            batch_id=self._last[1],
+            event_time_ms=self._event_time_ms,
+            offsets=self._offsets,
+            changes=changes,
+            events=[event._replace(epoch=epoch, seq=seq) for seq, event in enumerate(came.events)],
+            rejected=rejected,
+        )
+        row = self._publisher.publish(batch, published_at_ms=time.time_ns() // 1_000_000)
+        log.info("epoch %d: %s", row.epoch, ", ".join(f"{name} {count}" for name, count in row.changes.items()))
+        return True
+
+    def _care_for_tables(self) -> None:
+        self._batches += 1
+        if self._batches % _BATCHES_BETWEEN_CARE == 0:
+            compacted = self._publisher.compact(MAX_FILES_PER_TABLE)
+            if compacted:
+                log.info("compacted %s", ", ".join(compacted))
+
+
+def _with_heard(changes: RowChanges | None, heard: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The live rows to write: the changed ones and those only heard, each once and as it is now."""
+    rows = {row[0]: row for row in changes.upserts} if changes is not None else {}
+    return list({**rows, **{row[0]: row for row in heard}}.values())
+
+
+def _in_log_order(events: pa.Table) -> list[Event]:
+    rows = [event for event in events.to_pylist() if event["kind"] != MARK]
+    return sorted(rows, key=lambda e: log_order(e["event_time_ms"], e["partition"], e["offset"], e["broker_addr"]))

@@ -1,0 +1,115 @@
+"""The streaming query: Kafka source, liveness, foreachBatch; where a new checkpoint begins on old tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from namesrv_stream.config import NamesrvSettings, spark_kafka_options
+from namesrv_stream.records import MAX_RECORD_BYTES
+from namesrv_stream.rules.lease import ClockJump
+from namesrv_stream.stream.liveness import OUTPUT_SCHEMA, STATE_SCHEMA, BrokerLiveness
+from namesrv_stream.stream.micro_batch import MicroBatches
+from namesrv_stream.stream.source import parsed_records
+
+QUERY_NAME = "route-registry"
+
+PUBLISHED_LIVE_LAG_MS = 30_000
+"""Published signs of life may be this much behind, so leases that begin from them get that much more."""
+
+_EARLIEST = -2
+
+
+def start_query(
+    spark: SparkSession,
+    settings: NamesrvSettings,
+    batches: MicroBatches,
+    live: pa.Table,
+    offsets: Mapping[int, int],
+) -> StreamingQuery:
+    """Start the registry's query. `live` and `offsets` are the last snapshot's and count for a new checkpoint only:
+    leases begin from the one, Kafka is read from the other."""
+    is_new = not has_checkpoint(spark, settings.checkpoint_location)
+    records = kafka_records(spark, settings, offsets if is_new else {})
+    leases = initial_leases(spark, live) if is_new and len(live) else None
+    writer = (
+        lease_events(parsed_records(records), settings, leases)
+        .writeStream.queryName(QUERY_NAME)
+        .foreachBatch(batches)
+        .option("checkpointLocation", settings.checkpoint_location)
+        .trigger(processingTime=f"{settings.trigger_millis} milliseconds")
+    )
+    return writer.start()
+
+
+def has_checkpoint(spark: SparkSession, location: str) -> bool:
+    """Whether a query has begun to read with this checkpoint, on whatever file system Hadoop reaches."""
+    jvm = spark.sparkContext._jvm  # type: ignore[attr-defined]  # pyspark has no other way to Hadoop's file systems
+    assert jvm is not None
+    path = jvm.org.apache.hadoop.fs.Path(f"{location}/offsets")
+    files = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())  # type: ignore[attr-defined]
+    return bool(files.exists(path)) and len(files.listStatus(path)) > 0
+
+
+def kafka_records(spark: SparkSession, settings: NamesrvSettings, offsets: Mapping[int, int]) -> DataFrame:
+    """The heartbeat topic as a stream; `offsets` (partition -> next) count where the checkpoint has none."""
+    options = {
+        "kafka.max.partition.fetch.bytes": str(MAX_RECORD_BYTES),
+        "kafka.fetch.max.bytes": str(2 * MAX_RECORD_BYTES),
+        **spark_kafka_options(settings),
+        "subscribe": settings.kafka_topic,
+        "startingOffsets": _starting_offsets(settings.kafka_topic, offsets),
+    }
+    if settings.max_offsets_per_trigger is not None:
+        options["maxOffsetsPerTrigger"] = str(settings.max_offsets_per_trigger)
+    return spark.readStream.format("kafka").options(**options).load()
+
+
+def _starting_offsets(topic: str, offsets: Mapping[int, int]) -> str:
+    if not offsets:
+        return "earliest"
+    of_all = {str(number): offsets.get(number, _EARLIEST) for number in range(max(offsets) + 1)}
+    return json.dumps({topic: of_all})
+
+
+def lease_events(records: DataFrame, settings: NamesrvSettings, leases: DataFrame | None = None) -> DataFrame:
+    """Rows of the stateful step (`OUTPUT_SCHEMA`) for parsed records; `leases` are those to begin with."""
+    jump = ClockJump(settings.clock_jump_millis, settings.clock_jump_grace_millis)
+    delay_ms = settings.watermark_delay_millis
+    return (
+        records.withWatermark("event_time", f"{delay_ms} milliseconds")
+        .groupBy("broker_addr")
+        .transformWithState(
+            BrokerLiveness(delay_ms, jump),
+            outputStructType=OUTPUT_SCHEMA,
+            outputMode="append",
+            timeMode="eventTime",
+            initialState=None if leases is None else leases.groupBy("broker_addr"),
+        )
+    )
+
+
+def initial_leases(spark: SparkSession, live: pa.Table) -> DataFrame:
+    """One row an address of the published `live` table, in the columns of the state."""
+    rows = live.to_pylist()
+    leases = [
+        (
+            row["broker_addr"],
+            heard_ms := int(row["last_update_timestamp"].timestamp() * 1000),
+            None,
+            row["cluster_name"],
+            row["broker_name"],
+            row["broker_id"],
+            row["heartbeat_timeout_millis"],
+            int(row["lease_began_at"].timestamp() * 1000),
+            heard_ms + PUBLISHED_LIVE_LAG_MS,
+            0,
+            {},
+        )
+        for row in rows
+    ]
+    return spark.createDataFrame(leases, f"broker_addr STRING, {STATE_SCHEMA}")

@@ -1,0 +1,53 @@
+"""What may import what: rules and wire are plain Python, and the layers import one way."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent.parent / "namesrv_stream"
+ENGINES = ("pyspark", "kafka", "deltalake", "delta", "pyarrow")
+OUTSIDE_WORLD = {"socket", "asyncio", "time", "os", "threading", "pathlib", "subprocess"}
+LAYERS = ["errors", "config", "rules", "records", "wire", "tables", "history", "heartbeat_log", "stream", "fleet"]
+"""Each may import from those before it; `local`, `replay`, `gateway` and `cli` come after all of them."""
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+@pytest.mark.parametrize("package", ["rules", "wire"])
+def test_importing_all_of_it_loads_no_engine(package):
+    code = (
+        f"import sys, pkgutil, importlib, namesrv_stream.{package} as p\n"
+        "[importlib.import_module(m.name) for m in pkgutil.iter_modules(p.__path__, p.__name__ + '.')]\n"
+        f"print([name for name in {ENGINES!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("package", ["rules", "wire"])
+def test_it_reads_no_clock_file_or_socket(package):
+    found = {
+        (path.name, name)
+        for path in (PACKAGE / package).rglob("*.py")
+        for name in imported(path)
+        if name.split(".")[0] in OUTSIDE_WORLD
+    }
+    assert found == set()
+
+
+def test_layers_import_one_way():
+    for rank, layer in enumerate(LAYERS):
+        after = {*LAYERS[rank + 1 :], "local", "replay", "gateway", "cli"}
+        files = [PACKAGE / f"{layer}.py"] if (PACKAGE / f"{layer}.py").exists() else (PACKAGE / layer).rglob("*.py")
+        for path in files:
+            parts = [name.split(".") for name in imported(path) if name.startswith("namesrv_stream.")]
+            assert not {part[1] for part in parts} & after, path
