@@ -156,7 +156,7 @@ class Publisher:
             query_id=batch.query_id,
             batch_id=batch.batch_id,
             published_at=published_at_ms,
-            event_time=batch.event_time_ms,
+            event_time=max((at for at in (self.last.event_time, batch.event_time_ms) if at is not None), default=None),
             offsets=dict(batch.offsets),
             versions=self.versions | written,
             changes={name: len(change) for name, change in work.items()},

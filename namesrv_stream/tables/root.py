@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from deltalake import DeltaTable
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import TableNotFoundError
 
 from namesrv_stream.errors import NotARegistryError, RegistryTooNewError
@@ -42,6 +43,16 @@ class Root:
             raise NotARegistryError(self.url, spec.name) from error
         check_format(self, spec, table.metadata().configuration)
         return table
+
+
+def select(table: DeltaTable, spec: TableSpec, condition: str = "true") -> pa.Table:
+    """The rows that meet a SQL condition, with the row's columns; files that cannot hold any are not read.
+
+    By delta-rs's own SQL: pyarrow's datasets would do, but importing them imports pandas, a second for a command.
+    """
+    columns = ", ".join(f'"{name}"' for name in spec.schema.names)
+    found = QueryBuilder().register("rows", table).execute(f"SELECT {columns} FROM rows WHERE {condition}")
+    return pa.RecordBatchReader.from_stream(found).read_all().cast(spec.schema)
 
 
 def check_format(root: Root, spec: TableSpec, properties: Mapping[str, str | None]) -> None:

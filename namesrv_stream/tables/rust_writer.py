@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from namesrv_stream.errors import NotARegistryError
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.arrow import rows_from_arrow, with_partition_column
-from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, table_properties
+from namesrv_stream.tables.arrow import with_partition_column
+from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, select, table_properties
 from namesrv_stream.tables.schemas import SNAPSHOT, TABLES, TableSpec
+from namesrv_stream.tables.snapshots import newest_row
 from namesrv_stream.tables.writer import DELETED, BaseMovedError, Commit, CommitTag, RowChanges
 
 
@@ -47,7 +47,7 @@ class RustWriter:
         return [commit for entry in entries if (commit := Commit.of(entry)).version > after]
 
     def read(self, spec: TableSpec, version: int) -> pa.Table:
-        return self._at(spec, version).to_pyarrow_table(columns=spec.schema.names).cast(spec.schema)
+        return select(self._at(spec, version), spec)
 
     def newest_snapshot(self) -> tuple[SnapshotRow | None, int]:
         version = self.head(SNAPSHOT)
@@ -127,16 +127,6 @@ class RustWriter:
         table = self._root.open(spec)
         if table.metadata().configuration.get(RETENTION_PROPERTY) != str(retention_ms):
             table.alter.set_table_properties(table_properties(spec, retention_ms), raise_if_not_exists=False)
-
-
-def newest_row(snapshot_table: DeltaTable) -> SnapshotRow | None:
-    """The snapshot row with the highest epoch. Reads one file, the one whose statistics name that epoch."""
-    highest = pc.max(pa.table(snapshot_table.get_add_actions(flatten=True)).column("max.epoch")).as_py()
-    if highest is None:
-        return None
-    found = snapshot_table.to_pyarrow_table(filters=[("epoch", "=", highest)])
-    row: SnapshotRow = rows_from_arrow(SNAPSHOT, found)[0]
-    return row
 
 
 def _commit_once(tag: CommitTag) -> CommitProperties:

@@ -1,0 +1,101 @@
+"""Which snapshots there are, without Spark: the newest, by epoch, by event time.
+
+A snapshot is readable while it is younger than `snapshot.retention`; the newest one always is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from deltalake import DeltaTable
+
+from namesrv_stream.errors import NoSuchSnapshotError, SnapshotGoneError
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, select
+from namesrv_stream.tables.schemas import SNAPSHOT
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Snapshots:
+    """The snapshot rows of one registry, as of the last `refresh`. `now_ms` tells what retention counts from."""
+
+    def __init__(self, root: Root, now_ms: Callable[[], int] = _now_ms) -> None:
+        self._table = root.open(SNAPSHOT)
+        self._now_ms = now_ms
+
+    def refresh(self) -> bool:
+        """Looks for newer rows; says whether the table has changed."""
+        before = self._table.version()
+        self._table.update_incremental()
+        return self._table.version() != before
+
+    @property
+    def retention_ms(self) -> int:
+        """`snapshot.retention` as the job last said it."""
+        return int(self._table.metadata().configuration[RETENTION_PROPERTY] or 0)
+
+    def newest(self) -> SnapshotRow:
+        """The row with the highest epoch."""
+        row = newest_row(self._table)
+        if row is None:
+            raise NoSuchSnapshotError("any epoch", None)
+        return row
+
+    def oldest_readable(self) -> SnapshotRow:
+        """The row with the lowest epoch that retention still keeps."""
+        kept = self._rows(("published_at", ">=", _timestamp(self._now_ms() - self.retention_ms)))
+        return min(kept, key=lambda row: row.epoch, default=self.newest())
+
+    def readable(self, limit: int | None = None) -> list[SnapshotRow]:
+        """Newest first, at most `limit` of those that can be read."""
+        oldest = self.oldest_readable().epoch
+        first = oldest if limit is None else max(oldest, self.newest().epoch - limit + 1)
+        return sorted(self._rows(("epoch", ">=", first)), key=lambda row: -row.epoch)
+
+    def find(self, epoch: int | None = None, at_ms: int | None = None) -> SnapshotRow:
+        """The newest, or that of `epoch`, or the one in force at the event time `at_ms`."""
+        if epoch is not None:
+            return self._by_epoch(epoch)
+        return self.newest() if at_ms is None else self._in_force_at(at_ms)
+
+    def _by_epoch(self, epoch: int) -> SnapshotRow:
+        newest = self.newest()
+        if epoch > newest.epoch or epoch < 1:
+            raise NoSuchSnapshotError(f"epoch {epoch}", newest.epoch)
+        oldest = self.oldest_readable()
+        if epoch < oldest.epoch:
+            raise SnapshotGoneError(f"epoch {epoch}", oldest.epoch)
+        return self._rows(("epoch", "=", epoch))[0]
+
+    def _in_force_at(self, at_ms: int) -> SnapshotRow:
+        """The highest epoch whose event time is not after `at_ms`. Event time never falls from epoch to epoch."""
+        asked = f"event time {at_ms} ms"
+        oldest = self.oldest_readable()
+        found = self._rows(("event_time", "<=", _timestamp(at_ms)), ("epoch", ">=", oldest.epoch))
+        if found:
+            return max(found, key=lambda row: row.epoch)
+        if oldest.epoch == 1 or oldest.event_time is None:
+            raise NoSuchSnapshotError(asked, self.newest().epoch)
+        raise SnapshotGoneError(asked, oldest.epoch)
+
+    def _rows(self, *conditions: tuple[str, str, object]) -> list[SnapshotRow]:
+        where = " AND ".join(f"{name} {operator} {value}" for name, operator, value in conditions)
+        return rows_from_arrow(SNAPSHOT, select(self._table, SNAPSHOT, where))
+
+
+def newest_row(snapshot_table: DeltaTable) -> SnapshotRow | None:
+    """The snapshot row with the highest epoch. Reads one file, the one whose statistics name that epoch."""
+    highest = max(snapshot_table.get_add_actions(flatten=True)["max.epoch"].to_pylist(), default=None)
+    if highest is None:
+        return None
+    row: SnapshotRow = rows_from_arrow(SNAPSHOT, select(snapshot_table, SNAPSHOT, f"epoch = {highest}"))[0]
+    return row
+
+
+def _timestamp(at_ms: int) -> str:
+    return f"arrow_cast({at_ms}, 'Timestamp(Millisecond, Some(\"UTC\"))')"
