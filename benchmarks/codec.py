@@ -9,6 +9,7 @@ import json
 import timeit
 import zlib
 from collections.abc import Callable
+from functools import partial
 
 from namesrv_stream.records import encode_record
 from namesrv_stream.rules.requests import DataVersion, QueueData, TopicConfig
@@ -127,7 +128,7 @@ def bench_large_frame_in_pieces() -> None:
             decoder = FrameDecoder()
             return sum(1 for piece in pieces for _ in decoder.feed(piece))
 
-        report(f"8 MiB frame in pieces of {size} bytes", feed, "b''.join", lambda p=pieces: b"".join(p))
+        report(f"8 MiB frame in pieces of {size} bytes", feed, "b''.join", partial(b"".join, pieces))
 
 
 if __name__ == "__main__":
