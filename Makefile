@@ -56,6 +56,7 @@ java: .venv/.installed
 	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements-build.lock
 	@$(BIN)/python -m pip install --quiet --require-hashes --no-build-isolation -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index --editable .
+	@$(BIN)/python -m pip check --quiet || { echo 'pyproject.toml asks for more than the locks have: make lock' >&2; exit 1; }
 	@touch $@
 
 jars/.retrieved: conf/ivy.xml .venv/.installed

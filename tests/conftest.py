@@ -1,12 +1,9 @@
 """What tests share: one Kafka, one Spark session, and a topic name for each test."""
 
-import os
-import sys
 import uuid
 
 import pytest
 
-from namesrv_stream.local.jars import CHECKOUT, retrieved_jars
 from namesrv_stream.local.kafka import LocalKafka
 
 MARKER_OF_FIXTURE = {"spark": "spark", "kafka": "system"}
@@ -34,18 +31,9 @@ def topic():
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
-    os.environ["SPARK_CONF_DIR"] = str(CHECKOUT / "conf")
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    from pyspark.sql import SparkSession  # noqa: PLC0415 -- most tests need no Spark, and its import takes a second
+    from namesrv_stream.local.spark import local_session  # noqa: PLC0415 -- pyspark's import takes a second
 
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars", f"{retrieved_jars('spark')}/*.jar")
-        .config("spark.driver.memory", "1g")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .getOrCreate()
-    )
+    warehouse = str(tmp_path_factory.mktemp("warehouse"))
+    session = local_session("tests", {"spark.sql.warehouse.dir": warehouse, "spark.driver.memory": "1g"}, cores="2")
     yield session
     session.stop()
