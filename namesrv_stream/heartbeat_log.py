@@ -109,8 +109,9 @@ class HeartbeatProducer:
     """Sends requests to the heartbeat topic: acknowledged by all replicas, once, each broker's in order.
 
     Thread-safe. A record that Kafka has not acknowledged after `delivery_timeout_ms` has failed; until then
-    it is tried again, through an outage of Kafka too. Raises KafkaUnreachableError when Kafka is not there, and
-    KafkaRefusedError when the topic is not.
+    it is tried again, through an outage of Kafka too. A record that failed may be in the log all the same, when
+    only the answer was lost. Raises KafkaUnreachableError when Kafka is not there, and KafkaRefusedError when
+    the topic is not.
     """
 
     def __init__(self, kafka: KafkaOptions, topic: str = DEFAULT_TOPIC, *, delivery_timeout_ms: int = 120_000) -> None:

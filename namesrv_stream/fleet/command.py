@@ -23,6 +23,9 @@ from namesrv_stream.heartbeat_log import HeartbeatProducer, Ticker, ensure_topic
 
 ACTING_MASTER_INTERVAL_MS = 1_000
 ACTING_MASTER_TIMEOUT_MS = 10_000
+REGISTER_BROKER_TIMEOUT_MS = 24_000
+"""B2: how long a broker waits for a name server before it gives a registration up."""
+LOAD_TIMEOUT_MS = 120_000
 
 
 class ChurnType(click.ParamType[tuple[Churn, float]]):
@@ -36,11 +39,11 @@ class ChurnType(click.ParamType[tuple[Churn, float]]):
         """Kind and rate, or click's usage error."""
         if isinstance(value, tuple):
             return value
-        kind, _, rate = value.partition("=")
+        kind, given, rate = value.partition("=")
         if kind not in list(Churn):
             self.fail(f"{kind!r} is none of {', '.join(Churn)}", param, ctx)
         try:
-            per_minute = float(rate or 1)
+            per_minute = float(rate) if given else 1.0
         except ValueError:
             per_minute = math.nan
         if not 0 < per_minute < math.inf:
@@ -100,7 +103,11 @@ def fleet(  # noqa: PLR0913 - one argument an option, as click hands them over
         churn=dict(churn),
     )
     duration_s = math.inf if duration is None else duration
-    with _producer(settings) as producer, nullcontext() if no_ticks else Ticker(producer, settings.tick_millis):
+    limit_ms = REGISTER_BROKER_TIMEOUT_MS if rate is None else LOAD_TIMEOUT_MS
+    with (
+        _producer(settings, limit_ms) as producer,
+        nullcontext() if no_ticks else Ticker(producer, settings.tick_millis),
+    ):
         if rate is None:
             _play(plan, producer, duration_s, unregister=not crash_at_end)
         else:
@@ -108,12 +115,12 @@ def fleet(  # noqa: PLR0913 - one argument an option, as click hands them over
 
 
 @contextmanager
-def _producer(settings: NamesrvSettings) -> Iterator[HeartbeatProducer]:
+def _producer(settings: NamesrvSettings, delivery_timeout_ms: int) -> Iterator[HeartbeatProducer]:
     kafka = kafka_client_arguments(settings)
     wait_for_kafka(kafka)
     for warning in ensure_topic(kafka, settings.kafka_topic):
         click.echo(f"warning: {warning}", err=True)
-    with HeartbeatProducer(kafka, settings.kafka_topic) as producer:
+    with HeartbeatProducer(kafka, settings.kafka_topic, delivery_timeout_ms=delivery_timeout_ms) as producer:
         yield producer
 
 

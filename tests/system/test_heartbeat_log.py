@@ -1,12 +1,15 @@
 """The heartbeat topic on a real Kafka: made, checked, written through an outage."""
 
+import queue
 import time
+from contextlib import contextmanager
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
+from namesrv_stream.fleet.outbox import Outbox
 from namesrv_stream.fleet.plan import FleetPlan
 from namesrv_stream.fleet.player import Fleet, Load
 from namesrv_stream.heartbeat_log import HeartbeatProducer, Ticker, end_offsets, ensure_topic, wait_for_kafka
@@ -66,6 +69,15 @@ def make_topic(kafka, name, partitions, **config):
     configs = {key.replace("_", "."): value for key, value in config.items()}
     admin.create_topics({name: {"num_partitions": partitions, "configs": configs}}, wait_for_metadata=True)
     admin.close()
+
+
+@contextmanager
+def killed(node):
+    node.kill()
+    try:
+        yield
+    finally:
+        node.start()
 
 
 def heartbeat(number):
@@ -131,7 +143,7 @@ def test_partitions_ticks_go_to_all_commands_to_the_first_a_brokers_records_to_o
 
 
 def test_nobody_at_the_address_is_an_error_that_names_it(node):
-    nowhere = {"bootstrap_servers": "127.0.0.1:1"}
+    nowhere = {"bootstrap_servers": "127.0.0.1:1", "bootstrap_timeout_ms": 300}
     with pytest.raises(KafkaUnreachableError, match=r"127\.0\.0\.1:1 "):
         wait_for_kafka(nowhere, limit_s=0.1)
     with pytest.raises(KafkaUnreachableError, match=r"127\.0\.0\.1:1 "):
@@ -214,6 +226,48 @@ def test_steered_brokers_do_as_they_are_told(kafka, topic):
     assert [type(each) for each in (left, back, last)] == [UnregisterBroker, RegisterBroker, UnregisterBroker]
     assert {left.broker_addr, back.broker_addr, last.broker_addr} == {"10.0.0.2:10911"}
     assert "asked_for" in back.topic_config_table
+
+
+def test_heartbeats_of_an_outage_do_not_pile_up(kafka, node, topic):
+    plan = FleetPlan(brokers=4, heartbeat_interval_ms=20)
+
+    @eventually
+    def holds(condition):
+        assert condition()
+
+    with HeartbeatProducer(kafka, topic) as producer, Fleet(plan, producer) as fleet:
+        holds(lambda: fleet.counts().acknowledged > 20)
+        with node.paused():
+            holds(lambda: fleet.counts().held_back > 100)
+            assert fleet.counts().on_their_way == 4
+        before = fleet.counts().acknowledged
+        holds(lambda: fleet.counts().acknowledged > before + 20)
+    assert fleet.counts().failed == 0
+
+
+def test_record_that_kafka_did_not_accept_in_time_is_reported_by_its_broker(kafka, node, topic):
+    failed = queue.Queue()
+    with HeartbeatProducer(kafka, topic, delivery_timeout_ms=500) as producer, node.paused():
+        outbox = Outbox(producer, failed.put)
+        future = outbox.send(heartbeat(1))
+        assert failed.get(timeout=LIMIT_S) == "10.0.0.1:10911"
+        with pytest.raises(KafkaUnreachableError):
+            future.result(0)
+        assert (outbox.counts().failed, outbox.counts().on_their_way) == (1, 0)
+
+
+@pytest.mark.parametrize("outage", ["killed", "paused"])
+def test_producer_goes_on_after_an_outage_that_it_gave_up_on(kafka, node, topic, outage):
+    with HeartbeatProducer(kafka, topic, delivery_timeout_ms=500) as producer:
+        with node.paused() if outage == "paused" else killed(node):
+            given_up = producer.send(heartbeat(1))
+            assert isinstance(given_up.exception(LIMIT_S), KafkaUnreachableError)
+
+        @eventually
+        def is_accepted_again():
+            producer.send(heartbeat(2)).result(LIMIT_S)
+
+        is_accepted_again()
 
 
 def test_load_puts_every_record_of_its_time_on_kafka(kafka, topic):

@@ -1,0 +1,304 @@
+"""What simulated brokers say and when: the broker side of RocketMQ, B1 to B7, in the model's own time."""
+
+from collections import defaultdict
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from namesrv_stream.errors import SettingError
+from namesrv_stream.fleet.broker import says_something_new
+from namesrv_stream.fleet.model import FleetModel, UnknownBrokerError
+from namesrv_stream.fleet.plan import Churn, FleetPlan
+from namesrv_stream.records import decode_record, encode_record
+from namesrv_stream.rules.requests import (
+    BrokerHeartbeat,
+    DataVersion,
+    RegisterBroker,
+    TopicConfig,
+    UnregisterBroker,
+)
+
+T0 = 1_800_000_000_000
+MINUTE = 60_000
+TOPIC = TopicConfig(read_queue_nums=4, write_queue_nums=4, perm=6)
+
+
+def said(model, until_ms):
+    """(seconds since the start, what it says) of all that is due."""
+    return [((at_ms - T0) / 1_000, request) for at_ms, request in model.due(T0 + until_ms)]
+
+
+def kinds(requests):
+    return [(at_s, type(request)) for at_s, request in requests]
+
+
+def one_broker(**plan):
+    return FleetModel(FleetPlan(brokers=1, clusters=1, slaves_per_master=0, topics=3, **plan), T0)
+
+
+def with_churn(kind, **plan):
+    shape = {"brokers": 12, "clusters": 2, "slaves_per_master": 1, "topics": 20}
+    return FleetModel(FleetPlan(**(shape | plan), churn={kind: 2}), T0)
+
+
+@pytest.mark.parametrize("churn", [{}, dict.fromkeys(Churn, 3)])
+def test_same_seed_says_the_same_and_another_does_not(churn):
+    def everything(seed):
+        model = FleetModel(FleetPlan(brokers=12, topics=20, churn=churn, seed=seed), T0)
+        return [(at_ms, encode_record(request)) for at_ms, request in model.due(T0 + 10 * MINUTE)]
+
+    assert everything(1) == everything(1)
+    assert everything(1) != everything(2)
+
+
+def test_taken_in_small_steps_it_says_what_it_says_at_once():
+    plan = FleetPlan(brokers=9, topics=20, churn=dict.fromkeys(Churn, 5))
+    end_ms = T0 + 10 * MINUTE
+    at_once = list(FleetModel(plan, T0).due(end_ms))
+    model = FleetModel(plan, T0)
+    in_steps = [due for until_ms in [*range(T0, end_ms, 777), end_ms] for due in model.due(until_ms)]
+    assert in_steps == at_once
+
+
+def test_another_kind_of_churn_does_not_shift_the_dice_of_the_first():
+    def restarts(churn):
+        model = FleetModel(FleetPlan(brokers=200, topics=0, churn=churn), T0)
+        return [at_ms for at_ms, request in model.due(T0 + 10 * MINUTE) if isinstance(request, UnregisterBroker)]
+
+    alone = restarts({Churn.RESTART: 2})
+    assert alone
+    assert restarts({Churn.RESTART: 2, Churn.CREATE_TOPIC: 9}) == alone
+
+
+@pytest.mark.parametrize(
+    ("period_s", "said_at_s"),
+    [
+        (30, [0, 10, 40, 70, 100]),
+        (1, [0, 10, 20, 30, 40]),
+        (10, [0, 10, 20, 30, 40]),
+        (60, [0, 10, 70, 130, 190]),
+        (61, [0, 10, 70, 130, 190]),
+        (600, [0, 10, 70, 130, 190]),
+    ],
+)
+def test_b1_registers_at_start_after_10_s_and_then_in_a_period_clamped_to_10_to_60_s(period_s, said_at_s):
+    model = one_broker(period_ms=period_s * 1_000)
+    assert [at_s for at_s, _ in said(model, said_at_s[-1] * 1_000)] == said_at_s
+
+
+def test_brokers_start_evenly_over_the_startup_time():
+    model = FleetModel(FleetPlan(brokers=4, clusters=1, startup_ms=8_000), T0)
+    assert [at_s for at_s, _ in said(model, 8_000)] == [0, 2, 4, 6]
+
+
+def test_registration_without_news_is_a_light_heartbeat_until_the_reconcile_interval_has_passed():
+    model = one_broker(reconcile_interval_ms=100_000)
+    full = [at_s for at_s, request in said(model, 240_000) if isinstance(request, RegisterBroker)]
+    assert full == [0, 100, 220]  # said at 100: the next at or after 200 is 220
+
+
+def test_reconcile_interval_0_sends_everything_in_full():
+    assert {type(request) for _, request in said(one_broker(reconcile_interval_ms=0), 200_000)} == {RegisterBroker}
+
+
+REGISTRATION = RegisterBroker(
+    cluster_name="c", broker_name="b", broker_id=0, broker_addr="10.0.0.1:10911", topic_config_table={"t": TOPIC}
+)
+
+
+@pytest.mark.parametrize(
+    ("difference", "is_news"),
+    [
+        ({}, False),
+        ({"topic_config_table": {"t": TOPIC}}, False),
+        ({"topic_config_table": {"t": TOPIC, "u": TOPIC}}, True),
+        ({"topic_config_table": {"t": TopicConfig(read_queue_nums=4, write_queue_nums=4, perm=4)}}, True),
+        ({"data_version": DataVersion(counter=1)}, True),
+        ({"broker_id": 1}, True),
+        ({"cluster_name": "other"}, True),
+        ({"enable_acting_master": False}, True),
+        ({"heartbeat_timeout_millis": 120_000}, True),
+        ({"zone_name": "z"}, True),
+        ({"filter_server_list": ["10.0.0.9:1"]}, True),
+    ],
+)
+def test_whatever_differs_in_header_or_body_is_news(difference, is_news):
+    registration = msgspec.structs.replace(REGISTRATION, **difference)
+    assert says_something_new(registration, T0 + 1, REGISTRATION, T0, reconcile_interval_ms=300_000) is is_news
+
+
+@pytest.mark.parametrize(("after_ms", "is_due"), [(299_999, False), (300_000, True)])
+def test_without_news_a_full_registration_is_due_when_the_reconcile_interval_has_passed(after_ms, is_due):
+    assert says_something_new(REGISTRATION, T0 + after_ms, REGISTRATION, T0, reconcile_interval_ms=300_000) is is_due
+
+
+def test_after_a_send_that_failed_the_next_registration_is_in_full():
+    model = one_broker()
+    said(model, 10_000)
+    model.send_failed(model.broker("broker-a-0", 0).address)
+    assert kinds(said(model, 70_000)) == [(40, RegisterBroker), (70, BrokerHeartbeat)]
+
+
+def test_topic_that_is_made_is_registered_alone_and_then_with_all_others():
+    model = one_broker()
+    [(_, at_start)] = said(model, 0)
+    group = model.broker("broker-a-0", 0).group
+    model.at(T0 + 15_000, lambda at_ms: model.put_topic(group, "made", TOPIC, at_ms))
+    _, (made_at_s, alone), (_, whole), (_, later) = said(model, 70_000)
+    assert made_at_s == 15
+    assert alone.topic_config_table == {"made": TOPIC}
+    assert alone.data_version == DataVersion(timestamp=T0 + 15_000, counter=at_start.data_version.counter + 1)
+    assert whole.topic_config_table == at_start.topic_config_table | {"made": TOPIC}
+    assert whole.data_version == alone.data_version
+    assert isinstance(later, BrokerHeartbeat)
+
+
+def test_slave_learns_a_topic_from_its_master_and_says_so_in_its_period():
+    model = FleetModel(FleetPlan(brokers=2, clusters=1, topics=0), T0)
+    said(model, 10_000)
+    group = model.groups[0]
+    model.at(T0 + 15_000, lambda at_ms: model.put_topic(group, "made", TOPIC, at_ms))
+    said_then = said(model, 40_000)
+    assert [(at_s, request.broker_id, len(request.topic_config_table)) for at_s, request in said_then] == [
+        (15, 0, 1),
+        (40, 0, 15),
+        (40, 1, 15),
+    ]
+
+
+def test_b5_unregisters_once_and_says_nothing_more():
+    model = one_broker()
+    said(model, 0)
+    broker = model.broker("broker-a-0", 0)
+    assert model.unregister(broker, T0 + 1) == [
+        UnregisterBroker(broker_addr="10.0.0.1:10911", cluster_name="cluster-a", broker_name="broker-a-0", broker_id=0)
+    ]
+    assert model.unregister(broker, T0 + 2) == []
+    assert said(model, 100_000) == []
+
+
+def test_crash_is_silence_and_coming_back_a_start_like_the_first():
+    model = one_broker()
+    said(model, 0)
+    broker = model.broker("broker-a-0", 0)
+    model.at(T0 + 5_000, lambda at_ms: model.crash(broker, at_ms))
+    model.at(T0 + 12_000, lambda at_ms: model.start(broker, at_ms))
+    assert kinds(said(model, 60_000)) == [(12, RegisterBroker), (22, BrokerHeartbeat), (52, BrokerHeartbeat)]
+
+
+def test_broker_that_is_back_before_its_next_registration_keeps_one_period():
+    model = one_broker()
+    said(model, 20_000)
+    broker = model.broker("broker-a-0", 0)
+    model.at(T0 + 21_000, lambda at_ms: model.crash(broker, at_ms))
+    model.at(T0 + 22_000, lambda at_ms: model.start(broker, at_ms))
+    assert [at_s for at_s, _ in said(model, 70_000)] == [22, 32, 62]
+
+
+def test_b6_acting_master_asks_for_its_lease_and_heartbeats_between_registrations():
+    model = one_broker(acting_master=True, heartbeat_timeout_ms=10_000, heartbeat_interval_ms=1_000)
+    (_, first), *light = said(model, 9_999)
+    assert (first.enable_acting_master, first.heartbeat_timeout_millis) == (True, 10_000)
+    assert kinds(light) == [(float(second), BrokerHeartbeat) for second in range(1, 10)]
+
+
+def test_b6_flag_is_said_even_when_it_is_false():
+    [(_, first)] = said(one_broker(), 0)
+    assert first.enable_acting_master is False
+    assert b'"enableActingMaster":false' in encode_record(first)
+
+
+def test_every_record_is_of_the_contract():
+    model = FleetModel(FleetPlan(brokers=30, topics=100, zones=3, churn=dict.fromkeys(Churn, 20)), T0)
+    requests = [request for _, request in model.due(T0 + 20 * MINUTE)]
+    assert set(map(type, requests)) == {RegisterBroker, BrokerHeartbeat, UnregisterBroker}
+    assert all(decode_record(encode_record(request)) == request for request in requests)
+
+
+def test_nobody_heartbeats_before_it_has_registered_or_after_it_has_unregistered():
+    model = FleetModel(FleetPlan(brokers=30, topics=10, churn=dict.fromkeys(Churn, 20)), T0)
+    is_registered = defaultdict(bool)
+    for _, request in model.due(T0 + 20 * MINUTE):
+        if not isinstance(request, RegisterBroker):
+            assert is_registered[request.broker_addr]
+        is_registered[request.broker_addr] = not isinstance(request, UnregisterBroker)
+
+
+@pytest.mark.parametrize("kind", Churn)
+def test_churn_happens_as_often_as_asked_for(kind):
+    model = with_churn(kind, brokers=60, heartbeat_timeout_ms=5_000)
+    list(model.due(T0 + 500 * MINUTE))
+    assert 850 < model.happened[kind] < 1_150  # 1,000 on average; one in 100,000 seeds is outside
+
+
+def test_crashed_broker_is_back_after_half_a_lease_to_two_and_a_half():
+    shape = {"brokers": 1, "clusters": 1, "heartbeat_timeout_ms": 60_000, "heartbeat_interval_ms": 1_000}
+    model = FleetModel(FleetPlan(**shape, churn={Churn.CRASH: 0.05}), T0)
+    times = [at_ms for at_ms, _ in model.due(T0 + 1_000 * MINUTE)]
+    silences = [after - before for before, after in pairwise(times) if after - before > 1_000]
+    assert model.happened[Churn.CRASH] > 20
+    assert len(silences) == model.happened[Churn.CRASH]
+    assert 30_000 <= min(silences) < 60_000 < max(silences) <= 151_000  # the last word was up to 1 s before the crash
+
+
+def test_restarting_broker_unregisters_and_registers_within_20_s():
+    model = with_churn(Churn.RESTART)
+    gone = {}
+    for at_ms, request in model.due(T0 + 30 * MINUTE):
+        if isinstance(request, UnregisterBroker):
+            gone[request.broker_addr] = at_ms
+        elif request.broker_addr in gone:
+            assert isinstance(request, RegisterBroker)
+            assert 5_000 <= at_ms - gone.pop(request.broker_addr) <= 20_000
+    assert model.happened[Churn.RESTART] > 20
+
+
+def test_flapping_broker_is_silent_longer_than_its_lease_three_times_in_a_row():
+    shape = {"brokers": 1, "clusters": 1, "heartbeat_timeout_ms": 10_000, "heartbeat_interval_ms": 1_000}
+    model = FleetModel(FleetPlan(**shape, churn={Churn.FLAP: 0.02}), T0)
+    times = [at_ms for at_ms, _ in model.due(T0 + 1_000 * MINUTE)]
+    silences = [after - before for before, after in pairwise(times) if after - before > 1_000]
+    assert model.happened[Churn.FLAP] > 10
+    assert len(silences) == 3 * model.happened[Churn.FLAP]
+    assert min(silences) > 10_000
+
+
+def test_promoted_slave_keeps_its_address_and_takes_id_0_under_a_higher_state_version():
+    model = with_churn(Churn.PROMOTE, brokers=2, clusters=1)
+    masters = {}
+    for _, request in model.due(T0 + 60 * MINUTE):
+        if isinstance(request, RegisterBroker) and request.broker_id == 0:
+            masters.setdefault(request.data_version.state_version, set()).add(request.broker_addr)
+    assert model.happened[Churn.PROMOTE] > 5
+    assert sorted(masters) == list(range(len(masters)))
+    assert all(len(addresses) == 1 for addresses in masters.values())
+    assert set.union(*masters.values()) == {"10.0.0.1:10911", "10.0.0.2:10911"}
+
+
+@pytest.mark.parametrize(("clusters", "clusters_seen", "names_seen"), [(2, 2, 1), (1, 1, 3)])
+def test_moving_broker_registers_elsewhere_without_a_word_at_the_old_place(clusters, clusters_seen, names_seen):
+    model = FleetModel(FleetPlan(brokers=clusters, clusters=clusters, slaves_per_master=0), T0)
+    group = model.groups[0]
+    said(model, 0)
+    for at_s in (20, 25):
+        model.at(T0 + at_s * 1_000, lambda at_ms: model.move(group, at_ms))
+    own = [r for _, r in [*said(model, 30_000)] if r.broker_addr == "10.0.0.1:10911" and isinstance(r, RegisterBroker)]
+    places = {("cluster-a", "broker-a-0"), *((r.cluster_name, r.broker_name) for r in own)}
+    assert len({cluster for cluster, _ in places}) == clusters_seen
+    assert len({name for _, name in places}) == names_seen
+    assert all(r.cluster_name in r.topic_config_table and r.broker_name in r.topic_config_table for r in own)
+    assert [r.data_version.timestamp for r in own] == [T0 + 20_000, T0 + 25_000]
+
+
+def test_unknown_broker_is_an_error_that_names_those_there_are():
+    with pytest.raises(UnknownBrokerError, match="broker-a-0"):
+        one_broker().broker("broker-b-0", 0)
+    with pytest.raises(UnknownBrokerError, match="with id 1"):
+        one_broker().broker("broker-a-0", 1)
+
+
+def test_more_clusters_than_broker_names_are_refused():
+    FleetPlan(brokers=3, slaves_per_master=1, clusters=2)
+    with pytest.raises(SettingError, match="3 clusters for 2 broker names"):
+        FleetPlan(brokers=3, slaves_per_master=1, clusters=3)
