@@ -33,7 +33,9 @@ def setting(  # typed by the annotation of the field that it stands at, as pydan
 class RocketmqSettings(BaseModel):
     """What a RocketMQ 5.4.0 `namesrv.properties` may hold."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, validate_default=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, validate_default=True, defer_build=True
+    )
 
     rocketmq_home: str = setting("rocketmqHome", "", "Where RocketMQ is installed; not needed here.")
     kv_config_path: Location = setting(

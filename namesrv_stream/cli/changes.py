@@ -1,0 +1,167 @@
+"""Commands that change something: each puts one record on Kafka, which the job applies in the order of the log."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import time
+from collections.abc import Callable, Iterable
+
+import click
+
+from namesrv_stream.cli.entry import Invocation
+from namesrv_stream.cli.group import say
+from namesrv_stream.cli.output import time_text
+from namesrv_stream.cli.view import open_reader
+from namesrv_stream.config import CATALOGUE, kafka_client_arguments
+from namesrv_stream.errors import NamesrvError, SettingError, did_you_mean
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.requests import (
+    AddWritePerm,
+    Command,
+    DeleteKvConfig,
+    DeleteTopic,
+    PutKvConfig,
+    UpdateNamesrvConfig,
+    WipeWritePerm,
+)
+from namesrv_stream.rules.rows import LogPosition
+
+DEFAULT_WAIT_S = 30.0
+_DELIVERY_LIMIT_MS = 15_000
+_POLL_S = 0.2
+
+
+class NotPublishedError(NamesrvError):
+    """`--wait` has waited for as long as it was told to."""
+
+    def __init__(self, at: LogPosition, waited_s: float) -> None:
+        super().__init__(
+            f"offset {at.offset} is on Kafka, but no snapshot has passed it within {waited_s:g} s. "
+            "Is the job running? It will be applied; `namesrv-stream status` says how far behind the tables are."
+        )
+        self.at = at
+
+
+def _change(name: str) -> Callable[[Callable[..., Command]], click.Command]:
+    """A command out of a function that makes its record, or raises NamesrvError."""
+
+    def decorate(record: Callable[..., Command]) -> click.Command:
+        @click.command(name, help=record.__doc__)
+        @click.option(
+            "--wait",
+            "wait_s",
+            type=click.FloatRange(min=0),
+            is_flag=False,
+            flag_value=DEFAULT_WAIT_S,
+            metavar="[SECONDS]",
+            help=f"Wait until it is published ({DEFAULT_WAIT_S:g} s unless said).",
+        )
+        @click.pass_obj
+        def command(invocation: Invocation, /, wait_s: float | None, **fields: str) -> None:
+            _put(invocation, record(invocation, requested_by=_requested_by(), **fields), wait_s)
+
+        command.params = [*getattr(record, "__click_params__", [])[::-1], *command.params]
+        return command
+
+    return decorate
+
+
+def _requested_by() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def _put(invocation: Invocation, request: Command, wait_s: float | None) -> None:
+    from namesrv_stream.heartbeat_log import HeartbeatProducer  # noqa: PLC0415  # kafka only where it is needed
+
+    settings = invocation.settings
+    _warn_of_unknown(invocation, request)
+    with HeartbeatProducer(
+        kafka_client_arguments(settings), settings.kafka_topic, delivery_timeout_ms=_DELIVERY_LIMIT_MS
+    ) as producer:
+        at = producer.send(request).result()
+    click.echo(f"{settings.kafka_topic} partition {at.partition} offset {at.offset}")
+    if wait_s is not None:
+        _wait(invocation, at, wait_s)
+
+
+def _warn_of_unknown(invocation: Invocation, request: Command) -> None:
+    """A command for a name that is not there is sent all the same: the name may be on its way."""
+    try:
+        tables = open_reader(invocation.settings).follow().routes
+    except NamesrvError:  # no tables to be read from here; the record is what counts
+        return
+    for kind, name, known in _names(request, tables):
+        if name not in known:
+            say(f"warning: {kind} {name} is not in the tables now. {did_you_mean(name, known)}")
+
+
+def _names(request: Command, tables: RouteTables) -> Iterable[tuple[str, str, Iterable[str]]]:
+    match request:
+        case WipeWritePerm(broker_name=name) | AddWritePerm(broker_name=name):
+            yield "broker", name, tables.brokers
+        case DeleteTopic(topic=topic, cluster_name=cluster):
+            yield "topic", topic, tables.queues
+            if cluster:
+                yield "cluster", cluster, tables.clusters
+
+
+def _wait(invocation: Invocation, at: LogPosition, limit_s: float) -> None:
+    reader = open_reader(invocation.settings)
+    deadline = time.monotonic() + limit_s
+    while (snapshot := reader.follow().snapshot).offsets.get(at.partition, 0) <= at.offset:
+        if time.monotonic() > deadline:
+            raise NotPublishedError(at, limit_s)
+        time.sleep(_POLL_S)
+    click.echo(f"published with epoch {snapshot.epoch} at {time_text(snapshot.published_at)}")
+
+
+@_change("updateKvConfig")
+@click.option("-s", "--namespace", required=True)
+@click.option("-k", "--key", required=True)
+@click.option("-v", "--value", required=True)
+def update_kv_config(_invocation: Invocation, requested_by: str, namespace: str, key: str, value: str) -> Command:
+    """Put a value into the KV table, whose namespace is made where it is missing."""
+    return PutKvConfig(namespace=namespace, key=key, value=value, requested_by=requested_by)
+
+
+@_change("deleteKvConfig")
+@click.option("-s", "--namespace", required=True)
+@click.option("-k", "--key", required=True)
+def delete_kv_config(_invocation: Invocation, requested_by: str, namespace: str, key: str) -> Command:
+    """Delete a value of the KV table."""
+    return DeleteKvConfig(namespace=namespace, key=key, requested_by=requested_by)
+
+
+@_change("wipeWritePerm")
+@click.option("-b", "--broker", required=True, metavar="NAME")
+def wipe_write_perm(_invocation: Invocation, requested_by: str, broker: str) -> Command:
+    """Make all topics of a broker name read-only, until it registers with a new data version."""
+    return WipeWritePerm(broker_name=broker, requested_by=requested_by)
+
+
+@_change("addWritePerm")
+@click.option("-b", "--broker", required=True, metavar="NAME")
+def add_write_perm(_invocation: Invocation, requested_by: str, broker: str) -> Command:
+    """Make all topics of a broker name readable and writable, those too that were only one of it before."""
+    return AddWritePerm(broker_name=broker, requested_by=requested_by)
+
+
+@_change("deleteTopic")
+@click.option("-t", "--topic", required=True)
+@click.option("-c", "--cluster", help="Only on brokers of this cluster.")
+def delete_topic(_invocation: Invocation, requested_by: str, topic: str, cluster: str | None) -> Command:
+    """Take a topic out of the routes. A broker that still has it brings it back with its next registration."""
+    return DeleteTopic(topic=topic, cluster_name=cluster, requested_by=requested_by)
+
+
+@_change("updateNamesrvConfig")
+@click.option("-k", "--key", required=True)
+@click.option("-v", "--value", required=True)
+def update_namesrv_config(invocation: Invocation, requested_by: str, key: str, value: str) -> Command:
+    """Change a setting for all processes, while they run. Only those that docs/configuration.md calls live."""
+    if key not in CATALOGUE:
+        raise SettingError(key, "is not known", f"{did_you_mean(key, CATALOGUE)}All settings: docs/configuration.md.")
+    if not invocation.settings.live_changes({key: value}):
+        raise SettingError(key, f"{value!r} is not accepted", f"Its value now: {invocation.settings.get_config(key)}.")
+    return UpdateNamesrvConfig(properties={key: value}, requested_by=requested_by)

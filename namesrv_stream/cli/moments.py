@@ -1,0 +1,71 @@
+"""Moments as people write them: an epoch, `03:12`, `2026-11-21 03:12`, ISO 8601, `10m`, `2h ago`.
+
+A time without a zone is one of this machine's zone.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, time, timedelta
+
+import click
+
+from namesrv_stream.config.values import parsed_duration
+
+ACCEPTED = "03:12, 2026-11-21 03:12, 2026-11-21T03:12:05Z, 10m or 2h ago"
+
+
+def parsed_time(text: str, now: datetime) -> datetime:
+    """The moment that `text` names, aware of its zone; `now` too. Raises ValueError that lists what is accepted.
+
+    A time of day is the last one that has been.
+    """
+    text = text.strip()
+    if found := _relative(text, now) or _time_of_day(text, now) or _iso(text):
+        return found
+    raise ValueError(f"{text!r} is no time. Accepted are {ACCEPTED}.")
+
+
+def _relative(text: str, now: datetime) -> datetime | None:
+    try:
+        back = parsed_duration(text.removesuffix("ago").strip())
+    except ValueError:
+        return None
+    return now - back if isinstance(back, timedelta) else None
+
+
+def _time_of_day(text: str, now: datetime) -> datetime | None:
+    try:
+        of_day = time.fromisoformat(text) if ":" in text else None
+    except ValueError:
+        return None
+    if of_day is None:
+        return None
+    today = datetime.combine(now.astimezone(of_day.tzinfo).date(), of_day).astimezone()
+    return today if today <= now else today - timedelta(days=1)
+
+
+def _iso(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        return None
+
+
+class Moment(click.ParamType[int | datetime]):
+    """A time, or with `epochs` the number of a snapshot too."""
+
+    def __init__(self, *, epochs: bool) -> None:
+        self._epochs = epochs
+        self.name = "epoch|time" if epochs else "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | datetime:
+        """An int is an epoch."""
+        if isinstance(value, int | datetime):
+            return value
+        text = str(value)
+        if self._epochs and text.isascii() and text.isdigit():
+            return int(text)
+        try:
+            return parsed_time(text, datetime.now().astimezone())
+        except ValueError as error:
+            self.fail(str(error) if not self._epochs else f"{error} A number is an epoch.", param, ctx)

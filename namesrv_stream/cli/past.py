@@ -1,0 +1,183 @@
+"""`history` and `snapshots`: what has happened."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from namesrv_stream.cli.entry import Invocation
+from namesrv_stream.cli.moments import Moment
+from namesrv_stream.cli.output import counted, duration_text, heading, iso_text, table, time_text
+from namesrv_stream.cli.view import (
+    Answer,
+    NotFoundError,
+    Served,
+    View,
+    open_reader,
+    print_answer,
+    root_of,
+    show,
+    view_options,
+)
+from namesrv_stream.history.events import newest_events
+from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import PINNED_TABLES
+from namesrv_stream.wire.json_text import encode_json
+
+DEFAULT_EVENTS = 50
+DEFAULT_SNAPSHOTS = 20
+_NAMED = 3
+_NOT_TOLD = ("type", "requestedBy")
+_COLOURS = {
+    "REGISTERED": "green",
+    "EXPIRED": "red",
+    "UNREGISTERED": "yellow",
+    "CHANNEL_CLOSED": "red",
+    "REFUSED": "red",
+}
+_NAMES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "topic": lambda row: str(row["topic"]),
+    "topic_mapping": lambda row: f"mapping of {row['topic']}",
+    "kv_config": lambda row: f"{row['namespace']}/{row['key']}={row['value']}" if row["key"] else str(row["namespace"]),
+    "namesrv_config": lambda row: f"{row['key']}={row['value']}",
+    "command": lambda row: " ".join(f"{key}={value}" for key, value in row.items() if key not in _NOT_TOLD),
+}
+
+
+@click.command("history")
+@click.option("-b", "--broker", metavar="NAME|ADDRESS", help="Only of this broker name or address.")
+@click.option("--since", type=Moment(epochs=False), help="Only later ones: 03:12, 2026-11-21 03:12, 10m, 2h ago.")
+@click.option("--limit", type=click.IntRange(min=1), default=DEFAULT_EVENTS, show_default=True, help="The newest N.")
+@view_options()
+@click.pass_obj
+def history(invocation: Invocation, broker: str | None, since: datetime | None, limit: int, view: View) -> None:
+    """What happened to brokers and topics, newest last: registrations, ends of leases, commands, and their causes."""
+    root = root_of(invocation.settings)
+    since_ms = None if since is None else int(since.timestamp() * 1000)
+
+    def answer(served: Served) -> Answer:
+        events = newest_events(root, served.snapshot, broker, since_ms, limit)
+        if broker is not None and not events and not newest_events(root, served.snapshot, broker, limit=1):
+            known = [*served.tables.brokers, *served.tables.live]
+            raise NotFoundError("event of broker", broker, known, served.snapshot.epoch)
+        return Answer(
+            encode_json([_event_fields(event) for event in events]), lambda plain: _events_shown(served, events, plain)
+        )
+
+    show(invocation, view, answer)
+
+
+def _event_fields(event: BrokerEventRow) -> dict[str, Any]:
+    fields = {_camel(name): value for name, value in event._asdict().items() if value is not None}
+    fields |= {name: iso_text(fields[name]) for name in ("eventTime", "lastHeardAt") if name in fields}
+    return fields | {name: msgspec.Raw(fields[name].encode()) for name in ("before", "after") if name in fields}
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _events_shown(served: Served, events: list[BrokerEventRow], plain: bool) -> RenderableType:
+    columns = ["time", "#epoch", "event", "broker?", "address?", "what?", "lease?", "by?"]
+    return Group(
+        served.heading(counted(len(events), "event")),
+        table(columns, [_event_cells(event) for event in events], plain=plain),
+    )
+
+
+def _event_cells(event: BrokerEventRow) -> list[object]:
+    broker = event.broker_name if event.broker_id is None else f"{event.broker_name} {event.broker_id}"
+    return [
+        time_text(event.event_time),
+        event.epoch,
+        Text(event.type, _COLOURS.get(event.type, "")),
+        broker,
+        event.broker_addr,
+        _what(event),
+        None if event.lease_millis is None else duration_text(event.lease_millis),
+        event.requested_by,
+    ]
+
+
+def _what(event: BrokerEventRow) -> str:
+    """The names that the event changed, or its cause: why a lease ended, what brought an address here."""
+    before, after = (json.loads(side or "{}") for side in (event.before, event.after))
+    if "command" in after:
+        after = {"command": [after["command"]]}
+    tables = {table: name for table, name in _NAMES.items() if table in before or table in after}
+    if not tables:
+        return "" if event.cause == event.type else event.cause
+    return "; ".join(_changed_names(before.get(table), after.get(table), name) for table, name in tables.items())
+
+
+def _changed_names(before: Any, after: Any, name: Callable[[dict[str, Any]], str]) -> str:  # JSON
+    rows = after or before
+    if isinstance(rows, dict):  # so many that the event has their number alone
+        return counted(rows["count"], "topic")
+    names = [("" if after else "-") + name(row) for row in rows]
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else "")
+
+
+@click.command("snapshots")
+@click.option("--limit", type=click.IntRange(min=1), default=DEFAULT_SNAPSHOTS, show_default=True, help="The newest N.")
+@click.option("--sql", is_flag=True, help="Print the statements by which spark-sql reads one snapshot.")
+@view_options(watch=False)
+@click.pass_obj
+def snapshots(invocation: Invocation, limit: int, sql: bool, view: View) -> None:
+    """Published snapshots that can be read, newest last. With --as-of the one that was in force then."""
+    published = open_reader(invocation.settings).snapshots
+    if sql or view.as_of is not None:
+        rows = [published.find(**view.as_of_arguments)]
+    else:
+        rows = published.readable(limit)[::-1]
+    if sql:
+        click.echo(pinning_sql(root_of(invocation.settings), rows[0]), nl=False)
+        return
+    fields = encode_json([_snapshot_fields(row) for row in rows])
+    print_answer(Answer(fields, lambda plain: _snapshots_shown(rows, plain)), as_json=view.as_json)
+
+
+def pinning_sql(root: Root, snapshot: SnapshotRow) -> str:
+    """Spark SQL that makes the tables of one snapshot temporary views, all at the versions that it names."""
+    views = (
+        f"CREATE OR REPLACE TEMPORARY VIEW {spec.name} AS "
+        f"SELECT * FROM delta.`{root.spark_path(spec)}` VERSION AS OF {snapshot.versions[spec.name]};\n"
+        for spec in PINNED_TABLES
+    )
+    return f"-- epoch {snapshot.epoch}, event time {iso_text(snapshot.event_time)}\n" + "".join(views)
+
+
+def _snapshot_fields(row: SnapshotRow) -> dict[str, object]:
+    fields = {_camel(name): value for name, value in row._asdict().items() if value is not None}
+    return fields | {"publishedAt": iso_text(row.published_at), "eventTime": iso_text(row.event_time)}
+
+
+def _snapshots_shown(rows: list[SnapshotRow], plain: bool) -> RenderableType:
+    columns = ["#epoch", "published", "event time", "#term", "run", "#batch", "offsets", "rows changed"]
+    cells = [
+        [
+            row.epoch,
+            time_text(row.published_at),
+            time_text(row.event_time),
+            row.term,
+            row.run_id,
+            row.batch_id,
+            _pairs(row.offsets),
+            _pairs(row.changes) or "(a run began)",
+        ]
+        for row in rows
+    ]
+    return Group(heading(counted(len(rows), "snapshot"), "newest last"), table(columns, cells, plain=plain))
+
+
+def _pairs(counts: Mapping[Any, int]) -> str:
+    return ", ".join(f"{key} {count}" for key, count in sorted(counts.items()))

@@ -1,0 +1,225 @@
+"""What the reading commands share: which snapshot is looked at, how it is shown, and watching for the next one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from functools import wraps
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+from rich.console import RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from namesrv_stream.cli.entry import Invocation
+from namesrv_stream.cli.group import say
+from namesrv_stream.cli.moments import Moment
+from namesrv_stream.cli.output import console, duration_text, heading, print_shown, time_text
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import NamesrvError, did_you_mean
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.reader import RegistryView, RouteReader
+from namesrv_stream.tables.root import Root
+
+STALE_AFTER_MS = 90_000
+"""While brokers heartbeat the job publishes at least every liveRefreshMillis, so an older snapshot means no job."""
+
+DEFAULT_WATCH_S = 1.0
+
+
+class NotFoundError(NamesrvError):
+    """A name that the snapshot looked at does not have."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], epoch: int) -> None:
+        super().__init__(f"there is no {kind} {name} in epoch {epoch}. {did_you_mean(name, known)}".rstrip())
+        self.kind = kind
+        self.name = name
+        self.epoch = epoch
+
+
+class View(NamedTuple):
+    """What --json, --as-of and --watch say. `as_of`: an epoch, or a moment of event time."""
+
+    as_json: bool
+    as_of: int | datetime | None
+    watch_s: float | None
+
+    @property
+    def as_of_arguments(self) -> dict[str, int]:
+        """As the readers of snapshots take it."""
+        if isinstance(self.as_of, datetime):
+            return {"at_ms": int(self.as_of.timestamp() * 1000)}
+        return {} if self.as_of is None else {"epoch": self.as_of}
+
+
+class Served(NamedTuple):
+    """One snapshot and the moment at which it is looked at: now, or its own event time for one of the past."""
+
+    snapshot: SnapshotRow
+    tables: RouteTables
+    settings: NamesrvSettings
+    now_ms: int
+    is_past: bool
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether brokers live and nothing has been published for so long that the job cannot be running."""
+        return not self.is_past and bool(self.tables.live) and self.age_ms > STALE_AFTER_MS
+
+    @property
+    def age_ms(self) -> int:
+        """Since publication."""
+        return self.now_ms - self.snapshot.published_at
+
+    def heading(self, title: str) -> Text:
+        """A line with the title and the snapshot that it is out of."""
+        moment = time_text(self.snapshot.event_time)
+        age = "as of then" if self.is_past else f"published {duration_text(self.age_ms)} ago"
+        return heading(title, f"epoch {self.snapshot.epoch}, event time {moment}, {age}")
+
+
+class Answer(NamedTuple):
+    """One answer in its two forms; `shown` is told whether the output is plain, no terminal."""
+
+    json: bytes
+    shown: Callable[[bool], RenderableType]
+
+
+def view_options(*, as_of: bool = True, watch: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds --json, --as-of and --watch to a command, which gets them as `view`."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def with_view(
+            *args: object,
+            as_json: bool,
+            as_of: int | datetime | None = None,
+            watch_s: float | None = None,
+            **options: object,
+        ) -> object:
+            if as_of is not None and watch_s is not None:
+                raise click.UsageError("--watch follows the present, --as-of looks at the past: give one of them.")
+            return command(*args, view=View(as_json, as_of, watch_s), **options)
+
+        options = [click.option("--json", "as_json", is_flag=True, help="Standard JSON, one line.")]
+        if as_of:
+            options.append(_as_of_option)
+        if watch:
+            options.append(_watch_option)
+        for option in reversed(options):
+            with_view = option(with_view)
+        return with_view
+
+    return decorate
+
+
+_as_of_option = click.option(
+    "--as-of",
+    type=Moment(epochs=True),
+    help="As it was in this epoch, or at this moment of event time: 03:12, 2026-11-21 03:12, 10m, 2h ago.",
+)
+_watch_option = click.option(
+    "--watch",
+    "watch_s",
+    type=click.FloatRange(min=0.1),
+    is_flag=False,
+    flag_value=DEFAULT_WATCH_S,
+    metavar="[SECONDS]",
+    help=f"Follow new snapshots until Ctrl-C, looking every {DEFAULT_WATCH_S:g} s.",
+)
+
+
+def open_reader(settings: NamesrvSettings) -> RouteReader:
+    """A reader of the tables at `delta.root`."""
+    return RouteReader(root_of(settings))
+
+
+def root_of(settings: NamesrvSettings) -> Root:
+    """`delta.root`; a local path is made absolute, so that what is printed holds in any folder."""
+    url = settings.delta_root if "://" in settings.delta_root else str(Path(settings.delta_root).absolute())
+    return Root(url, settings.storage_options or None)
+
+
+def show(invocation: Invocation, view: View, answer: Callable[[Served], Answer]) -> None:
+    """Prints the answer of the snapshot that was asked for; with --watch, that of each new one."""
+    reader = open_reader(invocation.settings)
+    if view.watch_s is not None:
+        _watch(reader, invocation.settings, view, answer)
+        return
+    served = _served(reader.open(**view.as_of_arguments), invocation.settings, is_past=view.as_of is not None)
+    warn_if_stale(served)
+    print_answer(answer(served), as_json=view.as_json)
+
+
+def current(reader: RouteReader, settings: NamesrvSettings) -> Served:
+    """The newest snapshot."""
+    return _served(reader.follow(), settings, is_past=False)
+
+
+def warn_if_stale(served: Served) -> None:
+    """Says on standard error that the job does not seem to run."""
+    if served.is_stale:
+        say(
+            f"warning: the newest snapshot is {duration_text(served.age_ms)} old although brokers are live. "
+            "The streaming job is not running; routes do not follow the brokers until it does."
+        )
+
+
+def _served(opened: RegistryView, settings: NamesrvSettings, *, is_past: bool) -> Served:
+    snapshot = opened.snapshot
+    now_ms = snapshot.event_time or snapshot.published_at if is_past else time.time_ns() // 1_000_000
+    changed = opened.routes.namesrv_config
+    return Served(snapshot, opened.routes, settings.restored(changed), now_ms, is_past)
+
+
+def print_answer(answer: Answer, *, as_json: bool) -> None:
+    """On standard output."""
+    if as_json:
+        click.echo(answer.json)
+        return
+    print_shown(answer.shown)
+
+
+def _watch(reader: RouteReader, settings: NamesrvSettings, view: View, answer: Callable[[Served], Answer]) -> None:
+    output = console()
+    try:
+        if view.as_json or not output.is_terminal:
+            _print_each(reader, settings, view, answer)
+            return
+        with Live(console=output, screen=True, auto_refresh=False) as screen:
+            while True:
+                screen.update(_watched(current(reader, settings), answer), refresh=True)
+                time.sleep(view.watch_s or DEFAULT_WATCH_S)
+    except KeyboardInterrupt:  # how watching ends
+        return
+
+
+def _watched(served: Served, answer: Callable[[Served], Answer]) -> RenderableType:
+    """The answer, or why there is none at this moment: a topic may come and go while it is watched."""
+    if served.is_stale:
+        return Text(f"The newest snapshot is {duration_text(served.age_ms)} old: the job is not running.", "bold red")
+    try:
+        return answer(served).shown(False)
+    except NotFoundError as error:
+        return Text(str(error), "yellow")
+
+
+def _print_each(reader: RouteReader, settings: NamesrvSettings, view: View, answer: Callable[[Served], Answer]) -> None:
+    """One answer a change: snapshots that leave it as it is print nothing."""
+    last: bytes | None = None
+    while True:
+        served = current(reader, settings)
+        try:
+            found = answer(served)
+            if found.json != last:
+                print_answer(found, as_json=view.as_json)
+            last = found.json
+        except NotFoundError as error:
+            if last != b"":
+                say(str(error))
+            last = b""
+        time.sleep(view.watch_s or DEFAULT_WATCH_S)

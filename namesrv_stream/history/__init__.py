@@ -1,0 +1,1 @@
+"""What has happened: the events of brokers and topics."""
