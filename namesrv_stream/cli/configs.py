@@ -49,7 +49,7 @@ def _values(served: Served, namespace: str) -> Answer:
 
 def _values_shown(served: Served, namespace: str, values: dict[str, str], plain: bool) -> RenderableType:
     title = f"{namespace}: {counted(len(values), 'key')}"
-    return Group(served.heading(title), table(["key", "value"], values.items(), plain=plain))
+    return Group(served.heading(title), table(["key", "value+"], values.items(), plain=plain))
 
 
 def _namespace(served: Served, namespace: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from typing import Literal
 
 import click
 from rich import box
@@ -24,16 +25,24 @@ def console() -> Console:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, plain: bool) -> Table:
-    """A column's name says how it looks: `#x` numbers, to the right; `x?` left out where it is empty; `x:` a group.
+    """A column's name says how it looks: `#x` numbers, to the right; `x+` long text, which alone is wrapped;
+    `x?` left out where it is empty; `x:` a group, whose cells are shown where they change.
 
-    On a terminal the cells of a group are shown where they change; plain output repeats them in each line.
+    Plain output neither groups nor wraps.
     """
     rows = list(rows)
     kept = [i for i, name in enumerate(columns) if not name.endswith("?") or any(row[i] for row in rows)]
-    grid = Table(box=None if plain else box.SIMPLE_HEAD, pad_edge=False, header_style="" if plain else "bold dim")
+    grid = Table(
+        box=None if plain else box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 2, 0, 0) if plain else (0, 1, 0, 0),
+        show_edge=False,
+        header_style="" if plain else "bold dim",
+    )
     for index in kept:
-        is_number = columns[index].startswith("#") and not plain
-        grid.add_column(columns[index].strip("#:?"), justify="right" if is_number else "left", overflow="fold")
+        name = columns[index]
+        justify: Literal["left", "right"] = "right" if name.startswith("#") and not plain else "left"
+        grid.add_column(name.strip("#:?+"), justify=justify, overflow="fold", no_wrap="+" not in name)
     grouping = 0 if plain else sum(name.endswith(":") for name in columns)
     above: Sequence[object] = ()
     for row in rows:

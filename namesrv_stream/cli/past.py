@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -46,7 +46,7 @@ _COLOURS = {
 _NAMES: dict[str, Callable[[dict[str, Any]], str]] = {
     "topic": lambda row: str(row["topic"]),
     "topic_mapping": lambda row: f"mapping of {row['topic']}",
-    "kv_config": lambda row: f"{row['namespace']}/{row['key']}={row['value']}" if row["key"] else str(row["namespace"]),
+    "kv_config": lambda row: f"{row['namespace']}/{row['key']}={row['value']}" if row["key"] else "",
     "namesrv_config": lambda row: f"{row['key']}={row['value']}",
     "command": lambda row: " ".join(f"{key}={value}" for key, value in row.items() if key not in _NOT_TOLD),
 }
@@ -87,7 +87,7 @@ def _camel(name: str) -> str:
 
 
 def _events_shown(served: Served, events: list[BrokerEventRow], plain: bool) -> RenderableType:
-    columns = ["time", "#epoch", "event", "broker?", "address?", "what?", "lease?", "by?"]
+    columns = ["time", "#epoch", "event", "broker?", "address?", "what+"]
     return Group(
         served.heading(counted(len(events), "event")),
         table(columns, [_event_cells(event) for event in events], plain=plain),
@@ -102,28 +102,30 @@ def _event_cells(event: BrokerEventRow) -> list[object]:
         Text(event.type, _COLOURS.get(event.type, "")),
         broker,
         event.broker_addr,
-        _what(event),
-        None if event.lease_millis is None else duration_text(event.lease_millis),
-        event.requested_by,
+        "; ".join(_what(event)),
     ]
 
 
-def _what(event: BrokerEventRow) -> str:
-    """The names that the event changed, or its cause: why a lease ended, what brought an address here."""
+def _what(event: BrokerEventRow) -> Iterator[str]:
+    """The names that the event changed, or why it came; how long a lease lasted; who asked for it."""
     before, after = (json.loads(side or "{}") for side in (event.before, event.after))
     if "command" in after:
         after = {"command": [after["command"]]}
-    tables = {table: name for table, name in _NAMES.items() if table in before or table in after}
-    if not tables:
-        return "" if event.cause == event.type else event.cause
-    return "; ".join(_changed_names(before.get(table), after.get(table), name) for table, name in tables.items())
+    tables = [table for table in _NAMES if table in before or table in after]
+    yield from (_changed_names(before.get(table), after.get(table), _NAMES[table]) for table in tables)
+    if not tables and event.cause not in (event.type, "REGISTER_BROKER"):
+        yield event.cause
+    if event.lease_millis is not None:
+        yield f"lasted {duration_text(event.lease_millis)}"
+    if event.requested_by:
+        yield f"by {event.requested_by}"
 
 
 def _changed_names(before: Any, after: Any, name: Callable[[dict[str, Any]], str]) -> str:  # JSON
     rows = after or before
     if isinstance(rows, dict):  # so many that the event has their number alone
         return counted(rows["count"], "topic")
-    names = [("" if after else "-") + name(row) for row in rows]
+    names = [("" if after else "without ") + name(row) for row in rows if name(row)]
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else "")
 
 
@@ -162,7 +164,7 @@ def _snapshot_fields(row: SnapshotRow) -> dict[str, object]:
 
 
 def _snapshots_shown(rows: list[SnapshotRow], plain: bool) -> RenderableType:
-    columns = ["#epoch", "published", "event time", "#term", "run", "#batch", "offsets", "rows changed"]
+    columns = ["#epoch", "published", "event time", "#term", "run", "#batch", "offsets", "rows changed+"]
     cells = [
         [
             row.epoch,

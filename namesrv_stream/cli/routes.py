@@ -37,7 +37,7 @@ def _route(served: Served, topic: str, zone: str | None) -> Answer:
 
 
 def _route_shown(served: Served, found: lookup.TopicRoute, plain: bool) -> RenderableType:
-    columns = ["cluster:", "broker:", "#read:", "#write:", "perm:", "#id", "address", "zone?", "filter servers?"]
+    columns = ["cluster:", "broker:", "#read:", "#write:", "perm:", "#id", "address", "zone?", "filter servers+?"]
     parts: list[RenderableType] = [served.heading(found.topic), table(columns, _route_rows(found), plain=plain)]
     if found.order_topic_conf is not None:
         parts.append(heading("order", found.order_topic_conf))
@@ -83,7 +83,7 @@ def _topics_shown(served: Served, cluster: str | None, topics: list[str], plain:
         read, write = sum(row.read_queue_nums for row in queues), sum(row.write_queue_nums for row in queues)
         rows.append([topic, read, write, ", ".join(row.broker_name for row in queues)])
     title = counted(len(topics), "topic") + (f" of {cluster}" if cluster else "")
-    return Group(served.heading(title), table(["topic", "#read", "#write", "brokers"], rows, plain=plain))
+    return Group(served.heading(title), table(["topic", "#read", "#write", "brokers+"], rows, plain=plain))
 
 
 @click.command("clusterList")

@@ -14,13 +14,13 @@ CONFIG_BLACK_LIST = ("configBlackList", "configStorePath", "kvConfigPath", "rock
 
 def setting(  # typed by the annotation of the field that it stands at, as pydantic's Field is
     key: str,
-    default: Any,  # noqa: ANN401
+    default: Any,
     description: str,
     read_by: str = "",
     *,
     live: bool = False,
-    **more: Any,  # noqa: ANN401
-) -> Any:  # noqa: ANN401
+    **more: Any,
+) -> Any:
     """A field named `key` in properties; `default` may be a function that gives it.
 
     `read_by` empty: accepted, without effect here. `live`: UPDATE_NAMESRV_CONFIG changes it at once.
