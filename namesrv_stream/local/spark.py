@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -12,10 +13,13 @@ from pyspark.sql import SparkSession
 from namesrv_stream.local.jars import CHECKOUT, retrieved_jars
 
 
-def local_session(app_name: str, options: Mapping[str, str] | None = None, cores: str = "*") -> SparkSession:
+def local_session(
+    app_name: str, options: Mapping[str, str] | None = None, cores: str = "*", log: Path | None = None
+) -> SparkSession:
     """`local[cores]` with conf/spark-defaults.conf, the jars of the checkout, and `options` over both.
 
-    Python workers get this interpreter: another one on the PATH may lack the dependencies.
+    `log` gets all that the JVM says, which otherwise goes to standard error. Python workers get this interpreter:
+    another one on the PATH may lack the dependencies.
     """
     os.environ.setdefault("SPARK_CONF_DIR", str(CHECKOUT / "conf"))
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -29,4 +33,23 @@ def local_session(app_name: str, options: Mapping[str, str] | None = None, cores
     )
     for key, value in (options or {}).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with _standard_error_to(log):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _standard_error_to(log: Path | None) -> Iterator[None]:
+    """The JVM and its Python workers inherit standard error when they start and keep it."""
+    if log is None:
+        yield
+        return
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    own = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(own, 2)
+        os.close(own)

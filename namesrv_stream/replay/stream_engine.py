@@ -107,6 +107,6 @@ class _Pipeline:
             self._job = None
 
     def _output(self, check: Check) -> Json:
-        tables = RouteReader(self._settings.delta_root).open().tables
+        tables = RouteReader(self._settings.delta_root).open().routes
         return check_output(check, tables, self._settings, self._base_ms)
 

@@ -1,0 +1,48 @@
+"""`up`: the whole registry on this machine until Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+
+import click
+
+from namesrv_stream.cli.entry import Invocation
+from namesrv_stream.cli.output import console
+from namesrv_stream.fleet.plan import FleetPlan
+from namesrv_stream.local.stack import LocalStack, own_kafka_port
+from namesrv_stream.logs import set_up_logging
+
+DEFAULT_BROKERS = 8
+_LOOK_EVERY_S = 1.0
+
+
+@click.command("up")
+@click.option("--data", type=click.Path(path_type=Path), default=Path("data"), show_default=True, help="Kafka's data.")
+@click.option(
+    "--brokers", type=click.IntRange(min=0), default=DEFAULT_BROKERS, show_default=True, help="Simulated ones."
+)
+@click.option("--topics", type=click.IntRange(min=1), default=30, show_default=True, help="Of the simulated brokers.")
+@click.pass_obj
+def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
+    """Kafka, the streaming job and simulated brokers on this machine, until Ctrl-C, which ends them in order.
+
+    Kafka listens where kafka.bootstrap.servers says, so all other commands find it without options.
+    """
+    settings = invocation.settings
+    port = own_kafka_port(settings)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    set_up_logging()
+    with LocalStack(settings, data, port) as stack:
+        if brokers:
+            stack.start_fleet(FleetPlan(brokers=brokers, topics=topics, clusters=min(2, brokers)))
+        console().print(
+            f"Kafka at {stack.settings.kafka_bootstrap_servers}, tables in {settings.delta_root}. "
+            "In another terminal: namesrv-stream status. Ctrl-C ends all of it."
+        )
+        while not stop.wait(_LOOK_EVERY_S):
+            stack.job.check()
+    console().print("Ended in order.")

@@ -1,0 +1,73 @@
+"""The whole registry on this machine: Kafka, the streaming job in local Spark, and simulated brokers."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from pyspark.sql import SparkSession
+
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.errors import SettingError
+from namesrv_stream.fleet.plan import FleetPlan
+from namesrv_stream.fleet.player import Fleet
+from namesrv_stream.heartbeat_log import HeartbeatProducer, Ticker
+from namesrv_stream.local.folder import owned_folder
+from namesrv_stream.local.kafka import HOST, LocalKafka
+from namesrv_stream.local.spark import local_session
+from namesrv_stream.stream.background import BackgroundJob
+
+
+class LocalStack:
+    """Runs within a `with`, which ends it in order: brokers unregister, the job publishes what waits, Kafka stops."""
+
+    def __init__(self, settings: NamesrvSettings, data: Path, port: int | None = None, *, clear: bool = False) -> None:
+        self._data = data
+        self._clear = clear
+        self._port = port
+        self._settings = settings
+        self._open_things = ExitStack()
+
+    settings: NamesrvSettings
+    """What is in force, Kafka's real address included."""
+    spark: SparkSession
+    job: BackgroundJob
+
+    def __enter__(self) -> Self:
+        with ExitStack() as opening:
+            opening.enter_context(owned_folder(self._data, clear=self._clear))
+            kafka = opening.enter_context(LocalKafka(self._data / "kafka", self._port))
+            address = {"kafka_bootstrap_servers": kafka.bootstrap_servers}
+            self.settings = self._settings.model_copy(update=address)
+            self.spark = local_session("route-registry", log=self._data / "spark.log")
+            opening.callback(self.spark.stop)
+            self.job = opening.enter_context(BackgroundJob(self.spark, self.settings))
+            arguments = kafka_client_arguments(self.settings)
+            self._producer = opening.enter_context(HeartbeatProducer(arguments, self.settings.kafka_topic))
+            opening.enter_context(Ticker(self._producer, self.settings.tick_millis))
+            self._open_things = opening.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open_things.close()
+
+    def start_fleet(self, plan: FleetPlan, *, unregister: bool = True) -> Fleet:
+        """Simulated brokers until the stack ends. They unregister then, or stay in the tables as a power cut would
+        leave them."""
+        fleet = Fleet(plan, self._producer)
+        fleet.start()
+        self._open_things.callback(fleet.stop, unregister=unregister)
+        return fleet
+
+
+def own_kafka_port(settings: NamesrvSettings) -> int:
+    """The port for this machine's Kafka, out of kafka.bootstrap.servers. Raises SettingError for another machine's."""
+    host, _, port = settings.kafka_bootstrap_servers.rpartition(":")
+    if host not in (HOST, "localhost"):
+        raise SettingError(
+            "kafka.bootstrap.servers",
+            f"{settings.kafka_bootstrap_servers} is not on this machine",
+            f"Set {HOST}:PORT for a Kafka that is started here, or run jobs/route_registry.py against yours.",
+        )
+    return int(port)
