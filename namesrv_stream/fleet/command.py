@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Protocol
 
 import click
 from rich.console import Console
@@ -26,6 +27,15 @@ ACTING_MASTER_TIMEOUT_MS = 10_000
 REGISTER_BROKER_TIMEOUT_MS = 24_000
 """B2: how long a broker waits for a name server before it gives a registration up."""
 LOAD_TIMEOUT_MS = 120_000
+
+
+class Invocation(Protocol):
+    """What was said before the command: the settings file and settings of their own."""
+
+    @property
+    def file(self) -> Path | None: ...  # noqa: D102 - said above
+    @property
+    def options(self) -> dict[str, str]: ...  # noqa: D102
 
 
 class ChurnType(click.ParamType[tuple[Churn, float]]):
@@ -53,7 +63,7 @@ class ChurnType(click.ParamType[tuple[Churn, float]]):
 
 @click.command("fleet")
 @click.option("--brokers", type=click.IntRange(1), default=8, show_default=True, help="Processes, slaves included.")
-@click.option("--clusters", type=click.IntRange(1), default=2, show_default=True)
+@click.option("--clusters", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--slaves", "slaves_per_master", type=click.IntRange(0), default=1, show_default=True, help="A master.")
 @click.option("--topics", type=click.IntRange(0), default=30, show_default=True, help="Besides the brokers' own.")
 @click.option(
@@ -69,10 +79,12 @@ class ChurnType(click.ParamType[tuple[Churn, float]]):
 @click.option("--rate", type=click.FloatRange(0), help="Not by the clock: this many records/s, 0 as fast as can be.")
 @click.option("--no-ticks", is_flag=True, help="Leave the ticks to others.")
 @click.option("--crash-at-end", is_flag=True, help="End without unregistering the brokers.")
-@click.option("-c", "--config", type=click.Path(path_type=Path), help="Settings file.")
 @click.option("--bootstrap-server", help="Kafka, instead of kafka.bootstrap.servers.")
 @click.option("--kafka-topic", help="Instead of kafka.topic.")
+@click.pass_obj
 def fleet(  # noqa: PLR0913 - one argument an option, as click hands them over
+    invocation: Invocation,
+    /,
     *,
     period: float,
     start_over: float,
@@ -83,14 +95,14 @@ def fleet(  # noqa: PLR0913 - one argument an option, as click hands them over
     rate: float | None,
     no_ticks: bool,
     crash_at_end: bool,
-    config: Path | None,
     bootstrap_server: str | None,
     kafka_topic: str | None,
     **sizes: int,
 ) -> None:
     """Simulate brokers that register and heartbeat through Kafka."""
     options = {"kafka.bootstrap.servers": bootstrap_server, "kafka.topic": kafka_topic}
-    settings = load_settings(config, os.environ, {key: text for key, text in options.items() if text})
+    given = {key: text for key, text in options.items() if text}
+    settings = load_settings(invocation.file, os.environ, invocation.options | given)
     timeout_ms = ACTING_MASTER_TIMEOUT_MS if acting_master else None
     plan = FleetPlan(
         **sizes,
@@ -146,7 +158,7 @@ def _shown(source: Fleet | Load) -> Iterator[None]:
     """Shows progress until the body ends or is interrupted by Ctrl-C or SIGTERM, which is an end like any other."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with Live(console=Console(stderr=True), get_renderable=_progress(source), refresh_per_second=2, transient=True):
+        with Live(console=Console(stderr=True), get_renderable=_progress(source), refresh_per_second=1, transient=True):
             yield
     except KeyboardInterrupt:
         click.echo("ending", err=True)

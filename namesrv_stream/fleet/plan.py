@@ -35,7 +35,7 @@ class FleetPlan:
     """
 
     brokers: int = 8
-    clusters: int = 2
+    clusters: int = 1
     slaves_per_master: int = 1
     topics: int = 30
     zones: int = 0

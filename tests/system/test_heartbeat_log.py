@@ -1,6 +1,9 @@
 """The heartbeat topic on a real Kafka: made, checked, written through an outage."""
 
 import queue
+import signal
+import subprocess
+import sys
 import time
 from contextlib import contextmanager
 
@@ -278,3 +281,22 @@ def test_load_puts_every_record_of_its_time_on_kafka(kafka, topic):
         load.stop(unregister=False)
     assert load.counts().acknowledged == load.counts().sent == 3 * 500  # at 0 s, 10 s and 40 s
     assert end_offsets(kafka, topic) == {0: 3 * 500}
+
+
+@pytest.mark.parametrize(("at_end", "unregistered"), [([], 4), (["--crash-at-end"], 0)])
+def test_fleet_command_ends_in_order_when_interrupted(kafka, node, topic, at_end, unregistered):
+    options = ["--bootstrap-server", node.bootstrap_servers, "--kafka-topic", topic, "--brokers=4", "--start-over=0"]
+    program = "from namesrv_stream.cli import main; main()"
+    with subprocess.Popen([sys.executable, "-c", program, "fleet", *options, *at_end]) as fleet:
+
+        @eventually
+        def all_have_registered_and_a_tick_came():
+            said = [type(request) for *_, request in records(kafka, topic)]
+            assert said.count(RegisterBroker) == 4
+            assert Scan in said
+
+        all_have_registered_and_a_tick_came()
+        fleet.send_signal(signal.SIGINT)
+        assert fleet.wait(LIMIT_S) == 0
+    said = [type(request) for *_, request in records(kafka, topic)]
+    assert said.count(UnregisterBroker) == unregistered
