@@ -11,7 +11,14 @@ from contextlib import ExitStack
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    sleep_using_event,
+    stop_when_event_set,
+    wait_exponential,
+)
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, settings_without_effect
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError, SettingError
@@ -59,8 +66,8 @@ class RouteRegistryJob:
         attempts = Retrying(
             retry=retry_if_exception_type(KafkaUnreachableError),
             wait=wait_exponential(multiplier=1, max=30),
-            stop=lambda _: stop.is_set(),
-            sleep=lambda pause_s: stop.wait(pause_s) and None,
+            stop=stop_when_event_set(stop),
+            sleep=sleep_using_event(stop),
             before_sleep=_say_next_attempt,
             reraise=True,
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -48,10 +50,10 @@ def start_query(
 
 def has_checkpoint(spark: SparkSession, location: str) -> bool:
     """Whether a query has begun to read with this checkpoint, on whatever file system Hadoop reaches."""
-    jvm = spark.sparkContext._jvm  # type: ignore[attr-defined]  # pyspark has no other way to Hadoop's file systems
+    jvm = spark.sparkContext._jvm  # pyspark has no other way to Hadoop's file systems
     assert jvm is not None
     path = jvm.org.apache.hadoop.fs.Path(f"{location}/offsets")
-    files = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())  # type: ignore[attr-defined]
+    files = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
     return bool(files.exists(path)) and len(files.listStatus(path)) > 0
 
 
@@ -95,21 +97,26 @@ def lease_events(records: DataFrame, settings: NamesrvSettings, leases: DataFram
 
 def initial_leases(spark: SparkSession, live: pa.Table) -> DataFrame:
     """One row an address of the published `live` table, in the columns of the state."""
-    rows = live.to_pylist()
-    leases = [
-        (
-            row["broker_addr"],
-            heard_ms := int(row["last_update_timestamp"].timestamp() * 1000),
-            None,
-            row["cluster_name"],
-            row["broker_name"],
-            row["broker_id"],
-            row["heartbeat_timeout_millis"],
-            int(row["lease_began_at"].timestamp() * 1000),
-            heard_ms + PUBLISHED_LIVE_LAG_MS,
-            0,
-            {},
-        )
-        for row in rows
-    ]
+    leases = [_lease_columns(row) for row in live.to_pylist()]
     return spark.createDataFrame(leases, f"broker_addr STRING, {STATE_SCHEMA}")
+
+
+def _lease_columns(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    heard_ms = _epoch_ms(row["last_update_timestamp"])
+    return (
+        row["broker_addr"],
+        heard_ms,
+        None,
+        row["cluster_name"],
+        row["broker_name"],
+        row["broker_id"],
+        row["heartbeat_timeout_millis"],
+        _epoch_ms(row["lease_began_at"]),
+        heard_ms + PUBLISHED_LIVE_LAG_MS,
+        0,
+        {},
+    )
+
+
+def _epoch_ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
