@@ -38,7 +38,7 @@ def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
     set_up_logging()
     with LocalStack(settings, data, port) as stack:
         if brokers:
-            stack.start_fleet(FleetPlan(brokers=brokers, topics=topics, clusters=min(2, brokers)))
+            stack.start_fleet(FleetPlan(brokers=brokers, topics=topics))
         console().print(
             f"Kafka at {stack.settings.kafka_bootstrap_servers}, tables in {settings.delta_root}. "
             "In another terminal: namesrv-stream status. Ctrl-C ends all of it."

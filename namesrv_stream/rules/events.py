@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from namesrv_stream.rules.journal import RowChange
-from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.requests import DataVersion, RegisterBroker
 from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, LiveRow, TopicRow
 
 MAX_LISTED_TOPICS = 200
@@ -28,7 +28,7 @@ class Step:
     """What was applied. `end_type` names the end of a lease (UNREGISTERED, CHANNEL_CLOSED, EXPIRED, MOVED, REFUSED).
 
     `partition` and `offset` are None for an expiry, which no record causes. `command`: an operator's, told as one line
-    a broker name and at least one.
+    a broker name and at least one. `refused`: a registration told as a line although it changes nothing (D7).
     """
 
     cause: str
@@ -40,6 +40,7 @@ class Step:
     last_heard_at: int | None = None
     requested_by: str | None = None
     command: object | None = None
+    refused: RegisterBroker | None = None
 
 
 def history_of(step: Step, changes: Sequence[RowChange]) -> list[BrokerEventRow]:
@@ -50,7 +51,22 @@ def history_of(step: Step, changes: Sequence[RowChange]) -> list[BrokerEventRow]
     others = [change for change in changes if change.table not in ("topic", "topic_mapping")]
     lines = [_address_line(step, address, others, bool(topics)) for address in _addresses(others)]
     lines += [_topics_line(step, name, of_name, changes) for name, of_name in _by_broker_name(topics).items()]
-    return [line for line in lines if line is not None]
+    found = [line for line in lines if line is not None]
+    return found or ([_refused_line(step, step.refused)] if step.refused else [])
+
+
+def _refused_line(step: Step, request: RegisterBroker) -> BrokerEventRow:
+    return _line(
+        step,
+        type_="REFUSED",
+        cluster_name=request.cluster_name,
+        broker_name=request.broker_name,
+        broker_id=request.broker_id,
+        broker_addr=request.broker_addr,
+        data_version=request.data_version,
+        before=None,
+        after=None,
+    )
 
 
 def _addresses(changes: Iterable[RowChange]) -> list[str]:

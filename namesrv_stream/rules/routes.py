@@ -148,4 +148,12 @@ class RouteRegistry:
 
 
 def _registration_step(request: RegisterBroker, at: LogPosition, end_type: str | None = None) -> Step:
-    return Step("REGISTER_BROKER", at.event_time, at.partition, at.offset, end_type, request.broker_addr)
+    return Step(
+        cause="REGISTER_BROKER",
+        event_time=at.event_time,
+        partition=at.partition,
+        offset=at.offset,
+        end_type=end_type,
+        broker_addr=request.broker_addr,
+        refused=request if end_type == "REFUSED" else None,
+    )

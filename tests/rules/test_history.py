@@ -1,0 +1,196 @@
+"""The lines of history: every change of broker, cluster and filter rows is told, once, with its cause."""
+
+import json
+import random
+
+import pytest
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.requests import (
+    DataVersion,
+    DeleteTopic,
+    PutKvConfig,
+    RegisterBroker,
+    TopicConfig,
+    WipeWritePerm,
+)
+from namesrv_stream.rules.routes import LeaseEnd, RouteRegistry
+from namesrv_stream.rules.rows import LogPosition
+
+ROW = TopicConfig(4, 4, 6)
+
+
+@pytest.fixture
+def registry():
+    return RouteRegistry(NamesrvSettings())
+
+
+class Log:
+    """Tells a registry what happened, at rising times and offsets."""
+
+    def __init__(self, registry):
+        self.registry = registry
+        self.offset = 0
+
+    def at(self):
+        self.offset += 1
+        return LogPosition(1_000 * self.offset, 0, self.offset)
+
+    def register(self, address, name="broker-a", broker_id=0, cluster="c1", topics=("T",), **fields):
+        request = RegisterBroker(
+            cluster_name=cluster,
+            broker_name=name,
+            broker_id=broker_id,
+            broker_addr=address,
+            topic_config_table=dict.fromkeys(topics, ROW),
+            **fields,
+        )
+        self.registry.register(request, self.at())
+
+    def end(self, kind, address):
+        at = self.at()
+        self.registry.end(LeaseEnd(kind, address, at, last_heard_ms=at.event_time - 1))
+
+    def told(self):
+        return self.registry.take_batch().events
+
+
+def types(events):
+    return [(event.type, event.broker_addr) for event in events]
+
+
+def test_a_first_registration_is_one_line_and_its_topics_another(registry):
+    log = Log(registry)
+    log.register("a:1", topics=("T", "U"))
+    registered, topics = log.told()
+    assert (registered.type, registered.cause, registered.offset) == ("REGISTERED", "REGISTER_BROKER", 1)
+    assert set(json.loads(registered.after)) == {"broker", "cluster", "live"}
+    assert topics.type == "TOPICS_CHANGED"
+    assert [row["topic"] for row in json.loads(topics.after)["topic"]] == ["T", "U"]
+
+
+def test_saying_the_same_again_tells_nothing(registry):
+    log = Log(registry)
+    log.register("a:1")
+    log.told()
+    log.register("a:1")
+    assert log.told() == []
+
+
+def test_a_new_version_with_changed_topics_is_told_by_its_topics_alone(registry):
+    log = Log(registry)
+    log.register("a:1")
+    log.told()
+    log.register("a:1", topics=("T", "U"), data_version=DataVersion(0, 1, 1))
+    [line] = log.told()
+    assert (line.type, line.data_version, line.before) == ("TOPICS_CHANGED", DataVersion(0, 1, 1), None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause"),
+    [("EXPIRED", "SILENCE"), ("UNREGISTERED", "UNREGISTER_BROKER"), ("CHANNEL_CLOSED", "CHANNEL_CLOSED")],
+)
+def test_an_end_tells_its_cause_how_long_the_lease_lasted_and_what_went(registry, kind, cause):
+    log = Log(registry)
+    log.register("a:1")
+    log.told()
+    log.end(kind, "a:1")
+    ended, topics = log.told()
+    assert (ended.type, ended.cause, ended.lease_millis, ended.last_heard_at) == (kind, cause, 1_000, 1_999)
+    assert set(json.loads(ended.before)) == {"live", "broker", "cluster"}
+    assert (ended.after, topics.type, topics.after) == (None, "TOPICS_CHANGED", None)
+
+
+def test_r8_the_loser_of_an_id_gets_a_line_of_its_own(registry):
+    log = Log(registry)
+    log.register("a:1")
+    log.told()
+    log.register("b:1")
+    assert types(log.told()) == [("ID_LOST", "a:1"), ("REGISTERED", "b:1")]
+
+
+def test_d1_a_move_is_told_as_an_end_and_a_registration(registry):
+    log = Log(registry)
+    log.register("a:1")
+    log.told()
+    log.register("a:1", name="broker-b")
+    assert [line.type for line in log.told()] == ["MOVED", "TOPICS_CHANGED", "REGISTERED", "TOPICS_CHANGED"]
+
+
+def test_d7_a_refusal_is_told_also_when_nothing_changes(registry):
+    log = Log(registry)
+    log.register("a:1", data_version=DataVersion(2, 0, 0))
+    log.told()
+    log.register("b:1", data_version=DataVersion(1, 0, 0))
+    [line] = log.told()
+    assert (line.type, line.broker_addr, line.before, line.after) == ("REFUSED", "b:1", None, None)
+
+
+def test_a_command_is_told_with_who_asked_a_line_a_broker_name(registry):
+    log = Log(registry)
+    log.register("a:1")
+    log.register("b:1", name="broker-b")
+    log.told()
+    registry.command(DeleteTopic(topic="T", requested_by="ann@desk"), log.at())
+    lines = log.told()
+    assert [(line.type, line.broker_name, line.requested_by) for line in lines] == [
+        ("DELETE_TOPIC_IN_NAMESRV", "broker-a", "ann@desk"),
+        ("DELETE_TOPIC_IN_NAMESRV", "broker-b", "ann@desk"),
+    ]
+
+
+def test_a_command_without_effect_leaves_a_line_all_the_same(registry):
+    log = Log(registry)
+    registry.command(WipeWritePerm(broker_name="nobody"), log.at())
+    registry.command(PutKvConfig(namespace="n", key="k", value="v"), log.at())
+    wiped, put = log.told()
+    assert (wiped.broker_name, wiped.before) == ("nobody", None)
+    assert {row["key"] for row in json.loads(put.after)["kv_config"]} == {"", "k"}
+
+
+def test_very_many_topics_are_told_by_their_count(registry):
+    log = Log(registry)
+    log.register("a:1", topics=[f"T{i}" for i in range(201)])
+    assert json.loads(log.told()[-1].after) == {"topic": {"count": 201}}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_replaying_the_lines_from_nothing_gives_the_tables(registry, seed):
+    rng, log = random.Random(seed), Log(registry)
+    tables = {"broker": {}, "cluster": {}, "filter": {}}
+    for _ in range(150):
+        address = f"{rng.choice('abcdef')}:1"
+        if rng.random() < 0.3:
+            log.end(rng.choice(["EXPIRED", "UNREGISTERED", "CHANNEL_CLOSED"]), address)
+        else:
+            log.register(
+                address,
+                name=rng.choice(["broker-a", "broker-b", "broker-c"]),
+                broker_id=rng.randrange(3),
+                cluster=rng.choice(["c1", "c2"]),
+                zone_name=rng.choice([None, "z"]),
+                enable_acting_master=rng.choice([None, True]),
+                filter_server_list=rng.choice([[], ["f:1"]]),
+                data_version=DataVersion(rng.randrange(2), 0, 0),
+            )
+        for line in log.told():
+            replay(tables, line)
+    view = registry.view()
+    held = {(name, i): row.broker_addr for name, holders in view.brokers.items() for i, row in holders.items()}
+    assert {key: row["broker_addr"] for key, row in tables["broker"].items()} == held
+    assert set(tables["cluster"]) == {(c, name) for c, names in view.clusters.items() for name in names}
+    assert {key[0]: tuple(row["filter_server_list"]) for key, row in tables["filter"].items()} == view.filters
+
+
+KEYS = {"broker": ("broker_name", "broker_id"), "cluster": ("cluster_name", "broker_name"), "filter": ("broker_addr",)}
+
+
+def replay(tables, line):
+    """What was before goes, unless another line of the step has put its own there; what is after comes."""
+    for table, columns in KEYS.items():
+        for row in json.loads(line.before or "{}").get(table, []):
+            key = tuple(row[column] for column in columns)
+            if tables[table].get(key) == row:
+                del tables[table][key]
+        for row in json.loads(line.after or "{}").get(table, []):
+            tables[table][tuple(row[column] for column in columns)] = row
