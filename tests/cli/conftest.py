@@ -1,0 +1,38 @@
+import socket
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from namesrv_stream.cli import main
+from tests.cli.registry import PublishedRegistry
+
+
+@pytest.fixture
+def now_ms():
+    return time.time_ns() // 1_000_000
+
+
+@pytest.fixture
+def registry(tmp_path, now_ms):
+    """Empty, its run claimed a minute ago."""
+    return PublishedRegistry(str(tmp_path / "registry"), now_ms - 60_000)
+
+
+@pytest.fixture
+def run(registry):
+    """Runs the command line on the registry's tables: arguments as in a shell, split at blanks."""
+
+    def run(line, **settings):
+        options = [f"--set={key}={text}" for key, text in settings.items()]
+        return CliRunner().invoke(main, ["--root", registry.root, *options, *line.split()])
+
+    return run
+
+
+@pytest.fixture
+def closed_port():
+    """A port on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

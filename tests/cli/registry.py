@@ -1,0 +1,63 @@
+"""Real tables for the command line's tests: records through the rules and the publisher, without Spark or Kafka."""
+
+from __future__ import annotations
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.requests import Command, DataVersion, RegisterBroker, TopicConfig
+from namesrv_stream.rules.routes import LeaseEnd, RouteRegistry
+from namesrv_stream.rules.rows import LogPosition, SnapshotRow
+from namesrv_stream.tables.publication import Batch, Publisher, Writers
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.writer import RowChanges
+
+PARTITION = 0
+
+
+class PublishedRegistry:
+    """A registry that publishes each step as a micro-batch of its own; `now_ms` is the step's event time too."""
+
+    def __init__(self, root: str, now_ms: int) -> None:
+        self.root = root
+        self.now_ms = now_ms
+        self.next_offset = 0
+        self._batch_id = -1
+        self._rules = RouteRegistry(NamesrvSettings())
+        self._publisher = Publisher.claim(Writers.only(RustWriter(Root(root))), "run-1", now_ms)
+
+    def register(self, address: str, cluster: str, name: str, broker_id: int = 0, **fields: object) -> SnapshotRow:
+        topics = {topic: TopicConfig(8, 8, 6) for topic in fields.pop("topics", ("TopicA",))}
+        request = RegisterBroker(
+            cluster_name=cluster,
+            broker_name=name,
+            broker_id=broker_id,
+            broker_addr=address,
+            ha_server_addr=f"{address}1",
+            data_version=DataVersion(0, self.now_ms, 1),
+            topic_config_table=topics,
+            **fields,
+        )
+        self._rules.register(request, self._next_place())
+        return self.publish()
+
+    def command(self, command: Command) -> SnapshotRow:
+        self._rules.command(command, self._next_place())
+        return self.publish()
+
+    def expire(self, address: str) -> SnapshotRow:
+        """The lease of `address`, which was heard just now, ends."""
+        self._rules.end(LeaseEnd("EXPIRED", address, LogPosition(self.now_ms, -1, -1), self.now_ms))
+        return self.publish()
+
+    def publish(self) -> SnapshotRow:
+        self._batch_id += 1
+        done = self._rules.take_batch()
+        changes = {name: RowChanges(change.upserts, change.deletes) for name, change in done.changes.items()}
+        offsets = {PARTITION: self.next_offset}
+        return self._publisher.publish(
+            Batch("query-1", self._batch_id, self.now_ms, offsets, changes, done.events), self.now_ms
+        )
+
+    def _next_place(self) -> LogPosition:
+        self.next_offset += 1
+        return LogPosition(self.now_ms, PARTITION, self.next_offset - 1)

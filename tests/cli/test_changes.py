@@ -1,0 +1,129 @@
+import getpass
+import re
+import socket
+import threading
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+
+from namesrv_stream.cli.changes import NotPublishedError
+from namesrv_stream.heartbeat_log import ensure_topic
+from namesrv_stream.records import decode_record
+from namesrv_stream.rules.requests import (
+    AddWritePerm,
+    DeleteKvConfig,
+    DeleteTopic,
+    PutKvConfig,
+    UpdateNamesrvConfig,
+    WipeWritePerm,
+)
+
+ME = f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+@pytest.fixture
+def on_kafka(kafka, topic, run):
+    """Runs the command line against a topic of its own in a real Kafka."""
+    ensure_topic({"bootstrap_servers": kafka.bootstrap_servers}, topic)
+    return lambda line: run(line, **{"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.topic": topic})
+
+
+def record_at(kafka, topic, offset):
+    partition = TopicPartition(topic, 0)
+    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, consumer_timeout_ms=30_000)
+    try:
+        consumer.assign([partition])
+        consumer.seek(partition, offset)
+        return next(consumer)
+    finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize(
+    ("line", "request_"),
+    [
+        ("updateKvConfig -s NS -k k -v v", PutKvConfig(namespace="NS", key="k", value="v", requested_by=ME)),
+        ("deleteKvConfig -s NS -k k", DeleteKvConfig(namespace="NS", key="k", requested_by=ME)),
+        ("wipeWritePerm -b broker-a", WipeWritePerm(broker_name="broker-a", requested_by=ME)),
+        ("addWritePerm -b broker-a", AddWritePerm(broker_name="broker-a", requested_by=ME)),
+        ("deleteTopic -t TopicA", DeleteTopic(topic="TopicA", requested_by=ME)),
+        ("deleteTopic -t TopicA -c c1", DeleteTopic(topic="TopicA", cluster_name="c1", requested_by=ME)),
+        (
+            "updateNamesrvConfig -k orderMessageEnable -v true",
+            UpdateNamesrvConfig(properties={"orderMessageEnable": "true"}, requested_by=ME),
+        ),
+    ],
+)
+def test_change_is_one_record_without_a_brokers_key(kafka, topic, on_kafka, line, request_):
+    result = on_kafka(line)
+    assert result.exit_code == 0, result.output
+    offset = int(re.fullmatch(rf"{topic} partition 0 offset (\d+)\n", result.stdout)[1])
+    record = record_at(kafka, topic, offset)
+    assert (record.key, decode_record(record.value)) == (b"", request_)
+
+
+def test_wait_returns_once_the_snapshot_has_passed_the_record(registry, on_kafka):
+    registry.register("10.0.0.1:10911", "c1", "broker-a")
+    registry.register("10.0.0.2:10911", "c1", "broker-b")  # two offsets applied: the record at 0 is among them
+    result = on_kafka("wipeWritePerm -b broker-a --wait 0")
+    assert result.exit_code == 0, result.output
+    assert "published with epoch 3" in result.stdout
+
+
+def test_wait_follows_snapshots_until_then(registry, on_kafka):
+    later = threading.Thread(target=lambda: registry.register("10.0.0.1:10911", "c1", "broker-a"))
+    registry.publish()
+    later.start()
+    result = on_kafka("updateKvConfig -s NS -k k -v v --wait 60")
+    later.join()
+    assert result.exit_code == 0, result.output
+    assert "published with epoch 2" in result.stdout
+
+
+def test_wait_ends_with_a_message_that_the_record_is_on_kafka(on_kafka):
+    result = on_kafka("updateKvConfig -s NS -k k -v v --wait 0")
+    assert result.exit_code == NotPublishedError.exit_status == 1
+    assert "offset 0 is on Kafka" in result.stderr
+
+
+def test_unknown_name_is_warned_of_and_sent_all_the_same(registry, on_kafka):
+    registry.register("10.0.0.1:10911", "c1", "broker-a")
+    result = on_kafka("wipeWritePerm -b broker-x")
+    assert result.exit_code == 0
+    assert "broker-x is not in the tables now. Did you mean broker-a?" in result.stderr
+
+
+def test_tables_need_not_be_in_reach(registry, on_kafka, tmp_path):
+    registry.root = str(tmp_path / "elsewhere")
+    assert on_kafka("wipeWritePerm -b broker-a").exit_code == 0
+
+
+def test_missing_topic_is_one_message(kafka, run):
+    result = run("deleteTopic -t T", **{"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.topic": "no-such"})
+    assert result.exit_code == 1
+    assert kafka.bootstrap_servers in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_kafka_that_is_away_is_named(run, closed_port):
+    result = run("deleteTopic -t T", **{"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}"})
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"Kafka at 127.0.0.1:{closed_port} does not answer" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "names"),
+    [
+        ("updateNamesrvConfig -k orderMesageEnable -v true", 2, "orderMessageEnable"),
+        ("updateNamesrvConfig -k waitSecondsForService -v soon", 2, "45"),
+        ("updateNamesrvConfig -k kvConfigPath -v x", 1, "kvConfigPath"),
+        ("updateNamesrvConfig -k delta.root -v x", 1, "delta.root"),
+        ("updateKvConfig -s NS -k k", 2, "--value"),
+        ("wipeWritePerm -b b --wait soon", 2, "--wait"),
+    ],
+)
+def test_change_that_cannot_be_is_refused_before_it_is_sent(run, closed_port, line, status, names):
+    result = run(line, **{"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}"})
+    assert result.exit_code == status
+    assert names in result.stderr
+    assert "does not answer" not in result.stderr

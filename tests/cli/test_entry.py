@@ -1,0 +1,90 @@
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from namesrv_stream.cli import main
+from namesrv_stream.cli.entry import COMMANDS
+
+NAMESRV_STREAM = str(Path(sys.executable).with_name("namesrv-stream"))
+
+
+def test_print_shows_what_is_in_force_and_ends(tmp_path):
+    file = tmp_path / "namesrv.properties"
+    file.write_text("listenPort=1\ntriggerMillis=7\n")
+    options = ["-c", str(file), "--root", "/tables", "--set", "listenPort=2", "-p"]
+    result = CliRunner().invoke(main, options, env={"NAMESRV_TRIGGER_MILLIS": "8"})
+    assert result.exit_code == 0
+    assert {"listenPort=2", "triggerMillis=8", "delta.root=/tables"} <= set(result.stdout.splitlines())
+
+
+def test_print_masks_secrets():
+    result = CliRunner().invoke(main, ["--set", "kafka.ssl.key.password=s3cret", "-p"])
+    assert "kafka.ssl.key.password=******" in result.stdout.splitlines()
+
+
+def test_changed_settings_without_effect_are_named_on_standard_error():
+    result = CliRunner().invoke(main, ["--set", "serverWorkerThreads=4", "-p"])
+    assert "serverWorkerThreads has no effect" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (["-c", "missing.properties"], "missing.properties"),
+        (["--set", "listenProt=1"], "listenPort"),
+        (["--set", "listenPort=x"], "whole number"),
+        (["--set", "listenPort"], "KEY=VALUE"),
+        (["--root", ""], "delta.root"),
+    ],
+)
+def test_wrong_settings_are_one_message_and_end_with_2(options, names):
+    result = CliRunner().invoke(main, [*options, "topicList"])
+    assert result.exit_code == 2
+    assert names in result.stderr
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(("options", "has_traceback"), [([], False), (["--debug"], True)])
+def test_traceback_is_shown_with_debug_alone(tmp_path, options, has_traceback):
+    result = subprocess.run(
+        [NAMESRV_STREAM, *options, "--root", tmp_path, "topicList"], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 1
+    assert ("Traceback" in result.stderr) is has_traceback
+    assert "holds no registry" in result.stderr
+
+
+def test_help_lists_every_command():
+    result = CliRunner().invoke(main, ["-h"])
+    assert result.exit_code == 0
+    assert all(name in result.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_where_the_list_says(name):
+    module, attribute = COMMANDS[name].target.split(":")
+    assert isinstance(getattr(importlib.import_module(module), attribute), click.Command)
+
+
+def test_command_names_may_be_written_in_any_case(run, registry):
+    assert run("TOPICLIST").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "line", ["topicRoute -t TopicA", "history", "snapshots", "status --no-kafka", "listKvConfig -s NS"]
+)
+def test_reads_start_without_what_is_slow_to_import(registry, line):
+    registry.register("10.0.0.1:10911", "c1", "broker-a")
+    program = (
+        "import sys\n"
+        "from namesrv_stream.cli import main\n"
+        f"main({['--root', registry.root, *line.split()]!r}, standalone_mode=False)\n"
+        "print([name for name in ('pyspark', 'pandas', 'kafka', 'jsonschema') if name in sys.modules])\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert result.stdout.splitlines()[-1:] == ["[]"], result.stderr

@@ -1,0 +1,41 @@
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from namesrv_stream.cli.moments import parsed_time
+
+NOW = datetime(2026, 11, 21, 3, 12, 5).astimezone()
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-11-20 23:00", datetime(2026, 11, 20, 23).astimezone()),
+        ("2026-11-20T23:00:01.5Z", datetime.fromisoformat("2026-11-20T23:00:01.5+00:00")),
+        ("2026-11-20T23:00+08:00", datetime.fromisoformat("2026-11-20T23:00+08:00")),
+        ("2026-11-20", datetime(2026, 11, 20).astimezone()),
+        ("03:12", datetime(2026, 11, 21, 3, 12).astimezone()),
+        ("03:12:05", NOW),
+        ("03:12:06", (NOW + timedelta(seconds=1)).replace(day=20)),
+        ("23:59", datetime(2026, 11, 20, 23, 59).astimezone()),
+        ("10m", NOW - timedelta(minutes=10)),
+        ("2h ago", NOW - timedelta(hours=2)),
+        (" 1d ago ", NOW - timedelta(days=1)),
+        ("90 s", NOW - timedelta(seconds=90)),
+    ],
+)
+def test_moment_is_read_as_people_write_it(text, moment):
+    assert parsed_time(text, NOW) == moment
+
+
+def test_time_of_day_with_a_zone_is_the_last_one_in_that_zone():
+    tokyo = timezone(timedelta(hours=9))
+    now = datetime(2026, 11, 21, 0, 30, tzinfo=tokyo)
+    assert parsed_time("00:15+09:00", now) == datetime(2026, 11, 21, 0, 15, tzinfo=tokyo)
+    assert parsed_time("00:45+09:00", now) == datetime(2026, 11, 20, 0, 45, tzinfo=tokyo)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "25:00", "2026-13-01", "5", "10 minutes", "ago", "-5m", "03.12"])
+def test_what_is_no_time_says_what_is(text):
+    with pytest.raises(ValueError, match="2026-11-21 03:12"):
+        parsed_time(text, NOW)

@@ -1,0 +1,264 @@
+import json
+import re
+from datetime import UTC, datetime
+
+import pytest
+
+from namesrv_stream.rules.requests import DeleteKvConfig, PutKvConfig, UpdateNamesrvConfig, WipeWritePerm
+
+MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
+
+
+@pytest.fixture
+def cluster(registry):
+    """Epochs 2 to 4: a master with two topics, its slave, and a broker in a zone of another cluster."""
+    registry.register(MASTER, "c1", "broker-a", topics=("TopicA", "Orders"))
+    registry.now_ms += 10_000
+    registry.register(SLAVE, "c1", "broker-a", 1)
+    registry.now_ms += 10_000
+    registry.register(OTHER, "c2", "broker-b", zone_name="z1", filter_server_list=["10.0.0.9:1", "10.0.0.9:2"])
+    return registry
+
+
+def at(epoch_ms):
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat()
+
+
+def lines(result):
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def test_route_as_json_is_topic_route_data(run, cluster):
+    assert lines(run("topicRoute -t TopicA --json")) == [
+        '{"brokerDatas":['
+        '{"brokerAddrs":{"0":"10.0.0.1:10911","1":"10.0.0.2:10911"},"brokerName":"broker-a","cluster":"c1",'
+        '"enableActingMaster":false},'
+        '{"brokerAddrs":{"0":"10.0.0.3:10911"},"brokerName":"broker-b","cluster":"c2","enableActingMaster":false,'
+        '"zoneName":"z1"}],'
+        '"filterServerTable":{"10.0.0.3:10911":["10.0.0.9:1","10.0.0.9:2"]},'
+        '"queueDatas":['
+        '{"brokerName":"broker-a","perm":6,"readQueueNums":8,"topicSysFlag":0,"writeQueueNums":8},'
+        '{"brokerName":"broker-b","perm":6,"readQueueNums":8,"topicSysFlag":0,"writeQueueNums":8}]}'
+    ]
+
+
+def test_plain_route_has_a_line_an_address(run, cluster):
+    _heading, columns, *rows = lines(run("topicRoute -t TopicA"))
+    assert columns.split() == [
+        "cluster",
+        "broker",
+        "read",
+        "write",
+        "perm",
+        "id",
+        "address",
+        "zone",
+        "filter",
+        "servers",
+    ]
+    assert [row.split() for row in rows] == [
+        ["c1", "broker-a", "8", "8", "RW-", "0", MASTER],
+        ["c1", "broker-a", "8", "8", "RW-", "1", SLAVE],
+        ["c2", "broker-b", "8", "8", "RW-", "0", OTHER, "z1", "10.0.0.9:1,", "10.0.0.9:2"],
+    ]
+
+
+def test_route_of_a_zone_leaves_other_masters_out(run, cluster):
+    route = json.loads(run("topicRoute -t TopicA --zone Z1 --json").stdout)
+    assert [group["brokerName"] for group in route["brokerDatas"]] == ["broker-b"]
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("topicRoute -t topica", "TopicA"),
+        ("topicList -c cc2", "c2"),
+        ("history --broker broker-x", "broker-b"),
+        ("getKvConfig -s NS -k k", ""),
+        ("listKvConfig -s NS", ""),
+    ],
+)
+def test_unknown_name_is_not_found_and_the_nearest_is_named(run, cluster, line, meant):
+    result = run(line)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"Did you mean {meant}?" in result.stderr if meant else "Did you mean" not in result.stderr
+
+
+def test_topics_are_all_or_a_clusters(run, cluster):
+    assert json.loads(run("topicList --json").stdout) == {"topicList": ["Orders", "TopicA"]}
+    assert json.loads(run("topicList -c c2 --json").stdout) == {"topicList": ["TopicA"]}
+    assert [row.split()[:3] for row in lines(run("topicList"))[2:]] == [["Orders", "8", "8"], ["TopicA", "16", "16"]]
+
+
+def test_clusters_as_json_are_cluster_info(run, cluster):
+    info = json.loads(run("clusterList --json").stdout)
+    assert info["clusterAddrTable"] == {"c1": ["broker-a"], "c2": ["broker-b"]}
+    assert info["brokerAddrTable"]["broker-a"]["brokerAddrs"] == {"0": MASTER, "1": SLAVE}
+
+
+def test_lease_without_an_id_is_marked(run, cluster):
+    cluster.register("10.0.0.4:10911", "c2", "broker-b")
+    leases = {lease["brokerAddr"]: lease for lease in json.loads(run("brokerList --json").stdout)}
+    assert {address: lease["holdsId"] for address, lease in leases.items()} == {
+        MASTER: True,
+        SLAVE: True,
+        OTHER: False,
+        "10.0.0.4:10911": True,
+    }
+    assert any("(0)" in line and OTHER in line for line in lines(run("brokerList")))
+
+
+@pytest.mark.parametrize(("epoch", "addresses"), [(1, []), (2, [MASTER]), (3, [MASTER, SLAVE])])
+def test_as_of_an_epoch_shows_that_snapshot(run, cluster, epoch, addresses):
+    leases = json.loads(run(f"brokerList --json --as-of {epoch}").stdout)
+    assert [lease["brokerAddr"] for lease in leases] == addresses
+
+
+@pytest.mark.parametrize(("back_ms", "addresses"), [(0, [MASTER, SLAVE, OTHER]), (1, [MASTER, SLAVE])])
+def test_as_of_a_time_is_one_of_event_time(run, cluster, back_ms, addresses):
+    leases = json.loads(run(f"brokerList --json --as-of {at(cluster.now_ms - back_ms)}").stdout)
+    assert [lease["brokerAddr"] for lease in leases] == addresses
+
+
+@pytest.mark.parametrize("epoch", [0, 5, 99999999999999999999])
+def test_epoch_that_is_none_is_one_message(run, cluster, epoch):
+    result = run(f"topicList --as-of {epoch}")
+    assert result.exit_code == 1
+    assert "the newest epoch is 4" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("topicList --as-of soon", "03:12"),
+        ("history --since soon", "03:12"),
+        ("history --since 3", "03:12"),
+        ("topicRoute", "--topic"),
+        ("topicList --as-of 2 --watch", "--watch"),
+        ("history --limit 0", "--limit"),
+        ("topicLits", "topicList"),
+        ("", "topicRoute"),
+    ],
+)
+def test_wrong_usage_ends_with_2(run, cluster, line, names):
+    result = run(line)
+    assert result.exit_code == 2
+    assert names in result.output
+
+
+def test_history_is_of_a_broker_name_or_an_address(run, cluster):
+    cluster.expire(SLAVE)
+    of_name = json.loads(run("history --broker broker-a --json").stdout)
+    of_address = json.loads(run(f"history --broker {SLAVE} --json").stdout)
+    assert [event["type"] for event in of_name] == ["REGISTERED", "TOPICS_CHANGED", "REGISTERED", "EXPIRED"]
+    assert [(event["type"], event["cause"]) for event in of_address] == [
+        ("REGISTERED", "REGISTER_BROKER"),
+        ("EXPIRED", "SILENCE"),
+    ]
+    assert of_address[-1]["leaseMillis"] == 10_000
+    assert of_address[-1]["before"]["live"][0]["broker_addr"] == SLAVE
+    assert "after" not in of_address[-1]
+
+
+def test_history_gives_the_newest_since_a_time(run, cluster):
+    all_events = json.loads(run("history --json").stdout)
+    assert [event["epoch"] for event in all_events] == [2, 2, 3, 4, 4]
+    assert json.loads(run("history --json --limit 2").stdout) == all_events[-2:]
+    assert json.loads(run(f"history --json --since {at(cluster.now_ms)}").stdout) == all_events[-2:]
+    assert json.loads(run(f"history --json --since {at(cluster.now_ms + 1)}").stdout) == []
+    assert json.loads(run("history --json --as-of 2").stdout) == all_events[:2]
+
+
+def test_known_broker_without_later_events_is_no_error(run, cluster):
+    assert json.loads(run(f"history --json --broker broker-a --since {at(cluster.now_ms)}").stdout) == []
+
+
+def test_quote_in_a_name_is_a_character_like_others(run, cluster):
+    assert run("history --broker x'OR'1'='1").exit_code == 1
+
+
+def test_history_tells_what_changed_and_who_asked(run, cluster):
+    cluster.command(PutKvConfig(namespace="NS", key="k", value="v", requested_by="me@here"))
+    cluster.command(WipeWritePerm(broker_name="broker-a", requested_by="me@here"))
+    cluster.command(WipeWritePerm(broker_name="nobody", requested_by="me@here"))
+    told = lines(run("history --limit 3"))[-3:]
+    assert "NS/k=v; by me@here" in told[0]
+    assert "broker-a" in told[1]
+    assert "Orders, TopicA" in told[1] or "TopicA, Orders" in told[1]
+    assert "nobody" in told[2]
+
+
+def test_kv_value_stands_alone(run, registry):
+    registry.command(PutKvConfig(namespace="NS", key="k", value="a b"))
+    assert lines(run("getKvConfig -s NS -k k")) == ["a b"]
+    assert json.loads(run("getKvConfig -s NS -k k --json").stdout) == {"value": "a b"}
+    assert json.loads(run("listKvConfig -s NS --json").stdout) == {"table": {"k": "a b"}}
+
+
+def test_emptied_namespace_is_an_empty_table(run, registry):
+    registry.command(PutKvConfig(namespace="NS", key="k", value="v"))
+    registry.command(DeleteKvConfig(namespace="NS", key="k"))
+    assert json.loads(run("listKvConfig -s NS --json").stdout) == {"table": {}}
+
+
+def test_setting_changed_at_run_time_is_in_force_for_lookups(run, registry):
+    registry.register(MASTER, "c1", "broker-a")
+    registry.command(PutKvConfig(namespace="ORDER_TOPIC_CONFIG", key="TopicA", value="broker-a:8"))
+    assert "orderTopicConf" not in json.loads(run("topicRoute -t TopicA --json").stdout)
+    registry.command(UpdateNamesrvConfig(properties={"orderMessageEnable": "true"}))
+    assert json.loads(run("topicRoute -t TopicA --json").stdout)["orderTopicConf"] == "broker-a:8"
+    assert "orderMessageEnable=true" in lines(run("getNamesrvConfig"))
+
+
+def test_snapshots_are_listed_newest_last(run, cluster):
+    rows = json.loads(run("snapshots --json --limit 2").stdout)
+    assert [row["epoch"] for row in rows] == [3, 4]
+    assert rows[-1]["offsets"] == {"0": 3}
+    assert [row["epoch"] for row in json.loads(run("snapshots --json --as-of 3").stdout)] == [3]
+
+
+def test_sql_pins_each_table_at_the_version_of_one_snapshot(run, cluster):
+    versions = json.loads(run("snapshots --json --as-of 3").stdout)[0]["versions"]
+    comment, *statements = lines(run("snapshots --sql --as-of 3"))
+    found = dict(
+        re.match(r".*VIEW (\w+) AS SELECT \* FROM delta.`.*` VERSION AS OF (\d+);", s).groups() for s in statements
+    )
+    assert found == {name: str(version) for name, version in versions.items()}
+    assert "epoch 3" in comment
+
+
+@pytest.mark.parametrize(("age_ms", "is_stale"), [(80_000, False), (100_000, True)])
+def test_old_snapshot_with_live_brokers_is_warned_of(run, registry, now_ms, age_ms, is_stale):
+    registry.now_ms = now_ms - age_ms
+    registry.register(MASTER, "c1", "broker-a")
+    assert ("warning" in run("topicList").stderr) is is_stale
+    assert json.loads(run("status --no-kafka --json").stdout)["stale"] is is_stale
+
+
+def test_old_snapshot_is_no_warning_without_brokers_or_of_the_past(run, registry, now_ms):
+    registry.now_ms = now_ms - 1_000_000
+    registry.register(MASTER, "c1", "broker-a")
+    assert run("topicList --as-of 2").stderr == ""
+    registry.expire(MASTER)
+    assert run("topicList").stderr == ""
+
+
+def test_status_counts_what_is_served(run, cluster):
+    facts = json.loads(run("status --no-kafka --json").stdout)
+    counts = {"epoch": 4, "clusters": 2, "brokerNames": 2, "liveAddresses": 3, "topics": 2, "rejectedRecords": 0}
+    assert {key: facts[key] for key in counts} == counts
+
+
+def test_status_names_the_kafka_that_it_cannot_reach(run, cluster, closed_port):
+    result = run("status", **{"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}"})
+    assert result.exit_code == 0
+    assert f"127.0.0.1:{closed_port} does not answer" in result.stdout
+
+
+def test_folder_without_tables_is_one_message(run, tmp_path, registry):
+    registry.root = str(tmp_path / "elsewhere")
+    result = run("topicList")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "holds no registry" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
