@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
@@ -30,8 +31,10 @@ class Root:
         return f"{self.url.rstrip('/')}/{spec.name}"
 
     def spark_path(self, spec: TableSpec) -> str:
-        """The same place in Hadoop's spelling."""
+        """The same place in Hadoop's spelling, wherever Spark was started."""
         uri = self.uri(spec)
+        if "://" not in uri:
+            return str(Path(uri).absolute())
         return f"s3a{uri[2:]}" if uri.startswith("s3://") else uri
 
     def open(self, spec: TableSpec, version: int | None = None) -> DeltaTable:

@@ -1,0 +1,42 @@
+"""One snapshot as Spark views: what analysts query with Spark SQL."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import BROKER_EVENT, ROUTE_TABLES
+from namesrv_stream.tables.snapshots import Snapshots
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession  # the statements alone are for those without Spark in the process
+
+VIEWS = (*ROUTE_TABLES, BROKER_EVENT)
+
+
+def open_snapshot(
+    spark: SparkSession, root: str | Root, epoch: int | None = None, at: datetime | int | None = None
+) -> SnapshotRow:
+    """Registers each table of VIEWS as a temporary view pinned to one snapshot, and returns the snapshot.
+
+    The newest one, that of `epoch`, or the one in force at the event time `at` (a datetime or epoch milliseconds).
+    Opening another snapshot in the same session moves the views to it.
+    """
+    place = root if isinstance(root, Root) else Root(root)
+    at_ms = round(at.timestamp() * 1000) if isinstance(at, datetime) else at
+    snapshot = Snapshots(place).find(epoch, at_ms)
+    for statement in snapshot_sql(place, snapshot):
+        spark.sql(statement)
+    return snapshot
+
+
+def snapshot_sql(root: str | Root, snapshot: SnapshotRow) -> list[str]:
+    """The Spark SQL statements that pin `snapshot`, for a plain spark-sql or a notebook without this package."""
+    place = root if isinstance(root, Root) else Root(root)
+    return [
+        f"CREATE OR REPLACE TEMPORARY VIEW {spec.name} AS "
+        f"SELECT * FROM delta.`{place.spark_path(spec)}` VERSION AS OF {snapshot.versions[spec.name]}"
+        for spec in VIEWS
+    ]

@@ -1,0 +1,30 @@
+"""Rows that tests write, short to say."""
+
+import time
+
+from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, LiveRow, LogPosition, TopicRow
+
+T0 = 1_700_000_000_000
+"""Event time of the tests."""
+
+NOW = time.time_ns() // 1_000_000
+"""When tests publish: retention counts from the clock."""
+
+
+def topic(name, broker_name="broker-a", perm=6):
+    return TopicRow(name, broker_name, 8, 8, perm, 0)
+
+
+def broker(broker_id=0, zone_name=None, acting=None):
+    return BrokerRow("broker-a", broker_id, f"10.0.0.{broker_id}:10911", "c", zone_name, acting, LogPosition(T0, 0, 5))
+
+
+def live(address, at_ms=T0):
+    return LiveRow(address, "c", "broker-a", 0, at_ms, 120_000, DataVersion(1, 2, 3), "", T0)
+
+
+def event(address, at_ms=T0):
+    return BrokerEventRow(
+        0, 0, at_ms, 0, 7, "REGISTERED", "c", "broker-a", 0, address, DataVersion(), "x", None, None, "{}", None, None
+    )

@@ -1,0 +1,335 @@
+"""All tables change together, whatever dies, races or compacts in between. By delta-rs, which needs no JVM."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from threading import Barrier, Thread
+
+import pytest
+
+from namesrv_stream.errors import TermLostError
+from namesrv_stream.rules.rows import ClusterRow
+from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.publication import Batch, Publisher, Writers
+from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.root import DAY_MS
+from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.schemas import BROKER_EVENT, TABLES, TOPIC
+from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.writer import CommitTag, RowChanges
+from tests.tables.rows import NOW, T0, event, live, topic
+
+WRITTEN = ("topic", "cluster", "live", "broker_event")
+"""Tables that `batch` changes."""
+
+
+def claim(root, run_id="run", on_step=lambda step: None, at_ms=NOW):
+    return Publisher.claim(Writers.only(RustWriter(root)), run_id, at_ms, on_step=on_step)
+
+
+def batch(batch_id, query_id="query"):
+    """Rows that name their batch, in four tables."""
+    name = f"batch-{batch_id}"
+    changes = {
+        "topic": RowChanges([topic("shared", perm=batch_id), topic(name)]),
+        "cluster": RowChanges([ClusterRow(name, "broker-a")]),
+        "live": RowChanges([live(name)]),
+    }
+    return Batch(query_id, batch_id, T0 + batch_id, {0: batch_id}, changes, events=[event(name)])
+
+
+def batches_shown(view, root):
+    """By table, the batches whose rows a snapshot shows."""
+    events = rows_from_arrow(BROKER_EVENT, RouteReader(root).table(BROKER_EVENT, view.snapshot))
+    return {
+        "topic": {row.topic for row in view.rows("topic")} - {"shared"},
+        "cluster": {row.cluster_name for row in view.rows("cluster")},
+        "live": {row.broker_addr for row in view.rows("live")},
+        "broker_event": {row.broker_addr for row in events},
+    }
+
+
+def assert_shows_exactly(root, *batch_ids):
+    shown = batches_shown(RouteReader(root).open(), root)
+    assert shown == {table: {f"batch-{number}" for number in batch_ids} for table in WRITTEN}
+
+
+def run_together(*bodies):
+    threads = [Thread(target=body) for body in bodies]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+
+
+class Died(BaseException):
+    """The run ends here."""
+
+
+def dies_at(step):
+    def on_step(reached):
+        if reached == step:
+            raise Died
+
+    return on_step
+
+
+@pytest.mark.parametrize("step", [f"written {table}" for table in WRITTEN])
+def test_half_a_batch_is_never_read_and_is_restored_by_the_next_run(root, step):
+    claim(root).publish(batch(0), NOW)
+    dying = claim(root, on_step=dies_at(step))
+    with pytest.raises(Died):
+        dying.publish(batch(1), NOW)
+    assert_shows_exactly(root, 0)
+
+    heir = claim(root)
+    assert set(heir.restored) == set(WRITTEN)
+    assert_shows_exactly(root, 0)
+    assert not heir.already_published("query", 1)
+    heir.publish(batch(1), NOW)
+    assert_shows_exactly(root, 0, 1)
+
+
+def test_a_batch_that_was_named_before_its_run_died_is_not_published_again(root):
+    dying = claim(root, on_step=dies_at("published"))
+    with pytest.raises(Died):
+        dying.publish(batch(0), NOW)
+    heir = claim(root)
+    assert heir.restored == []
+    before = heir.last
+    assert heir.already_published("query", 0)
+    assert heir.publish(batch(0), NOW) == before
+    assert_shows_exactly(root, 0)
+
+
+def test_the_same_run_can_publish_a_batch_again_after_it_failed_half_way(root):
+    steps = []
+
+    def fails_once(step):
+        steps.append(step)
+        if steps.count("written live") == 1 and step == "written live":
+            raise OSError("storage went away")
+
+    publisher = claim(root, on_step=fails_once)
+    with pytest.raises(OSError, match="storage"):
+        publisher.publish(batch(0), NOW)
+    publisher.publish(batch(0), NOW)
+    assert_shows_exactly(root, 0)
+
+
+KILLED = """
+import os, signal, sys
+from namesrv_stream.tables.root import Root
+from tests.tables.test_publication import NOW, batch, claim
+def on_step(step):
+    if step == sys.argv[2]:
+        os.kill(os.getpid(), signal.SIGKILL)
+root = Root(sys.argv[1])
+claim(root).publish(batch(0), NOW)
+claim(root, on_step=on_step).publish(batch(1), NOW)
+"""
+
+
+@pytest.mark.parametrize(("step", "published"), [("written topic", [0]), ("published", [0, 1])])
+def test_kill_9_leaves_a_whole_snapshot_and_a_registry_that_goes_on(root, step, published):
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, root.url, step], check=False, env=os.environ | {"PYTHONPATH": "."}
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert_shows_exactly(root, *published)
+    heir = claim(root)
+    for number in (1, 2):
+        heir.publish(batch(number), NOW)
+    assert_shows_exactly(root, 0, 1, 2)
+
+
+def test_a_batch_without_changes_commits_nothing(root):
+    publisher = claim(root)
+    before = {name: publisher._books.head(spec) for name, spec in TABLES.items()}
+    assert publisher.publish(Batch("query", 0, T0, {0: 9}, {"topic": RowChanges()}), NOW) == publisher.last
+    assert {name: publisher._books.head(spec) for name, spec in TABLES.items()} == before
+
+
+def test_a_snapshot_names_our_own_versions_also_where_a_merge_had_no_effect(root):
+    publisher = claim(root)
+    first = publisher.publish(batch(0), NOW)
+    gone = {"topic": RowChanges(deletes=[("absent", "broker-a")]), "live": RowChanges([live("new")])}
+    second = publisher.publish(Batch("query", 1, T0, {0: 1}, gone), NOW)
+    assert second.versions["topic"] == first.versions["topic"]
+    assert second.versions["live"] == first.versions["live"] + 1
+    assert second.changes == {"topic": 1, "live": 1}
+
+
+def test_a_run_stops_before_it_writes_once_another_has_claimed_the_registry(root):
+    first = claim(root, "first")
+    claim(root, "second")
+    with pytest.raises(TermLostError) as lost:
+        first.publish(batch(0), NOW)
+    assert (lost.value.term, lost.value.newer_term, lost.value.newer_run_id) == (1, 2, "second")
+    assert all(RustWriter(root).head(TABLES[name]) == 0 for name in WRITTEN)
+
+
+def test_rows_that_a_run_wrote_while_it_lost_its_term_are_restored_by_the_winner(root):
+    winners = []
+
+    def loses_term(step):
+        if step == "written topic":
+            winners.append(claim(root, "winner"))
+
+    loser = claim(root, "loser", on_step=loses_term)
+    with pytest.raises(TermLostError):
+        loser.publish(batch(0), NOW)
+    winners[0].publish(batch(1), NOW)
+    assert_shows_exactly(root, 1)
+
+
+class LooksWithAnother(RustWriter):
+    """Both runs have seen the same newest snapshot before either goes on."""
+
+    def __init__(self, root, both_looked):
+        super().__init__(root)
+        self.both_looked = both_looked
+
+    def newest_snapshot(self):
+        seen = super().newest_snapshot()
+        if self.both_looked is not None:
+            self.both_looked.wait(30)
+            self.both_looked = None
+        return seen
+
+
+def test_of_two_claims_on_the_same_row_one_wins(root):
+    claim(root)
+    both_looked = Barrier(2)
+    outcomes = []
+
+    def race(run_id):
+        writers = Writers.only(LooksWithAnother(root, both_looked))
+        try:
+            outcomes.append(Publisher.claim(writers, run_id, NOW).last.run_id)
+        except TermLostError as lost:
+            outcomes.append(lost.newer_run_id)
+
+    run_together(lambda: race("a"), lambda: race("b"))
+    newest = Snapshots(root).newest()
+    assert outcomes == [newest.run_id] * 2
+    assert newest.term == 2
+
+
+def test_two_runs_raced_on_one_root_leave_no_snapshot_with_rows_of_both(root):
+    """Both publish as fast as they can and claim again when they lose; each names its rows after its own claim."""
+    claim(root)
+    published = []
+
+    def run(name):
+        for number in range(6):
+            with suppress(TermLostError):
+                publisher = claim(root, f"{name}-{number}")
+                for step in range(3):
+                    mine = 1000 * (1 + number) + 100 * step + ord(name)
+                    publisher.publish(batch(mine, query_id=name), NOW)
+                    published.append(f"batch-{mine}")
+
+    run_together(lambda: run("a"), lambda: run("b"))
+    reader = RouteReader(root)
+    snapshots = reader.snapshots.readable()
+    assert [row.epoch for row in snapshots] == list(range(len(snapshots), 0, -1))
+    for row in snapshots:
+        shown = batches_shown(reader.open(row.epoch), root)
+        assert len({frozenset(names) for names in shown.values()}) == 1, row
+    assert batches_shown(reader.open(), root)["topic"] == set(published)
+
+
+def test_compaction_beside_the_job_becomes_the_new_base(root):
+    publisher = claim(root)
+    for number in range(3):
+        publisher.publish(batch(number), NOW)
+    root.open(BROKER_EVENT).optimize.compact()
+    publisher.publish(batch(3), NOW)
+    assert publisher.restored == []
+    assert_shows_exactly(root, 0, 1, 2, 3)
+
+
+def test_compaction_of_half_a_batch_does_not_hide_it(root):
+    claim(root).publish(batch(0), NOW)
+    with pytest.raises(Died):
+        claim(root, on_step=dies_at("written broker_event")).publish(batch(1), NOW)
+    root.open(BROKER_EVENT).optimize.compact()
+    assert "broker_event" in claim(root).restored
+    assert_shows_exactly(root, 0)
+
+
+def test_compaction_before_a_claim_stays(root):
+    first = claim(root)
+    for number in range(3):
+        first.publish(batch(number), NOW)
+    root.open(BROKER_EVENT).optimize.compact()
+    heir = claim(root)
+    assert heir.restored == []
+    assert heir.versions["broker_event"] == first.versions["broker_event"] + 1
+    heir.publish(batch(3), NOW)
+    assert_shows_exactly(root, 0, 1, 2, 3)
+
+
+def test_a_foreign_change_of_rows_is_undone_by_the_next_write(root):
+    publisher = claim(root)
+    publisher.publish(batch(0), NOW)
+    root.open(TOPIC).delete("topic = 'batch-0'")
+    publisher.publish(batch(1), NOW)
+    assert publisher.restored == ["topic"]
+    assert_shows_exactly(root, 0, 1)
+
+
+def test_everyday_compaction_bounds_the_files_and_is_named_by_the_next_snapshot(root):
+    publisher = claim(root)
+    for number in range(6):
+        publisher.publish(batch(number), NOW)
+        publisher.compact(max_files=3)
+    writer = RustWriter(root)
+    for spec in TABLES.values():
+        assert writer.file_count(spec, writer.head(spec)) <= 3
+    assert_shows_exactly(root, *range(6))
+    publisher.publish(batch(6), NOW)
+    assert_shows_exactly(root, *range(7))
+    assert publisher.restored == []
+
+
+def test_a_version_that_grows_old_is_touched_before_delta_would_let_it_go(root):
+    publisher = claim(root)
+    first = publisher.publish(batch(0), NOW)
+    publisher._committed_at_ms["topic"] = NOW - 30 * DAY_MS
+    same_day = publisher.publish(Batch("query", 1, T0, {0: 1}, {"live": RowChanges([live("x")])}), NOW)
+    assert same_day.versions["topic"] == first.versions["topic"]
+    next_day = publisher.publish(Batch("query", 2, T0, {0: 2}, {"live": RowChanges([live("y")])}), NOW + 1)
+    assert next_day.versions["topic"] == first.versions["topic"] + 1
+    third = publisher.publish(Batch("query", 3, T0, {0: 3}, {"live": RowChanges([live("z")])}), NOW + 1)
+    assert third.versions["topic"] == next_day.versions["topic"]
+
+
+def test_events_are_numbered_within_their_epoch(root):
+    publisher = claim(root)
+    publisher.publish(Batch("query", 0, T0, {0: 1}, {}, events=[event("a"), event("b")]), NOW)
+    publisher.publish(Batch("query", 1, T0, {0: 2}, {}, events=[event("c")]), NOW)
+    rows = rows_from_arrow(BROKER_EVENT, publisher.table("broker_event"))
+    assert sorted((row.epoch, row.seq, row.broker_addr) for row in rows) == [(2, 0, "a"), (2, 1, "b"), (3, 0, "c")]
+
+
+def test_a_claim_carries_on_what_the_row_before_said(root):
+    published = claim(root, "first").publish(batch(7), NOW)
+    heir = claim(root, "second").last
+    assert heir == published._replace(epoch=3, term=2, run_id="second", changes={})
+
+
+def test_writers_choose_the_bulk_engine_by_the_rows_of_one_table(root):
+    everyday, bulk = RustWriter(root), RustWriter(root)
+    writers = Writers(everyday, bulk, bulk_rows=100)
+    assert [writers.for_change(rows) is bulk for rows in (99, 100)] == [False, True]
+
+
+def test_tag_names_epoch_and_term(root):
+    publisher = claim(root)
+    row = publisher.publish(batch(0), NOW)
+    commits = RustWriter(root).commits(TOPIC, 0)
+    assert commits[0].user_metadata == CommitTag(row.epoch, row.term).to_json()

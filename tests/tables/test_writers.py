@@ -1,0 +1,217 @@
+"""What both engines promise to publication."""
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from namesrv_stream.errors import NotARegistryError, RegistryTooNewError
+from namesrv_stream.rules.rows import FilterRow, KvConfigRow, SnapshotRow
+from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
+from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
+from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.schemas import (
+    BROKER,
+    BROKER_EVENT,
+    FILTER,
+    KV_CONFIG,
+    LIVE,
+    PINNED_TABLES,
+    SNAPSHOT,
+    TABLES,
+    TOPIC,
+)
+from namesrv_stream.tables.spark_writer import SparkWriter
+from namesrv_stream.tables.writer import BaseMovedError, CommitTag, RowChanges, holds_rows_of
+from tests.tables.rows import T0, broker, event, live, topic
+
+TAG = CommitTag(epoch=2, term=1)
+
+
+def rows_at(writer, spec, version):
+    return sorted(rows_from_arrow(spec, writer.read(spec, version)))
+
+
+def test_merge_inserts_updates_and_deletes_by_key(writer):
+    first = writer.merge(TOPIC, 0, RowChanges([topic("kept"), topic("changed"), topic("gone")]), TAG)
+    second = writer.merge(
+        TOPIC, first, RowChanges([topic("changed", perm=4), topic("new")], [("gone", "broker-a")]), TAG
+    )
+    assert rows_at(writer, TOPIC, second) == [topic("changed", perm=4), topic("kept"), topic("new")]
+    assert rows_at(writer, TOPIC, first) == [topic("changed"), topic("gone"), topic("kept")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "row"),
+    [
+        (BROKER, broker(zone_name=None, acting=None)),
+        (BROKER, broker(broker_id=2**62, zone_name="z", acting=False)),
+        (LIVE, live("10.0.0.1:10911", at_ms=T0 + 1)),
+        (FILTER, FilterRow("10.0.0.1:10911", ("f2", "f1"))),
+        (KV_CONFIG, KvConfigRow("namespace", "", None)),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_a_row_comes_back_as_it_was_written(writer, spec, row):
+    assert rows_at(writer, spec, writer.merge(spec, 0, RowChanges([row]), TAG)) == [row]
+
+
+def test_a_row_written_again_is_replaced_as_a_whole(writer):
+    first = writer.merge(BROKER, 0, RowChanges([broker(zone_name="z", acting=True)]), TAG)
+    second = writer.merge(BROKER, first, RowChanges([broker()]), TAG)
+    assert rows_at(writer, BROKER, second) == [broker()]
+
+
+def test_a_merge_without_effect_keeps_the_rows_and_returns_its_own_version(writer):
+    first = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
+    second = writer.merge(TOPIC, first, RowChanges(deletes=[("absent", "broker-a")]), TAG)
+    assert second == writer.head(TOPIC)
+    assert rows_at(writer, TOPIC, second) == [topic("t")]
+
+
+def test_appended_events_are_kept_by_month(writer, root):
+    events = [event("a", T0), event("b", T0 + 40 * 86_400_000)]
+    version = writer.append(BROKER_EVENT, 0, rows_to_arrow(BROKER_EVENT, events), TAG)
+    assert rows_at(writer, BROKER_EVENT, version) == events
+    months = root.open(BROKER_EVENT, version).partitions()
+    assert sorted(month["event_month"] for month in months) == ["2023-11", "2023-12"]
+
+
+def test_each_commit_says_its_epoch_and_term_to_both_engines(writer, root):
+    writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
+    assert [commit.user_metadata for commit in RustWriter(root).commits(TOPIC, 0)] == [TAG.to_json()]
+    assert [commit.user_metadata for commit in writer.commits(TOPIC, 0)] == [TAG.to_json()]
+
+
+WRITES = {
+    "merge": lambda writer: writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG),
+    "append": lambda writer: writer.append(BROKER_EVENT, 0, rows_to_arrow(BROKER_EVENT, [event("a")]), TAG),
+    "touch": lambda writer: writer.touch(TOPIC, 0, TAG),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
+def test_a_write_on_a_base_that_has_moved_changes_nothing(writer, root, write):
+    foreign = RustWriter(root)
+    for spec in (TOPIC, BROKER_EVENT):
+        foreign.touch(spec, 0, CommitTag(9, 9))
+    with pytest.raises(BaseMovedError):
+        write(writer)
+    assert [foreign.head(spec) for spec in (TOPIC, BROKER_EVENT)] == [1, 1]
+
+
+def test_a_restore_on_a_head_that_has_moved_changes_nothing(writer, root):
+    half = writer.merge(TOPIC, 0, RowChanges([topic("half")]), TAG)
+    RustWriter(root).touch(TOPIC, half, CommitTag(9, 9))
+    with pytest.raises(BaseMovedError):
+        writer.restore(TOPIC, half, 0, TAG)
+    assert RustWriter(root).head(TOPIC) == half + 1
+
+
+def test_a_foreign_commit_between_look_and_commit_is_not_rebased_on(writer, root, monkeypatch):
+    """The engine believes the head it saw; the table has moved since. Delta would rebase an append silently."""
+    look = type(writer).head
+
+    def late_foreign_commit(self, spec):
+        seen = look(self, spec)
+        if seen == 0:
+            table = root.open(BROKER_EVENT)
+            table.create_write_transaction([], "append", table.schema())
+        return seen
+
+    monkeypatch.setattr(type(writer), "head", late_foreign_commit)
+    writer.head(BROKER_EVENT)
+    with pytest.raises(BaseMovedError):
+        writer.append(BROKER_EVENT, 0, rows_to_arrow(BROKER_EVENT, [event("a")]), TAG)
+
+
+def test_touch_makes_a_young_version_of_the_same_rows(writer):
+    first = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
+    second = writer.touch(TOPIC, first, TAG)
+    assert second == first + 1
+    assert rows_at(writer, TOPIC, second) == [topic("t")]
+
+
+def test_restore_brings_an_older_version_back_on_top(writer):
+    first = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
+    half = writer.merge(TOPIC, first, RowChanges([topic("half")]), CommitTag(3, 1))
+    restored = writer.restore(TOPIC, half, first, TAG)
+    assert restored > half
+    assert rows_at(writer, TOPIC, restored) == [topic("t")]
+    assert holds_rows_of(writer.commits(TOPIC, first), first)
+
+
+def test_compaction_keeps_the_rows_in_fewer_files(writer):
+    base = 0
+    for number in range(3):
+        base = writer.append(BROKER_EVENT, base, rows_to_arrow(BROKER_EVENT, [event(str(number))]), TAG)
+    compacted = writer.compact(BROKER_EVENT, base)
+    assert writer.file_count(BROKER_EVENT, base) == 3
+    assert writer.file_count(BROKER_EVENT, compacted) == 1
+    assert rows_at(writer, BROKER_EVENT, compacted) == [event("0"), event("1"), event("2")]
+    assert holds_rows_of(writer.commits(BROKER_EVENT, base), base)
+
+
+def test_newest_snapshot_is_the_highest_epoch_whatever_the_order_of_files(writer):
+    assert writer.newest_snapshot() == (None, 0)
+    base = 0
+    for epoch in (1, 3, 2):
+        row = SnapshotRow(epoch, 1, "run", None, None, T0, None, {0: 9}, {"topic": epoch}, {})
+        base = writer.append(SNAPSHOT, base, rows_to_arrow(SNAPSHOT, [row]), TAG)
+    newest, version = writer.newest_snapshot()
+    assert (newest.epoch, newest.offsets, newest.versions, version) == (3, {0: 9}, {"topic": 3}, base)
+
+
+def test_tables_carry_format_feed_and_twice_the_retention(make_writer, root):
+    make_writer(root).ensure_tables(DEFAULT_RETENTION_MS)
+    for spec in TABLES.values():
+        properties = root.open(spec).metadata().configuration
+        assert properties["registry.format"] == "1"
+        assert properties["delta.enableChangeDataFeed"] == str(bool(spec.key)).lower()
+        assert properties["delta.deletedFileRetentionDuration"] == f"interval {60 * 86_400} seconds"
+        assert properties["delta.logRetentionDuration"] == f"interval {60 * 86_400} seconds"
+
+
+def test_tables_that_are_there_are_kept_and_follow_a_new_retention(writer, root):
+    version = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
+    writer.ensure_tables(DEFAULT_RETENTION_MS // 2)
+    assert rows_at(writer, TOPIC, writer.head(TOPIC)) == [topic("t")]
+    assert holds_rows_of(writer.commits(TOPIC, version), version)
+    properties = root.open(TOPIC).metadata().configuration
+    assert properties["delta.deletedFileRetentionDuration"] == f"interval {30 * 86_400} seconds"
+
+
+def test_a_newer_registry_format_is_refused(make_writer, writer, root):
+    root.open(TOPIC).alter.set_table_properties({"registry.format": "2"}, raise_if_not_exists=False)
+    with pytest.raises(RegistryTooNewError, match=r"format 2.*up to 1") as refused:
+        make_writer(root).ensure_tables(DEFAULT_RETENTION_MS)
+    assert (refused.value.found, refused.value.supported) == (2, 1)
+
+
+def test_a_delta_table_that_is_no_registrys_is_refused(make_writer, root):
+    write_deltalake(root.uri(TOPIC), pa.table({"x": [1]}))
+    with pytest.raises(NotARegistryError):
+        make_writer(root).ensure_tables(DEFAULT_RETENTION_MS)
+    assert DeltaTable(root.uri(TOPIC)).version() == 0
+
+
+@pytest.mark.spark
+def test_both_engines_write_the_same_rows_and_the_same_change_feed(spark, tmp_path):
+    told = []
+    for order in ("rust spark", "spark rust"):
+        root = Root(str(tmp_path / order.split()[0]))
+        engines = {"rust": RustWriter(root), "spark": SparkWriter(spark, root)}
+        first, second = (engines[name] for name in order.split())
+        first.ensure_tables(DEFAULT_RETENTION_MS)
+        one = first.merge(LIVE, 0, RowChanges([live("a"), live("b"), live("c")]), TAG)
+        two = second.merge(LIVE, one, RowChanges([live("a", T0 + 1), live("d")], [("b",)]), TAG)
+        feed = pa.table(root.open(LIVE).load_cdf(starting_version=one, ending_version=two).read_all())
+        columns = [*LIVE.schema.names, "_change_type", "_commit_version"]
+        told.append(sorted(map(str, feed.select(columns).to_pylist())))
+        assert rows_at(first, LIVE, two) == rows_at(second, LIVE, two)
+    assert told[0] == told[1]
+    assert len(told[0]) == 3 + 2 + 1 + 1
+
+
+def test_every_pinned_table_has_a_row_class_of_its_columns():
+    for spec in (*PINNED_TABLES, SNAPSHOT):
+        assert spec.row._fields == tuple(spec.schema.names)
