@@ -13,7 +13,7 @@ from namesrv_stream.cli.entry import Invocation
 from namesrv_stream.cli.group import say
 from namesrv_stream.cli.output import time_text
 from namesrv_stream.cli.view import open_reader
-from namesrv_stream.config import CATALOGUE, kafka_client_arguments
+from namesrv_stream.config import CATALOGUE, NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError, SettingError, did_you_mean
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.requests import (
@@ -25,7 +25,8 @@ from namesrv_stream.rules.requests import (
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
-from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.rules.rows import LogPosition, SnapshotRow
+from namesrv_stream.tables.reader import RegistryView
 
 DEFAULT_WAIT_S = 30.0
 _DELIVERY_LIMIT_MS = 15_000
@@ -39,6 +40,17 @@ class NotPublishedError(NamesrvError):
         super().__init__(
             f"offset {at.offset} is on Kafka, but no snapshot has passed it within {waited_s:g} s. "
             "Is the job running? It will be applied; `namesrv-stream status` says how far behind the tables are."
+        )
+        self.at = at
+
+
+class OtherLogError(NamesrvError):
+    """The tables were made from another log than the one that was written to, so waiting would mean nothing."""
+
+    def __init__(self, at: LogPosition, snapshot: SnapshotRow) -> None:
+        super().__init__(
+            f"the tables had passed offset {snapshot.offsets[at.partition]} before this record got offset {at.offset}: "
+            "they are of another topic or another Kafka. Check kafka.bootstrap.servers, kafka.topic and delta.root."
         )
         self.at = at
 
@@ -72,28 +84,48 @@ def _requested_by() -> str:
 
 
 def _put(invocation: Invocation, request: Command, wait_s: float | None) -> None:
+    before = _newest(invocation.settings)
+    if before is not None:
+        _warn_of_unknown(request, before.routes)
+    at = _sent(invocation.settings, request)
+    click.echo(f"{invocation.settings.kafka_topic} partition {at.partition} offset {at.offset}")
+    if wait_s is not None:
+        if before is not None and before.snapshot.offsets.get(at.partition, 0) > at.offset:
+            raise OtherLogError(at, before.snapshot)
+        _wait(invocation.settings, at, wait_s)
+
+
+def _newest(settings: NamesrvSettings) -> RegistryView | None:
+    """None where no tables can be read from here: the record is what counts."""
+    try:
+        return open_reader(settings).follow()
+    except NamesrvError:
+        return None
+
+
+def _sent(settings: NamesrvSettings, request: Command) -> LogPosition:
     from namesrv_stream.heartbeat_log import HeartbeatProducer  # noqa: PLC0415  # kafka only where it is needed
 
-    settings = invocation.settings
-    _warn_of_unknown(invocation, request)
-    with HeartbeatProducer(
-        kafka_client_arguments(settings), settings.kafka_topic, delivery_timeout_ms=_DELIVERY_LIMIT_MS
-    ) as producer:
-        at = producer.send(request).result()
-    click.echo(f"{settings.kafka_topic} partition {at.partition} offset {at.offset}")
-    if wait_s is not None:
-        _wait(invocation, at, wait_s)
+    kafka, limit_ms = kafka_client_arguments(settings), _DELIVERY_LIMIT_MS
+    with HeartbeatProducer(kafka, settings.kafka_topic, delivery_timeout_ms=limit_ms) as producer:
+        return producer.send(request).result()
 
 
-def _warn_of_unknown(invocation: Invocation, request: Command) -> None:
+def _wait(settings: NamesrvSettings, at: LogPosition, limit_s: float) -> None:
+    reader = open_reader(settings)
+    deadline = time.monotonic() + limit_s
+    while (snapshot := reader.follow().snapshot).offsets.get(at.partition, 0) <= at.offset:
+        if time.monotonic() > deadline:
+            raise NotPublishedError(at, limit_s)
+        time.sleep(_POLL_S)
+    click.echo(f"published with epoch {snapshot.epoch} at {time_text(snapshot.published_at)}")
+
+
+def _warn_of_unknown(request: Command, tables: RouteTables) -> None:
     """A command for a name that is not there is sent all the same: the name may be on its way."""
-    try:
-        tables = open_reader(invocation.settings).follow().routes
-    except NamesrvError:  # no tables to be read from here; the record is what counts
-        return
     for kind, name, known in _names(request, tables):
         if name not in known:
-            say(f"warning: {kind} {name} is not in the tables now. {did_you_mean(name, known)}")
+            say(f"warning: {kind} {name} is not in the tables now. {did_you_mean(name, known)}".rstrip())
 
 
 def _names(request: Command, tables: RouteTables) -> Iterable[tuple[str, str, Iterable[str]]]:
@@ -104,16 +136,6 @@ def _names(request: Command, tables: RouteTables) -> Iterable[tuple[str, str, It
             yield "topic", topic, tables.queues
             if cluster:
                 yield "cluster", cluster, tables.clusters
-
-
-def _wait(invocation: Invocation, at: LogPosition, limit_s: float) -> None:
-    reader = open_reader(invocation.settings)
-    deadline = time.monotonic() + limit_s
-    while (snapshot := reader.follow().snapshot).offsets.get(at.partition, 0) <= at.offset:
-        if time.monotonic() > deadline:
-            raise NotPublishedError(at, limit_s)
-        time.sleep(_POLL_S)
-    click.echo(f"published with epoch {snapshot.epoch} at {time_text(snapshot.published_at)}")
 
 
 @_change("updateKvConfig")

@@ -55,7 +55,10 @@ def _lag(settings: NamesrvSettings, served: Served) -> Lag:
         return Lag(None, str(error))
     if not ends:
         return Lag(None, f"Kafka at {settings.kafka_bootstrap_servers} has no topic {settings.kafka_topic}.")
-    return Lag(sum(max(0, end - served.snapshot.offsets.get(partition, 0)) for partition, end in ends.items()))
+    behind = [end - served.snapshot.offsets.get(partition, 0) for partition, end in ends.items()]
+    if min(behind) < 0:
+        return Lag(None, f"the tables are ahead of {settings.kafka_topic}: they are of another topic or another Kafka.")
+    return Lag(sum(behind))
 
 
 def _facts(served: Served, lag: Lag, root: Root) -> dict[str, object]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
@@ -163,10 +163,14 @@ def current(reader: RouteReader, settings: NamesrvSettings) -> Served:
 def warn_if_stale(served: Served) -> None:
     """Says on standard error that the job does not seem to run."""
     if served.is_stale:
-        say(
-            f"warning: the newest snapshot is {duration_text(served.age_ms)} old although brokers are live. "
-            "The streaming job is not running; routes do not follow the brokers until it does."
-        )
+        say(f"warning: {_stale_text(served)}")
+
+
+def _stale_text(served: Served) -> str:
+    return (
+        f"the newest snapshot is {duration_text(served.age_ms)} old although brokers are live. The streaming job is "
+        "not running; routes do not follow the brokers until it does."
+    )
 
 
 def _served(opened: RegistryView, settings: NamesrvSettings, *, is_past: bool) -> Served:
@@ -200,12 +204,11 @@ def _watch(reader: RouteReader, settings: NamesrvSettings, view: View, answer: C
 
 def _watched(served: Served, answer: Callable[[Served], Answer]) -> RenderableType:
     """The answer, or why there is none at this moment: a topic may come and go while it is watched."""
-    if served.is_stale:
-        return Text(f"The newest snapshot is {duration_text(served.age_ms)} old: the job is not running.", "bold red")
+    warning = [Text(_stale_text(served), "bold red")] if served.is_stale else []
     try:
-        return answer(served).shown(False)
+        return Group(*warning, answer(served).shown(False))
     except NotFoundError as error:
-        return Text(str(error), "yellow")
+        return Group(*warning, Text(str(error), "yellow"))
 
 
 def _print_each(reader: RouteReader, settings: NamesrvSettings, view: View, answer: Callable[[Served], Answer]) -> None:

@@ -1,13 +1,15 @@
 import getpass
+import json
 import re
 import socket
 import threading
+import time
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from namesrv_stream.cli.changes import NotPublishedError
-from namesrv_stream.heartbeat_log import ensure_topic
+from namesrv_stream.heartbeat_log import end_offsets, ensure_topic
 from namesrv_stream.records import decode_record
 from namesrv_stream.rules.requests import (
     AddWritePerm,
@@ -62,22 +64,42 @@ def test_change_is_one_record_without_a_brokers_key(kafka, topic, on_kafka, line
     assert (record.key, decode_record(record.value)) == (b"", request_)
 
 
-def test_wait_returns_once_the_snapshot_has_passed_the_record(registry, on_kafka):
-    registry.register("10.0.0.1:10911", "c1", "broker-a")
-    registry.register("10.0.0.2:10911", "c1", "broker-b")  # two offsets applied: the record at 0 is among them
-    result = on_kafka("wipeWritePerm -b broker-a --wait 0")
-    assert result.exit_code == 0, result.output
-    assert "published with epoch 3" in result.stdout
+def test_wait_returns_once_a_snapshot_has_passed_the_record(registry, kafka, topic, on_kafka):
+    def publish_once_the_record_is_on_kafka():
+        deadline = time.monotonic() + 60
+        while end_offsets({"bootstrap_servers": kafka.bootstrap_servers}, topic) != {0: 1}:
+            assert time.monotonic() < deadline
+        registry.register("10.0.0.1:10911", "c1", "broker-a")  # in the place of the record: offset 0
 
-
-def test_wait_follows_snapshots_until_then(registry, on_kafka):
-    later = threading.Thread(target=lambda: registry.register("10.0.0.1:10911", "c1", "broker-a"))
-    registry.publish()
-    later.start()
+    publishing = threading.Thread(target=publish_once_the_record_is_on_kafka)
+    publishing.start()
     result = on_kafka("updateKvConfig -s NS -k k -v v --wait 60")
-    later.join()
+    publishing.join()
     assert result.exit_code == 0, result.output
     assert "published with epoch 2" in result.stdout
+
+
+def test_wait_for_tables_of_another_log_is_refused(registry, on_kafka):
+    registry.register("10.0.0.1:10911", "c1", "broker-a")
+    result = on_kafka("wipeWritePerm -b broker-a --wait 60")
+    assert result.exit_code == 1
+    assert "another Kafka" in result.stderr
+
+
+def test_status_counts_the_records_that_no_snapshot_has(registry, on_kafka):
+    assert json.loads(on_kafka("status --json").stdout)["recordsBehind"] == 0
+    on_kafka("deleteTopic -t T")
+    on_kafka("deleteTopic -t T")
+    assert json.loads(on_kafka("status --json").stdout)["recordsBehind"] == 2
+    registry.register("10.0.0.1:10911", "c1", "broker-a")
+    assert json.loads(on_kafka("status --json").stdout)["recordsBehind"] == 1
+
+
+def test_status_says_that_the_tables_are_of_another_log(registry, on_kafka):
+    registry.register("10.0.0.1:10911", "c1", "broker-a")
+    facts = json.loads(on_kafka("status --json").stdout)
+    assert facts["recordsBehind"] is None
+    assert "another Kafka" in facts["kafka"]
 
 
 def test_wait_ends_with_a_message_that_the_record_is_on_kafka(on_kafka):
