@@ -55,10 +55,7 @@ class Invocation:
     @cached_property
     def settings(self) -> NamesrvSettings:
         """The settings in force. Raises SettingError or SettingsFileError, also when the command does not care."""
-        settings = load_settings(self.file, os.environ, self.options)
-        for key in settings_without_effect(settings):
-            say(f"setting {key} has no effect here.")
-        return settings
+        return load_settings(self.file, os.environ, self.options)
 
 
 def _pairs(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -96,6 +93,8 @@ def main(
     """The route registry of a RocketMQ cluster: Kafka to Spark to Delta Lake, and lookups from there."""
     context.obj = Invocation(file, options | ({"delta.root": root} if root is not None else {}))
     if print_only:
+        for key in settings_without_effect(context.obj.settings):
+            say(f"setting {key} has no effect here.")
         click.echo(to_properties_text(context.obj.settings), nl=False)
         context.exit()
     if context.invoked_subcommand is None:
