@@ -167,7 +167,7 @@ class Publisher:
         self._on_step("published")
         return row
 
-    def compact(self, max_files: int) -> list[str]:
+    def compact(self, max_files: int = 32) -> list[str]:
         """Merges the small files of tables with more than `max_files`; the next snapshot names the new versions.
 
         Returns the tables compacted. A table that somebody else writes at this moment waits for the next time.

@@ -15,6 +15,9 @@ from namesrv_stream.tables.schemas import FORMAT, TableSpec
 
 DAY_MS = 24 * 3_600_000
 DEFAULT_RETENTION_MS = 30 * DAY_MS
+CHECKPOINT_INTERVAL = 100
+"""Commits between two checkpoints of a table's log."""
+
 FORMAT_PROPERTY = "registry.format"
 RETENTION_PROPERTY = "registry.snapshotRetentionMillis"
 
@@ -81,5 +84,5 @@ def table_properties(spec: TableSpec, retention_ms: int) -> dict[str, str]:
         "delta.enableDeletionVectors": "false",  # delta-rs counts them wrongly and refuses such tables
         "delta.deletedFileRetentionDuration": kept,
         "delta.logRetentionDuration": kept,
-        "delta.checkpointInterval": "100",
+        "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
     }

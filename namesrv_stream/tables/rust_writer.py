@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import TypedDict
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from namesrv_stream.errors import NotARegistryError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import with_partition_column
-from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, select, table_properties
+from namesrv_stream.tables.root import CHECKPOINT_INTERVAL, RETENTION_PROPERTY, Root, select, table_properties
 from namesrv_stream.tables.schemas import SNAPSHOT, TABLES, TableSpec
 from namesrv_stream.tables.snapshots import newest_row
 from namesrv_stream.tables.writer import DELETED, BaseMovedError, Commit, CommitTag, RowChanges
@@ -59,9 +60,7 @@ class RustWriter:
         same_key = " AND ".join(f"target.{name} = source.{name}" for name in spec.key)
         columns = {name: f"source.{name}" for name in spec.schema.names}
         with self._on(spec, base) as table:
-            merger = table.merge(
-                changes.merge_source(spec), same_key, "source", "target", commit_properties=_commit_once(tag)
-            )
+            merger = table.merge(changes.merge_source(spec), same_key, "source", "target", **_commit_once(base, tag))
             merger = merger.when_matched_delete(f"source.{DELETED}")
             merger = merger.when_matched_update(columns, f"NOT source.{DELETED}")
             merger.when_not_matched_insert(columns, f"NOT source.{DELETED}").execute()
@@ -72,17 +71,17 @@ class RustWriter:
             return base
         with self._on(spec, base) as table:
             stored = with_partition_column(spec, rows)
-            write_deltalake(table, stored, mode="append", commit_properties=_commit_once(tag))
+            write_deltalake(table, stored, mode="append", **_commit_once(base, tag))
             return table.version()
 
     def touch(self, spec: TableSpec, base: int, tag: CommitTag) -> int:
         with self._on(spec, base) as table:
-            table.create_write_transaction([], "append", table.schema(), commit_properties=_commit_once(tag))
+            table.create_write_transaction([], "append", table.schema(), **_commit_once(base, tag))
             return base + 1
 
     def restore(self, spec: TableSpec, head: int, version: int, tag: CommitTag) -> int:
         with self._on(spec, head) as table:
-            table.restore(version, commit_properties=_commit_once(tag))
+            table.restore(version, **_commit_once(head, tag))
             return table.version()
 
     def file_count(self, spec: TableSpec, version: int) -> int:
@@ -129,6 +128,20 @@ class RustWriter:
             table.alter.set_table_properties(table_properties(spec, retention_ms), raise_if_not_exists=False)
 
 
-def _commit_once(tag: CommitTag) -> CommitProperties:
-    """Compare-and-swap: with retries delta-rs would rebase on what somebody else committed."""
-    return CommitProperties(max_commit_retries=0, custom_metadata={"userMetadata": tag.to_json()})
+class _CommitOptions(TypedDict):
+    commit_properties: CommitProperties
+    post_commithook_properties: PostCommitHookProperties
+
+
+def _commit_once(base: int, tag: CommitTag) -> _CommitOptions:
+    """Compare-and-swap on `base`: with retries delta-rs would rebase on what somebody else committed.
+
+    Expired log entries are looked for together with the checkpoint: a table that is written every 30 s keeps some
+    170,000 entries, and looking through them takes longer than the commit.
+    """
+    return {
+        "commit_properties": CommitProperties(max_commit_retries=0, custom_metadata={"userMetadata": tag.to_json()}),
+        "post_commithook_properties": PostCommitHookProperties(
+            cleanup_expired_logs=(base + 1) % CHECKPOINT_INTERVAL == 0
+        ),
+    }

@@ -1,0 +1,73 @@
+"""Rows to Arrow and back lose nothing, for every table."""
+
+import typing
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow, with_partition_column
+from namesrv_stream.tables.schemas import DATA_VERSION, LOG_POSITION, TABLES
+from namesrv_stream.tables.writer import RowChanges
+from tests.tables.rows import event
+
+LONGS = st.integers(-(2**63), 2**63 - 1)
+TIMES = st.integers(-62_135_596_800_000, 253_402_300_799_999)  # the years 1 to 9999
+INTS = st.integers(-(2**31), 2**31 - 1)
+VALUES = {
+    pa.string(): st.text(),
+    pa.int32(): INTS,
+    pa.int64(): LONGS,
+    pa.bool_(): st.booleans(),
+    pa.binary(): st.binary(),
+    pa.list_(pa.string()): st.lists(st.text()).map(tuple),
+    pa.map_(pa.int32(), pa.int64()): st.dictionaries(INTS, LONGS),
+    pa.map_(pa.string(), pa.int64()): st.dictionaries(st.text(), LONGS),
+    DATA_VERSION: st.builds(DataVersion, LONGS, LONGS, LONGS),
+    LOG_POSITION: st.builds(LogPosition, TIMES, INTS, LONGS),
+}
+
+
+def rows_of(spec):
+    hints = typing.get_type_hints(spec.row)
+    columns = []
+    for field in spec.schema:
+        values = TIMES if pa.types.is_timestamp(field.type) else VALUES[field.type]
+        nullable = type(None) in typing.get_args(hints[field.name])
+        columns.append(st.none() | values if nullable else values)
+    return st.lists(st.builds(spec.row, *columns), max_size=5)
+
+
+@pytest.mark.parametrize("spec", TABLES.values(), ids=TABLES.keys())
+@settings(deadline=None)  # the first pa.array of a process imports pandas
+@given(data=st.data())
+def test_rows_come_back_from_arrow_as_they_went_in(spec, data):
+    rows = data.draw(rows_of(spec))
+    table = rows_to_arrow(spec, rows)
+    assert table.schema == spec.schema
+    assert rows_from_arrow(spec, table) == rows
+
+
+@pytest.mark.parametrize("spec", TABLES.values(), ids=TABLES.keys())
+def test_no_rows_are_an_empty_table_of_the_right_columns(spec):
+    assert rows_to_arrow(spec, []).schema == spec.schema
+    assert rows_from_arrow(spec, rows_to_arrow(spec, [])) == []
+
+
+def test_events_are_filed_under_the_month_of_their_event_time_in_utc():
+    december_in_utc = 1_701_388_800_000
+    spec = TABLES["broker_event"]
+    stored = with_partition_column(
+        spec, rows_to_arrow(spec, [event("a", december_in_utc - 1), event("b", december_in_utc)])
+    )
+    assert stored.column("event_month").to_pylist() == ["2023-11", "2023-12"]
+    assert stored.schema.names == spec.stored_schema.names
+
+
+def test_arrow_and_rows_make_the_same_merge_source():
+    spec = TABLES["live"]
+    table = rows_to_arrow(TABLES["live"], [])
+    assert RowChanges(table, [("a",)]).merge_source(spec) == RowChanges([], [("a",)]).merge_source(spec)

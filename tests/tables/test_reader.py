@@ -1,0 +1,161 @@
+"""What a reader without Spark sees: whole snapshots, by epoch and time, and why one is not to be had."""
+
+import subprocess
+import sys
+
+import pytest
+
+from namesrv_stream.errors import NoSuchSnapshotError, NotARegistryError, RegistryTooNewError, SnapshotGoneError
+from namesrv_stream.rules.rows import ClusterRow, FilterRow, KvConfigRow, NamesrvConfigRow, TopicMappingRow
+from namesrv_stream.tables.publication import Batch
+from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.root import DAY_MS, Root
+from namesrv_stream.tables.schemas import SNAPSHOT, TOPIC
+from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.writer import RowChanges
+from tests.tables.rows import NOW, T0, broker, live, topic
+from tests.tables.test_publication import claim
+
+
+def publish(publisher, batch_id, published_at_ms=NOW, **changes):
+    """`changes`: upserted rows by table."""
+    rows = {name: RowChanges(upserts) for name, upserts in changes.items()}
+    return publisher.publish(Batch("query", batch_id, T0 + batch_id, {0: batch_id}, rows), published_at_ms)
+
+
+def test_lookups_find_every_table_by_its_key(root):
+    publish(
+        claim(root),
+        0,
+        topic=[topic("t", "broker-b"), topic("t", "broker-a"), topic("u")],
+        broker=[broker(1), broker(0)],
+        cluster=[ClusterRow("c", "broker-b"), ClusterRow("c", "broker-a")],
+        filter=[FilterRow("a", ("f2", "f1"))],
+        live=[live("a")],
+        kv_config=[KvConfigRow("n", "", None), KvConfigRow("n", "k", "v"), KvConfigRow("emptied", "", None)],
+        namesrv_config=[NamesrvConfigRow("key", "value")],
+        topic_mapping=[TopicMappingRow("t", "broker-a", "{}")],
+    )
+    routes = RouteReader(root).open().routes
+    assert dict(routes.queues) == {"t": [topic("t", "broker-a"), topic("t", "broker-b")], "u": [topic("u")]}
+    assert routes.brokers == {"broker-a": {0: broker(0), 1: broker(1)}}
+    assert routes.clusters == {"c": ["broker-a", "broker-b"]}
+    assert routes.filters == {"a": ("f2", "f1")}
+    assert routes.live == {"a": live("a")}
+    assert routes.kv == {"n": {"k": "v"}, "emptied": {}}
+    assert routes.namesrv_config == {"key": "value"}
+    assert routes.mappings == {"t": {"broker-a": "{}"}}
+
+
+def test_an_empty_registry_answers_nothing(root):
+    claim(root)
+    routes = RouteReader(root).open().routes
+    assert (len(routes.queues), list(routes.queues), routes.queues.get("t")) == (0, [], None)
+    assert routes.brokers == routes.live == routes.kv == {}
+
+
+def test_follow_reads_again_only_the_tables_that_changed(root):
+    publisher = claim(root)
+    publish(publisher, 0, topic=[topic("t")], live=[live("a")])
+    reader = RouteReader(root)
+    before = reader.follow()
+    assert reader.follow() is before
+    newest = publish(publisher, 1, live=[live("b")])
+    after = reader.follow()
+    assert after.snapshot == newest
+    assert after.tables["topic"] is before.tables["topic"]
+    assert set(after.routes.live) == {"a", "b"}
+    assert set(before.routes.live) == {"a"}
+
+
+def test_each_epoch_shows_its_own_rows(root):
+    publisher = claim(root)
+    for number in range(3):
+        publish(publisher, number, topic=[topic("t", perm=number)])
+    reader = RouteReader(root)
+    shown = {epoch: [row.perm for row in reader.open(epoch).rows("topic")] for epoch in range(1, 5)}
+    assert shown == {1: [], 2: [0], 3: [1], 4: [2]}
+    with pytest.raises(NoSuchSnapshotError, match="newest epoch is 4"):
+        reader.open(5)
+
+
+@pytest.mark.parametrize(("at_ms", "epoch"), [(T0, 2), (T0 + 9, 2), (T0 + 10, 3), (T0 + 10**9, 4)])
+def test_a_time_means_the_snapshot_in_force_at_that_event_time(root, at_ms, epoch):
+    publisher = claim(root)
+    for offset in (0, 10, 20):
+        publish(publisher, offset, topic=[topic("t", perm=offset)])
+    assert RouteReader(root).open(at_ms=at_ms).snapshot.epoch == epoch
+
+
+def test_a_time_before_the_first_record_has_no_snapshot(root):
+    publish(claim(root), 0, topic=[topic("t")])
+    with pytest.raises(NoSuchSnapshotError):
+        RouteReader(root).open(at_ms=T0 - 1)
+
+
+def test_event_time_of_snapshots_never_falls(root):
+    publisher = claim(root)
+    publish(publisher, 5, topic=[topic("t")])
+    assert publisher.publish(Batch("q", 6, None, {}, {"topic": RowChanges([topic("u")])}), NOW).event_time == T0 + 5
+
+
+def test_a_snapshot_past_retention_is_gone_and_the_oldest_is_named(root):
+    publisher = claim(root, at_ms=NOW - 40 * DAY_MS)
+    publish(publisher, 0, NOW - 31 * DAY_MS, topic=[topic("t", perm=0)])
+    publish(publisher, 1, NOW - 29 * DAY_MS, topic=[topic("t", perm=1)])
+    publish(publisher, 2, NOW, topic=[topic("t", perm=2)])
+    reader = RouteReader(root)
+    assert [row.epoch for row in reader.snapshots.readable()] == [4, 3]
+    assert [row.epoch for row in reader.snapshots.readable(limit=1)] == [4]
+    for asked in ({"epoch": 2}, {"at_ms": T0}):
+        with pytest.raises(SnapshotGoneError, match="oldest readable epoch is 3"):
+            reader.open(**asked)
+
+
+def test_the_newest_snapshot_is_readable_however_old(root):
+    publish(claim(root, at_ms=NOW - 400 * DAY_MS), 0, NOW - 300 * DAY_MS, topic=[topic("t")])
+    reader = RouteReader(root)
+    assert reader.open().rows("topic") == [topic("t")]
+    assert reader.snapshots.oldest_readable().epoch == 2
+
+
+def test_a_folder_without_tables_is_named(tmp_path):
+    with pytest.raises(NotARegistryError, match="holds no registry"):
+        RouteReader(str(tmp_path / "nothing"))
+
+
+def test_tables_that_no_job_has_claimed_yet_say_so(root, rust):
+    rust.ensure_tables(DAY_MS)
+    with pytest.raises(NoSuchSnapshotError, match="is the job running"):
+        RouteReader(root).open()
+
+
+def test_tables_of_a_newer_format_are_refused(root):
+    claim(root)
+    root.open(SNAPSHOT).alter.set_table_properties({"registry.format": "2"}, raise_if_not_exists=False)
+    with pytest.raises(RegistryTooNewError, match=r"format 2.*up to 1"):
+        RouteReader(root)
+
+
+def test_a_job_stops_when_a_newer_release_has_taken_its_tables_over(root):
+    publisher = claim(root)
+    root.open(TOPIC).alter.set_table_properties({"registry.format": "2"}, raise_if_not_exists=False)
+    with pytest.raises(RegistryTooNewError):
+        publish(publisher, 0, topic=[topic("t")])
+    assert publisher.last == Snapshots(root).newest()
+
+
+def test_reading_needs_neither_pandas_nor_pyspark(root):
+    """Either import would cost each command of the command line most of a second."""
+    publish(claim(root), 0, topic=[topic("t")])
+    code = (
+        "import sys; from namesrv_stream.tables.reader import RouteReader;"
+        f"assert RouteReader({root.url!r}).open().routes.queues['t'];"
+        "print([name for name in ('pandas', 'pyspark') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_snapshots_seen_twice_are_the_same(root):
+    publish(claim(root), 0, topic=[topic("t")])
+    assert Snapshots(Root(root.url)).readable() == RouteReader(root.url).snapshots.readable()

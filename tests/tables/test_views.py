@@ -1,0 +1,67 @@
+"""A snapshot as analysts see it in Spark."""
+
+from datetime import UTC, datetime
+
+import pytest
+from chispa import assert_df_equality
+
+from namesrv_stream.tables.arrow import rows_to_arrow
+from namesrv_stream.tables.publication import Publisher, Writers
+from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.schemas import LIVE, TOPIC
+from namesrv_stream.tables.spark_writer import SparkWriter
+from namesrv_stream.tables.views import VIEWS, open_snapshot, snapshot_sql
+from tests.tables.rows import NOW, T0, live, topic
+from tests.tables.test_publication import assert_shows_exactly, batch, claim
+from tests.tables.test_reader import publish
+
+pytestmark = pytest.mark.spark
+
+
+def assert_view_holds(spark, spec, rows):
+    wanted = spark.createDataFrame(rows_to_arrow(spec, rows))
+    assert_df_equality(spark.table(spec.name), wanted, ignore_row_order=True, ignore_nullable=True)
+
+
+def test_views_show_one_snapshot_by_epoch_by_time_and_the_newest(spark, root):
+    publisher = claim(root)
+    publish(publisher, 0, topic=[topic("t", perm=0)], live=[live("a")])
+    publish(publisher, 1, topic=[topic("t", perm=1)])
+    publish(publisher, 2, live=[live("a", T0 + 2)])
+    first_moment = datetime.fromtimestamp(T0 / 1000, UTC)
+    for asked, epoch, perm, seen_ms in (
+        ({}, 4, 1, T0 + 2),
+        ({"epoch": 2}, 2, 0, T0),
+        ({"at": T0 + 1}, 3, 1, T0),
+        ({"at": first_moment}, 2, 0, T0),
+    ):
+        assert open_snapshot(spark, root.url, **asked).epoch == epoch
+        assert_view_holds(spark, TOPIC, [topic("t", perm=perm)])
+        assert_view_holds(spark, LIVE, [live("a", seen_ms)])
+
+
+def test_views_stay_at_their_snapshot_while_newer_ones_are_published(spark, root):
+    publisher = claim(root)
+    publish(publisher, 0, topic=[topic("t", perm=0)])
+    open_snapshot(spark, root)
+    publish(publisher, 1, topic=[topic("t", perm=1)])
+    assert_view_holds(spark, TOPIC, [topic("t", perm=0)])
+
+
+def test_every_table_of_a_snapshot_is_a_view(spark, root):
+    claim(root)
+    snapshot = open_snapshot(spark, root)
+    assert [spark.table(spec.name).count() for spec in VIEWS] == [0] * len(VIEWS)
+    assert len(snapshot_sql(root, snapshot)) == len(VIEWS)
+
+
+def test_a_registry_by_spark_alone_is_claimed_published_and_taken_over(spark, root):
+    """As on a storage that delta-rs does not reach; delta-rs then reads what Spark wrote."""
+    writers = Writers.only(SparkWriter(spark, root))
+    publisher = Publisher.claim(writers, "first", NOW)
+    publisher.publish(batch(0), NOW)
+    heir = Publisher.claim(Writers.only(SparkWriter(spark, root)), "second", NOW)
+    heir.publish(batch(1), NOW)
+    assert heir.restored == []
+    assert_shows_exactly(root, 0, 1)
+    assert RouteReader(root).snapshots.newest() == heir.last
