@@ -25,6 +25,10 @@ PUBLISHED_LIVE_LAG_MS = 30_000
 
 _EARLIEST = -2
 
+_FETCH_WAIT_MS = 10
+"""A task's first poll waits behind the fetch that the last one left at the end of the log: Kafka's default of 500 ms
+would be added to each micro-batch, and a task fetches only what it knows to be there."""
+
 
 def start_query(
     spark: SparkSession,
@@ -62,6 +66,7 @@ def kafka_records(spark: SparkSession, settings: NamesrvSettings, offsets: Mappi
     options = {
         "kafka.max.partition.fetch.bytes": str(MAX_RECORD_BYTES),
         "kafka.fetch.max.bytes": str(2 * MAX_RECORD_BYTES),
+        "kafka.fetch.max.wait.ms": str(_FETCH_WAIT_MS),
         **spark_kafka_options(settings),
         "subscribe": settings.kafka_topic,
         "startingOffsets": _starting_offsets(settings.kafka_topic, offsets),
