@@ -40,6 +40,7 @@ COMMANDS = {
     ),
     "up": LazyCommand("namesrv_stream.cli.up:up", _RUN, "Kafka, the job and brokers on this machine, until Ctrl-C."),
     "demo": LazyCommand("namesrv_stream.cli.demo:demo", _RUN, "The same as a story of five minutes."),
+    "gateway": LazyCommand("namesrv_stream.gateway.command:gateway", _RUN, "RocketMQ's name server, to real brokers."),
     "fleet": LazyCommand("namesrv_stream.fleet.command:fleet", _RUN, "Simulated brokers against any Kafka."),
     "replay": LazyCommand("namesrv_stream.replay.command:replay", _RUN, "Scenario cases through rules or stream."),
 }

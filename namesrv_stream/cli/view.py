@@ -24,9 +24,7 @@ from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
-
-STALE_AFTER_MS = 90_000
-"""While brokers heartbeat the job publishes at least every liveRefreshMillis, so an older snapshot means no job."""
+from namesrv_stream.tables.snapshots import STALE_AFTER_MS
 
 DEFAULT_WATCH_S = 1.0
 

@@ -64,17 +64,21 @@ class PreparedAnswer:
 
     def __init__(self, answer: RemotingCommand) -> None:
         header = _encode_json_header(msgspec.structs.replace(answer, opaque=0))
-        before, _, self._header_end = header.partition(b'"opaque":0')  # a quote inside a string has a \ before it
+        before, _, header_end = header.partition(b'"opaque":0')  # a quote inside a string has a \ before it
         self._header_start = before + b'"opaque":'
-        self._body = answer.body
-        self._fixed_header_bytes = len(self._header_start) + len(self._header_end)
+        self._rest = header_end + answer.body
+        self._fixed_header_bytes = len(self._header_start) + len(header_end)
+        self._fixed_bytes = 4 + len(answer.body)
 
     def frame(self, opaque: int) -> bytes:
         """The whole frame that answers the request of this opaque."""
-        digits = b"%d" % opaque
-        header_bytes = self._fixed_header_bytes + len(digits)
-        words = _LENGTH_AND_HEADER_WORD.pack(4 + header_bytes + len(self._body), header_bytes)
-        return b"".join((words, self._header_start, digits, self._header_end, self._body))
+        return b"".join(self.pieces(b"%d" % opaque))
+
+    def pieces(self, opaque_digits: bytes) -> tuple[bytes, ...]:
+        """The same in parts, for who joins many frames at once."""
+        header_bytes = self._fixed_header_bytes + len(opaque_digits)
+        words = _LENGTH_AND_HEADER_WORD.pack(self._fixed_bytes + header_bytes, header_bytes)
+        return words, self._header_start, opaque_digits, self._rest
 
 
 def encode_command(command: RemotingCommand) -> bytes:

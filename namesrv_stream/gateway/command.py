@@ -1,0 +1,56 @@
+"""`namesrv-stream gateway`: RocketMQ's name server, in front of the registry."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import Protocol
+
+import click
+
+from namesrv_stream.config import NamesrvSettings, load_settings, settings_without_effect, to_properties_text
+from namesrv_stream.gateway.service import Gateway, run_in_loop, serve
+from namesrv_stream.logs import set_up_logging
+
+log = logging.getLogger(__name__)
+
+
+class Invocation(Protocol):
+    """What was said before the command: the settings file and settings of their own."""
+
+    @property
+    def file(self) -> Path | None: ...  # noqa: D102 - said above
+    @property
+    def options(self) -> dict[str, str]: ...  # noqa: D102
+
+
+@click.command("gateway")
+@click.option("-c", "--config", "file", type=click.Path(path_type=Path), help="Settings, Java properties.")
+@click.option("-p", "--print", "print_only", is_flag=True, help="Print all settings in force and end.")
+@click.pass_obj
+def gateway(invocation: Invocation, file: Path | None, print_only: bool) -> None:
+    """Serve RocketMQ's brokers, clients and mqadmin at listenPort, until SIGTERM or Ctrl-C.
+
+    Several may run side by side. Kafka and the job may be away: lookups are answered from the last snapshot.
+    """
+    settings = load_settings(file or invocation.file, os.environ, invocation.options)
+    if print_only:
+        click.echo(to_properties_text(settings), nl=False)
+        return
+    set_up_logging()
+    for key in settings_without_effect(settings):
+        log.warning("setting %s is accepted for RocketMQ's sake and has no effect here", key)
+    run_in_loop(_until_signalled(settings))
+
+
+async def _until_signalled(settings: NamesrvSettings) -> None:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    running = Gateway(settings)
+    await serve(
+        running, stop, lambda: click.echo(f"The Name Server boot success: {settings.bind_address}:{running.port}")
+    )

@@ -1,0 +1,92 @@
+"""Which request is answered by whom: from memory at once, or once Kafka has a record."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+
+from namesrv_stream.gateway.answers import Answers, KeptAnswer
+from namesrv_stream.gateway.connection import Connection
+from namesrv_stream.gateway.lookup_frames import LookupFrames
+from namesrv_stream.gateway.metrics import Metrics
+from namesrv_stream.gateway.writes import HANDLERS, Writes
+from namesrv_stream.wire.codes import RequestCode, ResponseCode
+from namesrv_stream.wire.command import RemotingCommand
+
+
+class Dispatcher:
+    """Answers the requests of all connections. Lives in the event loop."""
+
+    def __init__(self, answers: Answers, writes: Writes, metrics: Metrics) -> None:
+        self._answers = answers
+        self._writes = writes
+        self._metrics = metrics
+        self._started_s = time.perf_counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.lookups: LookupFrames | None = None
+        self.serve(answers)
+
+    def serve(self, answers: Answers) -> None:
+        """Answers from these from now on."""
+        self._answers = answers
+        self.lookups = None if self._waits_for_service() else LookupFrames(self._certain_route)
+
+    def answer(self, command: RemotingCommand, connection: Connection) -> bytes | None:
+        """See `connection.Requests`."""
+        if command.code in HANDLERS:
+            self._start(command, connection)
+            return None
+        started_s = time.perf_counter()
+        kept = self._read(command)
+        self._metrics.answered(command.code, kept.result, time.perf_counter() - started_s)
+        return None if command.is_oneway else kept.prepared.frame(command.opaque)
+
+    def count_lookups(self, given: list[KeptAnswer], started_s: float) -> None:
+        """See `connection.Requests`."""
+        seconds = asyncio.get_running_loop().time() - started_s
+        for result, times in Counter([kept.result for kept in given]).items():
+            self._metrics.answered(RequestCode.GET_ROUTEINFO_BY_TOPIC, result, seconds, times)
+
+    def connection_lost(self, connection: Connection) -> None:
+        """See `connection.Requests`."""
+        self._writes.connection_lost(connection)
+
+    def _read(self, command: RemotingCommand) -> KeptAnswer:
+        if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC and self.lookups is None and not self._is_ready():
+            return KeptAnswer(command.code, command.answer(ResponseCode.SYSTEM_ERROR, "name server not ready"))  # M5
+        kept = self._answers.answer(command)
+        if kept is None:
+            remark = f" request type {command.code} not supported"
+            return KeptAnswer(command.code, command.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
+        return kept
+
+    def _certain_route(self, command: RemotingCommand) -> KeptAnswer | None:
+        return self._answers.answer(command)
+
+    def _is_ready(self) -> bool:
+        """Whether the time of needWaitForService is over; lookups are answered by their bytes from then on."""
+        if not self._waits_for_service():
+            self.serve(self._answers)
+            return True
+        return False
+
+    def _waits_for_service(self) -> bool:
+        settings = self._answers.settings
+        up_s = time.perf_counter() - self._started_s
+        return settings.need_wait_for_service and up_s < settings.wait_seconds_for_service
+
+    def _start(self, command: RemotingCommand, connection: Connection) -> None:
+        connection.await_answer(command)
+        task = asyncio.ensure_future(self._write(command, connection))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _write(self, command: RemotingCommand, connection: Connection) -> None:
+        started_s = time.perf_counter()
+        answer = None
+        try:
+            answer = await self._writes.answered(command, connection)
+            self._metrics.answered(command.code, answer.code, time.perf_counter() - started_s)
+        finally:
+            connection.reply(command, answer)

@@ -1,0 +1,104 @@
+"""Follows the published snapshots in a thread, and has each ready before the event loop hears of it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+from deltalake.exceptions import DeltaError
+
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.rows import SnapshotRow, TopicRow
+from namesrv_stream.tables.reader import RegistryView, RouteReader
+from namesrv_stream.tables.root import Root
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 0.25
+_ROW_TABLES_OF_ANSWERS = ("topic", "broker", "cluster", "filter", "kv_config", "namesrv_config", "topic_mapping")
+
+OnSnapshot = Callable[["FollowedSnapshot"], None]
+
+
+class FollowedSnapshot:
+    """A snapshot whose indexes are made. `has_same_answers`: it differs from the one before in `live` alone."""
+
+    def __init__(self, view: RegistryView, former: FollowedSnapshot | None) -> None:
+        self.row: SnapshotRow = view.snapshot
+        versions = {name: view.tables[name].version for name in _ROW_TABLES_OF_ANSWERS}
+        self._versions: Mapping[str, int] = versions
+        self.has_same_answers = former is not None and former._versions == versions
+        is_same_topic = former is not None and former._versions["topic"] == versions["topic"]
+        queues = former.tables.queues if former is not None and is_same_topic else _queues(view)
+        self.tables: RouteTables = replace(view.routes, queues=queues)
+
+
+def _queues(view: RegistryView) -> dict[str, list[TopicRow]]:
+    """topic -> its rows, all made at once: the event loop must not make them one by one."""
+    queues: defaultdict[str, list[TopicRow]] = defaultdict(list)
+    for row in sorted(view.rows("topic")):
+        queues[row.topic].append(row)
+    return dict(queues)
+
+
+class Follower:
+    """Runs within a `with`. `on_snapshot` is called in its thread with each new snapshot, the newest one first.
+
+    A registry that is not there yet, or not readable for a while, is waited for; the snapshot before is served on.
+    """
+
+    def __init__(self, root: Root, on_snapshot: OnSnapshot) -> None:
+        self._root = root
+        self._on_snapshot = on_snapshot
+        self._reader: RouteReader | None = None
+        self._latest: FollowedSnapshot | None = None
+        self._view: Any = None
+        self._problem: str | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def problem(self) -> str | None:
+        """Why no newer snapshot can be read, if that is so."""
+        return self._problem
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._look()
+                self._problem = None
+            except (NamesrvError, DeltaError, OSError) as error:
+                self._say(str(error))
+                self._reader = None  # a folder that was made anew is opened anew
+            except Exception as error:
+                log.exception("the tables cannot be read")
+                self._say(str(error))
+            self._stop.wait(LOOK_EVERY_S)
+
+    def _look(self) -> None:
+        if self._reader is None:
+            self._reader = RouteReader(self._root)
+        view = self._reader.follow()
+        if view is not self._view:
+            self._latest = FollowedSnapshot(view, self._latest)
+            self._view = view
+            self._on_snapshot(self._latest)
+
+    def _say(self, problem: str) -> None:
+        """Once for each problem, not at every look."""
+        if problem != self._problem:
+            log.warning("no newer snapshot: %s", problem)
+        self._problem = problem

@@ -1,0 +1,77 @@
+"""Route lookups recognised by their bytes: a client asks for the same topic again and again, only the opaque differs.
+
+The header without the opaque's digits is the key of the answer, so that a repeated lookup costs two searches and a
+dictionary, and no JSON. A header is learned from a request that was decoded in full.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from namesrv_stream.gateway.answers import KeptAnswer
+from namesrv_stream.wire.codes import RequestCode, SerializeType
+from namesrv_stream.wire.command import RemotingCommand, decode_command
+from namesrv_stream.wire.errors import FrameError
+
+_WORDS = struct.Struct(">II")
+_OPAQUE = b'"opaque":'
+_MAX_DIGITS = 9
+_MAX_HEADER_BYTES = 1024
+_MAX_KNOWN = 20_000
+
+Answer = Callable[[RemotingCommand], KeptAnswer | None]
+
+
+class LookupFrames:
+    """The lookups of one snapshot. `answer` gives a decoded lookup's answer, None where memory does not have it."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._known: dict[bytes, KeptAnswer] = {}
+
+    def take(self, data: bytes) -> tuple[list[bytes], int, list[KeptAnswer]]:
+        """Answers the lookups at the front of `data`, which begins with a frame.
+
+        Gives the frames of the answers in pieces, how many bytes they have answered, and which answers these were.
+        """
+        pieces: list[bytes] = []
+        given: list[KeptAnswer] = []
+        known = self._known
+        at, size = 0, len(data)
+        while at + 8 < size:
+            length, header_word = _WORDS.unpack_from(data, at)
+            end = at + 4 + length
+            if header_word != length - 4 or end > size:  # not JSON alone, or not whole
+                break
+            opaque = data.find(_OPAQUE, at, end) + 9
+            comma = data.find(b",", opaque, end)
+            digits = data[opaque:comma]
+            if opaque < at + 9 or not digits.isdigit() or len(digits) > _MAX_DIGITS or digits[0] == 48:
+                break
+            key = data[at + 8 : opaque] + data[comma:end]
+            kept = known.get(key) or self._learned(key, digits, data[at + 4 : end])
+            if kept is None:
+                break
+            pieces += kept.prepared.pieces(digits)
+            given.append(kept)
+            at = end
+        return pieces, at, given
+
+    def _learned(self, key: bytes, digits: bytes, content: bytes) -> KeptAnswer | None:
+        """None for all that is no plain lookup, broken frames included: others handle those."""
+        if len(content) > _MAX_HEADER_BYTES or content.count(_OPAQUE) != 1:
+            return None
+        try:
+            command = decode_command(content)
+        except FrameError:
+            return None
+        is_plain = command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC and command.flag == 0
+        if not is_plain or command.serialize_type is not SerializeType.JSON or command.opaque != int(digits):
+            return None
+        kept = self._answer(command)
+        if kept is not None:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            self._known[key] = kept
+        return kept

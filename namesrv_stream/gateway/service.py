@@ -1,0 +1,248 @@
+"""One gateway as a whole: snapshots in, requests answered, records out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, Self
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.gateway import kv_file
+from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.dispatcher import Dispatcher
+from namesrv_stream.gateway.follower import FollowedSnapshot, Follower
+from namesrv_stream.gateway.link import KafkaLink
+from namesrv_stream.gateway.metrics import Metrics, MetricsServer
+from namesrv_stream.gateway.server import Server
+from namesrv_stream.gateway.writes import Writes
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshots import STALE_AFTER_MS
+
+try:
+    from uvloop import new_event_loop
+except ImportError:
+    from asyncio import new_event_loop  # type: ignore[assignment]
+
+log = logging.getLogger(__name__)
+
+_LOOK_AROUND_EVERY_S = 1.0
+_STUCK_AFTER_S = 10.0
+FIRST_SNAPSHOT_LIMIT_S = 2.0
+"""How long a start waits for the tables to be read, so that the first lookups are not answered from nothing."""
+
+
+class Gateway:
+    """Serves from `start` to `stop`, both in the event loop in which all of it lives."""
+
+    def __init__(self, settings: NamesrvSettings) -> None:
+        self._settings = settings
+        self.metrics = Metrics()
+        self.gateway_id = uuid.uuid4().hex[:12]
+        self._open_things = ExitStack()
+        self._answers = Answers(RouteTables(), settings)
+        self._latest: FollowedSnapshot | None = None
+        self._has_snapshot = asyncio.Event()
+        self._is_stale = False
+        self._looked_around_s = time.monotonic()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return self._server.port
+
+    @property
+    def metrics_port(self) -> int | None:
+        """Where metrics are, None without metricsPort."""
+        return self._metrics_server.port if self._metrics_server else None
+
+    async def start(self) -> None:
+        """Listens, with the newest snapshot if there is one; Kafka may come later. Raises NamesrvError."""
+        settings = self._settings
+        self._loop = asyncio.get_running_loop()
+        self._link = KafkaLink(settings, self._loop, self._count_outcome)
+        self._writes = Writes(self._link, self.gateway_id, settings.reconcile_interval_millis, self._answers)
+        self._dispatcher = Dispatcher(self._answers, self._writes, self.metrics)
+        self._server = Server(settings, self._dispatcher)
+        with ExitStack() as opening:
+            root = Root(settings.delta_root, settings.storage_options or None)
+            opening.enter_context(Follower(root, self._hand_over))
+            opening.enter_context(self._link)
+            await self._wait_for_snapshot()
+            self._metrics_server = self._open_metrics(opening)
+            await self._server.start()
+            self._open_things = opening.pop_all()
+        self._run(self._look_around())
+        self._run(self._take_over_kv())
+        log.info("name server listens at %s:%d", settings.bind_address, self.port)
+
+    async def stop(self) -> None:
+        """Answers what was asked and closes all connections. No lease ends by that."""
+        self._writes.is_stopping = True
+        for task in self._tasks:
+            task.cancel()
+        await self._server.stop()
+        await asyncio.to_thread(self._open_things.close)
+
+    async def _wait_for_snapshot(self) -> None:
+        try:
+            async with asyncio.timeout(FIRST_SNAPSHOT_LIMIT_S):
+                await self._has_snapshot.wait()
+        except TimeoutError:
+            log.warning("no snapshot yet in %s: no route is known until the job publishes", self._settings.delta_root)
+
+    def _open_metrics(self, opening: ExitStack) -> MetricsServer | None:
+        settings = self._settings
+        if not settings.metrics_port:
+            return None
+        try:
+            server = MetricsServer(self.metrics, settings.bind_address, settings.metrics_port, self._health)
+        except OSError as error:
+            raise MetricsAddressError(settings.metrics_port, str(error)) from error
+        opening.callback(server.close)
+        return server
+
+    def _hand_over(self, snapshot: FollowedSnapshot) -> None:
+        """Called by the follower's thread."""
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._serve, snapshot)
+
+    def _serve(self, snapshot: FollowedSnapshot) -> None:
+        """Swaps in a whole snapshot; what is encoded stays where only signs of life are new."""
+        settings = self._settings.restored(snapshot.tables.namesrv_config)
+        answers = Answers(snapshot.tables, settings, snapshot.row.epoch, snapshot.row.offsets)
+        if snapshot.has_same_answers and self._latest is not None:
+            answers.take_over(self._answers)
+        self._answers, self._latest = answers, snapshot
+        self._dispatcher.serve(answers)
+        self._writes.follow(answers)
+        self._has_snapshot.set()
+        self.metrics.epoch.set(answers.epoch)
+        self.metrics.brokers(Counter(row.cluster_name for row in snapshot.tables.live.values()))
+
+    async def _look_around(self) -> None:
+        while True:
+            self._looked_around_s = time.monotonic()
+            self.metrics.connections.set(len(self._server.connections.open))
+            self.metrics.records_waiting.set(self._link.on_the_way)
+            if self._latest is not None:
+                self._mind_age(self._latest)
+            await asyncio.sleep(_LOOK_AROUND_EVERY_S)
+
+    def _mind_age(self, latest: FollowedSnapshot) -> None:
+        """While brokers live the job publishes; a snapshot that gets old says that it does not run."""
+        age_ms = time.time_ns() // 1_000_000 - latest.row.published_at
+        is_stale = bool(latest.tables.live) and age_ms > STALE_AFTER_MS
+        if is_stale and not self._is_stale:
+            log.warning("epoch %d is %d s old and brokers live: is the job running?", latest.row.epoch, age_ms // 1000)
+        if self._is_stale and not is_stale:
+            log.info("the job publishes again: epoch %d", latest.row.epoch)
+        self._is_stale = is_stale
+        self.metrics.is_stale.set(is_stale)
+        self.metrics.age_s.set(age_ms / 1000)
+
+    def _health(self) -> str | None:
+        """Called by the metrics thread. A stale snapshot is served, so it is no reason to restart this process."""
+        silent_s = time.monotonic() - self._looked_around_s
+        return f"the event loop has not run for {silent_s:.0f} s" if silent_s > _STUCK_AFTER_S else None
+
+    async def _take_over_kv(self) -> None:
+        """K5, at the first start: the registry has been claimed and has no KV namespace."""
+        await self._has_snapshot.wait()
+        await self._link.has_connected.wait()
+        if self._answers.tables.kv:
+            return
+        commands = kv_file.commands_of(Path(self._settings.kv_config_path))
+        try:
+            for command in commands:
+                await self._writes.put(command)
+        except NamesrvError as error:
+            log.error("kvConfigPath is taken over in part: %s Start again to take over all of it.", error)
+        if commands:
+            log.info("%d KV entries taken over from %s", len(commands), self._settings.kv_config_path)
+
+    def _count_outcome(self, error: NamesrvError | None) -> None:
+        if error is None:
+            self.metrics.records.inc()
+        else:
+            self.metrics.kafka_errors.labels(type(error).__name__).inc()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class MetricsAddressError(NamesrvError):
+    """Nobody can listen at metricsPort."""
+
+    def __init__(self, port: int, problem: str) -> None:
+        super().__init__(f"metrics cannot be served at port {port}: {problem}. Set metricsPort to another, or 0.")
+        self.port = port
+
+
+def run_in_loop(work: Coroutine[Any, Any, None]) -> None:
+    """Runs `work` in an event loop: uvloop's where it is installed, which it is not on Windows."""
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(work)
+
+
+class BackgroundGateway:
+    """A gateway in a thread of its own, within a `with`."""
+
+    def __init__(self, settings: NamesrvSettings) -> None:
+        self._settings = settings
+        self._is_up = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
+        self._loop: asyncio.AbstractEventLoop
+        self._stop: asyncio.Event
+        self.gateway: Gateway
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._is_up.wait()
+        if self._failure is not None:
+            raise self._failure
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    @property
+    def address(self) -> str:
+        """What a broker or client is given as namesrvAddr."""
+        return f"{self._settings.bind_address}:{self.gateway.port}"
+
+    def _run(self) -> None:
+        try:
+            run_in_loop(self._serve())
+        except BaseException as error:  # a thread has nobody else to tell
+            self._failure = error
+        finally:
+            self._is_up.set()
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self.gateway = Gateway(self._settings)
+        await serve(self.gateway, self._stop, self._is_up.set)
+
+
+async def serve(gateway: Gateway, stop: asyncio.Event, on_start: Callable[[], None]) -> None:
+    """Runs the gateway until `stop` is set. Raises NamesrvError where it cannot start."""
+    await gateway.start()
+    on_start()
+    try:
+        await stop.wait()
+    finally:
+        await gateway.stop()

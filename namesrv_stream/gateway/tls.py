@@ -1,0 +1,96 @@
+"""TLS without a socket: ciphertext in, ciphertext out, and the plain text between them."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from pathlib import Path
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import NamesrvError
+
+log = logging.getLogger(__name__)
+
+_CHUNK_BYTES = 64 * 1024
+
+
+class CertificateError(NamesrvError):
+    """The files of tls.server.* cannot be used."""
+
+    def __init__(self, problem: str, files: str) -> None:
+        super().__init__(f"TLS certificate not usable: {problem}. Check {files} and tls.server.keyPassword.")
+        self.problem = problem
+
+
+class Certificates:
+    """The server's TLS settings, read again when their files change. A bad new certificate leaves the one before."""
+
+    def __init__(self, settings: NamesrvSettings) -> None:
+        self._settings = settings
+        paths = (settings.tls_cert_path, settings.tls_key_path, settings.tls_trust_cert_path)
+        self._files = [Path(path) for path in paths if path]
+        self._read_at: list[int] | None = None
+        self._context: ssl.SSLContext | None = None
+        if self._files:
+            self._read_at = self._changed_at()
+            self._context = self._read()
+
+    def context(self) -> ssl.SSLContext | None:
+        """What new connections are given; None where no certificate is set."""
+        if self._files and (changed_at := self._changed_at()) != self._read_at:
+            self._read_at = changed_at
+            try:
+                self._context = self._read()
+                log.info("TLS certificate read again from %s", self._settings.tls_cert_path)
+            except CertificateError as error:
+                log.error("%s The certificate before stays in force.", error)
+        return self._context
+
+    def _changed_at(self) -> list[int]:
+        return [file.stat().st_mtime_ns if file.exists() else 0 for file in self._files]
+
+    def _read(self) -> ssl.SSLContext:
+        settings = self._settings
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(settings.tls_cert_path, settings.tls_key_path, settings.tls_key_password)
+            if settings.tls_auth_client:
+                context.verify_mode = ssl.CERT_REQUIRED
+            if settings.tls_trust_cert_path:
+                context.load_verify_locations(settings.tls_trust_cert_path)
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            raise CertificateError(str(error), ", ".join(map(str, self._files))) from error
+        return context
+
+
+class TlsSession:
+    """One connection's TLS, server side. Raises ssl.SSLError where the peer does not keep to the protocol."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._session = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._is_shaken = False
+
+    def decrypted(self, data: bytes) -> bytes:
+        """The plain text that these bytes complete; `to_send` may have an answer of the handshake."""
+        self._incoming.write(data)
+        plain = []
+        try:
+            if not self._is_shaken:
+                self._session.do_handshake()
+                self._is_shaken = True
+            while chunk := self._session.read(_CHUNK_BYTES):
+                plain.append(chunk)
+        except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+            pass
+        return b"".join(plain)
+
+    def encrypted(self, data: bytes) -> bytes:
+        """The bytes to send for this plain text."""
+        self._session.write(data)
+        return self._outgoing.read()
+
+    def to_send(self) -> bytes:
+        """What TLS itself has to say."""
+        return self._outgoing.read()

@@ -1,0 +1,300 @@
+"""The writing requests: each becomes a record and is answered once Kafka has it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from namesrv_stream.config import ConfigBlackListError
+from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
+from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.connection import Connection
+from namesrv_stream.gateway.link import GatewayBusyError, KafkaLink
+from namesrv_stream.gateway.registrations import Fingerprint, Part, Registered, Registrations, fingerprint
+from namesrv_stream.rules.lookup import is_version_changed
+from namesrv_stream.rules.requests import (
+    MASTER_ID,
+    AddWritePerm,
+    BrokerHeartbeat,
+    ChannelClosed,
+    DataVersion,
+    RegisterBroker,
+    Request,
+    UpdateNamesrvConfig,
+    WipeWritePerm,
+)
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.wire.bodies import decode_body, encode_body
+from namesrv_stream.wire.codes import RequestCode, ResponseCode
+from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.errors import BadRequestError, MalformedBodyError
+from namesrv_stream.wire.headers import (
+    AddWritePermResponseHeader,
+    BrokerHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerResponseHeader,
+    WipeWritePermResponseHeader,
+    header_fields,
+    read_header,
+)
+from namesrv_stream.wire.requests import operator_command, register_broker, unregister_broker
+
+log = logging.getLogger(__name__)
+
+ANSWER_LIMIT_S = 2.5
+"""A real broker gives a connection up whose answer takes 3 s."""
+
+REGISTRATION_LIMIT_S = 22.0
+"""Registrations alone are waited for longer: 24 s (B2)."""
+
+LARGE_BODY_BYTES = 16 * 1024
+MAX_BROKERS_OF_A_CONNECTION = 1_000
+
+Handler = Callable[["Writes", RemotingCommand, Connection], Awaitable[RemotingCommand]]
+
+
+class TooManyBrokersError(BadRequestError):
+    """More broker addresses over one connection than any broker container has."""
+
+    def __init__(self) -> None:
+        super().__init__(f"over {MAX_BROKERS_OF_A_CONNECTION} broker addresses registered over this connection")
+
+
+class Writes:
+    """Turns writing requests into records. Lives in the event loop.
+
+    `gateway_id` is part of the channel ids in the records; `answers` is replaced with each snapshot.
+    """
+
+    def __init__(self, link: KafkaLink, gateway_id: str, reconcile_interval_ms: int, answers: Answers) -> None:
+        self._link = link
+        self._gateway_id = gateway_id
+        self._answers = answers
+        self._registrations = Registrations(reconcile_interval_ms)
+        self._sending: dict[str, asyncio.Future[LogPosition]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.is_stopping = False
+
+    # --- requests
+
+    async def answered(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """The answer, once there is one. Every error is an answer too."""
+        no_fields: dict[str, str] | None = {} if command.code in _CODES_WITH_FIELDS else None  # as RocketMQ, also in an error
+        try:
+            return await HANDLERS[command.code](self, command, connection)
+        except BadRequestError as error:
+            return command.answer(ResponseCode.SYSTEM_ERROR, error.remark, no_fields)
+        except (KafkaUnreachableError, KafkaRefusedError, GatewayBusyError) as error:
+            return command.answer(ResponseCode.SYSTEM_BUSY, f"[REJECTREQUEST]{error}", no_fields)
+
+    async def _register(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        address = (command.ext_fields or {}).get("brokerAddr", "")
+        said = fingerprint(command)
+        async with connection.order:
+            place = await self._send_registration(address, said, command, connection)
+        await self._in_log(place, REGISTRATION_LIMIT_S)
+        known = self._registrations.get(address)
+        return self._registration_answer(command, address, known)
+
+    async def _send_registration(
+        self, address: str, said: Fingerprint, command: RemotingCommand, connection: Connection
+    ) -> asyncio.Future[LogPosition]:
+        channel_id, now_ms = self._channel_id(connection), _now_ms()
+        why = self._registrations.why_in_full(address, channel_id, said, self._answers, now_ms)
+        if why is None:
+            self._registrations.heard(address, channel_id, now_ms)
+            # While the full one is on its way, this one's fate is the same.
+            return self._sending.get(address) or self._link.send(
+                BrokerHeartbeat(broker_addr=address, channel_id=channel_id)
+            )
+        if self._registrations.addresses_over(channel_id) >= MAX_BROKERS_OF_A_CONNECTION:
+            raise TooManyBrokersError
+        log.debug("%s registers in full: %s", address, why)
+        return await self._send_in_full(command, said, channel_id)
+
+    async def _send_in_full(
+        self, command: RemotingCommand, said: Fingerprint, channel_id: str
+    ) -> asyncio.Future[LogPosition]:
+        if len(command.body) > LARGE_BODY_BYTES:
+            read, part, place = await self._link.send_large(
+                lambda: _read(command, channel_id), weight_bytes=2 * len(command.body)
+            )
+        else:
+            read, part = _read(command, channel_id)
+            place = self._link.send(read, weight_bytes=2 * len(command.body) + 500)
+        known = self._registrations.sent_in_full(said, part, read, channel_id, _now_ms())
+        self._sending[read.broker_addr] = place
+        place.add_done_callback(lambda done: self._full_is_done(read.broker_addr, known, done))
+        return place
+
+    def _full_is_done(self, address: str, known: Registered, done: asyncio.Future[LogPosition]) -> None:
+        if self._sending.get(address) is done:
+            del self._sending[address]
+        if done.cancelled() or done.exception() is not None:
+            known.is_doubtful = True
+        else:
+            known.place = done.result()
+
+    def _registration_answer(self, command: RemotingCommand, address: str, known: Registered | None) -> RemotingCommand:
+        """R12, R13: of the newest snapshot. A registration that R6 refuses is told no master."""
+        header = RegisterBrokerResponseHeader()
+        if known is not None and known.identity[2] != MASTER_ID:
+            holders = self._answers.tables.brokers.get(known.identity[1], {})
+            master, former = holders.get(MASTER_ID), holders.get(known.identity[2])
+            of_former = self._answers.live.get(former.broker_addr) if former else None
+            is_refused = (
+                of_former is not None
+                and of_former.broker_addr != address
+                and of_former.data_version.state_version > known.data_version.state_version
+            )
+            if master is not None and not is_refused:
+                of_master = self._answers.live.get(master.broker_addr)
+                header = RegisterBrokerResponseHeader(
+                    master_addr=master.broker_addr, ha_server_addr=of_master.ha_server_addr if of_master else None
+                )
+        return command.answer(ext_fields=header_fields(header), body=self._answers.order_table)
+
+    async def _unregister(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        request = unregister_broker(command)
+        async with connection.order:
+            self._registrations.unregistered(request.broker_addr)
+            place = self._link.send(request)
+        await self._in_log(place)
+        return command.answer()
+
+    async def _query_data_version(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        address = read_header(command, BrokerHeader).broker_addr
+        version = decode_body(command.body, DataVersion) if command.body else DataVersion()
+        await self._sign_of_life(address, connection)
+        header = QueryDataVersionResponseHeader(changed=is_version_changed(self._answers.tables, address, version))
+        live = self._answers.live.get(address)
+        body = encode_body(live.data_version) if live else b""
+        return command.answer(ext_fields=header_fields(header), body=body)
+
+    async def _heartbeat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        await self._sign_of_life(read_header(command, BrokerHeader).broker_addr, connection)
+        return command.answer()
+
+    async def _sign_of_life(self, address: str, connection: Connection) -> None:
+        """L2: of a broker that anybody knows; nothing goes on Kafka for others."""
+        if self._registrations.get(address) is None and address not in self._answers.live:
+            return
+        async with connection.order:
+            channel_id = self._channel_id(connection)
+            self._registrations.heard(address, channel_id, _now_ms())
+            place = self._link.send(BrokerHeartbeat(broker_addr=address, channel_id=channel_id))
+        await self._in_log(place)
+
+    async def _operate(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        request = operator_command(command, requested_by=connection.peer)
+        await self._in_log(self._link.send(request, weight_bytes=len(command.body) + 500))
+        match request:
+            case WipeWritePerm(broker_name=name):
+                header = WipeWritePermResponseHeader(wipe_topic_count=self._answers.topic_count(name))
+                return command.answer(ext_fields=header_fields(header))
+            case AddWritePerm(broker_name=name):
+                added = AddWritePermResponseHeader(add_topic_count=self._answers.topic_count(name))
+                return command.answer(ext_fields=header_fields(added))
+        return command.answer()
+
+    async def _update_config(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """A5, by the list of what can change at run time."""
+        try:
+            request = operator_command(command, requested_by=connection.peer)
+            assert isinstance(request, UpdateNamesrvConfig), "the code says so"
+            changes = self._answers.settings.live_changes(request.properties)
+        except MalformedBodyError:
+            return command.answer(ResponseCode.SYSTEM_ERROR, "string2Properties error")
+        except ConfigBlackListError:
+            return command.answer(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+        if changes:
+            await self._in_log(self._link.send(request, weight_bytes=len(command.body) + 500))
+        return command.answer()
+
+    # --- what happens besides requests
+
+    def follow(self, answers: Answers) -> None:
+        """A newer snapshot. Connected brokers that it lacks are registered again."""
+        self._answers = answers
+        for address, known in self._registrations.to_send_again(answers, _now_ms()):
+            log.warning("%s is connected and not in epoch %d: its registration is sent again", address, answers.epoch)
+            known.sent_at_ms = _now_ms()
+            self._start(self._send_again(known))
+
+    async def _send_again(self, known: Registered) -> None:
+        channel_id = max(known.channels)
+        for said, part in list(known.parts.items()):
+            try:
+                await self._send_in_full(part.registration(), said, channel_id)
+            except NamesrvError as error:
+                known.is_doubtful = True
+                log.warning("not sent again: %s", error)
+                return
+
+    def connection_lost(self, connection: Connection) -> None:
+        """L6. A gateway that stops says nothing: its brokers are at others, or back within their timeout."""
+        if not self.is_stopping:
+            self._start(self._tell_lost(connection))
+
+    async def _tell_lost(self, connection: Connection) -> None:
+        async with connection.order:
+            channel_id = self._channel_id(connection)
+            for address in self._registrations.closed(channel_id):
+                try:
+                    self._link.send(ChannelClosed(broker_addr=address, channel_id=channel_id))
+                except NamesrvError as error:
+                    log.warning("connection of %s lost, its lease runs to its end: %s", address, error)
+
+    async def put(self, request: Request) -> None:
+        """One record of the gateway's own; returns when Kafka has it."""
+        await self._link.send(request)
+
+    def _start(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _channel_id(self, connection: Connection) -> str:
+        return f"{self._gateway_id}/{connection.number}"
+
+    async def _in_log(self, place: asyncio.Future[LogPosition], limit_s: float = ANSWER_LIMIT_S) -> None:
+        """Returns once Kafka has the record. It may still get there after KafkaUnreachableError is raised here."""
+        done, _ = await asyncio.wait((place,), timeout=limit_s)
+        if not done:
+            raise KafkaUnreachableError(self._link.address, f"no answer within {limit_s:g} s")
+        place.result()
+
+
+def _read(command: RemotingCommand, channel_id: str) -> tuple[RegisterBroker, Part]:
+    read = register_broker(command, channel_id)
+    return read, Part.of(command, read)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+HANDLERS: Final[Mapping[int, Handler]] = {
+    RequestCode.REGISTER_BROKER: Writes._register,
+    RequestCode.UNREGISTER_BROKER: Writes._unregister,
+    RequestCode.QUERY_DATA_VERSION: Writes._query_data_version,
+    RequestCode.BROKER_HEARTBEAT: Writes._heartbeat,
+    RequestCode.UPDATE_NAMESRV_CONFIG: Writes._update_config,
+    RequestCode.PUT_KV_CONFIG: Writes._operate,
+    RequestCode.DELETE_KV_CONFIG: Writes._operate,
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: Writes._operate,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: Writes._operate,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: Writes._operate,
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: Writes._operate,
+}
+_CODES_WITH_FIELDS = frozenset(
+    {
+        RequestCode.REGISTER_BROKER,
+        RequestCode.QUERY_DATA_VERSION,
+        RequestCode.WIPE_WRITE_PERM_OF_BROKER,
+        RequestCode.ADD_WRITE_PERM_OF_BROKER,
+    }
+)

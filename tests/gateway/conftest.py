@@ -1,0 +1,52 @@
+"""A gateway on real tables, with a Kafka that nobody runs: lookups have to do without."""
+
+import socket
+
+import pytest
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.gateway.service import BackgroundGateway
+from namesrv_stream.rules.requests import PutKvConfig
+from tests.cli.registry import PublishedRegistry
+from tests.gateway.peer import Peer
+
+T0 = 1_700_000_000_000
+
+
+@pytest.fixture(scope="session")
+def nobody():
+    """host:port where nobody listens for as long as the tests run."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{bound.getsockname()[1]}"
+
+
+@pytest.fixture
+def settings(tmp_path, nobody):
+    def make(**more):
+        given = {"delta.root": str(tmp_path / "registry"), "kafka.bootstrap.servers": nobody, "listenPort": 0}
+        return NamesrvSettings.model_validate(given | {key.replace("__", "."): value for key, value in more.items()})
+
+    return make
+
+
+@pytest.fixture
+def registry(tmp_path):
+    registry = PublishedRegistry(str(tmp_path / "registry"), T0)
+    registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("TopicA", "Unit"))
+    registry.register("10.0.0.2:10911", "c1", "broker-a", 1, enable_acting_master=False)
+    registry.register("10.0.0.3:10911", "c2", "broker-b", zone_name="z1", filter_server_list=["10.0.0.9:1"])
+    registry.command(PutKvConfig(namespace="ORDER_TOPIC_CONFIG", key="TopicA", value="broker-a:8"))
+    return registry
+
+
+@pytest.fixture
+def gateway(registry, settings):
+    with BackgroundGateway(settings()) as running:
+        yield running.gateway
+
+
+@pytest.fixture
+def peer(gateway):
+    with Peer(gateway.port) as connected:
+        yield connected

@@ -1,0 +1,69 @@
+"""A peer that speaks RocketMQ's remoting over one blocking socket."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+from namesrv_stream.wire.command import RemotingCommand, encode_command
+from namesrv_stream.wire.frame import FrameDecoder
+
+LIMIT_S = 30.0
+
+
+class Peer:
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
+        self._decoder = FrameDecoder()
+        self._waiting: list[RemotingCommand] = []
+        self._opaque = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.socket.close()
+
+    def reset(self):
+        """Closes as a crashed process does."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        self.socket.close()
+
+    def send(self, code: int, body: bytes = b"", flag: int = 0, version: int = 493, **fields: object) -> int:
+        self._opaque += 1
+        texts = {name: str(said).lower() if isinstance(said, bool) else str(said) for name, said in fields.items()}
+        command = RemotingCommand(
+            code=code, opaque=self._opaque, flag=flag, version=version, ext_fields=texts or None, body=body
+        )
+        self.socket.sendall(encode_command(command))
+        return self._opaque
+
+    def receive(self) -> RemotingCommand:
+        while not self._waiting:
+            data = self.socket.recv(65536)
+            if not data:
+                raise EOFError("the server has closed the connection")
+            self._waiting = list(self._decoder.feed(data))
+        return self._waiting.pop(0)
+
+    def ask(self, code: int, body: bytes = b"", version: int = 493, **fields: object) -> RemotingCommand:
+        opaque = self.send(code, body, version=version, **fields)
+        answer = self.receive()
+        assert answer.opaque == opaque
+        return answer
+
+    def is_closed_by_server(self) -> bool:
+        """Whether the server closes within the limit; what it says before is read over."""
+        try:
+            while self.socket.recv(65536):
+                pass
+        except ConnectionError:
+            return True
+        except TimeoutError:
+            return False
+        return True

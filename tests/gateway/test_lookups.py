@@ -1,0 +1,203 @@
+"""Reading requests, answered from memory while Kafka is away."""
+
+import json
+
+import pytest
+from tenacity import retry, stop_after_delay, wait_fixed
+
+from namesrv_stream.gateway.service import BackgroundGateway
+from namesrv_stream.rules.requests import PutKvConfig, UpdateNamesrvConfig
+from namesrv_stream.wire.codes import Flag
+from namesrv_stream.wire.command import RemotingCommand, SerializeType, encode_command
+from tests.gateway.peer import Peer
+
+eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
+
+
+def body(answer):
+    assert answer.code == 0, answer
+    return json.loads(answer.body)
+
+
+def test_route_has_queues_brokers_and_filter_servers(peer):
+    found = body(peer.ask(105, topic="TopicA"))
+    assert [each["brokerName"] for each in found["queueDatas"]] == ["broker-a", "broker-b"]
+    assert found["brokerDatas"][0]["brokerAddrs"] == {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"}
+    assert found["filterServerTable"] == {"10.0.0.3:10911": ["10.0.0.9:1"]}
+    assert "orderTopicConf" not in found
+
+
+def test_unknown_topic_is_told_in_rocketmqs_words(peer):
+    answer = peer.ask(105, topic="Nowhere")
+    assert answer.code == 17
+    assert answer.remark.startswith("No topic route info in name server for the topic: Nowhere\nSee ")
+
+
+def test_zone_mode_leaves_other_zones_out(peer):
+    found = body(peer.ask(105, topic="TopicA", __ZONE_MODE=True, __ZONE_NAME="Z1"))
+    assert [each["brokerName"] for each in found["brokerDatas"]] == ["broker-b"]
+    assert len(body(peer.ask(105, topic="TopicA"))["brokerDatas"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "fields", "expected"),
+    [
+        (101, {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicA"}, (0, None)),
+        (101, {"namespace": "N", "key": "K"}, (22, "No config item, Namespace: N Key: K")),
+        (219, {"namespace": "N"}, (22, "No config item, Namespace: N")),
+        (4711, {}, (3, " request type 4711 not supported")),
+        (905, {}, (3, " request type 905 not supported")),
+        (106, {}, (0, None)),
+        (901, {"clusterName": "c1", "brokerName": "none"}, (0, "not set any response code")),
+    ],
+)
+def test_codes_and_remarks(peer, code, fields, expected):
+    answer = peer.ask(code, **fields)
+    assert (answer.code, answer.remark) == expected
+
+
+def test_topic_lists(peer):
+    assert set(body(peer.ask(206))["topicList"]) == {"TopicA", "Unit"}
+    assert set(body(peer.ask(224, cluster="c2"))["topicList"]) == {"TopicA"}
+    assert body(peer.ask(224, cluster="none"))["topicList"] == []
+    system = body(peer.ask(304))
+    assert set(system["topicList"]) == {"c1", "c2", "broker-a", "broker-b"}
+    assert system["brokerAddr"].startswith("10.0.0.")
+    for code in (311, 312, 313):
+        assert body(peer.ask(code))["topicList"] == []
+
+
+def test_pipelined_requests_are_answered_by_opaque(peer):
+    sent = [peer.send(105, topic=topic) for topic in ("TopicA", "Unit", "Nowhere") * 200]
+    answers = [peer.receive() for _ in sent]
+    assert [answer.opaque for answer in answers] == sent
+    assert [answer.code for answer in answers] == [0, 0, 17] * 200
+
+
+def test_any_opaque_and_both_header_forms_are_answered(peer):
+    for opaque in (0, -1, 2**31 - 1, -(2**31), 7):
+        for form in SerializeType:
+            asked = RemotingCommand(code=105, opaque=opaque, ext_fields={"topic": "TopicA"}, serialize_type=form)
+            peer.socket.sendall(encode_command(asked))
+            answer = peer.receive()
+            assert (answer.opaque, answer.code) == (opaque, 0)
+
+
+def test_oneway_requests_get_no_answer_not_even_an_error(peer):
+    peer.send(105, flag=Flag.ONEWAY, topic="TopicA")
+    peer.send(4711, flag=Flag.ONEWAY)
+    peer.send(904, flag=Flag.ONEWAY)
+    assert peer.ask(106).code == 0
+
+
+def test_answers_to_nothing_are_passed_over(peer):
+    peer.send(0, flag=Flag.RESPONSE)
+    assert peer.ask(106).code == 0
+
+
+@pytest.mark.parametrize(("size", "trailing"), [(1, b""), (7, b"\0\0"), (100_000, b"\0\0\0\x10")])
+def test_requests_may_come_in_any_pieces(peer, size, trailing):
+    one = encode_command(RemotingCommand(code=105, opaque=5, ext_fields={"topic": "TopicA"}))
+    data = one * 3 + trailing
+    for at in range(0, len(data), size):
+        peer.socket.sendall(data[at : at + size])
+    assert [peer.receive().opaque for _ in range(3)] == [5, 5, 5]
+
+
+def test_new_snapshot_is_served_whole(peer, registry):
+    assert peer.ask(105, topic="Later").code == 17
+    registry.register("10.0.0.4:10911", "c3", "broker-c", topics=("Later", "TopicA"))
+
+    @eventually
+    def served():
+        assert peer.ask(105, topic="Later").code == 0
+
+    served()
+    assert len(body(peer.ask(105, topic="TopicA"))["brokerDatas"]) == 3
+
+
+def test_settings_changed_at_run_time_hold_with_their_snapshot(peer, registry):
+    assert peer.ask(206).code == 0
+    changes = {"enableAllTopicList": "false", "enableTopicList": "false", "orderMessageEnable": "true"}
+    registry.command(UpdateNamesrvConfig(properties=changes))
+
+    @eventually
+    def disabled():
+        answer = peer.ask(206)
+        assert (answer.code, answer.remark) == (1, "disable")
+
+    disabled()
+    for code in (224, 311, 312, 313):
+        assert peer.ask(code, cluster="c1").remark == "disable"
+    assert body(peer.ask(105, topic="TopicA"))["orderTopicConf"] == "broker-a:8"
+    assert b"enableTopicList=false\n" in peer.ask(319).body
+
+
+def test_lookups_wait_for_service_only_where_that_is_set(registry, settings):
+    with BackgroundGateway(settings(needWaitForService=True)) as running, Peer(running.gateway.port) as peer:
+        for _ in range(2):
+            answer = peer.ask(105, topic="TopicA")
+            assert (answer.code, answer.remark) == (1, "name server not ready")
+        assert peer.ask(106).code == 0
+    ready = settings(needWaitForService=True, waitSecondsForService=0)
+    with BackgroundGateway(ready) as running, Peer(running.gateway.port) as peer:
+        assert peer.ask(105, topic="TopicA").code == 0
+
+
+def test_gateway_starts_without_any_table_and_finds_them_later(settings, request):
+    with BackgroundGateway(settings()) as running, Peer(running.gateway.port) as peer:
+        assert peer.ask(105, topic="TopicA").code == 17
+        request.getfixturevalue("registry").command(PutKvConfig(namespace="n", key="k", value="v"))
+
+        @eventually
+        def found():
+            assert peer.ask(101, namespace="n", key="k").ext_fields == {"value": "v"}
+
+        found()
+        assert peer.ask(105, topic="TopicA").code == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"),
+    [
+        (100, {"namespace": "n", "key": "k", "value": "v"}),
+        (102, {"namespace": "n", "key": "k"}),
+        (103, {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "brokerId": 0, "haServerAddr": ""}),
+        (104, {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "brokerId": 0}),
+        (205, {"brokerName": "broker-a"}),
+        (216, {"topic": "TopicA"}),
+        (322, {"brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "clusterName": "c1", "brokerId": 0}),
+        (327, {"brokerName": "broker-a"}),
+        (904, {"brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "clusterName": "c1"}),
+    ],
+)
+def test_writes_are_refused_with_a_reason_while_kafka_is_away(peer, code, fields):
+    answer = peer.ask(code, **fields)
+    assert answer.code == 2
+    assert "Kafka" in answer.remark
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "fields", "expected"),
+    [
+        (100, b"", {"namespace": "n"}, (1, "namespace or key is null")),
+        (103, b"", {}, (1, None)),
+        (103, b"{}", {"brokerId": "x", "brokerAddr": "a", "brokerName": "b", "clusterName": "c"}, (1, None)),
+        (318, b"kvConfigPath=/nowhere", {}, (16, "Can not update config in black list.")),
+        (318, b"delta.root=/nowhere", {}, (16, "Can not update config in black list.")),
+        (318, b"listenPort=1", {}, (16, "Can not update config in black list.")),
+        (318, b"\xff\xfe", {}, (1, "string2Properties error")),
+        (318, b"noSuchKey=1", {}, (0, None)),
+        (217, b"{", {"topic": "T"}, (1, None)),
+    ],
+)
+def test_bad_writes_are_told_what_is_wrong_with_or_without_kafka(peer, code, body, fields, expected):
+    answer = peer.ask(code, body=body, **fields)
+    assert answer.code == expected[0]
+    assert answer.remark == expected[1] if expected[1] or answer.code == 0 else answer.remark
+
+
+def test_registration_with_another_checksum_is_refused(peer):
+    fields = {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "brokerId": 0, "haServerAddr": ""}
+    answer = peer.ask(103, body=b"{}", bodyCrc32=12345, **fields)
+    assert (answer.code, answer.remark, answer.ext_fields) == (1, "crc32 not match", {})
