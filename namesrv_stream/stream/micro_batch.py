@@ -156,14 +156,13 @@ class MicroBatches:
         came = self._registry.take_batch()
         rejected, self._rejected = self._rejected, []
         changes = {name: RowChanges(of.upserts, of.deletes) for name, of in came.changes.items()}
-        if changes or came.events or rejected or include_live:
-            heard = self._registry.take_signs_of_life()
-            if heard:
-                ended = changes["live"].deletes if "live" in changes else ()
-                changes["live"] = RowChanges(_with_heard(changes.get("live"), heard), ended)
-            self._live_published_ms = self._event_time_ms or 0
-        elif not changes:
+        if not (changes or came.events or rejected or include_live):
             return False
+        heard = self._registry.take_signs_of_life()
+        if heard:
+            ended = changes["live"].deletes if "live" in changes else ()
+            changes["live"] = RowChanges(_with_heard(changes.get("live"), heard), ended)
+        self._live_published_ms = self._event_time_ms or 0
         assert self._last is not None, "a batch has been handled"
         epoch = self._publisher.next_epoch
         batch = Batch(
