@@ -6,6 +6,7 @@ import threading
 from typing import Self
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
@@ -52,12 +53,16 @@ class BackgroundJob:
         if self._failure is not None:
             raise self._failure
 
+    @property
+    def query(self) -> StreamingQuery:
+        """The query that runs."""
+        assert self._job.query is not None, "the job has started"
+        return self._job.query
+
     def process_all(self) -> None:
         """Returns once all records that Kafka has now are applied and published, leases that ended by them too."""
-        query = self._job.query
-        assert query is not None, "the job runs a query"
         try:
-            query.processAllAvailable()
+            self.query.processAllAvailable()
         except Exception:
             self._thread.join(self._start_limit_s)  # the job itself says it better
             self.check()

@@ -25,9 +25,9 @@ from namesrv_stream.errors import KafkaUnreachableError, NamesrvError, SettingEr
 from namesrv_stream.heartbeat_log import HeartbeatProducer, Ticker, end_offsets, ensure_topic, wait_for_kafka
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import has_checkpoint, start_query
-from namesrv_stream.tables.publication import Publisher, Writers
+from namesrv_stream.tables.engines import choose_writers
+from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import LIVE
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,8 @@ class RouteRegistryJob:
 
     def _claim(self) -> Publisher:
         settings = self._settings
-        writers = make_writers(settings, self._spark)
+        root = Root(settings.delta_root, settings.storage_options or None)
+        writers = choose_writers(settings.writer, root, self._spark)
         retention_ms = int(settings.snapshot_retention.total_seconds() * 1000)
         publisher = Publisher.claim(writers, self.run_id, _now_ms(), retention_ms)
         log.info("run %s holds the registry %s: term %d", self.run_id, settings.delta_root, publisher.last.term)
@@ -193,11 +194,6 @@ def _say_next_attempt(state: RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome else None
     pause_s = state.next_action.sleep if state.next_action else 0
     log.warning("%s Next attempt in %.0f s; no record is lost.", error, pause_s)
-
-
-def make_writers(settings: NamesrvSettings, spark: SparkSession) -> Writers:
-    root = Root(settings.delta_root, settings.storage_options or None)
-    return Writers.only(RustWriter(root))
 
 
 def _now_ms() -> int:

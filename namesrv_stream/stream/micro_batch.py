@@ -30,10 +30,7 @@ from namesrv_stream.tables.writer import RowChanges
 
 log = logging.getLogger(__name__)
 
-MAX_FILES_PER_TABLE = 64
-"""More data files than this in a table are compacted between batches."""
-
-_BATCHES_BETWEEN_CARE = 100
+_PUBLICATIONS_BETWEEN_CARE = 100
 _END_KINDS = ("UNREGISTERED", "CHANNEL_CLOSED", "EXPIRED")
 Event = Mapping[str, Any]
 
@@ -57,7 +54,7 @@ class MicroBatches:
         self._live_published_ms = publisher.last.event_time or 0
         self._rejected: list[RejectedRow] = []
         self._last: tuple[str, int] | None = None
-        self._batches = 0
+        self._publications = 0
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Handle one micro-batch of the query that Spark runs in this thread."""
@@ -164,14 +161,13 @@ class MicroBatches:
             changes["live"] = RowChanges(_with_heard(changes.get("live"), heard), ended)
         self._live_published_ms = self._event_time_ms or 0
         assert self._last is not None, "a batch has been handled"
-        epoch = self._publisher.next_epoch
         batch = Batch(
             query_id=self._last[0],
             batch_id=self._last[1],
             event_time_ms=self._event_time_ms,
             offsets=self._offsets,
             changes=changes,
-            events=[event._replace(epoch=epoch, seq=seq) for seq, event in enumerate(came.events)],
+            events=came.events,
             rejected=rejected,
         )
         row = self._publisher.publish(batch, published_at_ms=time.time_ns() // 1_000_000)
@@ -179,9 +175,9 @@ class MicroBatches:
         return True
 
     def _care_for_tables(self) -> None:
-        self._batches += 1
-        if self._batches % _BATCHES_BETWEEN_CARE == 0:
-            compacted = self._publisher.compact(MAX_FILES_PER_TABLE)
+        self._publications += 1
+        if self._publications % _PUBLICATIONS_BETWEEN_CARE == 0:
+            compacted = self._publisher.compact()
             if compacted:
                 log.info("compacted %s", ", ".join(compacted))
 

@@ -1,0 +1,55 @@
+"""Brokers that say exactly what a benchmark asks for."""
+
+from __future__ import annotations
+
+from namesrv_stream.heartbeat_log import HeartbeatProducer
+from namesrv_stream.rules.requests import BrokerHeartbeat, DataVersion, RegisterBroker, TopicConfig
+from namesrv_stream.rules.rows import LogPosition
+
+_ACKNOWLEDGED_WITHIN_S = 60.0
+
+
+class Brokers:
+    """`count` masters, each of its own broker name, with `topics` topics each, a fifth of them shared by all."""
+
+    def __init__(self, producer: HeartbeatProducer, count: int, topics: int) -> None:
+        self._producer = producer
+        self._topics = topics
+        self._versions = [0] * count
+
+    def register_all(self) -> None:
+        """A full registration each; returns when Kafka has them."""
+        for number in range(len(self._versions)):
+            self._producer.send(self._registration(number))
+        self._producer.flush(_ACKNOWLEDGED_WITHIN_S)
+
+    def heartbeat_all(self) -> None:
+        """A light sign of life each; returns when Kafka has them."""
+        for number in range(len(self._versions)):
+            self._producer.send(BrokerHeartbeat(broker_addr=self._address(number)))
+        self._producer.flush(_ACKNOWLEDGED_WITHIN_S)
+
+    def change(self, number: int) -> LogPosition:
+        """One topic of one broker gets other queue counts under a new data version; where Kafka has put it."""
+        self._versions[number] += 1
+        return self._producer.send(self._registration(number)).result(_ACKNOWLEDGED_WITHIN_S)
+
+    def _registration(self, number: int) -> RegisterBroker:
+        version = self._versions[number]
+        shared = self._topics // 5
+        names = [f"shared_{i}" if i < shared else f"topic_{number}_{i}" for i in range(self._topics)]
+        table = dict.fromkeys(names, TopicConfig(8, 8, 6))
+        table[names[-1]] = TopicConfig(8 + version, 8 + version, 6)
+        return RegisterBroker(
+            cluster_name=f"cluster-{number % 4}",
+            broker_name=f"broker-{number}",
+            broker_id=0,
+            broker_addr=self._address(number),
+            ha_server_addr=self._address(number),
+            data_version=DataVersion(0, 1_700_000_000_000, version),
+            topic_config_table=table,
+        )
+
+    @staticmethod
+    def _address(number: int) -> str:
+        return f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}:10911"

@@ -1,0 +1,229 @@
+"""What a change costs: from its append to Kafka to the snapshot that shows it, beside the floor, on real parts.
+
+    make bench            # or: .venv/bin/python -m benchmarks.publication --changes 40
+
+The floor is the same source and the same stateful step with one Spark append to a Delta table in place of the registry.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import click
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.brokers import Brokers
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.heartbeat_log import HeartbeatProducer, ensure_topic
+from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.local.spark import local_session
+from namesrv_stream.logs import set_up_logging
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.stream.background import BackgroundJob
+from namesrv_stream.stream.query import kafka_records, lease_events
+from namesrv_stream.stream.source import parsed_records
+from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import TABLES
+
+TOPICS_PER_BROKER = 20
+BROKERS = 100
+FLEETS = (100, 1_000, 10_000)
+WARM_UP = 3
+
+
+class Bench:
+    """One Kafka and one Spark session; each measurement has a topic and a folder of its own."""
+
+    def __init__(self, spark: SparkSession, servers: str, work: Path) -> None:
+        self.spark = spark
+        self._servers = servers
+        self._work = work
+
+    def settings(self, name: str, **more: object) -> NamesrvSettings:
+        """Settings of the measurement `name`; batches follow one another without a pause."""
+        own = {
+            "kafka.bootstrap.servers": self._servers,
+            "kafka.topic": name,
+            "delta.root": str(self._work / name),
+            "triggerMillis": 0,
+        }
+        return NamesrvSettings.model_validate({**own, **more})
+
+    @contextmanager
+    def running(self, settings: NamesrvSettings, brokers: int) -> Iterator[tuple[BackgroundJob, Brokers]]:
+        """The job with that many brokers registered."""
+        with BackgroundJob(self.spark, settings) as job, self.producer(settings) as producer:
+            fleet = Brokers(producer, brokers, TOPICS_PER_BROKER)
+            fleet.register_all()
+            job.process_all()
+            yield job, fleet
+
+    def producer(self, settings: NamesrvSettings) -> HeartbeatProducer:
+        """A producer to the measurement's topic, which is made if it is missing."""
+        arguments = kafka_client_arguments(settings)
+        ensure_topic(arguments, settings.kafka_topic)
+        return HeartbeatProducer(arguments, settings.kafka_topic)
+
+
+def change_latency_ms(bench: Bench, writer: str, changes: int) -> list[int]:
+    """Append to Kafka until a reader that looks every 5 ms sees the snapshot, one change at a time."""
+    settings = bench.settings(f"latency-{writer}", writer=writer)
+    with bench.running(settings, BROKERS) as (job, fleet):
+        reader = RouteReader(settings.delta_root)
+        found = []
+        for number in range(changes + WARM_UP):
+            appended = fleet.change(number % BROKERS)
+            _wait_until_published(reader, job, appended)
+            found.append(time.time_ns() // 1_000_000 - appended.event_time)
+        return found[WARM_UP:]
+
+
+def _wait_until_published(reader: RouteReader, job: BackgroundJob, record: LogPosition) -> None:
+    while reader.follow().snapshot.offsets.get(record.partition, 0) <= record.offset:
+        job.check()
+        time.sleep(0.005)
+
+
+def floor_latency_ms(bench: Bench, changes: int) -> list[int]:
+    """The same records through the same source and step into one Delta table by one Spark append a batch."""
+    settings = bench.settings("latency-floor")
+    target = f"{settings.delta_root}/floor"
+    committed_at_ms: list[int] = []
+
+    def append(frame: DataFrame, _batch_id: int) -> None:
+        frame.write.format("delta").mode("append").save(target)
+        committed_at_ms.append(time.time_ns() // 1_000_000)
+
+    with bench.producer(settings) as producer:
+        fleet = Brokers(producer, BROKERS, TOPICS_PER_BROKER)
+        fleet.register_all()
+        events = lease_events(parsed_records(kafka_records(bench.spark, settings, {})), settings)
+        query = events.writeStream.foreachBatch(append).option("checkpointLocation", f"{target}-checkpoint").start()
+        query.processAllAvailable()
+        found = []
+        for number in range(changes + WARM_UP):
+            before = len(committed_at_ms)
+            appended = fleet.change(number % BROKERS)
+            query.processAllAvailable()
+            found.append(committed_at_ms[before] - appended.event_time)
+        query.stop()
+        return found[WARM_UP:]
+
+
+def cost_of_batches(bench: Bench) -> dict[str, tuple[int, int, int]]:
+    """Spark jobs, Delta commits and ms of a batch with one change, and of one with heartbeats alone."""
+    settings = bench.settings("cost")
+    with bench.running(settings, BROKERS) as (job, fleet):
+        return {
+            "one change": _cost(bench, settings, job, lambda: fleet.change(0)),
+            f"{BROKERS} heartbeats, no change": _cost(bench, settings, job, fleet.heartbeat_all),
+        }
+
+
+def _cost(
+    bench: Bench, settings: NamesrvSettings, job: BackgroundJob, act: Callable[[], object]
+) -> tuple[int, int, int]:
+    job.process_all()
+    query = job.query
+    jobs, commits, batch_id = _jobs(bench, query), _commits(settings), _last_batch(query)
+    act()
+    job.process_all()
+    data_batches = [each for each in query.recentProgress if each.batchId > batch_id and each.numInputRows]
+    took_ms = sum(each.durationMs["triggerExecution"] for each in data_batches)
+    empty = len([each for each in query.recentProgress if each.batchId > batch_id]) - len(data_batches)
+    return _jobs(bench, query) - jobs - empty, _commits(settings) - commits, took_ms
+
+
+def _jobs(bench: Bench, query: StreamingQuery) -> int:
+    return len(bench.spark.sparkContext.statusTracker().getJobIdsForGroup(str(query.runId)))
+
+
+def _last_batch(query: StreamingQuery) -> int:
+    return max(each.batchId for each in query.recentProgress)
+
+
+def _commits(settings: NamesrvSettings) -> int:
+    root = Root(settings.delta_root)
+    return sum(root.open(spec).version() for spec in TABLES.values())
+
+
+def batch_time_ms(bench: Bench, brokers: int, rounds: int) -> tuple[int, int]:
+    """Median ms of a batch in which every broker heartbeats, and of one in which one broker changes besides."""
+    settings = bench.settings(f"fleet-{brokers}", **{"maxOffsetsPerTrigger": "none"})
+    quiet, changed = [], []
+    with bench.running(settings, brokers) as (job, fleet):
+        for number in range(rounds):
+            quiet.append(_cost(bench, settings, job, fleet.heartbeat_all)[2])
+            changed.append(_cost(bench, settings, job, partial(_heartbeats_and_change, fleet, number))[2])
+    return round(statistics.median(quiet)), round(statistics.median(changed))
+
+
+def _heartbeats_and_change(fleet: Brokers, number: int) -> None:
+    fleet.heartbeat_all()
+    fleet.change(number)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Nearest rank."""
+    return sorted(values)[min(len(values) - 1, math.ceil(share * len(values)) - 1)]
+
+
+@click.command()
+@click.option("--changes", default=40, show_default=True, help="Of each writer and of the floor.")
+@click.option("--rounds", default=3, show_default=True, help="Of each size of fleet.")
+def main(changes: int, rounds: int) -> None:
+    """Print the figures."""
+    set_up_logging()
+    logging.getLogger("namesrv_stream").setLevel(logging.WARNING)
+    output = Console()
+    with tempfile.TemporaryDirectory(prefix="namesrv-bench-") as folder, LocalKafka(Path(folder, "kafka")) as kafka:
+        spark = local_session("bench", {"spark.driver.memory": "3g"}, log=Path(folder, "spark.log"))
+        bench = Bench(spark, kafka.bootstrap_servers, Path(folder))
+        _print_latency(output, bench, changes)
+        _print_costs(output, bench)
+        _print_fleets(output, bench, rounds)
+        spark.stop()
+
+
+def _print_latency(output: Console, bench: Bench, changes: int) -> None:
+    table = Table(
+        "writer", "p50 ms", "p99 ms", title=f"Append to published snapshot, {BROKERS} brokers, {changes} changes"
+    )
+    rows = {writer: change_latency_ms(bench, writer, changes) for writer in ("rust", "spark")}
+    rows["floor: one Spark append"] = floor_latency_ms(bench, changes)
+    for writer, found in rows.items():
+        table.add_row(writer, f"{percentile(found, 0.5):.0f}", f"{percentile(found, 0.99):.0f}")
+    output.print(table)
+
+
+def _print_costs(output: Console, bench: Bench) -> None:
+    table = Table("batch", "Spark jobs", "Delta commits", "ms", title="What one batch does (writer=auto)")
+    for what, (jobs, commits, took_ms) in cost_of_batches(bench).items():
+        table.add_row(what, str(jobs), str(commits), str(took_ms))
+    output.print(table)
+
+
+def _print_fleets(output: Console, bench: Bench, rounds: int) -> None:
+    table = Table(
+        "brokers", "heartbeats alone, ms", "and one change, ms", title="A batch in which every broker is heard"
+    )
+    for brokers in FLEETS:
+        quiet, changed = batch_time_ms(bench, brokers, rounds)
+        table.add_row(f"{brokers:,}", str(quiet), str(changed))
+    output.print(table)
+
+
+if __name__ == "__main__":
+    main()
