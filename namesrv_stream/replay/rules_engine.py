@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.replay.cases import Case, Step, data_version, requests_of
 from namesrv_stream.replay.checks import check_output, wire_version
 from namesrv_stream.rules.lease import (
@@ -28,7 +29,7 @@ _NO_GRACE = ClockJump(grace_ms=0)
 
 def replay_by_rules(case: Case) -> Json:
     """The case's replay output, replies of the steps included where it is replayed in order of arrival."""
-    registry = _OneByOne(case)
+    registry = OneByOne(case.settings())
     numbered = list(enumerate(case.steps))
     if case.replay == "event_time":
         numbered.sort(key=lambda each: each[1]["t"])
@@ -44,20 +45,23 @@ def replay_by_rules(case: Case) -> Json:
     return output
 
 
-class _OneByOne:
-    def __init__(self, case: Case) -> None:
-        self.routes = RouteRegistry(case.settings())
+class OneByOne:
+    """One registry that handles one record after the other: what all others must come to (E1)."""
+
+    def __init__(self, settings: NamesrvSettings) -> None:
+        self.routes = RouteRegistry(settings)
         self._states: dict[str, AddressState] = {}
         self._now_ms = 0
 
     def apply(self, step: Step, offset: int) -> Json | None:
         """The step's reply, None where it has none."""
-        self._pass_time(step["t"])
+        self.pass_time(step["t"])
         queried = self._queried(step) if step["op"] == "query_version" else {}
-        replies = [self._handle(request, LogPosition(step["t"], 0, offset)) for request in requests_of(step)]
+        replies = [self.handle(request, LogPosition(step["t"], 0, offset)) for request in requests_of(step)]
         return replies[-1] | queried if replies else None
 
-    def _pass_time(self, now_ms: int) -> None:
+    def pass_time(self, now_ms: int) -> None:
+        """Event time has reached `now_ms`: leases with an earlier deadline end (D5)."""
         self._now_ms = max(self._now_ms, now_ms)
         ended: list[tuple[str, LeaseEvent]] = []
         for address, state in self._states.items():
@@ -66,7 +70,8 @@ class _OneByOne:
         for address, event in sorted(ended, key=lambda each: log_order(each[1].event_time_ms, -1, -1, each[0])):
             self._tell(address, event, None)
 
-    def _handle(self, request: Request, at: LogPosition) -> Json:
+    def handle(self, request: Request, at: LogPosition) -> Json:
+        """Apply a record that is no tick; its reply."""
         if isinstance(request, BrokerRequest):
             return self._handle_sign(request, at)
         assert isinstance(request, Command)

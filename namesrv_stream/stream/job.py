@@ -26,7 +26,7 @@ from namesrv_stream.heartbeat_log import HeartbeatProducer, Ticker, end_offsets,
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import has_checkpoint, start_query
 from namesrv_stream.tables.engines import choose_writers
-from namesrv_stream.tables.publication import Publisher
+from namesrv_stream.tables.publication import Publisher, Steps
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import LIVE
 
@@ -48,11 +48,15 @@ class JobFailedError(NamesrvError):
 
 
 class RouteRegistryJob:
-    """Runs until `stop` is set. An outage of Kafka is waited out; a newer run's claim ends it (TermLostError)."""
+    """Runs until `stop` is set. An outage of Kafka is waited out; a newer run's claim ends it (TermLostError).
 
-    def __init__(self, spark: SparkSession, settings: NamesrvSettings) -> None:
+    `on_step` is told the steps of each publication, as `Publisher.claim` says.
+    """
+
+    def __init__(self, spark: SparkSession, settings: NamesrvSettings, on_step: Steps = lambda _step: None) -> None:
         self._spark = spark
         self._settings = settings
+        self._on_step = on_step
         self._kafka = kafka_client_arguments(settings)
         self.run_id = uuid.uuid4().hex
         self.started = threading.Event()
@@ -111,7 +115,7 @@ class RouteRegistryJob:
         root = Root(settings.delta_root, settings.storage_options or None)
         writers = choose_writers(settings.writer, root, self._spark)
         retention_ms = int(settings.snapshot_retention.total_seconds() * 1000)
-        publisher = Publisher.claim(writers, self.run_id, _now_ms(), retention_ms)
+        publisher = Publisher.claim(writers, self.run_id, _now_ms(), retention_ms, self._on_step)
         log.info("run %s holds the registry %s: term %d", self.run_id, settings.delta_root, publisher.last.term)
         if publisher.restored:
             log.warning("restored what another run left half done: %s", ", ".join(publisher.restored))

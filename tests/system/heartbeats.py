@@ -1,0 +1,169 @@
+"""What system tests share: a heartbeat topic to write to, what its records must come to, and a reader that looks on."""
+
+import threading
+import time
+
+from kafka import KafkaConsumer, TopicPartition
+from tenacity import retry, stop_after_delay, wait_fixed
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.heartbeat_log import TOPIC_CONFIG, HeartbeatProducer, end_offsets, ensure_topic
+from namesrv_stream.records import decode_record
+from namesrv_stream.replay.cases import Check
+from namesrv_stream.replay.checks import check_output
+from namesrv_stream.replay.rules_engine import OneByOne
+from namesrv_stream.rules.requests import DataVersion, RegisterBroker, Scan, TopicConfig
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.tables.reader import RouteReader
+from tests.replay_comparison import canonical
+
+LIMIT_S = 60
+eventually = retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.05), reraise=True)
+
+BY_PRODUCERS_CLOCK = TOPIC_CONFIG | {"message.timestamp.type": "CreateTime"}
+
+
+def registration(number, *, topics=("TopicA",), counter=1, **fields):
+    """Broker `number`, a master with a name and an address of its own."""
+    return RegisterBroker(
+        cluster_name="c1",
+        broker_name=f"broker-{number}",
+        broker_id=0,
+        broker_addr=address(number),
+        data_version=DataVersion(0, 1, counter),
+        topic_config_table={topic: TopicConfig(8, 8, 6) for topic in topics},
+        **fields,
+    )
+
+
+def address(number):
+    return f"10.0.0.{number}:10911"
+
+
+class Heartbeats:
+    """A topic, and the settings of a job that reads it into tables under `folder`.
+
+    `at_ms` counts from `base_ms`, which lies an hour ago, and only in a topic with CreateTime.
+    """
+
+    def __init__(self, node, topic, folder, config=TOPIC_CONFIG, **settings):
+        self.kafka = {"bootstrap_servers": [node.bootstrap_servers]}
+        self.topic = topic
+        self.root = str(folder / "registry")
+        self.base_ms = time.time_ns() // 1_000_000 - 3_600_000
+        self.options = {
+            "kafka.bootstrap.servers": node.bootstrap_servers,
+            "kafka.topic": topic,
+            "delta.root": self.root,
+            "triggerMillis": "0",
+            **settings,
+        }
+        ensure_topic(self.kafka, topic, config)
+        self._producer = HeartbeatProducer(self.kafka, topic)
+
+    @property
+    def settings(self):
+        return NamesrvSettings.model_validate(self.options)
+
+    def say(self, *requests, at_ms=0):
+        """Returns once Kafka has all of them."""
+        sent = [self._producer.send(request, event_time_ms=self.base_ms + at_ms) for request in requests]
+        for each in sent:
+            each.result(LIMIT_S)
+
+    def tick(self, at_ms=0):
+        for each in self._producer.tick(event_time_ms=self.base_ms + at_ms):
+            each.result(LIMIT_S)
+
+    def close(self):
+        self._producer.close()
+
+    def view(self):
+        """The newest published snapshot."""
+        return RouteReader(self.root).open()
+
+    def live(self):
+        """The addresses that the newest snapshot shows."""
+        return sorted(self.view().routes.live)
+
+    @eventually
+    def await_offset(self, offset):
+        """Returns once a snapshot covers all records before `offset`; its view."""
+        view = self.view()
+        assert view.snapshot.offsets.get(0, 0) >= offset, f"the newest snapshot is {view.snapshot}"
+        return view
+
+    def end_offset(self):
+        return end_offsets(self.kafka, self.topic)[0]
+
+    def records(self):
+        """(request, its place) of each record of partition 0, in order."""
+        partition, end = TopicPartition(self.topic, 0), self.end_offset()
+        consumer = KafkaConsumer(**self.kafka, auto_offset_reset="earliest", enable_auto_commit=False)
+        consumer.assign([partition])
+        found = []
+        while consumer.position(partition) < end:
+            found += [record for batch in consumer.poll(500).values() for record in batch]
+        consumer.close()
+        return [(decode_record(each.value), LogPosition(each.timestamp, 0, each.offset)) for each in found]
+
+    def states(self):
+        """What tables must show after each record: entry n once all records before offset n are applied."""
+        model = OneByOne(self.settings)
+        states = [shown(model.routes.view())]
+        for request, at in self.records():
+            model.pass_time(at.event_time)
+            if not isinstance(request, Scan):
+                model.handle(request, at)
+            states.append(shown(model.routes.view()))
+        return states
+
+
+def shown(tables):
+    """All tables that lookups read, comparable; signs of life aside, which are published later."""
+    output = check_output(Check(after=0), tables, NamesrvSettings(), base_ms=0)
+    kv = {namespace: dict(entries) for namespace, entries in tables.kv.items()}
+    live = [{**row, "lastUpdate": None} for row in output["live"]]
+    return canonical({**output, "live": live, "kv": kv})
+
+
+class Onlooker:
+    """Follows the snapshots of a registry within a `with`; `views` has every one that it saw, by epoch."""
+
+    def __init__(self, root):
+        self.views = {}
+        self._root = root
+        self._stop = threading.Event()
+        self._failure = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self):
+        try:
+            reader = self._reader()
+            while not self._stop.is_set():
+                view = reader.follow()
+                self.views[view.snapshot.epoch] = view
+        except Exception as error:  # a thread has nobody else to tell
+            self._failure = error
+
+    def _reader(self):
+        """Waits for a first snapshot."""
+        while True:
+            try:
+                reader = RouteReader(self._root)
+                reader.follow()
+                return reader
+            except NamesrvError:
+                if self._stop.wait(0.05):
+                    raise
