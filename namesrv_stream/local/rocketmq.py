@@ -1,0 +1,303 @@
+"""A real RocketMQ on this machine, from its jars: NameServer, brokers, mqadmin and the Java client.
+
+To test and measure against, and to show. Everything listens at 127.0.0.1 and keeps its files in a folder that is given.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from tenacity import RetryError, Retrying, retry_if_not_result, stop_after_delay, wait_fixed
+
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.local.jars import retrieved_jars
+from namesrv_stream.local.java import find_java
+from namesrv_stream.local.kafka import HOST
+from namesrv_stream.local.process import OwnedProcess
+
+START_LIMIT_S = 120
+_MQADMIN_LIMIT_S = 60
+_NAMESRV_MAIN = "org.apache.rocketmq.namesrv.NamesrvStartup"
+_BROKER_MAIN = "org.apache.rocketmq.broker.BrokerStartup"
+_MQADMIN_MAIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
+_BROKER_OPENS = [
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+]
+_SMALL_BROKER = {
+    "autoCreateTopicEnable": "true",
+    "brokerIP1": HOST,
+    "brokerIP2": HOST,
+    "defaultTopicQueueNums": "4",
+    "diskMaxUsedSpaceRatio": "99",
+    "flushDiskType": "ASYNC_FLUSH",
+    "haSendHeartbeatInterval": "2000",
+    "mappedFileSizeCommitLog": str(8 * 1024 * 1024),
+    "mappedFileSizeConsumeQueue": "60000",
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "4000",
+    "pullMessageThreadPoolNums": "2",
+    "registerNameServerPeriod": "10000",
+    "sendMessageThreadPoolNums": "2",
+    "timerWheelEnable": "false",
+    "transientStorePoolEnable": "false",
+    "warmMapedFileEnable": "false",
+}
+"""A broker in some hundred megabytes, that registers as often as RocketMQ allows."""
+
+
+class RocketmqNotStartedError(NamesrvError):
+    """A server of RocketMQ ended, or did not listen within the limit; `log` has all that it said."""
+
+    def __init__(self, what: str, log: Path) -> None:
+        said = log.read_text(errors="replace").strip().splitlines()[-5:] if log.exists() else []
+        super().__init__("\n".join([f"{what}; the end of {log}:", *said]))
+        self.log = log
+
+
+class Release(Enum):
+    """A release line; the value is its configuration in conf/ivy.xml."""
+
+    V5 = "rocketmq"
+    V4 = "rocketmq4"
+
+    def java(self, home: Path, main: str, *arguments: str, heap: str = "-Xmx256m") -> list[str | Path]:
+        """The command that runs one of its programs; its logs go to `home`, none to the terminal."""
+        _write_log_settings(home)
+        options = [heap, f"-Duser.home={home}", f"-Drocketmq.home.dir={home}", f"-Djava.io.tmpdir={home}"]
+        jars = f"{home / 'conf'}:{retrieved_jars(self.value)}/*"
+        opens = _BROKER_OPENS if main == _BROKER_MAIN else []
+        return [find_java(), *options, *opens, "-cp", jars, main, *arguments]
+
+
+class LocalServer:
+    """One server of RocketMQ in a JVM of its own; as a context manager it runs within the `with`."""
+
+    def __init__(self, release: Release, main: str, data: Path, port: int, settings: Mapping[str, str]) -> None:
+        self._release = release
+        self._main = main
+        self._data = data.resolve()
+        self._settings = {"listenPort": str(port), "bindAddress": HOST, **settings}
+        self._process: OwnedProcess | None = None
+        self.port = port
+
+    @property
+    def address(self) -> str:
+        """host:port."""
+        return f"{HOST}:{self.port}"
+
+    def start(self, heap: str = "-Xmx512m") -> Self:
+        """Starts it and returns when it listens."""
+        self._data.mkdir(parents=True, exist_ok=True)
+        file = self._data / "server.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
+        command = self._release.java(self._data, self._main, "-c", str(file), heap=heap)
+        self._process = process = OwnedProcess(command, self._data / "console.log")
+        until = Retrying(stop=stop_after_delay(START_LIMIT_S), wait=wait_fixed(0.1), retry=retry_if_not_result(bool))
+        try:
+            until(lambda: process.exit_code is not None or _listens(self.port))
+        except RetryError:
+            self.kill()
+            problem = f"port {self.port} does not listen after {START_LIMIT_S} s"
+            raise RocketmqNotStartedError(problem, self._data / "console.log") from None
+        if process.exit_code is not None:
+            raise RocketmqNotStartedError(f"ended with exit code {process.exit_code}", self._data / "console.log")
+        return self
+
+    def stop(self) -> None:
+        """An orderly end; a broker unregisters. Nothing when it is not running."""
+        if self._process:
+            self._process.stop()
+            self._process = None
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process:
+            self._process.kill()
+            self._process = None
+
+    @property
+    def pid(self) -> int | None:
+        """The JVM's process id, None when it is not running."""
+        return self._process.pid if self._process else None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+
+def name_server(data: Path, release: Release = Release.V5, **settings: str) -> LocalServer:
+    """RocketMQ's own NameServer on a free port."""
+    kv = {"kvConfigPath": str(data.resolve() / "kvConfig.json")}
+    return LocalServer(release, _NAMESRV_MAIN, data, free_ports(1), kv | settings)
+
+
+def broker(
+    data: Path, namesrv_addr: str, name: str, broker_id: int = 0, release: Release = Release.V5, **settings: str
+) -> LocalServer:
+    """A broker of the cluster RealCluster, on free ports; id 0 is a master."""
+    port = free_ports(4) + 2  # a broker listens at PORT - 2, too, and at PORT + 1, where its slave fetches from
+    store = data.resolve() / "store"
+    own = {
+        "brokerClusterName": "RealCluster",
+        "brokerId": str(broker_id),
+        "brokerName": name,
+        "brokerRole": "SLAVE" if broker_id else "ASYNC_MASTER",
+        "haListenPort": str(port + 1),
+        "namesrvAddr": namesrv_addr,
+        "storePathCommitLog": str(store / "commitlog"),
+        "storePathRootDir": str(store),
+    }
+    return LocalServer(release, _BROKER_MAIN, data, port, _SMALL_BROKER | own | settings)
+
+
+def mqadmin(home: Path, namesrv_addr: str, *arguments: str, release: Release = Release.V5) -> str:
+    """What `mqadmin COMMAND ...` says, errors included."""
+    home.mkdir(parents=True, exist_ok=True)
+    command = release.java(home.resolve(), _MQADMIN_MAIN, *arguments, "-n", namesrv_addr)
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=_MQADMIN_LIMIT_S
+    )
+    return done.stdout
+
+
+class JavaClient:
+    """RocketMQ's Java client in a JVM that Python drives: one producer and any number of consumers."""
+
+    def __init__(self, java: JavaGateway, namesrv_addr: str) -> None:
+        self._client = java.jvm.org.apache.rocketmq.client
+        self._message = java.jvm.org.apache.rocketmq.common.message.Message
+        self._consume_from = java.jvm.org.apache.rocketmq.common.consumer.ConsumeFromWhere
+        self._namesrv_addr = namesrv_addr
+        self._producer = self._client.producer.DefaultMQProducer("namesrv-stream-producer")
+        self._producer.setNamesrvAddr(namesrv_addr)
+        self._producer.setSendMsgTimeout(10_000)
+        self._producer.start()
+
+    def send(self, topic: str, bodies: list[str]) -> None:
+        """Sends messages one by one, each acknowledged by a broker."""
+        for body in bodies:
+            result = self._producer.send(self._message(topic, body.encode()))
+            status = result.getSendStatus().name()
+            if status not in ("SEND_OK", "SLAVE_NOT_AVAILABLE"):
+                raise MessageNotSentError(topic, status)
+
+    def receive(self, topic: str, count: int, limit_s: float = 60.0) -> list[str]:
+        """Messages of the topic from its start, in no order, until there are `count` or the limit has passed."""
+        consumer = self._client.consumer.DefaultLitePullConsumer(f"group-{topic}")
+        consumer.setNamesrvAddr(self._namesrv_addr)
+        consumer.setConsumeFromWhere(self._consume_from.CONSUME_FROM_FIRST_OFFSET)
+        consumer.subscribe(topic, "*")
+        consumer.start()
+        try:
+            return self._polled(consumer, count, limit_s)
+        finally:
+            consumer.shutdown()
+
+    def _polled(self, consumer: Any, count: int, limit_s: float) -> list[str]:
+        found: list[str] = []
+
+        def has_all() -> bool:
+            found.extend(bytes(message.getBody()).decode() for message in consumer.poll(500))
+            return len(found) >= count
+
+        attempts = Retrying(stop=stop_after_delay(limit_s), retry=retry_if_not_result(bool))
+        with suppress(RetryError):
+            attempts(has_all)
+        return found
+
+    def close(self) -> None:
+        """Ends the producer."""
+        self._producer.shutdown()
+
+
+class MessageNotSentError(NamesrvError):
+    """A broker did not take a message."""
+
+    def __init__(self, topic: str, status: str) -> None:
+        super().__init__(f"a message to {topic} was not sent: {status}. The broker's log says why.")
+        self.status = status
+
+
+@contextmanager
+def java_client(home: Path, namesrv_addr: str, release: Release = Release.V5) -> Iterator[JavaClient]:
+    """A Java client of this release, in a JVM of its own, within the `with`."""
+    _write_log_settings(home)
+    port = launch_gateway(
+        classpath=f"{home / 'conf'}:{retrieved_jars(release.value)}/*",
+        javaopts=["-Xmx256m", f"-Duser.home={home}", f"-Drocketmq.client.logRoot={home}"],
+        java_path=str(find_java()),
+        jarpath=str(_py4j_jar()),
+        die_on_exit=True,
+    )
+    java = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
+    try:
+        client = JavaClient(java, namesrv_addr)
+        try:
+            yield client
+        finally:
+            client.close()
+    finally:
+        java.shutdown()
+
+
+def free_ports(count: int) -> int:
+    """The first of so many free ports in a row."""
+    while True:
+        with ExitStack() as held:
+            first = held.enter_context(socket.create_server((HOST, 0))).getsockname()[1]
+            try:
+                for port in range(first + 1, first + count):
+                    held.enter_context(socket.create_server((HOST, port)))
+            except (OSError, OverflowError):
+                continue
+            return int(first)
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _py4j_jar() -> Path:
+    """The one inside pyspark."""
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None and spec.origin is not None, "pyspark is a dependency"
+    return next((Path(spec.origin).parent / "jars").glob("py4j-*.jar"))
+
+
+_QUIET_5 = "org.apache.rocketmq.logging.ch.qos"
+_LOG_SETTINGS = """<configuration>
+  <appender name="F" class="{package}.logback.core.FileAppender">
+    <file>{home}/{name}.log</file>
+    <encoder><pattern>%d{{HH:mm:ss.SSS}} %p %c{{0}} - %m%n</pattern></encoder>
+  </appender>
+  <root level="INFO"><appender-ref ref="F"/></root>
+</configuration>
+"""
+
+
+def _write_log_settings(home: Path) -> None:
+    """5.x reads rmq.logback.xml from its class path, 4.x a file a program below its home."""
+    folder = home / "conf"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("broker", "namesrv", "tools"):
+        text = _LOG_SETTINGS.format(package="ch.qos", home=home, name=name)
+        (folder / f"logback_{name}.xml").write_text(text)
+    (folder / "rmq.logback.xml").write_text(_LOG_SETTINGS.format(package=_QUIET_5, home=home, name="rocketmq"))

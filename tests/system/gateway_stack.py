@@ -1,0 +1,62 @@
+"""Kafka, the streaming job and a gateway, all real, for tests with real RocketMQ peers."""
+
+import json
+import uuid
+from contextlib import contextmanager
+
+from tenacity import retry, stop_after_delay, wait_fixed
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.gateway.service import BackgroundGateway
+from namesrv_stream.stream.background import BackgroundJob
+from tests.gateway.peer import Peer
+
+eventually = retry(stop=stop_after_delay(90), wait=wait_fixed(0.2), reraise=True)
+
+
+class Stack:
+    """`settings` of its own topic and tables; the gateway listens at `namesrv_addr`."""
+
+    def __init__(self, settings, job, gateway):
+        self.settings = settings
+        self.job = job
+        self.gateway = gateway
+        self.namesrv_addr = gateway.address
+
+    def peer(self):
+        return Peer(self.gateway.gateway.port)
+
+    def ask(self, code, body=b"", **fields):
+        with self.peer() as peer:
+            return peer.ask(code, body, **fields)
+
+    def json(self, code, **fields):
+        answer = self.ask(code, **fields)
+        assert answer.code == 0, answer
+        return json.loads(answer.body)
+
+    def addresses(self, broker_name):
+        """Id to address of one broker name, as clients see it."""
+        return self.json(901, clusterName="RealCluster", brokerName=broker_name)["brokerMemberGroup"]["brokerAddrs"]
+
+    @contextmanager
+    def another_gateway(self):
+        with BackgroundGateway(self.settings) as gateway:
+            yield Stack(self.settings, self.job, gateway)
+
+
+@contextmanager
+def running_stack(kafka, spark, folder, **more):
+    settings = NamesrvSettings.model_validate(
+        {
+            "delta.root": str(folder / "registry"),
+            "kafka.bootstrap.servers": kafka.bootstrap_servers,
+            "kafka.topic": f"test-{uuid.uuid4().hex[:12]}",
+            "kvConfigPath": str(folder / "kvConfig.json"),
+            "listenPort": "0",
+            "triggerMillis": "200",
+            **more,
+        }
+    )
+    with BackgroundJob(spark, settings) as job, BackgroundGateway(settings) as gateway:
+        yield Stack(settings, job, gateway)

@@ -1,0 +1,95 @@
+"""Real RocketMQ brokers, clients and mqadmin with the gateway as their name server."""
+
+import pytest
+
+from namesrv_stream.local.rocketmq import Release, broker, java_client, mqadmin
+from tests.system.gateway_stack import eventually, running_stack
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture(scope="module")
+def stack(kafka, spark, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gateway")
+    (folder / "kvConfig.json").write_text('{"configTable":{"TAKEN_OVER":{"key":"value"}}}')
+    with running_stack(kafka, spark, folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def master(stack, tmp_path_factory):
+    with broker(tmp_path_factory.mktemp("master"), stack.namesrv_addr, "broker-a") as running:
+        registered(stack, "broker-a", {"0": running.address})
+        yield running
+
+
+@eventually
+def registered(stack, name, addresses):
+    assert stack.addresses(name) == addresses
+
+
+@eventually
+def routed(stack, topic):
+    assert stack.ask(105, topic=topic).code == 0
+
+
+@pytest.fixture
+def admin(stack, tmp_path):
+    def run(*arguments, release=Release.V5):
+        return mqadmin(tmp_path / release.value, stack.namesrv_addr, *arguments, release=release)
+
+    return run
+
+
+def test_kv_file_of_a_name_server_is_taken_over(stack):
+    @eventually
+    def found():
+        assert stack.ask(101, namespace="TAKEN_OVER", key="key").ext_fields == {"value": "value"}
+
+    found()
+
+
+def test_java_client_sends_and_receives_through_our_route(stack, master, admin, tmp_path):
+    said = admin("updateTopic", "-c", "RealCluster", "-t", "Made")
+    assert "success" in said, said
+    routed(stack, "Made")
+    bodies = [f"message {number}" for number in range(100)]
+    with java_client(tmp_path, stack.namesrv_addr) as client:
+        client.send("Made", bodies)
+        assert sorted(client.receive("Made", len(bodies))) == sorted(bodies)
+
+
+def test_slave_joins_its_master_and_each_leaves_its_own_way(stack, master, tmp_path):
+    slave = broker(tmp_path / "slave", stack.namesrv_addr, "broker-a", 1).start()
+    try:
+        registered(stack, "broker-a", {"0": master.address, "1": slave.address})
+        slave.kill()
+        registered(stack, "broker-a", {"0": master.address})
+        slave.start()
+        registered(stack, "broker-a", {"0": master.address, "1": slave.address})
+        slave.stop()
+        registered(stack, "broker-a", {"0": master.address})
+    finally:
+        slave.kill()
+
+
+@pytest.mark.full
+def test_mqadmin_works_against_us(stack, master, admin):
+    assert master.address in admin("clusterList")
+    assert "success" in admin("updateTopic", "-c", "RealCluster", "-t", "ByAdmin")
+    routed(stack, "ByAdmin")
+    assert '"brokerName":"broker-a"' in "".join(admin("topicRoute", "-t", "ByAdmin").split())
+    assert "ByAdmin" in admin("topicList")
+    assert "success" in admin("updateKvConfig", "-s", "N", "-k", "K", "-v", "V")
+    assert "enableTopicList" in admin("getNamesrvConfig")
+    wiped = admin("wipeWritePerm", "-b", "broker-a")
+    assert "wipe write perm of broker[broker-a]" in wiped and "OK" in wiped, wiped
+    deleted = admin("deleteTopic", "-c", "RealCluster", "-t", "ByAdmin")
+    assert "success" in deleted, deleted
+
+    @eventually
+    def gone():
+        assert stack.ask(105, topic="ByAdmin").code == 17
+        assert stack.ask(101, namespace="N", key="K").ext_fields == {"value": "V"}
+
+    gone()
