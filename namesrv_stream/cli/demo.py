@@ -10,7 +10,6 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.padding import Padding
 from rich.rule import Rule
 
 from namesrv_stream.cli.entry import main
@@ -61,7 +60,7 @@ def demo(data: Path) -> None:
         with output.status("Starting Kafka and Spark ..."):
             stack = open_things.enter_context(LocalStack(settings, data, clear=True))
         _Story(output, stack, settings.delta_root).tell()
-    output.print(Rule("What is left"))
+    _print_title(output, "What is left")
     _say_what_is_left(output, settings.delta_root)
 
 
@@ -127,8 +126,7 @@ class _Story:
         self._run("topicRoute", "-t", topic)
 
     def _scene(self, title: str) -> None:
-        self._output.print()
-        self._output.print(Rule(title, align="left"))
+        _print_title(self._output, title)
 
     def _run(self, *arguments: str) -> None:
         self._output.print(f"[dim]$ namesrv-stream --root {self._root}[/] [bold]{' '.join(arguments)}[/]")
@@ -148,13 +146,20 @@ class _Story:
         self._output.print(f"[green]{what}[/] after {time.monotonic() - started_s:.1f} s")
 
 
+def _print_title(output: Console, title: str) -> None:
+    output.print()
+    output.print(Rule(title, align="left") if output.is_terminal else f"--- {title}", highlight=False)
+
+
 def _say_what_is_left(output: Console, root: str) -> None:
     output.print(
         f"Brokers, Kafka and Spark are stopped; all tables are in {root}. Go on with:\n\n"
         f"  .venv/bin/namesrv-stream --root {root} history\n"
         f"  .venv/bin/namesrv-stream --root {root} snapshots\n"
         "  .venv/bin/namesrv-stream up                # the same with leases of 120 s, until Ctrl-C\n\n"
-        "or ask with Spark SQL (SPARK_CONF_DIR=conf .venv/bin/spark-sql):\n"
+        "or ask with Spark SQL:\n\n"
+        "  . .venv/bin/activate\n"
+        '  SPARK_CONF_DIR=conf spark-sql -e "SELECT event_time, type, broker_name, broker_id, cause\n'
+        f'    FROM delta.\\`{Path(root).resolve()}/broker_event\\` ORDER BY epoch, seq"',
+        highlight=False,
     )
-    sql = f"SELECT event_time, type, broker_name, broker_id, cause FROM delta.`{Path(root).resolve()}/broker_event`\n"
-    output.print(Padding(sql + "ORDER BY epoch, seq;", (0, 2)), highlight=False)
