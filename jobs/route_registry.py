@@ -9,7 +9,6 @@ Runs until SIGTERM or Ctrl-C, which end it in order. On a cluster whose executor
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 from pathlib import Path
@@ -21,6 +20,7 @@ from namesrv_stream.config import load_settings
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.logs import set_up_logging
 from namesrv_stream.stream.job import RouteRegistryJob
+from namesrv_stream.stream.termination import stop_on_signals, stop_on_signals_to_jvm
 
 
 @click.command()
@@ -31,11 +31,11 @@ def main(config: Path | None, options: tuple[str, ...], debug: bool) -> None:
     """Run the route registry until SIGTERM or Ctrl-C."""
     set_up_logging(verbose=debug)
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop_on_signals(stop)
     try:
         settings = load_settings(config, os.environ, dict(_pair(option) for option in options))
         spark = SparkSession.builder.appName("route-registry").getOrCreate()
+        stop_on_signals_to_jvm(spark, stop)
         try:
             RouteRegistryJob(spark, settings).run(stop)
         finally:

@@ -29,6 +29,10 @@ _FETCH_WAIT_MS = 10
 """A task's first poll waits behind the fetch that the last one left at the end of the log: Kafka's default of 500 ms
 would be added to each micro-batch, and a task fetches only what it knows to be there."""
 
+_KAFKA_LIMIT_MS = 15_000
+"""A Kafka that is away for longer ends the query, so that the job says so and tries again; Spark's own retries would
+keep still for minutes. A shorter outage is only a late micro-batch."""
+
 
 def start_query(
     spark: SparkSession,
@@ -67,6 +71,10 @@ def kafka_records(spark: SparkSession, settings: NamesrvSettings, offsets: Mappi
         "kafka.max.partition.fetch.bytes": str(MAX_RECORD_BYTES),
         "kafka.fetch.max.bytes": str(2 * MAX_RECORD_BYTES),
         "kafka.fetch.max.wait.ms": str(_FETCH_WAIT_MS),
+        "kafka.request.timeout.ms": str(_KAFKA_LIMIT_MS),
+        "kafka.default.api.timeout.ms": str(_KAFKA_LIMIT_MS),
+        "kafkaConsumer.pollTimeoutMs": str(2 * _KAFKA_LIMIT_MS),
+        "fetchOffset.numRetries": "1",
         **spark_kafka_options(settings),
         "subscribe": settings.kafka_topic,
         "startingOffsets": _starting_offsets(settings.kafka_topic, offsets),

@@ -15,7 +15,9 @@ from namesrv_stream.replay.checks import check_output
 from namesrv_stream.replay.rules_engine import OneByOne
 from namesrv_stream.rules.requests import DataVersion, RegisterBroker, Scan, TopicConfig
 from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.schemas import TABLES
 from tests.replay_comparison import canonical
 
 LIMIT_S = 60
@@ -82,6 +84,11 @@ class Heartbeats:
     def view(self):
         """The newest published snapshot."""
         return RouteReader(self.root).open()
+
+    def rows(self, name):
+        """All rows of one table as of the newest snapshot."""
+        reader = RouteReader(self.root)
+        return rows_from_arrow(TABLES[name], reader.table(TABLES[name], reader.open().snapshot))
 
     def live(self):
         """The addresses that the newest snapshot shows."""
