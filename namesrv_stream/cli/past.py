@@ -38,6 +38,8 @@ _NAMED = 3
 _NOT_TOLD = ("type", "requestedBy")
 _COLOURS = {
     "REGISTERED": "green",
+    "ID_TAKEN": "green",
+    "ID_LOST": "yellow",
     "EXPIRED": "red",
     "UNREGISTERED": "yellow",
     "CHANNEL_CLOSED": "red",

@@ -1,13 +1,14 @@
 """The lines of history that one step of the rules writes: made from the rows it changed, so none goes unexplained.
 
-A step is one record or one end of a lease. It gives a line for every address whose lease, id or filter servers
-changed, and one for every broker name whose topics changed; an operator command gives at least one line.
-`before` and `after` are JSON objects, table name -> the rows that changed.
+A step is one record or one end of a lease. It gives a line for every address whose lease or filter servers changed,
+one for every id that an address lost to another, and one for every broker name whose topics changed; an operator
+command gives at least one line. `before` and `after` are JSON objects, table name -> the rows that changed; where an
+address takes an id from another one, `before` has the former holder's row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +16,16 @@ import msgspec
 
 from namesrv_stream.rules.journal import RowChange
 from namesrv_stream.rules.requests import DataVersion, RegisterBroker
-from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, LiveRow, TopicRow
+from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, LiveRow, TopicMappingRow, TopicRow
 
 MAX_LISTED_TOPICS = 200
 """A step that changes more topics of one broker name is told by their count; the tables at its epoch have the rows."""
+
+BEGINS = ("REGISTERED", "ID_TAKEN")
+"""Types of the lines with which an address begins to hold the broker id that they name."""
+
+LEASE_ENDS = ("UNREGISTERED", "CHANNEL_CLOSED", "EXPIRED", "MOVED", "REFUSED")
+"""Types of the lines with which a lease ends. A REFUSED without `lease_millis` ended none."""
 
 _QUIET_LIVE_COLUMNS = ("last_update_timestamp", "data_version")
 
@@ -28,7 +35,8 @@ class Step:
     """What was applied. `end_type` names the end of a lease (UNREGISTERED, CHANNEL_CLOSED, EXPIRED, MOVED, REFUSED).
 
     `partition` and `offset` are None for an expiry, which no record causes. `command`: an operator's, told as one line
-    a broker name and at least one. `refused`: a registration told as a line although it changes nothing (D7).
+    a broker name and at least one. `request`: the registration that the step is about; one that was refused is told
+    as a line although it changes nothing (D7).
     """
 
     cause: str
@@ -40,7 +48,7 @@ class Step:
     last_heard_at: int | None = None
     requested_by: str | None = None
     command: object | None = None
-    refused: RegisterBroker | None = None
+    request: RegisterBroker | None = None
 
 
 def history_of(step: Step, changes: Sequence[RowChange]) -> list[BrokerEventRow]:
@@ -49,10 +57,12 @@ def history_of(step: Step, changes: Sequence[RowChange]) -> list[BrokerEventRow]
         return _command_lines(step, changes)
     topics = [change for change in changes if change.table in ("topic", "topic_mapping")]
     others = [change for change in changes if change.table not in ("topic", "topic_mapping")]
-    lines = [_address_line(step, address, others, bool(topics)) for address in _addresses(others)]
+    lines = [line for address in _addresses(others) for line in _address_lines(step, address, others, bool(topics))]
+    lines.sort(key=lambda line: line.type != "ID_LOST")  # an id is lost before the next holder has it
     lines += [_topics_line(step, name, of_name, changes) for name, of_name in _by_broker_name(topics).items()]
-    found = [line for line in lines if line is not None]
-    return found or ([_refused_line(step, step.refused)] if step.refused else [])
+    if not lines and step.end_type == "REFUSED" and step.request is not None:
+        return [_refused_line(step, step.request)]
+    return lines
 
 
 def _refused_line(step: Step, request: RegisterBroker) -> BrokerEventRow:
@@ -80,21 +90,31 @@ def _addresses(changes: Iterable[RowChange]) -> list[str]:
     return list(found)
 
 
-def _address_line(
+def _address_lines(
     step: Step, address: str, changes: Sequence[RowChange], topics_changed: bool
-) -> BrokerEventRow | None:
+) -> Iterator[BrokerEventRow]:
     mine = [_side_of(change, address) for change in changes]
     mine = [change for change in mine if change.before is not None or change.after is not None]
-    leases = [change for change in mine if change.table == "live"]
-    lease = leases[-1] if leases else None
-    if len(leases) == len(mine) and lease and topics_changed and _is_quiet(lease):
-        return None  # a new data version: the line of its topics tells it
-    rows = [row for change in mine for row in (change.before, change.after)]
-    broker_names = {row.broker_name for row in rows if isinstance(row, BrokerRow | LiveRow)}
+    lease = next((change for change in reversed(mine) if change.table == "live"), None)
+    if lease is None or (lease.before is not None and lease.after is not None):
+        for lost in [change for change in mine if change.table == "broker" and change.after is None]:
+            mine.remove(lost)
+            yield _address_line(step, "ID_LOST", address, [lost], None)  # R5, R8
+    if not mine or (topics_changed and lease and mine == [lease] and _is_quiet(lease)):
+        return  # a new data version: the line of its topics tells it
+    gained = [change.key for change in mine if change.table == "broker" and change.before is None]
+    shown = [change for change in changes if change.table == "broker" and change.key in gained]
+    shown += [change for change in mine if change.key not in gained or change.table != "broker"]
     if address == step.broker_addr or len(_addresses(changes)) == 1:
-        mine += [change for change in changes if change.table == "cluster" and change.key[1] in broker_names]
-    type_ = _type_of(step, address, lease)
-    about: Any = (lease.after or lease.before) if lease else _newest_row(mine, BrokerRow)
+        broker_names = {getattr(row, "broker_name", None) for change in mine for row in change[2:]}
+        shown += [change for change in changes if change.table == "cluster" and change.key[1] in broker_names]
+    yield _address_line(step, _type_of(step, lease, bool(gained)), address, shown, lease)
+
+
+def _address_line(
+    step: Step, type_: str, address: str, changes: Sequence[RowChange], lease: RowChange | None
+) -> BrokerEventRow:
+    about: Any = (lease.after or lease.before) if lease else _newest_row(changes, BrokerRow)
     ended = lease is not None and lease.after is None
     return _line(
         step,
@@ -104,8 +124,8 @@ def _address_line(
         broker_id=getattr(about, "broker_id", None),
         broker_addr=address,
         data_version=getattr(about, "data_version", None),
-        before=_json_rows((change.table, change.before) for change in mine),
-        after=_json_rows((change.table, change.after) for change in mine),
+        before=_json_rows((change.table, change.before) for change in changes),
+        after=_json_rows((change.table, change.after) for change in changes),
         last_heard_at=_last_heard(step, about) if ended else None,
         lease_millis=max(0, step.event_time - about.lease_began_at) if ended else None,
     )
@@ -128,11 +148,9 @@ def _is_quiet(lease: RowChange) -> bool:
     )
 
 
-def _type_of(step: Step, address: str, lease: RowChange | None) -> str:
-    if lease is None and address != step.broker_addr:
-        return "ID_LOST"  # R8
+def _type_of(step: Step, lease: RowChange | None, has_gained_id: bool) -> str:
     if lease is None or (lease.before is not None and lease.after is not None):
-        return "CHANGED"
+        return "ID_TAKEN" if has_gained_id else "CHANGED"
     return "REGISTERED" if lease.before is None else step.end_type or "UNREGISTERED"
 
 
@@ -149,7 +167,7 @@ def _topics_line(
     step: Step, broker_name: str, changes: Sequence[RowChange], all_changes: Sequence[RowChange]
 ) -> BrokerEventRow:
     lease: Any = _newest_row([each for each in all_changes if each.table == "live"], LiveRow)
-    about = lease if lease is not None and lease.broker_name == broker_name else None
+    about = next((each for each in (lease, step.request) if each and each.broker_name == broker_name), None)
     return _line(
         step,
         type_="TOPICS_CHANGED",
@@ -205,7 +223,7 @@ def _json_rows(rows: Iterable[tuple[str, tuple[object, ...] | None]]) -> str | N
 
 
 def _listed(rows: Sequence[Any]) -> object:
-    if len(rows) > MAX_LISTED_TOPICS and isinstance(rows[0], TopicRow):
+    if len(rows) > MAX_LISTED_TOPICS and isinstance(rows[0], TopicRow | TopicMappingRow):
         return {"count": len(rows)}
     return [{column: _plain(value) for column, value in row._asdict().items()} for row in rows]
 

@@ -155,5 +155,5 @@ def _registration_step(request: RegisterBroker, at: LogPosition, end_type: str |
         offset=at.offset,
         end_type=end_type,
         broker_addr=request.broker_addr,
-        refused=request if end_type == "REFUSED" else None,
+        request=request,
     )

@@ -109,6 +109,68 @@ def test_r8_the_loser_of_an_id_gets_a_line_of_its_own(registry):
     assert types(log.told()) == [("ID_LOST", "a:1"), ("REGISTERED", "b:1")]
 
 
+def test_a_broker_that_changes_its_address_is_told_with_both_in_the_line_of_the_new_one(registry):
+    log = Log(registry)
+    log.register("a:1")
+    log.told()
+    log.register("b:1")
+    taken = log.told()[-1]
+    sides = [json.loads(side)["broker"] for side in (taken.before, taken.after)]
+    assert [[row["broker_addr"] for row in rows] for rows in sides] == [["a:1"], ["b:1"]]
+    assert (taken.cluster_name, taken.broker_name, taken.broker_id) == ("c1", "broker-a", 0)
+
+
+def test_r5_a_promotion_is_told_as_ids_lost_and_then_one_taken(registry):
+    log = Log(registry)
+    log.register("a:1")
+    log.register("b:1", broker_id=1)
+    log.told()
+    log.register("b:1", topics=(), data_version=DataVersion(1, 0, 0))
+    lines = log.told()
+    assert [(line.type, line.broker_addr, line.broker_id) for line in lines] == [
+        ("ID_LOST", "b:1", 1),
+        ("ID_LOST", "a:1", 0),
+        ("ID_TAKEN", "b:1", 0),
+    ]
+
+
+def test_r8_who_lost_its_id_takes_it_back_under_its_old_lease(registry):
+    log = Log(registry)
+    log.register("a:1")
+    log.register("b:1")
+    log.told()
+    log.register("a:1")
+    assert types(log.told()) == [("ID_LOST", "b:1"), ("ID_TAKEN", "a:1")]
+
+
+@pytest.mark.parametrize("field", ["zone_name", "ha_server_addr"])
+def test_what_a_broker_says_of_itself_changes_in_one_line_with_both_values(registry, field):
+    log = Log(registry)
+    log.register("a:1", **{field: "old"})
+    log.told()
+    log.register("a:1", **{field: "new"})
+    [line] = log.told()
+    told = [
+        [row.get(field) for rows in json.loads(side).values() for row in rows] for side in (line.before, line.after)
+    ]
+    assert (line.type, "old" in told[0], "new" in told[1]) == ("CHANGED", True, True)
+
+
+def test_t3_topics_that_come_back_under_an_old_version_are_told_with_their_broker(registry):
+    log = Log(registry)
+    log.register("a:1")
+    registry.command(DeleteTopic(topic="T"), log.at())
+    log.told()
+    log.register("a:1")
+    [line] = log.told()
+    assert (line.type, line.cluster_name, line.broker_id, line.data_version) == (
+        "TOPICS_CHANGED",
+        "c1",
+        0,
+        DataVersion(),
+    )
+
+
 def test_d1_a_move_is_told_as_an_end_and_a_registration(registry):
     log = Log(registry)
     log.register("a:1")

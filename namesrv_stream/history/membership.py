@@ -1,0 +1,88 @@
+"""Who was a member, from the history alone: replaying lines of `broker_event` from nothing.
+
+It needs no time travel, so it answers for moments of which no snapshot is left. Topics are not replayed: where very
+many change at once the history has their number only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from namesrv_stream.rules.events import LEASE_ENDS
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, ClusterRow, FilterRow, LiveRow, LogPosition
+
+Rows = dict[str, list[dict[str, Any]]]
+"""Table -> rows as JSON objects, as `before` and `after` have them."""
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The brokers of one moment: by (name, id), filter servers and leases by address.
+
+    A lease has the data version and the last sign of life of the line that told of it last.
+    """
+
+    brokers: dict[tuple[str, int], BrokerRow] = field(default_factory=dict)
+    filters: dict[str, FilterRow] = field(default_factory=dict)
+    live: dict[str, LiveRow] = field(default_factory=dict)
+
+    @classmethod
+    def after(cls, lines: Iterable[BrokerEventRow]) -> Membership:
+        """What lines in order of (epoch, seq) come to. Those of leases that have ended may be left out."""
+        members = cls()
+        for line in lines:
+            members._apply(line)
+        return members
+
+    @property
+    def clusters(self) -> set[ClusterRow]:
+        """D6: a name is in exactly those clusters under which a holder of it registered."""
+        return {ClusterRow(row.cluster_name, row.broker_name) for row in self.brokers.values()}
+
+    def routes(self) -> RouteTables:
+        """As lookups take it, in order of the keys; without topics and KV."""
+        brokers: dict[str, dict[int, BrokerRow]] = {}
+        for (name, broker_id), row in sorted(self.brokers.items()):
+            brokers.setdefault(name, {})[broker_id] = row
+        clusters: dict[str, list[str]] = {}
+        for cluster in sorted(self.clusters):
+            clusters.setdefault(cluster.cluster_name, []).append(cluster.broker_name)
+        filters = {address: row.filter_server_list for address, row in sorted(self.filters.items())}
+        return RouteTables(brokers=brokers, clusters=clusters, filters=filters, live=dict(sorted(self.live.items())))
+
+    def _apply(self, line: BrokerEventRow) -> None:
+        """What was before goes, unless another line has put its own there since; what is after comes."""
+        before, after = rows_told(line.before), rows_told(line.after)
+        for row in map(_broker_row, before.get("broker", ())):
+            if self.brokers.get(row[:2]) == row:
+                del self.brokers[row[:2]]
+        for row in map(_broker_row, after.get("broker", ())):
+            self.brokers[row[:2]] = row
+        for fields in before.get("filter", ()):
+            self.filters.pop(fields["broker_addr"], None)
+        for fields in after.get("filter", ()):
+            self.filters[fields["broker_addr"]] = FilterRow(fields["broker_addr"], tuple(fields["filter_server_list"]))
+        if line.type in LEASE_ENDS and line.lease_millis is not None:
+            self.live.pop(line.broker_addr or "", None)
+        for fields in after.get("live", ()):
+            self.live[fields["broker_addr"]] = _live_row(fields)
+
+
+def rows_told(side: str | None) -> Rows:
+    """`before` or `after` of a line. Tables of which it tells a count only, and the text of a command, are left out."""
+    told = msgspec.json.decode(side) if side else {}
+    return {table: rows for table, rows in told.items() if isinstance(rows, list)}
+
+
+def _broker_row(fields: dict[str, Any]) -> BrokerRow:
+    return BrokerRow(**{**fields, "registered_at": LogPosition(**fields["registered_at"])})
+
+
+def _live_row(fields: dict[str, Any]) -> LiveRow:
+    return LiveRow(**{**fields, "data_version": DataVersion(**fields["data_version"])})
