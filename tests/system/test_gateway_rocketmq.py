@@ -3,17 +3,9 @@
 import pytest
 
 from namesrv_stream.local.rocketmq import Release, broker, java_client, mqadmin
-from tests.system.gateway_stack import eventually, running_stack
+from tests.system.gateway_stack import eventually
 
 pytestmark = pytest.mark.system
-
-
-@pytest.fixture(scope="module")
-def stack(kafka, spark, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("gateway")
-    (folder / "kvConfig.json").write_text('{"configTable":{"TAKEN_OVER":{"key":"value"}}}')
-    with running_stack(kafka, spark, folder) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,395 @@
+"""The server around the codec: bad input, TLS, PROXY headers, idle and slow peers, many peers, an orderly stop."""
+
+import contextlib
+import logging
+import resource
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import threading
+import urllib.request
+import zlib
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from tenacity import retry, stop_after_delay, wait_fixed
+
+from namesrv_stream.gateway import connection as connection_module
+from namesrv_stream.gateway.server import AddressInUseError
+from namesrv_stream.gateway.service import BackgroundGateway
+from namesrv_stream.wire.command import RemotingCommand, encode_command
+from namesrv_stream.wire.frame import FrameDecoder
+from tests.gateway.peer import Peer
+from tests.wire.golden import REQUESTS
+
+eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
+LOOKUP = encode_command(RemotingCommand(code=105, opaque=1, ext_fields={"topic": "TopicA"}))
+PROXY_V1 = b"PROXY TCP4 192.0.2.7 127.0.0.1 5000 9876\r\n"
+
+
+def frame(word, content=b""):
+    return struct.pack(">iI", 4 + len(content), word) + content
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        struct.pack(">i", 0),
+        struct.pack(">i", -5),
+        struct.pack(">i", 3) + b"abc",
+        struct.pack(">i", 16 * 1024 * 1024),
+        struct.pack(">i", 2**31 - 1),
+        frame(100, b"{}"),
+        frame(2 << 24 | 2, b"{}"),
+        frame(2, b"{]"),
+        frame(4, b'{"\xff'),
+        frame(30, b'{"code":105,"opaque":"x","f":1'),
+        frame(1 << 24 | 3, b"abc"),
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"PROXY nonsense\r\n" + LOOKUP,
+        PROXY_V1 + PROXY_V1 + LOOKUP,
+        LOOKUP + frame(2, b"{]"),
+    ],
+)
+def test_a_stream_that_makes_no_sense_is_closed_once_and_by_name(gateway, peer, caplog, sent):
+    caplog.set_level(logging.WARNING)
+    with Peer(gateway.port) as bad:
+        me = "{}:{}".format(*bad.socket.getsockname())
+        bad.socket.sendall(sent)
+        assert bad.is_closed_by_server()
+    assert peer.ask(105, topic="TopicA").code == 0, "others notice nothing"
+    told = [record for record in caplog.records if record.name.startswith("namesrv_stream.gateway.connection")]
+    assert len(told) == 1
+    assert me in told[0].getMessage() or "192.0.2.7:5000" in told[0].getMessage()
+    assert "an error of ours" not in told[0].getMessage()
+
+
+def test_requests_ahead_of_the_break_are_answered(gateway):
+    with Peer(gateway.port) as bad:
+        bad.socket.sendall(LOOKUP * 3 + frame(2, b"{]"))
+        assert [bad.receive().code for _ in range(3)] == [0, 0, 0]
+        assert bad.is_closed_by_server()
+
+
+def test_a_zlib_bomb_is_refused_and_its_connection_lives(peer):
+    bomb = zlib.compress(bytes(80 * 1024 * 1024))
+    fields = {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "brokerId": 0, "haServerAddr": ""}
+    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    answer = peer.ask(103, body=bomb, compressed=True, **fields)
+    assert answer.code in (1, 2), "refused for its size, or before it is looked at while Kafka is away"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_kib < 400 * 1024
+    assert peer.ask(105, topic="TopicA").code == 0
+
+
+def test_proxy_header_names_the_peer_and_the_requests_follow(gateway):
+    v2 = (
+        b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + bytes([192, 0, 2, 7, 127, 0, 0, 1]) + struct.pack(">HH", 5000, 9876)
+    )
+    for header in (PROXY_V1, v2):
+        with Peer(gateway.port) as behind:
+            behind.socket.sendall(header[:5])
+            behind.socket.sendall(header[5:] + LOOKUP)
+            assert behind.receive().code == 0
+
+
+def test_silent_and_endlessly_slow_peers_are_closed_and_busy_ones_are_not(registry, settings):
+    with BackgroundGateway(settings(serverChannelMaxIdleTimeSeconds=1)) as running:
+        port = running.gateway.port
+        stop = threading.Event()
+        slow, silent, half, busy = (Peer(port) for _ in range(4))
+        with slow, silent, half, busy:
+            half.socket.sendall(LOOKUP[:3])
+
+            def trickle():
+                """A frame of 1 MB, one byte at a time, without end."""
+                slow.socket.sendall(struct.pack(">i", 1024 * 1024))
+                with contextlib.suppress(OSError):
+                    while not stop.wait(0.1):
+                        slow.socket.sendall(b"\0")
+
+            sender = threading.Thread(target=trickle)
+            sender.start()
+            closed = [threading.Thread(target=each.is_closed_by_server) for each in (slow, silent, half)]
+            for waiting in closed:
+                waiting.start()
+            while any(waiting.is_alive() for waiting in closed):
+                assert busy.ask(105, topic="TopicA").code == 0
+                stop.wait(0.2)
+            stop.set()
+            sender.join()
+            assert silent.is_closed_by_server()
+            assert busy.ask(105, topic="TopicA").code == 0
+
+
+def test_who_takes_no_answers_is_not_read_from(gateway, peer):
+    """Answers pile up to the transport's high-water mark, then the peer's own sending stops."""
+    with Peer(gateway.port) as greedy:
+        greedy.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        greedy.socket.settimeout(2.0)
+        sent = 0
+        with contextlib.suppress(TimeoutError):
+            while sent < 500 * 1024 * 1024:
+                sent += greedy.socket.send(LOOKUP * 500)
+        assert sent < 100 * 1024 * 1024, "the server went on reading"
+        assert peer.ask(105, topic="TopicA").code == 0
+
+
+def test_incomplete_frames_of_all_peers_together_are_limited(gateway, peer, monkeypatch):
+    monkeypatch.setattr(connection_module, "MAX_BUFFERED_BYTES", 1024 * 1024)
+    word = struct.pack(">i", 8 * 1024 * 1024)
+    with Peer(gateway.port) as hoarder:
+        with contextlib.suppress(OSError):
+            hoarder.socket.sendall(word + bytes(2 * 1024 * 1024))
+        assert hoarder.is_closed_by_server()
+    assert peer.ask(105, topic="TopicA").code == 0
+
+
+IDLE_PEERS = """
+import contextlib, resource, socket, sys
+port, count = int(sys.argv[1]), int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_NOFILE, (count + 100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+with contextlib.ExitStack() as idle:
+    for _ in range(count):
+        idle.enter_context(socket.create_connection(("127.0.0.1", port)))
+    sys.stdin.read()
+"""
+
+
+def test_ten_thousand_idle_connections_cost_others_nothing(gateway, peer):
+    wanted = 10_000
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted + 1000), hard))
+    idle = subprocess.Popen([sys.executable, "-c", IDLE_PEERS, str(gateway.port), str(wanted)], stdin=subprocess.PIPE)
+    with idle:
+
+        @eventually
+        def all_accepted():
+            assert gateway.metrics.registry.get_sample_value("namesrv_connections") == wanted + 1
+
+        all_accepted()
+        assert all(peer.ask(105, topic="TopicA").code == 0 for _ in range(100))
+        idle.stdin.close()
+
+
+@pytest.mark.parametrize("name", sorted(REQUESTS))
+def test_every_captured_request_gets_an_answer_or_none_as_it_wants(fuzzed, name):
+    golden = REQUESTS[name]
+    with Peer(fuzzed) as captured:
+        captured.socket.sendall(golden.raw + LOOKUP)
+        answers = [captured.receive()]
+        if not golden.command.is_oneway:
+            answers.append(captured.receive())
+        opaques = {1} if golden.command.is_oneway else {1, golden.command.opaque}
+        assert {answer.opaque for answer in answers} == opaques
+
+
+# --- TLS
+
+
+def make_certificate(folder, name):
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (folder / "key.pem").write_bytes(private)
+
+
+def trusting(folder):
+    return ssl.create_default_context(cafile=folder / "cert.pem")
+
+
+@pytest.fixture
+def tls(tmp_path, settings):
+    make_certificate(tmp_path, "first")
+    files = {"tls__server__certPath": str(tmp_path / "cert.pem"), "tls__server__keyPath": str(tmp_path / "key.pem")}
+
+    def make(**more):
+        return BackgroundGateway(settings(**files, **more))
+
+    return make
+
+
+@contextlib.contextmanager
+def open_peers(running, *contexts):
+    """A peer that speaks plain text, and one for each TLS context."""
+    with contextlib.ExitStack() as peers:
+        yield [peers.enter_context(Peer(running.gateway.port, context)) for context in (None, *contexts)]
+
+
+def test_tls_and_plain_text_share_the_port(registry, tls, tmp_path):
+    with (
+        tls() as running,
+        Peer(running.gateway.port, trusting(tmp_path)) as secret,
+        Peer(running.gateway.port) as plain,
+    ):
+        for _ in range(3):
+            assert secret.ask(105, topic="TopicA").body == plain.ask(105, topic="TopicA").body
+        sent = [secret.send(105, topic="TopicA") for _ in range(2000)]
+        assert [secret.receive().opaque for _ in sent] == sent
+
+
+@pytest.mark.parametrize(("mode", "tls_works", "plain_works"), [("enforcing", True, False), ("disabled", False, True)])
+def test_tls_modes(registry, tls, tmp_path, mode, tls_works, plain_works):
+    with tls(tls__server__mode=mode) as running:
+        with Peer(running.gateway.port) as plain:
+            plain.socket.sendall(LOOKUP)
+            assert plain.is_closed_by_server() if not plain_works else plain.receive().code == 0
+        try:
+            with Peer(running.gateway.port, trusting(tmp_path)) as secret:
+                works = secret.ask(105, topic="TopicA").code == 0
+        except OSError:
+            works = False
+        assert works == tls_works
+
+
+def test_a_new_certificate_is_taken_and_a_broken_one_is_not(registry, tls, tmp_path):
+    with tls() as running, Peer(running.gateway.port, trusting(tmp_path)) as before:
+        first = trusting(tmp_path)
+        make_certificate(tmp_path, "second")
+        second = trusting(tmp_path)
+        with Peer(running.gateway.port, second) as after:
+            assert after.ask(105, topic="TopicA").code == 0
+        with pytest.raises(ssl.SSLError):
+            Peer(running.gateway.port, first)
+        (tmp_path / "cert.pem").write_text("no certificate")
+        with Peer(running.gateway.port, second) as still:
+            assert still.ask(105, topic="TopicA").code == 0
+        assert before.ask(105, topic="TopicA").code == 0
+
+
+def test_garbage_inside_tls_is_closed(registry, tls, tmp_path):
+    with tls() as running, Peer(running.gateway.port, trusting(tmp_path)) as bad:
+        bad.socket.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert bad.is_closed_by_server()
+
+
+# --- the whole process
+
+
+def test_port_that_is_taken_is_said(gateway, settings):
+    with pytest.raises(AddressInUseError, match="listenPort"), BackgroundGateway(settings(listenPort=gateway.port)):
+        pass
+
+
+def test_stop_closes_connections_and_frees_the_port(registry, settings):
+    with BackgroundGateway(settings()) as running:
+        port = running.gateway.port
+        connected = Peer(port)
+        assert connected.ask(105, topic="TopicA").code == 0
+    assert connected.is_closed_by_server()
+    with BackgroundGateway(settings(listenPort=port)), Peer(port) as again:
+        assert again.ask(105, topic="TopicA").code == 0
+
+
+def test_metrics_and_health(registry, settings):
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    with BackgroundGateway(settings(metricsPort=port)) as running, Peer(running.gateway.port) as peer:
+        for topic in ("TopicA", "TopicA", "Nowhere"):
+            peer.ask(105, topic=topic)
+        peer.ask(4711)
+        peer.ask(102, namespace="n", key="k")
+
+        @eventually
+        def counted():
+            page = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+            for line in (
+                'namesrv_requests_total{code="GET_ROUTEINFO_BY_TOPIC",result="SUCCESS"} 2.0',
+                'namesrv_requests_total{code="GET_ROUTEINFO_BY_TOPIC",result="TOPIC_NOT_EXIST"} 1.0',
+                'namesrv_requests_total{code="DELETE_KV_CONFIG",result="SYSTEM_BUSY"} 1.0',
+                'namesrv_requests_total{code="unknown",result="REQUEST_CODE_NOT_SUPPORTED"} 1.0',
+                'namesrv_brokers{cluster="c1"} 2.0',
+                "namesrv_connections 1.0",
+                f"namesrv_snapshot_epoch {registry.publish().epoch}.0",
+                "namesrv_snapshot_stale 1.0",
+            ):
+                assert line in page, line
+
+        counted()
+        assert urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10).read() == b"ok\n"
+
+
+# --- fuzz
+
+
+def broken(raw, cut, at, byte):
+    spoilt = bytearray(raw[: cut or None])
+    if spoilt:
+        spoilt[at % len(spoilt)] = byte
+    return bytes(spoilt)
+
+
+@pytest.fixture(scope="module")
+def fuzzed(tmp_path_factory, nobody):
+    from namesrv_stream.config import NamesrvSettings  # noqa: PLC0415
+    from tests.cli.registry import PublishedRegistry  # noqa: PLC0415
+
+    root = str(tmp_path_factory.mktemp("fuzz") / "registry")
+    PublishedRegistry(root, 1_700_000_000_000).register("10.0.0.1:10911", "c1", "broker-a", topics=("TopicA",))
+    given_settings = {"delta.root": root, "kafka.bootstrap.servers": nobody, "listenPort": 0}
+    with BackgroundGateway(NamesrvSettings.model_validate(given_settings)) as running:
+        yield running.gateway.port
+
+
+def spoil_and_look(port, pieces):
+    """Sends it all, then whether a lookup over another connection is answered."""
+    with contextlib.suppress(OSError), Peer(port) as bad:
+        for piece in pieces:
+            bad.socket.sendall(piece)
+    with Peer(port) as good:
+        good.socket.sendall(LOOKUP)
+        assert good.receive().code == 0
+
+
+frames = st.builds(
+    broken,
+    st.sampled_from(sorted(each.raw for each in REQUESTS.values())),
+    st.integers(0, 400),
+    st.integers(0, 4000),
+    st.integers(0, 255),
+)
+
+
+@hypothesis_settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pieces=st.lists(frames | st.binary(max_size=200), min_size=1, max_size=20))
+def test_no_input_hurts_other_connections(fuzzed, pieces):
+    spoil_and_look(fuzzed, pieces)
+
+
+@pytest.mark.full
+@hypothesis_settings(max_examples=5_000, deadline=None)
+@given(pieces=st.lists(frames | st.binary(max_size=200), min_size=20, max_size=20))
+def test_no_input_hurts_other_connections_100_000_frames(fuzzed, pieces):
+    spoil_and_look(fuzzed, pieces)
+
+
+@hypothesis_settings(max_examples=300, deadline=None)
+@given(chunks=st.lists(st.binary(max_size=64), max_size=30), limit=st.sampled_from([64, 1024]))
+def test_decoder_holds_no_more_than_one_frame(chunks, limit):
+    decoder = FrameDecoder(limit)
+    for chunk in chunks:
+        try:
+            list(decoder.feed(chunk))
+        except Exception as error:
+            assert type(error).__module__.startswith("namesrv_stream.")
+        assert decoder.buffered_bytes <= limit + 64
