@@ -1,0 +1,188 @@
+"""The gateway beside RocketMQ's own NameServer 5.4.0: in turn, in one run, under the same load.
+
+    make bench-gateway
+
+Lookups of 1,000 topics, and registrations of brokers with few and many topics, the same again and changed each time.
+The gateway runs as its users run it, a process of its own with a real Kafka, on tables that are published before.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.load import Figures, Load, Request
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.local.process import OwnedProcess
+from namesrv_stream.local.rocketmq import name_server
+from namesrv_stream.rules.requests import DataVersion, TopicConfig
+from namesrv_stream.rules.routes import RouteRegistry
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.tables.publication import Batch, Publisher, Writers
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.schemas import TABLES
+from namesrv_stream.tables.writer import RowChanges
+from namesrv_stream.wire.codes import RequestCode
+from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
+from namesrv_stream.wire.registration import (
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    body_crc32,
+    encode_registration,
+)
+from namesrv_stream.wire.requests import register_broker
+
+TOPICS = 1_000
+MASTERS = 4
+"""Of the looked-up cluster: each topic is on all of them."""
+
+CHANGED_BODIES = 40
+_NOW_MS = 1_800_000_000_000
+_START_LIMIT_S = 60
+
+
+def registration(broker: int, topics: int, counter: int = 1, cluster: str = "c") -> RemotingCommand:
+    """What a 5.x master with so many topics sends. `counter` goes into its version and into one topic."""
+    table = {f"topic-{number:05}": TopicConfig(8, 8, 6) for number in range(topics)}
+    table["topic-00000"] = TopicConfig(8 + counter % 2, 8, 6)
+    wrapper = TopicConfigSerializeWrapper(DataVersion(0, _NOW_MS, counter), table)
+    body = encode_registration(RegisterBrokerBody(wrapper), 493)
+    header = RegisterBrokerHeader(
+        broker_name=f"{cluster}-{broker}",
+        broker_addr=f"10.0.{broker // 256}.{broker % 256}:{10_000 + topics}",
+        cluster_name=cluster,
+        ha_server_addr="10.0.0.1:10912",
+        broker_id=0,
+        enable_acting_master=False,
+        body_crc32=body_crc32(body),
+    )
+    fields = header_fields(header) | {"compressed": "false", "brokerId": "0"}
+    return RemotingCommand(code=RequestCode.REGISTER_BROKER, ext_fields=fields, body=body)
+
+
+def lookups(start: int) -> Iterator[Request]:
+    """Lookups of all topics, round and round, as a 5.x client sends them."""
+    fields = ({"topic": f"topic-{number:05}", "acceptStandardJsonOnly": "true"} for number in range(TOPICS))
+    code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+    requests = [Request(RemotingCommand(code=code, ext_fields=each)) for each in fields]
+    return itertools.islice(itertools.cycle(requests), start, None)
+
+
+def registrations(broker: int, topics: int, *, changed: bool) -> Iterator[Request]:
+    """One broker's registrations: the same again, or with a new version and one changed topic each time."""
+    counters = range(1, 1 + (CHANGED_BODIES if changed else 1))
+    cluster = f"r{topics}{'changed' if changed else 'same'}"
+    return itertools.cycle([Request(registration(broker, topics, counter, cluster)) for counter in counters])
+
+
+def measure(port: int, seconds: float) -> dict[str, Figures]:
+    """All figures of one server."""
+    figures = {}
+    for connections, in_flight in ((1, 1), (8, 16)):
+        series = [lookups(number * TOPICS // connections) for number in range(connections)]
+        figures[f"lookups, {connections} x {in_flight} in flight"] = run(port, series, in_flight, seconds)
+    for topics, changed in itertools.product((20, 1_000, 10_000), (False, True)):
+        what = f"registrations of {topics:,} topics, {'changed' if changed else 'unchanged'}, 8 x 1 in flight"
+        series = [registrations(number, topics, changed=changed) for number in range(8)]
+        figures[what] = run(port, series, 1, seconds)
+    return figures
+
+
+def run(port: int, series: list[Iterator[Request]], in_flight: int, seconds: float) -> Figures:
+    """Warms the server up, then measures."""
+    load = Load(port, series, in_flight)
+    load.run(seconds / 2)
+    figures = load.run(seconds)
+    load.close()
+    time.sleep(0.5)
+    return figures
+
+
+def publish_cluster(root: Path) -> None:
+    """The looked-up cluster as a published snapshot, as the job would leave it."""
+    rules = RouteRegistry(NamesrvSettings())
+    for broker in range(MASTERS):
+        rules.register(register_broker(registration(broker, TOPICS)), LogPosition(_NOW_MS, 0, broker))
+    taken = rules.take_batch()
+    changes = {
+        name: RowChanges(change.upserts, [key[: len(TABLES[name].key)] for key in change.deletes])
+        for name, change in taken.changes.items()
+    }
+    publisher = Publisher.claim(Writers.only(RustWriter(Root(str(root)))), "benchmark", _NOW_MS)
+    publisher.publish(Batch("query", 0, _NOW_MS, {0: 0}, changes, taken.events), _NOW_MS)
+
+
+def of_name_server(folder: Path, seconds: float) -> dict[str, Figures]:
+    """RocketMQ's, with the cluster registered over connections that stay open."""
+    with name_server(folder, serverChannelMaxIdleTimeSeconds="3600") as server, ExitStack() as brokers:
+        for broker in range(MASTERS):
+            load = Load(server.port, [itertools.repeat(Request(registration(broker, TOPICS)))], 1)
+            brokers.callback(load.close)
+            load.run(0)
+        return measure(server.port, seconds)
+
+
+def of_gateway(folder: Path, seconds: float) -> dict[str, Figures]:
+    """Ours, in a process of its own."""
+    publish_cluster(folder / "registry")
+    with LocalKafka(folder / "kafka") as kafka:
+        with socket.create_server(("127.0.0.1", 0)) as found:
+            port = found.getsockname()[1]
+        options = {"listenPort": port, "kafka.bootstrap.servers": kafka.bootstrap_servers}
+        settings = [word for key, value in options.items() for word in ("--set", f"{key}={value}")]
+        program = [Path(sys.executable).with_name("namesrv-stream"), "--root", str(folder / "registry"), *settings, "gateway"]
+        process = OwnedProcess(program, folder / "gateway.log", env=dict(os.environ))
+        try:
+            wait_for_kafka_at(port)
+            return measure(port, seconds)
+        finally:
+            process.stop()
+
+
+def wait_for_kafka_at(port: int) -> None:
+    """Until the gateway has its way to Kafka: a registration is answered 0."""
+    deadline = time.monotonic() + _START_LIMIT_S
+    while True:
+        try:
+            load = Load(port, [itertools.repeat(Request(registration(0, 1, cluster="warm")))], 1)
+            if load.run(0).failed == 0:
+                return
+        except OSError:
+            pass
+        if time.monotonic() > deadline:
+            raise TimeoutError("the gateway has no way to Kafka")
+        time.sleep(0.2)
+
+
+@click.command()
+@click.option("--seconds", type=click.FloatRange(0.1), default=6.0, show_default=True, help="A figure.")
+def main(seconds: float) -> None:
+    """Prints one line a load, both servers side by side."""
+    with tempfile.TemporaryDirectory() as folder:
+        theirs = of_name_server(Path(folder, "namesrv"), seconds)
+        ours = of_gateway(Path(folder), seconds)
+    table = Table("load", "NameServer /s", "p50 ms", "p99 ms", "gateway /s", "p50 ms", "p99 ms", "times")
+    for what, their in theirs.items():
+        our = ours[what]
+        cells = [f"{cell:,.3g}" if cell < 100 else f"{cell:,.0f}" for cell in (*their[:3], *our[:3])]
+        failed = f" ({their.failed} and {our.failed} failed)" if their.failed or our.failed else ""
+        table.add_row(what + failed, *cells, f"x {our.per_second / their.per_second:.2f}")
+    Console(width=150).print(table)
+
+
+if __name__ == "__main__":
+    main()

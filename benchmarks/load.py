@@ -1,0 +1,135 @@
+"""Load on a name server over RocketMQ's remoting: so many connections, so many requests in flight on each.
+
+One thread, so that it leaves the other core to the server that is measured.
+"""
+
+from __future__ import annotations
+
+import math
+import select
+import socket
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from namesrv_stream.wire.command import RemotingCommand, encode_command
+
+_LENGTH = struct.Struct(">I")
+_WORDS = struct.Struct(">II")
+_OPAQUE = b'"opaque":'
+_CHUNK_BYTES = 256 * 1024
+
+
+class Figures(NamedTuple):
+    """Of one run. `failed`: answers with another code than 0."""
+
+    per_second: float
+    p50_ms: float
+    p99_ms: float
+    failed: int
+
+
+class Request:
+    """A request encoded once; the opaque is put in for each sending."""
+
+    def __init__(self, command: RemotingCommand) -> None:
+        frame = encode_command(command)
+        header_end = 8 + int.from_bytes(frame[5:8])
+        self._before, _, self._after = frame[8:header_end].partition(b'"opaque":0')
+        self._body = frame[header_end:]
+
+    def frame(self, opaque: int) -> bytes:
+        """The whole frame."""
+        digits = b"%d" % opaque
+        header_bytes = len(self._before) + len(_OPAQUE) + len(digits) + len(self._after)
+        words = _WORDS.pack(4 + header_bytes + len(self._body), header_bytes)
+        return b"".join((words, self._before, _OPAQUE, digits, self._after, self._body))
+
+
+@dataclass(eq=False)
+class _Connection:
+    socket: socket.socket
+    requests: Iterator[Request]
+    unread: bytes = b""
+
+
+class Load:
+    """`requests` has one endless series of requests a connection. Opaques tell whose answer came when."""
+
+    def __init__(self, port: int, requests: Sequence[Iterator[Request]], in_flight: int) -> None:
+        self._in_flight = in_flight
+        self._connections = {}
+        for series in requests:
+            opened = socket.create_connection(("127.0.0.1", port))
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._connections[opened.fileno()] = _Connection(opened, series)
+        self._opaque = 0
+        self._sent_at: dict[int, float] = {}
+        self._seconds: list[float] = []
+        self._failed = 0
+
+    def run(self, seconds: float) -> Figures:
+        """Sends for so long, and waits for the last answers."""
+        poll = select.epoll()
+        for number in self._connections:
+            poll.register(number, select.EPOLLIN)
+        started = time.perf_counter()
+        end = started + seconds
+        for connection in self._connections.values():
+            self._send(connection, self._in_flight)
+        while self._sent_at:
+            for number, _ in poll.poll():
+                connection = self._connections[number]
+                answered = self._received(connection)
+                if answered and time.perf_counter() < end:
+                    self._send(connection, answered)
+        taken = time.perf_counter() - started
+        poll.close()
+        return self._figures(taken)
+
+    def close(self) -> None:
+        """Closes all connections."""
+        for connection in self._connections.values():
+            connection.socket.close()
+
+    def _send(self, connection: _Connection, count: int) -> None:
+        frames = []
+        for _ in range(count):
+            self._opaque += 1
+            frames.append(next(connection.requests).frame(self._opaque))
+        now = time.perf_counter()
+        for number in range(count):
+            self._sent_at[self._opaque - number] = now
+        connection.socket.sendall(b"".join(frames))
+
+    def _received(self, connection: _Connection) -> int:
+        data = connection.socket.recv(_CHUNK_BYTES)
+        if not data:
+            raise ConnectionError("the server has closed the connection")
+        now = time.perf_counter()
+        data = connection.unread + data
+        at, answered = 0, 0
+        while at + 4 <= len(data):
+            (length,) = _LENGTH.unpack_from(data, at)
+            if at + 4 + length > len(data):
+                break
+            opaque = data.index(_OPAQUE, at) + len(_OPAQUE)
+            sent_at = self._sent_at.pop(int(data[opaque : data.index(b",", opaque)]))
+            self._seconds.append(now - sent_at)
+            self._failed += data[at + 8 : at + 18] != b'{"code":0,'
+            at += 4 + length
+            answered += 1
+        connection.unread = data[at:]
+        return answered
+
+    def _figures(self, taken: float) -> Figures:
+        ordered = sorted(self._seconds)
+        self._seconds = []
+
+        def percentile(share: float) -> float:
+            return ordered[min(len(ordered) - 1, math.floor(share * len(ordered)))] * 1e3
+
+        failed, self._failed = self._failed, 0
+        return Figures(len(ordered) / taken, percentile(0.50), percentile(0.99), failed)
