@@ -62,6 +62,19 @@ class KafkaRefusedError(NamesrvError):
         self.problem = problem
 
 
+class StorageError(NamesrvError):
+    """The storage of the tables refused a read or a write: no room, no right, no such place."""
+
+    def __init__(self, root: str, problem: str) -> None:
+        super().__init__(
+            f"the tables under {root} cannot be read or written: {problem}. Is delta.root right, is there room, and "
+            "may this user write there? Nothing that Kafka has accepted is lost: the next run goes on from the last "
+            "snapshot."
+        )
+        self.root = root
+        self.problem = problem
+
+
 class NotARegistryError(NamesrvError):
     """A folder without the registry's tables."""
 

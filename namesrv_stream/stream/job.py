@@ -8,6 +8,7 @@ import time
 import uuid
 from contextlib import ExitStack
 
+from deltalake.exceptions import DeltaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -21,7 +22,7 @@ from tenacity import (
 )
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, settings_without_effect
-from namesrv_stream.errors import KafkaUnreachableError, NamesrvError, SettingError
+from namesrv_stream.errors import KafkaUnreachableError, NamesrvError, SettingError, StorageError
 from namesrv_stream.heartbeat_log import HeartbeatProducer, Ticker, end_offsets, ensure_topic, wait_for_kafka
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import has_checkpoint, start_query
@@ -115,7 +116,10 @@ class RouteRegistryJob:
         root = Root(settings.delta_root, settings.storage_options or None)
         writers = choose_writers(settings.writer, root, self._spark)
         retention_ms = int(settings.snapshot_retention.total_seconds() * 1000)
-        publisher = Publisher.claim(writers, self.run_id, _now_ms(), retention_ms, self._on_step)
+        try:
+            publisher = Publisher.claim(writers, self.run_id, _now_ms(), retention_ms, self._on_step)
+        except (DeltaError, OSError) as error:
+            raise StorageError(settings.delta_root, _in_one_line(error)) from error
         log.info("run %s holds the registry %s: term %d", self.run_id, settings.delta_root, publisher.last.term)
         if publisher.restored:
             log.warning("restored what another run left half done: %s", ", ".join(publisher.restored))
@@ -143,6 +147,8 @@ class RouteRegistryJob:
     def _failure(self, query: StreamingQuery, batches: MicroBatches) -> NamesrvError:
         if isinstance(batches.failure, NamesrvError):
             return batches.failure
+        if isinstance(batches.failure, (DeltaError, OSError)):
+            return StorageError(self._settings.delta_root, _in_one_line(batches.failure))
         error = query.exception()
         text = str(error) if isinstance(error, StreamingQueryException) else "it was stopped from outside"
         cause = _first_cause(batches.failure, text)
@@ -187,11 +193,17 @@ class _Watch:
         self._said_silent = silent
 
 
+def _in_one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
 def _first_cause(failure: BaseException | None, text: str) -> str:
     if failure is not None:
         return f"{type(failure).__name__}: {failure}".splitlines()[0]
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[0] if lines else "unknown cause"
+    first, *others = [line for line in text.splitlines() if line.strip()] or ["unknown cause"]
+    if not first.endswith("Traceback (most recent call last):"):
+        return first
+    return next((line for line in reversed(others) if not line.startswith(" ")), first)  # what was raised, in Python
 
 
 def _say_next_attempt(state: RetryCallState) -> None:

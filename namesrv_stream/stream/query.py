@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+import namesrv_stream
 from namesrv_stream.config import NamesrvSettings, spark_kafka_options
 from namesrv_stream.records import MAX_RECORD_BYTES
 from namesrv_stream.rules.lease import ClockJump
@@ -43,6 +46,7 @@ def start_query(
 ) -> StreamingQuery:
     """Start the registry's query. `live` and `offsets` are the last snapshot's and count for a new checkpoint only:
     leases begin from the one, Kafka is read from the other."""
+    _tell_workers_where_this_package_is(spark)
     is_new = not has_checkpoint(spark, settings.checkpoint_location)
     records = kafka_records(spark, settings, offsets if is_new else {})
     leases = initial_leases(spark, live) if is_new and len(live) else None
@@ -54,6 +58,14 @@ def start_query(
         .trigger(processingTime=f"{settings.trigger_millis} milliseconds")
     )
     return writer.start()
+
+
+def _tell_workers_where_this_package_is(spark: SparkSession) -> None:
+    """Spark loads a stateful processor in a Python worker on the driver first, which does not get --py-files' zip."""
+    environment: dict[str, str] = spark.sparkContext.environment
+    folder_or_zip = str(Path(namesrv_stream.__file__).parents[1])
+    others = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path not in {"", folder_or_zip}]
+    environment["PYTHONPATH"] = os.pathsep.join([folder_or_zip, *others])
 
 
 def has_checkpoint(spark: SparkSession, location: str) -> bool:

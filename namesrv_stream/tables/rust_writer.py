@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TypedDict
 
 import pyarrow as pa
@@ -111,15 +111,19 @@ class RustWriter:
             raise
 
     def _create(self, spec: TableSpec, retention_ms: int) -> None:
-        with suppress(DeltaError):  # another run may be making it right now; a real failure shows when it is opened
+        uri, options = self._root.uri(spec), dict(self._root.storage_options or {})
+        try:
             DeltaTable.create(
-                self._root.uri(spec),
+                uri,
                 spec.stored_schema,
                 partition_by=spec.partition_column,
                 configuration=table_properties(spec, retention_ms),
-                storage_options=dict(self._root.storage_options or {}),
+                storage_options=options,
                 raise_if_key_not_exists=False,
             )
+        except DeltaError:
+            if not DeltaTable.is_deltatable(uri, options):  # else another run has just made it
+                raise
         self._root.open(spec)
 
     def _set_retention(self, spec: TableSpec, retention_ms: int) -> None:

@@ -135,6 +135,12 @@ def shown(tables):
     return canonical({**output, "live": live, "kv": kv})
 
 
+def assert_told_once(heartbeats):
+    """No line of history is there twice."""
+    told = [line._replace(epoch=0, seq=0) for line in heartbeats.rows("broker_event")]
+    assert len(told) == len(set(told))
+
+
 class Onlooker:
     """Follows the snapshots of a registry within a `with`; `views` has every one that it saw, by epoch."""
 

@@ -1,0 +1,188 @@
+"""The streaming job on a real Kafka and real tables: what it publishes, what it keeps quiet about, what it refuses."""
+
+import contextlib
+import logging
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import SettingError, TermLostError
+from namesrv_stream.rules.requests import BrokerHeartbeat
+from namesrv_stream.stream.background import BackgroundJob
+from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import TABLES
+from tests.system.heartbeats import (
+    BY_PRODUCERS_CLOCK,
+    LIMIT_S,
+    Heartbeats,
+    address,
+    assert_told_once,
+    eventually,
+    registration,
+    shown,
+)
+
+MIB = 1 << 20
+BROKERS = range(1, 11)
+
+
+@pytest.fixture
+def timed(kafka, topic, tmp_path):
+    """Heartbeats whose event time the test says."""
+    log = Heartbeats(kafka, topic, tmp_path, BY_PRODUCERS_CLOCK)
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def heartbeats(kafka, topic, tmp_path):
+    log = Heartbeats(kafka, topic, tmp_path)
+    yield log
+    log.close()
+
+
+def heads(root):
+    return {name: Root(root).open(spec).version() for name, spec in TABLES.items()}
+
+
+def test_1000_unchanged_heartbeats_commit_nothing_but_signs_of_life_every_30_s(timed, spark):
+    with BackgroundJob(spark.newSession(), timed.settings) as job:
+        timed.say(*map(registration, BROKERS))
+        job.process_all()
+        before = heads(timed.root)
+        for second in range(1, 101):
+            signs = [BrokerHeartbeat(broker_addr=address(number)) for number in BROKERS]
+            timed.say(*(map(registration, BROKERS) if second % 25 == 0 else signs), at_ms=second * 1_000)
+            if second % 10 == 0:
+                job.process_all()
+        commits = {name: head - before[name] for name, head in heads(timed.root).items() if head != before[name]}
+        assert commits == {"live": 3, "snapshot": 3}
+        assert len(timed.records()) == len(BROKERS) + 1_000
+
+
+def test_an_outage_of_ten_minutes_ends_no_living_brokers_lease(timed, spark):
+    """Time jumps past both deadlines; the broker that is heard again lives on, the silent one goes after the grace."""
+    minutes_ms = 10 * 60_000
+    with BackgroundJob(spark.newSession(), timed.settings) as job:
+        timed.say(registration(1), registration(2))
+        job.process_all()
+        timed.tick(minutes_ms)
+        job.process_all()
+        assert timed.live() == [address(1), address(2)]
+        timed.say(BrokerHeartbeat(broker_addr=address(1)), at_ms=minutes_ms + 30_000)
+        timed.tick(minutes_ms + 60_000)
+        job.process_all()
+        assert timed.live() == [address(1), address(2)]
+        timed.tick(minutes_ms + 60_001)
+        job.process_all()
+        assert timed.live() == [address(1)]
+    [expired] = [line for line in timed.rows("broker_event") if line.type == "EXPIRED"]
+    assert (expired.broker_addr, expired.last_heard_at) == (address(2), timed.base_ms)
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["claimed at once", "claimed from one that runs"])
+def test_of_two_jobs_on_one_registry_one_wins_and_the_other_says_so(heartbeats, spark, tmp_path, at_once):
+    own_checkpoint = {"checkpoint.location": str(tmp_path / "other-checkpoint")}
+    settings = [heartbeats.settings, NamesrvSettings.model_validate(heartbeats.options | own_checkpoint)]
+    rivals = [BackgroundJob(spark.newSession(), each) for each in settings]
+    with ThreadPoolExecutor(2 if at_once else 1) as pool:
+        list(pool.map(start, rivals))
+    heartbeats.say(registration(1))
+    heartbeats.await_offset(1)
+    heartbeats.say(registration(2))
+    view = heartbeats.await_offset(2)
+    loser = await_end_of_one(rivals)
+    with pytest.raises(TermLostError, match="Only one job may write a registry"):
+        loser.check()
+    winner = rivals[1 - rivals.index(loser)]
+    assert not winner.has_ended
+    assert at_once or winner is rivals[1]
+    winner.__exit__()
+    assert shown(view.routes) == heartbeats.states()[-1]
+    rows = RouteReader(heartbeats.root).snapshots.readable()[::-1]
+    assert [row.epoch for row in rows] == list(range(1, len(rows) + 1))
+    assert [row.term for row in rows] == sorted(row.term for row in rows)
+    assert {row.run_id for row in rows if row.term == rows[-1].term} == {view.snapshot.run_id}
+    assert_told_once(heartbeats)
+
+
+def start(job):
+    with contextlib.suppress(TermLostError):
+        job.__enter__()
+
+
+@eventually
+def await_end_of_one(jobs):
+    ended = [job for job in jobs if job.has_ended]
+    assert len(ended) == 1
+    return ended[0]
+
+
+def test_malformed_records_are_kept_and_the_job_lives_on(heartbeats, kafka, spark):
+    key = address(1).encode()
+    junk = bytes(range(256)) * (5 * MIB // 256)
+    malformed = {
+        "no value": (key, None),
+        "not a JSON object with a text field `type`": (key, b"[" * 1_000_000),
+        "value is not UTF-8": (key, junk),
+        "clusterName is missing or no text": (key, b'{"type": "REGISTER_BROKER", "brokerAddr": "%s"}' % key),
+        f"the record's key is not brokerAddr {address(1)}": (
+            b"\xff" * 100_000,
+            b'{"type": "BROKER_HEARTBEAT", "brokerAddr": "%s"}' % key,
+        ),
+        "unknown type HELLO": (None, b'{"type": "HELLO"}'),
+        "Object missing required field `key`": (b"", b'{"type": "PUT_KV_CONFIG", "namespace": "n", "value": "v"}'),
+    }
+    producer = KafkaProducer(**heartbeats.kafka, max_request_size=17 * MIB)
+    places = [producer.send(heartbeats.topic, value, said_by) for said_by, value in malformed.values()]
+    offsets = [place.get(LIMIT_S).offset for place in places]
+    producer.close()
+    heartbeats.say(registration(2))
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        job.process_all()
+        heartbeats.say(registration(3))
+        job.process_all()
+    assert heartbeats.live() == [address(2), address(3)]
+    kept = sorted(heartbeats.rows("rejected"), key=lambda row: row.offset)
+    assert [(row.offset, row.reason) for row in kept] == list(zip(offsets, malformed, strict=True))
+    for row, (said_by, value) in zip(kept, malformed.values(), strict=True):
+        assert row.length == len(value or b"")
+        assert row.value == (None if value is None else value[: 64 * 1024])
+        assert row.key == (said_by or b"")[: 64 * 1024].decode(errors="replace")
+
+
+def make_topic(kafka, name, partitions, **config):
+    admin = KafkaAdminClient(bootstrap_servers=[kafka.bootstrap_servers])
+    admin.create_topics({name: {"num_partitions": partitions, "configs": config}}, wait_for_metadata=True)
+    admin.close()
+
+
+def test_several_partitions_with_a_limit_to_a_batch_are_refused(kafka, topic, spark, tmp_path):
+    make_topic(kafka, topic, 2, **{"message.timestamp.type": "LogAppendTime"})
+    heartbeats = Heartbeats(kafka, topic, tmp_path, maxOffsetsPerTrigger="1000")
+    with (
+        pytest.raises(SettingError, match=r"maxOffsetsPerTrigger: loses heartbeats .* 2 partitions.*Set it to none"),
+        BackgroundJob(spark.newSession(), heartbeats.settings),
+    ):
+        pass
+    heartbeats.close()
+
+
+def test_a_topic_that_costs_something_is_named_and_read_all_the_same(kafka, topic, spark, tmp_path, caplog):
+    """Two partitions, the producers' clock and a small limit: three warnings; leases of both partitions are kept."""
+    caplog.set_level(logging.WARNING, "namesrv_stream")
+    make_topic(kafka, topic, 2, **{"message.timestamp.type": "CreateTime", "max.message.bytes": str(MIB)})
+    heartbeats = Heartbeats(kafka, topic, tmp_path, maxOffsetsPerTrigger="none")
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        heartbeats.say(*map(registration, BROKERS))
+        job.process_all()
+        assert heartbeats.live() == sorted(map(address, BROKERS))
+        assert sorted(heartbeats.view().snapshot.offsets) == [0, 1]
+    warnings = "\n".join(record.getMessage() for record in caplog.records)
+    assert "CreateTime" in warnings
+    assert "2 partitions" in warnings
+    assert f"max.message.bytes is {MIB}" in warnings
+    heartbeats.close()
