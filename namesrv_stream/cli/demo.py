@@ -54,7 +54,7 @@ def demo(data: Path) -> None:
     """Brokers register, fall silent, leave and come back; you see what their routes become. Takes a minute or two."""
     set_up_logging()
     logging.getLogger("namesrv_stream").setLevel(logging.WARNING)
-    settings = NamesrvSettings.model_validate({"delta.root": str(data / "registry")})
+    settings = NamesrvSettings.model_validate({"delta.root": str(data / "registry"), "listenPort": 0})
     output = console()
     with ExitStack() as open_things:
         with output.status("Starting Kafka and Spark ..."):

@@ -26,7 +26,7 @@ _LOOK_EVERY_S = 1.0
 @click.option("--topics", type=click.IntRange(min=1), default=30, show_default=True, help="Of the simulated brokers.")
 @click.pass_obj
 def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
-    """Kafka, the streaming job and simulated brokers on this machine, until Ctrl-C, which ends them in order.
+    """Kafka, the streaming job, the gateway and simulated brokers on this machine; Ctrl-C ends them in order.
 
     Kafka listens where kafka.bootstrap.servers says, so all other commands find it without options.
     """
@@ -40,8 +40,8 @@ def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
         if brokers:
             stack.start_fleet(FleetPlan(brokers=brokers, topics=topics))
         console().print(
-            f"Kafka at {stack.settings.kafka_bootstrap_servers}, tables in {settings.delta_root}. "
-            "In another terminal: namesrv-stream status. Ctrl-C ends all of it."
+            f"Name server for RocketMQ at {stack.gateway.address}, Kafka at {stack.settings.kafka_bootstrap_servers}, "
+            f"tables in {settings.delta_root}. In another terminal: namesrv-stream status. Ctrl-C ends all of it."
         )
         while not stop.wait(_LOOK_EVERY_S):
             stack.job.check()

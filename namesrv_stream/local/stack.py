@@ -1,4 +1,4 @@
-"""The whole registry on this machine: Kafka, the streaming job in local Spark, and simulated brokers."""
+"""The whole registry on this machine: Kafka, the streaming job in local Spark, a gateway, and simulated brokers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import SettingError
 from namesrv_stream.fleet.plan import FleetPlan
 from namesrv_stream.fleet.player import Fleet
-from namesrv_stream.heartbeat_log import HeartbeatProducer, Ticker
+from namesrv_stream.gateway.service import BackgroundGateway
+from namesrv_stream.heartbeat_log import HeartbeatProducer
 from namesrv_stream.local.folder import owned_folder
 from namesrv_stream.local.kafka import HOST, LocalKafka
 from namesrv_stream.local.spark import local_session
@@ -33,6 +34,7 @@ class LocalStack:
     """What is in force, Kafka's real address included."""
     spark: SparkSession
     job: BackgroundJob
+    gateway: BackgroundGateway
 
     def __enter__(self) -> Self:
         with ExitStack() as opening:
@@ -45,7 +47,7 @@ class LocalStack:
             self.job = opening.enter_context(BackgroundJob(self.spark, self.settings))
             arguments = kafka_client_arguments(self.settings)
             self._producer = opening.enter_context(HeartbeatProducer(arguments, self.settings.kafka_topic))
-            opening.enter_context(Ticker(self._producer, self.settings.tick_millis))
+            self.gateway = opening.enter_context(BackgroundGateway(self.settings))
             self._open_things = opening.pop_all()
         return self
 

@@ -1,0 +1,283 @@
+"""Writing requests on a real Kafka: what is answered 0 is in the log, also through an outage and other gateways."""
+
+from contextlib import ExitStack
+
+import msgspec
+import pytest
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.gateway import registrations
+from namesrv_stream.gateway.service import BackgroundGateway
+from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.rules.requests import (
+    AddWritePerm,
+    BrokerHeartbeat,
+    ChannelClosed,
+    DataVersion,
+    DeleteKvConfig,
+    DeleteTopic,
+    PutKvConfig,
+    RegisterBroker,
+    RegisterTopic,
+    Scan,
+    TopicConfig,
+    UnregisterBroker,
+    UpdateNamesrvConfig,
+    WipeWritePerm,
+)
+from namesrv_stream.wire.codes import Flag, RequestCode
+from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
+from namesrv_stream.wire.registration import RegisterBrokerBody, TopicConfigSerializeWrapper, encode_registration
+from tests.cli.registry import PublishedRegistry
+from tests.gateway.peer import Peer
+from tests.system.gateway_stack import eventually
+from tests.system.test_heartbeat_log import records
+
+pytestmark = pytest.mark.system
+
+ADDRESS = "10.0.0.1:10911"
+T0 = 1_700_000_000_000
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    with LocalKafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+class Site:
+    """Gateways on one topic and one folder of tables, and what has come into the log."""
+
+    def __init__(self, node, topic, folder):
+        self.kafka = {"bootstrap_servers": [node.bootstrap_servers]}
+        self.topic = topic
+        self.registry = PublishedRegistry(str(folder / "registry"), T0)
+        self.settings = NamesrvSettings.model_validate(
+            {
+                "delta.root": str(folder / "registry"),
+                "kafka.bootstrap.servers": node.bootstrap_servers,
+                "kafka.topic": topic,
+                "kvConfigPath": str(folder / "none.json"),
+                "listenPort": 0,
+            }
+        )
+        self._open_things = ExitStack()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._open_things.close()
+
+    def start_gateway(self):
+        """Returns when it has its way to Kafka."""
+        running = self._open_things.enter_context(BackgroundGateway(self.settings))
+        with Peer(running.gateway.port) as peer:
+
+            @eventually
+            def writes():
+                assert peer.ask(102, namespace="start", key="start").code == 0
+
+            writes()
+        return running
+
+    def said(self, *types):
+        """The log without ticks and what `start_gateway` asked."""
+        found = [request for *_, request in records(self.kafka, self.topic)]
+        own = [each for each in found if not isinstance(each, Scan) and getattr(each, "namespace", "") != "start"]
+        return [each for each in own if not types or isinstance(each, types)]
+
+    def comes_to_say(self, *expected):
+        """Waits until the log has exactly these types."""
+
+        @eventually
+        def has():
+            assert [type(each) for each in self.said()] == list(expected)
+
+        has()
+        return self.said()
+
+
+@pytest.fixture
+def site(node, topic, tmp_path):
+    with Site(node, topic, tmp_path) as made:
+        yield made
+
+
+def register(peer, counter=1, topics=("A", "B"), **changed):
+    table = {topic: TopicConfig(8, 8, 6) for topic in topics}
+    body = encode_registration(RegisterBrokerBody(TopicConfigSerializeWrapper(DataVersion(0, 7, counter), table)), 493)
+    header = RegisterBrokerHeader(
+        **{"broker_name": "a", "broker_addr": ADDRESS, "cluster_name": "c", "broker_id": 0} | changed
+    )
+    return peer.ask(RequestCode.REGISTER_BROKER, body, **header_fields(header))
+
+
+OF_A_BROKER = {"brokerName": "a", "brokerAddr": ADDRESS, "clusterName": "c", "brokerId": 0}
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "fields", "record"),
+    [
+        (100, b"", {"namespace": "n", "key": "k", "value": "v"}, PutKvConfig(namespace="n", key="k", value="v")),
+        (102, b"", {"namespace": "n", "key": "k"}, DeleteKvConfig(namespace="n", key="k")),
+        (205, b"", {"brokerName": "a"}, WipeWritePerm(broker_name="a")),
+        (327, b"", {"brokerName": "a"}, AddWritePerm(broker_name="a")),
+        (216, b"", {"topic": "T", "clusterName": "c"}, DeleteTopic(topic="T", cluster_name="c")),
+        (217, b"{}", {"topic": "T"}, RegisterTopic(topic="T", queue_datas=[])),
+        (318, b"enableTopicList=false", {}, UpdateNamesrvConfig(properties={"enableTopicList": "false"})),
+    ],
+)
+def test_each_command_is_in_the_log_when_it_is_answered(site, code, body, fields, record):
+    with Peer(site.start_gateway().gateway.port) as peer:
+        assert peer.ask(code, body, **fields).code == 0
+        peer_name = "{}:{}".format(*peer.socket.getsockname())
+    (said,) = site.said()
+    assert said == type(record)(
+        **{name: getattr(record, name) for name in record.__struct_fields__} | {"requested_by": peer_name}
+    )
+
+
+def test_a_registration_that_says_nothing_new_is_a_light_heartbeat(site):
+    with Peer(site.start_gateway().gateway.port) as peer:
+        assert [register(peer).code for _ in range(3)] == [0, 0, 0]
+        assert register(peer, counter=2).code == 0
+        assert register(peer, counter=2).code == 0
+        full, light = RegisterBroker, BrokerHeartbeat
+        said = site.said()
+        assert [type(each) for each in said] == [full, light, light, full, light]
+        assert len({each.channel_id for each in said}) == 1
+        assert said[0].topic_config_table == {topic: TopicConfig(8, 8, 6) for topic in "AB"}
+        assert [each.data_version.counter for each in said if isinstance(each, full)] == [1, 2]
+
+
+def test_the_end_of_a_connection_is_told_for_its_brokers(site):
+    port = site.start_gateway().gateway.port
+    with Peer(port) as peer:
+        register(peer)
+        register(peer, broker_addr="10.0.0.2:10911", broker_id=1)
+    said = site.comes_to_say(RegisterBroker, RegisterBroker, ChannelClosed, ChannelClosed)
+    assert {each.broker_addr for each in said[2:]} == {ADDRESS, "10.0.0.2:10911"}
+    assert {each.channel_id for each in said} == {said[0].channel_id}
+
+
+def test_a_crash_of_the_broker_is_the_end_of_its_connection(site):
+    peer = Peer(site.start_gateway().gateway.port)
+    register(peer)
+    peer.reset()
+    site.comes_to_say(RegisterBroker, ChannelClosed)
+
+
+def test_a_new_connection_registers_in_full_before_the_old_one_is_told_closed(site):
+    port = site.start_gateway().gateway.port
+    with Peer(port) as new:
+        with Peer(port) as old:
+            register(old)
+            register(new)
+        said = site.comes_to_say(RegisterBroker, RegisterBroker, ChannelClosed)
+        assert said[2].channel_id == said[0].channel_id != said[1].channel_id
+        register(new)
+        site.comes_to_say(RegisterBroker, RegisterBroker, ChannelClosed, RegisterBroker)
+
+
+def test_an_orderly_stop_of_the_broker_unregisters_it_and_the_next_start_is_in_full(site):
+    with Peer(site.start_gateway().gateway.port) as peer:
+        register(peer)
+        assert peer.ask(104, **OF_A_BROKER).code == 0
+        register(peer)
+        assert [type(each) for each in site.said()] == [RegisterBroker, UnregisterBroker, RegisterBroker]
+
+
+def test_signs_of_life_of_known_brokers_alone_go_on_kafka(site):
+    with Peer(site.start_gateway().gateway.port) as peer:
+        assert peer.ask(904, **OF_A_BROKER).code == 0
+        assert peer.ask(322, b"{}", **OF_A_BROKER).ext_fields == {"changed": "true"}
+        assert site.said() == []
+        register(peer)
+        assert peer.ask(904, **OF_A_BROKER).code == 0
+        assert peer.ask(322, b"{}", **OF_A_BROKER).code == 0
+        peer.send(904, flag=Flag.ONEWAY, **OF_A_BROKER)
+        site.comes_to_say(RegisterBroker, BrokerHeartbeat, BrokerHeartbeat, BrokerHeartbeat)
+
+
+def test_a_gateway_that_stops_ends_nobodys_lease(site):
+    site.start_gateway()
+    with BackgroundGateway(site.settings) as stopping:
+        peer = Peer(stopping.gateway.port)
+
+        @eventually
+        def registered():
+            assert register(peer).code == 0
+
+        registered()
+    assert peer.is_closed_by_server()
+    assert site.said(ChannelClosed) == []
+
+
+def test_a_broker_at_two_gateways_is_two_channels_of_one_lease(site):
+    ports = [site.start_gateway().gateway.port for _ in range(2)]
+    with Peer(ports[0]) as first:
+        with Peer(ports[1]) as second:
+            register(first)
+            register(second)
+        said = site.comes_to_say(RegisterBroker, RegisterBroker, ChannelClosed)
+        assert said[1].channel_id == said[2].channel_id != said[0].channel_id
+        register(first)
+        assert isinstance(site.said()[-1], BrokerHeartbeat), "the first gateway has nothing new to say"
+
+
+def test_a_connected_broker_that_a_new_snapshot_lacks_is_registered_again(site, monkeypatch):
+    monkeypatch.setattr(registrations, "SEND_AGAIN_AFTER_MS", 0)
+    with Peer(site.start_gateway().gateway.port) as peer:
+        register(peer, topics=("A",))
+        register(peer, topics=("B",))
+        for number in range(20):  # the snapshots read past the registrations' places without them
+            site.registry.register(f"10.9.0.{number}:1", "other", f"other-{number}")
+
+        @eventually
+        def again():
+            assert len(site.said(RegisterBroker)) >= 4
+
+        again()
+        first, second, *more = site.said(RegisterBroker)
+        assert more[:2] == [first, second], "all parts, in their order, over the same channel"
+
+
+def test_nothing_that_was_answered_0_is_lost_in_an_outage_and_the_rest_is_told(site, node):
+    port = site.start_gateway().gateway.port
+    with Peer(port) as peer:
+        answers = {}
+
+        def put(number):
+            answers[number] = peer.ask(100, namespace="n", key=f"k{number}", value="v").code
+
+        for number in range(20):
+            put(number)
+        node.kill()
+        try:
+            for number in range(20, 23):
+                put(number)
+            assert peer.ask(105, topic="Nowhere").code == 17, "lookups go on"
+        finally:
+            node.start()
+
+        @eventually
+        def back():
+            put(max(answers) + 1)
+            assert answers[max(answers)] == 0
+
+        back()
+        assert [answers[number] for number in range(20)] == [0] * 20
+        assert [answers[number] for number in range(20, 23)] == [2, 2, 2]
+        in_log = {each.key for each in site.said(PutKvConfig)}
+        assert in_log >= {f"k{number}" for number, code in answers.items() if code == 0}
+
+
+def test_a_registration_of_ten_thousand_topics_arrives_whole(site):
+    topics = tuple(f"topic-{number:05}" for number in range(10_000))
+    with Peer(site.start_gateway().gateway.port) as peer:
+        assert register(peer, topics=topics).code == 0
+        assert register(peer, topics=topics).code == 0
+        full, light = site.said()
+        assert len(full.topic_config_table) == 10_000
+        assert isinstance(light, BrokerHeartbeat)
