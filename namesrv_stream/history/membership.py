@@ -57,11 +57,10 @@ class Membership:
         return RouteTables(brokers=brokers, clusters=clusters, filters=filters, live=dict(sorted(self.live.items())))
 
     def _apply(self, line: BrokerEventRow) -> None:
-        """What was before goes, unless another line has put its own there since; what is after comes."""
+        """What was before goes, what is after comes. An id is lost in a line before the one of its next holder."""
         before, after = rows_told(line.before), rows_told(line.after)
         for row in map(_broker_row, before.get("broker", ())):
-            if self.brokers.get(row[:2]) == row:
-                del self.brokers[row[:2]]
+            self.brokers.pop(row[:2], None)
         for row in map(_broker_row, after.get("broker", ())):
             self.brokers[row[:2]] = row
         for fields in before.get("filter", ()):
@@ -78,6 +77,12 @@ def rows_told(side: str | None) -> Rows:
     """`before` or `after` of a line. Tables of which it tells a count only, and the text of a command, are left out."""
     told = msgspec.json.decode(side) if side else {}
     return {table: rows for table, rows in told.items() if isinstance(rows, list)}
+
+
+def counts_told(side: str | None) -> int:
+    """Of how many rows `before` or `after` tells the number alone."""
+    told = msgspec.json.decode(side) if side else {}
+    return sum(rows["count"] for rows in told.values() if isinstance(rows, dict) and "count" in rows)
 
 
 def _broker_row(fields: dict[str, Any]) -> BrokerRow:

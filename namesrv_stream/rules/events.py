@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from namesrv_stream.rules.journal import RowChange
+from namesrv_stream.rules.journal import RowChange, net_of
 from namesrv_stream.rules.requests import DataVersion, RegisterBroker
-from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, LiveRow, TopicMappingRow, TopicRow
+from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, LiveRow, LogPosition, TopicMappingRow, TopicRow
 
 MAX_LISTED_TOPICS = 200
 """A step that changes more topics of one broker name is told by their count; the tables at its epoch have the rows."""
@@ -53,6 +53,7 @@ class Step:
 
 def history_of(step: Step, changes: Sequence[RowChange]) -> list[BrokerEventRow]:
     """The lines of one step, in an order that reads well; epoch and seq are 0 until publication."""
+    changes = net_of(changes)
     if step.command is not None:
         return _command_lines(step, changes)
     topics = [change for change in changes if change.table in ("topic", "topic_mapping")]
@@ -225,13 +226,20 @@ def _json_rows(rows: Iterable[tuple[str, tuple[object, ...] | None]]) -> str | N
 def _listed(rows: Sequence[Any]) -> object:
     if len(rows) > MAX_LISTED_TOPICS and isinstance(rows[0], TopicRow | TopicMappingRow):
         return {"count": len(rows)}
-    return [{column: _plain(value) for column, value in row._asdict().items()} for row in rows]
+    return [as_json_row(row) for row in rows]
+
+
+def as_json_row(row: Any) -> dict[str, object]:
+    """A table's row as `before` and `after` have it."""
+    return {column: _plain(value) for column, value in row._asdict().items()}
 
 
 def _plain(value: object) -> object:
     if isinstance(value, DataVersion):
         return msgspec.structs.asdict(value)
-    return value._asdict() if isinstance(value, tuple) and hasattr(value, "_asdict") else value
+    if isinstance(value, LogPosition):
+        return value._asdict()
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _line(  # noqa: PLR0913  # the columns of broker_event, by name

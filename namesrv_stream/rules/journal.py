@@ -87,19 +87,19 @@ class Table(Generic[Row]):
             self._groups.pop(group, None)
 
 
-def net_changes(journal: Iterable[RowChange]) -> dict[str, RowChanges]:
-    """Rows to upsert and keys to delete per table, for readers who see only the end of the journal."""
-    first: dict[tuple[str, Key], RowChange] = {}
-    last: dict[tuple[str, Key], RowChange] = {}
+def net_of(journal: Iterable[RowChange]) -> list[RowChange]:
+    """One change a row, from what was before the journal to what is after it; rows changed there and back are out."""
+    changes: dict[tuple[str, Key], RowChange] = {}
     for change in journal:
         place = (change.table, change.key)
-        first.setdefault(place, change)
-        last[place] = change
+        changes[place] = changes.get(place, change)._replace(after=change.after)
+    return [change for change in changes.values() if change.before != change.after]
+
+
+def net_changes(journal: Iterable[RowChange]) -> dict[str, RowChanges]:
+    """Rows to upsert and keys to delete per table, for readers who see only the end of the journal."""
     changes: dict[str, RowChanges] = {}
-    for place, change in last.items():
-        before = first[place].before
-        if change.after == before:
-            continue
+    for change in net_of(journal):
         of_table = changes.setdefault(change.table, RowChanges([], []))
         if change.after is None:
             of_table.deletes.append(change.key)

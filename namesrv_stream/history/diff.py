@@ -1,0 +1,89 @@
+"""What changed between two moments: from their snapshots, or from the events between them.
+
+Signs of life, data versions and which registration was the latest are left out: no lookup shows them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from namesrv_stream.history.membership import counts_told, rows_told
+from namesrv_stream.rules.events import as_json_row
+from namesrv_stream.rules.rows import BrokerEventRow
+from namesrv_stream.tables.reader import RegistryView
+from namesrv_stream.tables.schemas import ROUTE_TABLES
+
+_LEFT_OUT = {"broker": {"registered_at"}, "live": {"last_update_timestamp", "data_version"}}
+
+Row = Mapping[str, Any]
+
+
+class Difference(NamedTuple):
+    """A row that one of the moments does not have, or has with other values. The rows lack what is left out."""
+
+    table: str
+    key: tuple[Any, ...]
+    before: Row | None
+    after: Row | None
+
+
+class Diff(NamedTuple):
+    """All differences in order of table and key. `unnamed`: broker name -> how many changes of topics the events count
+    without naming them; always empty for two snapshots."""
+
+    differences: list[Difference]
+    unnamed: Mapping[str, int]
+
+
+def diff_of_views(before: RegistryView, after: RegistryView) -> Diff:
+    """From two snapshots."""
+    differences = []
+    for spec in ROUTE_TABLES:
+        if before.snapshot.versions[spec.name] != after.snapshot.versions[spec.name]:
+            rows = [{row[: len(spec.key)]: row for row in view.rows(spec.name)} for view in (before, after)]
+            differences += _differences(spec.name, *rows)
+    return Diff(differences, {})
+
+
+def diff_of_events(lines: Iterable[BrokerEventRow]) -> Diff:
+    """From the lines between the two, in order of the log."""
+    first: dict[str, dict[tuple[Any, ...], Row | None]] = {spec.name: {} for spec in ROUTE_TABLES}
+    last: dict[str, dict[tuple[Any, ...], Row | None]] = {spec.name: {} for spec in ROUTE_TABLES}
+    unnamed: Counter[str] = Counter()
+    for line in lines:
+        before, after = _by_key(line.before), _by_key(line.after)
+        for table, key in {**before, **after}:
+            first[table].setdefault(key, before.get((table, key)))
+            last[table][key] = after.get((table, key))
+        unnamed[line.broker_name or ""] += max(counts_told(line.before), counts_told(line.after))
+    differences = [each for table, rows in first.items() for each in _differences(table, rows, last[table])]
+    return Diff(differences, {name: count for name, count in sorted(unnamed.items()) if count})
+
+
+def _differences(
+    table: str, before: Mapping[tuple[Any, ...], Any], after: Mapping[tuple[Any, ...], Any]
+) -> list[Difference]:
+    found = []
+    for key in sorted(before.keys() | after.keys()):
+        was, became = before.get(key), after.get(key)
+        if was != became:
+            found.append(Difference(table, key, _shown(table, was), _shown(table, became)))
+    return [each for each in found if each.before != each.after]
+
+
+def _shown(table: str, row: Any) -> Row | None:
+    if row is None:
+        return None
+    fields = row if isinstance(row, dict) else as_json_row(row)
+    return {column: value for column, value in fields.items() if column not in _LEFT_OUT.get(table, ())}
+
+
+def _by_key(side: str | None) -> dict[tuple[str, tuple[Any, ...]], Row]:
+    keys = {spec.name: spec.key for spec in ROUTE_TABLES}
+    return {
+        (table, tuple(row[column] for column in keys[table])): row
+        for table, rows in rows_told(side).items()
+        for row in rows
+    }

@@ -1,0 +1,82 @@
+"""What changed between two moments, from snapshots and from events."""
+
+import pytest
+
+from namesrv_stream.history.diff import Difference, diff_of_events, diff_of_views
+from namesrv_stream.history.events import Moment, events_between
+from namesrv_stream.rules.requests import DataVersion, RegisterBroker, TopicConfig
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.root import Root
+from tests.history.fleet import RandomHistory
+from tests.tables.rows import NOW
+
+T0 = NOW - 90 * 24 * 3_600_000
+
+
+@pytest.fixture
+def root(tmp_path):
+    return Root(str(tmp_path / "registry"))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_events_tell_the_same_differences_as_snapshots(root, seed):
+    history = RandomHistory(root, seed, T0, NOW)
+    epochs = []
+    for _ in range(8):
+        for _ in range(6):
+            history.step()
+        epochs.append(history.publish())
+    reader = RouteReader(root)
+    newest = reader.snapshots.newest()
+    for start in epochs:
+        for end in [epoch for epoch in epochs if epoch >= start]:
+            by_views = diff_of_views(reader.open(epoch=start), reader.open(epoch=end))
+            lines = events_between(root, newest, Moment(epoch=start), Moment(epoch=end))
+            assert diff_of_events(lines) == by_views
+
+
+def test_a_change_there_and_back_is_no_difference(root):
+    history = RandomHistory(root, 0, T0, NOW)
+    wide, narrow = TopicConfig(8, 8, 6), TopicConfig(4, 4, 6)
+    for counter, config in enumerate((wide, narrow, wide)):
+        _register(history, {"T": config}, counter)
+        last = history.publish()
+    reader = RouteReader(root)
+    assert diff_of_views(reader.open(last - 2), reader.open(last)).differences == []
+    lines = events_between(root, reader.snapshots.newest(), Moment(epoch=last - 2), Moment(epoch=last))
+    assert diff_of_events(lines).differences == []
+    [changed] = diff_of_views(reader.open(last - 1), reader.open(last)).differences
+    assert changed == Difference("topic", ("T", "broker-a"), _row(4), _row(8))
+
+
+def test_topics_that_events_only_count_are_told_by_their_number(root):
+    history = RandomHistory(root, 0, T0, NOW)
+    _register(history, {f"T{i}": TopicConfig(4, 4, 6) for i in range(300)}, 0)
+    last = Moment(epoch=history.publish())
+    lines = events_between(root, RouteReader(root).snapshots.newest(), Moment(epoch=0), last)
+    assert diff_of_events(lines).unnamed == {"broker-a": 300}
+
+
+def _row(queues):
+    return {
+        "topic": "T",
+        "broker_name": "broker-a",
+        "read_queue_nums": queues,
+        "write_queue_nums": queues,
+        "perm": 6,
+        "topic_sys_flag": 0,
+    }
+
+
+def _register(history, topics, counter):
+    history.event_ms += 1_000
+    request = RegisterBroker(
+        cluster_name="c",
+        broker_name="broker-a",
+        broker_id=0,
+        broker_addr="a:1",
+        data_version=DataVersion(0, 0, counter),
+        topic_config_table=topics,
+    )
+    history.rules.register(request, LogPosition(history.event_ms, 0, 1))
