@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.gateway import kv_file
+from namesrv_stream.gateway import kv_file, notices
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.follower import FollowedSnapshot, Follower
@@ -59,6 +59,11 @@ class Gateway:
     def port(self) -> int:
         """Where it listens."""
         return self._server.port
+
+    @property
+    def epoch(self) -> int:
+        """Of the snapshot that is served, 0 before the first."""
+        return self._answers.epoch
 
     @property
     def metrics_port(self) -> int | None:
@@ -122,6 +127,9 @@ class Gateway:
         answers = Answers(snapshot.tables, settings, snapshot.row.epoch, snapshot.row.offsets)
         if snapshot.has_same_answers and self._latest is not None:
             answers.take_over(self._answers)
+        if settings.notify_min_broker_id_changed and self._latest is not None:
+            for notice in notices.notices(self._latest.tables.brokers, answers.tables.brokers, answers.live):
+                self._run(notices.send(notice))
         self._answers, self._latest = answers, snapshot
         self._dispatcher.serve(answers)
         self._writes.follow(answers)

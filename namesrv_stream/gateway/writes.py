@@ -82,7 +82,9 @@ class Writes:
 
     async def answered(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """The answer, once there is one. Every error is an answer too."""
-        no_fields: dict[str, str] | None = {} if command.code in _CODES_WITH_FIELDS else None  # as RocketMQ, also in an error
+        no_fields: dict[str, str] | None = (
+            {} if command.code in _CODES_WITH_FIELDS else None
+        )  # as RocketMQ, also in an error
         try:
             return await HANDLERS[command.code](self, command, connection)
         except BadRequestError as error:

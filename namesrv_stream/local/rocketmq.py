@@ -50,7 +50,6 @@ _SMALL_BROKER = {
     "pullMessageThreadPoolNums": "2",
     "registerNameServerPeriod": "10000",
     "sendMessageThreadPoolNums": "2",
-    "timerWheelEnable": "false",
     "transientStorePoolEnable": "false",
     "warmMapedFileEnable": "false",
 }
@@ -126,6 +125,16 @@ class LocalServer:
         if self._process:
             self._process.kill()
             self._process = None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Within the `with` it keeps its connections and says nothing."""
+        assert self._process is not None, "it runs"
+        self._process.pause()
+        try:
+            yield
+        finally:
+            self._process.resume()
 
     @property
     def pid(self) -> int | None:

@@ -85,3 +85,59 @@ def test_mqadmin_works_against_us(stack, master, admin):
         assert stack.ask(101, namespace="N", key="K").ext_fields == {"value": "V"}
 
     gone()
+
+
+@pytest.mark.full
+def test_broker_and_client_of_the_line_before(stack, admin, tmp_path):
+    old = broker(tmp_path / "old", stack.namesrv_addr, "broker-4", release=Release.V4, compressedRegister="true")
+    with old:
+        registered(stack, "broker-4", {"0": old.address})
+        assert old.address in admin("clusterList", release=Release.V4)
+        assert "success" in admin("updateTopic", "-b", old.address, "-t", "Old", release=Release.V4)
+        routed(stack, "Old")
+        bodies = [f"message {number}" for number in range(100)]
+        with java_client(tmp_path / "client", stack.namesrv_addr, Release.V4) as client:
+            client.send("Old", bodies)
+            assert sorted(client.receive("Old", len(bodies))) == sorted(bodies)
+    registered(stack, "broker-4", {})
+
+
+@pytest.mark.full
+def test_acting_master_is_shown_while_the_master_is_silent_for_ten_seconds(stack, tmp_path):
+    assert stack.ask(318, b"supportActingMaster=true").code == 0
+    acting = {"enableSlaveActingMaster": "true"}
+    with (
+        broker(tmp_path / "m", stack.namesrv_addr, "broker-x", **acting) as master,
+        broker(tmp_path / "s", stack.namesrv_addr, "broker-x", 1, **acting) as slave,
+    ):
+        registered(stack, "broker-x", {"0": master.address, "1": slave.address})
+        with master.paused():
+            registered(stack, "broker-x", {"1": slave.address})
+
+            @eventually
+            def acts():
+                (group,) = stack.json(105, topic="broker-x")["brokerDatas"]
+                assert group["brokerAddrs"] == {"0": slave.address}
+
+            acts()
+        registered(stack, "broker-x", {"0": master.address, "1": slave.address})
+
+
+def test_brokers_know_several_gateways_and_outlive_one(stack, tmp_path):
+    with stack.another_gateway() as other, stack.another_gateway() as leaving:
+        both = f"{other.namesrv_addr};{leaving.namesrv_addr}"
+        with broker(tmp_path / "both", both, "broker-both") as running:
+            for gateway in (stack, other, leaving):
+                registered(gateway, "broker-both", {"0": running.address})
+
+            @eventually
+            def same_answers_of_one_epoch():
+                before = [gateway.gateway.gateway.epoch for gateway in (stack, other, leaving)]
+                answers = [gateway.ask(105, topic="broker-both").body for gateway in (stack, other, leaving)]
+                after = [gateway.gateway.gateway.epoch for gateway in (stack, other, leaving)]
+                assert len({*before, *after}) == 1
+                assert len(set(answers)) == 1
+
+            same_answers_of_one_epoch()
+        for gateway in (stack, other, leaving):
+            registered(gateway, "broker-both", {})
