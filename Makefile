@@ -1,10 +1,12 @@
 # Every target does its own set-up: the first run builds .venv and fetches the jars, later runs need no network.
 #
 #   make demo         a cluster of simulated brokers, the registry and its tables, on this machine
+#   make demo-rocketmq  a real RocketMQ broker and client with the registry as their name server
 #   make test         everything that is quick enough for every change
 #   make test-full    the long tests too
 #   make lint         ruff and mypy
 #   make bench        the figures of the docs, measured here
+#   make bench-gateway  the gateway beside RocketMQ's own NameServer, under the same load
 #   make lock         pin newer versions of the dependencies
 #   make clean        remove what the targets above made
 #
@@ -21,7 +23,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install demo test test-full lint bench lock clean java
+.PHONY: help install demo demo-rocketmq test test-full lint bench bench-gateway lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -30,6 +32,9 @@ install: .venv/.installed jars/.retrieved
 
 demo: java install
 	@$(BIN)/namesrv-stream demo
+
+demo-rocketmq: java install
+	@$(BIN)/namesrv-stream demo-rocketmq
 
 test: java install
 	$(BIN)/python -m pytest -m 'not full' $(ARGS)
@@ -44,6 +49,9 @@ lint: .venv/.installed
 
 bench: java install
 	$(BIN)/python -m benchmarks.publication
+
+bench-gateway: java install
+	$(BIN)/python -m benchmarks.gateway
 
 java: .venv/.installed
 	@$(BIN)/python -m namesrv_stream.local.java

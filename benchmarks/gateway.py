@@ -144,8 +144,8 @@ def of_gateway(folder: Path, seconds: float) -> dict[str, Figures]:
             port = found.getsockname()[1]
         options = {"listenPort": port, "kafka.bootstrap.servers": kafka.bootstrap_servers}
         settings = [word for key, value in options.items() for word in ("--set", f"{key}={value}")]
-        program = [Path(sys.executable).with_name("namesrv-stream"), "--root", str(folder / "registry"), *settings, "gateway"]
-        process = OwnedProcess(program, folder / "gateway.log", env=dict(os.environ))
+        program = [str(Path(sys.executable).with_name("namesrv-stream")), "--root", str(folder / "registry")]
+        process = OwnedProcess([*program, *settings, "gateway"], folder / "gateway.log", env=dict(os.environ))
         try:
             wait_for_kafka_at(port)
             return measure(port, seconds)

@@ -22,6 +22,8 @@ COMMANDS = {
     "clusterList": LazyCommand("namesrv_stream.cli.routes:cluster_list", _LOOK, "Clusters and their brokers."),
     "brokerList": LazyCommand("namesrv_stream.cli.routes:broker_list", _LOOK, "Live broker addresses."),
     "history": LazyCommand("namesrv_stream.cli.past:history", _LOOK, "What happened to brokers, newest last."),
+    "why": LazyCommand("namesrv_stream.cli.compare:why", _LOOK, "The story of a broker or a topic, in sentences."),
+    "diff": LazyCommand("namesrv_stream.cli.compare:diff", _LOOK, "What changed between two moments."),
     "snapshots": LazyCommand("namesrv_stream.cli.past:snapshots", _LOOK, "Published snapshots, newest last."),
     "getKvConfig": LazyCommand("namesrv_stream.cli.configs:get_kv_config", _LOOK, "One value of the KV table."),
     "listKvConfig": LazyCommand("namesrv_stream.cli.configs:list_kv_config", _LOOK, "A namespace of the KV table."),
@@ -40,6 +42,9 @@ COMMANDS = {
     ),
     "up": LazyCommand("namesrv_stream.cli.up:up", _RUN, "Kafka, the job and brokers on this machine, until Ctrl-C."),
     "demo": LazyCommand("namesrv_stream.cli.demo:demo", _RUN, "The same as a story of five minutes."),
+    "demo-rocketmq": LazyCommand(
+        "namesrv_stream.cli.demo_rocketmq:demo_rocketmq", _RUN, "A real RocketMQ broker and client, as a story."
+    ),
     "gateway": LazyCommand("namesrv_stream.gateway.command:gateway", _RUN, "RocketMQ's name server, to real brokers."),
     "fleet": LazyCommand("namesrv_stream.fleet.command:fleet", _RUN, "Simulated brokers against any Kafka."),
     "replay": LazyCommand("namesrv_stream.replay.command:replay", _RUN, "Scenario cases through rules or stream."),
