@@ -1,0 +1,50 @@
+"""The command: as a process of its own, with Kafka away, from start to an orderly end."""
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from namesrv_stream.config import load_settings, to_properties_text
+from tests.gateway.peer import Peer
+
+PROGRAM = Path(sys.executable).with_name("namesrv-stream")
+
+
+def test_p_prints_what_is_in_force_and_ends(tmp_path):
+    file = tmp_path / "namesrv.properties"
+    file.write_text("listenPort=19876\nenableTopicList=false\n")
+    done = subprocess.run([PROGRAM, "gateway", "-c", file, "-p"], capture_output=True, text=True, check=True)
+    assert done.stdout == to_properties_text(load_settings(file))
+    assert "listenPort=19876\n" in done.stdout
+
+
+def test_unknown_setting_is_an_error_that_names_the_nearest(tmp_path):
+    file = tmp_path / "namesrv.properties"
+    file.write_text("listenPrt=1\n")
+    done = subprocess.run([PROGRAM, "gateway", "-c", file], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Did you mean listenPort?" in done.stderr
+
+
+def test_it_serves_the_last_snapshot_without_kafka_or_spark_and_ends_on_sigterm(registry, tmp_path, nobody):
+    file = tmp_path / "namesrv.properties"
+    file.write_text(f"listenPort=0\ndelta.root={registry.root}\nkafka.bootstrap.servers={nobody}\n")
+    running = subprocess.Popen(
+        [PROGRAM, "gateway", "-c", file], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        port = re.fullmatch(r"The Name Server boot success: 127\.0\.0\.1:(\d+)\n", running.stdout.readline())[1]
+        with Peer(int(port)) as peer:
+            assert peer.ask(105, topic="TopicA").code == 0
+            loaded = Path(f"/proc/{running.pid}/maps").read_text() if sys.platform == "linux" else ""
+            assert "libjvm" not in loaded
+            running.send_signal(signal.SIGTERM)
+            assert peer.is_closed_by_server()
+        _, said = running.communicate(timeout=30)
+        assert running.returncode == 0
+        assert "Traceback" not in said
+        assert "brokers live: is the job running?" in said, "the snapshot is years old"
+    finally:
+        running.kill()
