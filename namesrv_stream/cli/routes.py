@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import click
+import msgspec
 from rich.console import Group, RenderableType
 
 from namesrv_stream.cli.entry import Invocation
@@ -91,7 +92,7 @@ def _topics_shown(served: Served, cluster: str | None, topics: list[str], plain:
 @click.pass_obj
 def cluster_list(invocation: Invocation, view: View) -> None:
     """Clusters, their broker names, and who holds which id. --json prints RocketMQ's ClusterInfo."""
-    show(invocation, view, _clusters)
+    show(invocation, view, _clusters, remembers=True)
 
 
 def _clusters(served: Served) -> Answer:
@@ -105,19 +106,27 @@ def _clusters_shown(served: Served, info: lookup.ClusterInfo, plain: bool) -> Re
         for row in queues:
             topic_counts[row.broker_name] = topic_counts.get(row.broker_name, 0) + 1
     rows = [
-        [cluster, name, topic_counts.get(name, 0), broker_id, address, _heard(served, address)]
+        [
+            cluster,
+            name,
+            None if served.remembered else topic_counts.get(name, 0),
+            broker_id,
+            address,
+            _heard(served, address),
+        ]
         for cluster, names in sorted(info.clusters.items())
         for name in sorted(names)
         for broker_id, address in info.brokers[name].broker_addrs.items()
         if served.tables.brokers[name][broker_id].cluster_name == cluster
     ]
     title = f"{counted(len(info.clusters), 'cluster')}, {counted(len(info.brokers), 'broker name')}"
-    columns = ["cluster:", "broker:", "#topics:", "#id", "address", "heard"]
+    topics = "#topics:?" if served.remembered else "#topics:"
+    columns = ["cluster:", "broker:", topics, "#id", "address", "heard?"]
     return Group(served.heading(title), table(columns, rows, plain=plain))
 
 
 def _heard(served: Served, address: str) -> str:
-    lease = served.tables.live.get(address)
+    lease = None if served.remembered else served.tables.live.get(address)
     return "" if lease is None else f"{duration_text(served.now_ms - lease.last_update_timestamp)} ago"
 
 
@@ -126,7 +135,7 @@ def _heard(served: Served, address: str) -> str:
 @click.pass_obj
 def broker_list(invocation: Invocation, view: View) -> None:
     """Every broker address with a lease. One whose id another address has taken is marked: it holds none."""
-    show(invocation, view, _brokers)
+    show(invocation, view, _brokers, remembers=True)
 
 
 def _brokers(served: Served) -> Answer:
@@ -143,6 +152,12 @@ def _holds_id(served: Served, lease: LiveRow) -> bool:
 
 
 def _lease_fields(served: Served, lease: LiveRow) -> dict[str, object]:
+    fields = _all_lease_fields(served, lease)
+    unknown = ("lastUpdateTimestamp", "dataVersion") if served.remembered else ()
+    return {name: value for name, value in fields.items() if name not in unknown}
+
+
+def _all_lease_fields(served: Served, lease: LiveRow) -> dict[str, object]:
     return {
         "brokerAddr": lease.broker_addr,
         "clusterName": lease.cluster_name,
@@ -164,11 +179,11 @@ def _leases_shown(served: Served, leases: list[LiveRow], plain: bool) -> Rendera
             lease.broker_name,
             lease.broker_id if _holds_id(served, lease) else f"({lease.broker_id})",
             lease.broker_addr,
-            f"{duration_text(served.now_ms - lease.last_update_timestamp)} ago",
+            _heard(served, lease.broker_addr),
             duration_text(lease.heartbeat_timeout_millis),
-            f"{lease.data_version.state_version}/{lease.data_version.timestamp}/{lease.data_version.counter}",
+            "" if served.remembered else "/".join(map(str, msgspec.structs.astuple(lease.data_version))),
         ]
         for lease in leases
     ]
-    columns = ["cluster:", "broker:", "#id", "address", "heard", "lease", "version"]
+    columns = ["cluster:", "broker:", "#id", "address", "heard?", "lease", "version?"]
     return Group(served.heading(counted(len(leases), "live address")), table(columns, rows, plain=plain))

@@ -19,7 +19,8 @@ from namesrv_stream.cli.group import say
 from namesrv_stream.cli.moments import Moment
 from namesrv_stream.cli.output import console, duration_text, heading, print_shown, time_text
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.errors import NamesrvError, did_you_mean
+from namesrv_stream.errors import NamesrvError, SnapshotGoneError, did_you_mean
+from namesrv_stream.history.events import AsOf, members_at
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.reader import RegistryView, RouteReader
@@ -49,19 +50,28 @@ class View(NamedTuple):
     @property
     def as_of_arguments(self) -> dict[str, int]:
         """As the readers of snapshots take it."""
-        if isinstance(self.as_of, datetime):
-            return {"at_ms": int(self.as_of.timestamp() * 1000)}
-        return {} if self.as_of is None else {"epoch": self.as_of}
+        asked = {} if self.as_of is None else moment_of(self.as_of)._asdict()
+        return {name: value for name, value in asked.items() if value is not None}
+
+
+def moment_of(asked: int | datetime) -> AsOf:
+    """An epoch, or a moment of event time."""
+    return AsOf(at_ms=int(asked.timestamp() * 1000)) if isinstance(asked, datetime) else AsOf(epoch=asked)
 
 
 class Served(NamedTuple):
-    """One snapshot and the moment at which it is looked at: now, or its own event time for one of the past."""
+    """One snapshot and the moment at which it is looked at: now, or its own event time for one of the past.
+
+    `remembered`: the moment of which the events tell the brokers because its snapshot is gone; `snapshot` is the newest
+    then, and nobody knows topics, signs of life and data versions.
+    """
 
     snapshot: SnapshotRow
     tables: RouteTables
     settings: NamesrvSettings
     now_ms: int
     is_past: bool
+    remembered: AsOf | None = None
 
     @property
     def is_stale(self) -> bool:
@@ -75,6 +85,8 @@ class Served(NamedTuple):
 
     def heading(self, title: str) -> Text:
         """A line with the title and the snapshot that it is out of."""
+        if self.remembered is not None:
+            return heading(title, f"{self.remembered}, from the events")
         moment = time_text(self.snapshot.event_time)
         age = "as of then" if self.is_past else f"published {duration_text(self.age_ms)} ago"
         return heading(title, f"epoch {self.snapshot.epoch}, event time {moment}, {age}")
@@ -142,13 +154,22 @@ def root_of(settings: NamesrvSettings) -> Root:
     return Root(url, settings.storage_options or None)
 
 
-def show(invocation: Invocation, view: View, answer: Callable[[Served], Answer]) -> None:
-    """Prints the answer of the snapshot that was asked for; with --watch, that of each new one."""
+def show(invocation: Invocation, view: View, answer: Callable[[Served], Answer], *, remembers: bool = False) -> None:
+    """Prints the answer of the snapshot that was asked for; with --watch, that of each new one.
+
+    `remembers`: the answer needs the brokers alone, which the events tell where the snapshot is gone.
+    """
     reader = open_reader(invocation.settings)
     if view.watch_s is not None:
         _watch(reader, invocation.settings, view, answer)
         return
-    served = _served(reader.open(**view.as_of_arguments), invocation.settings, is_past=view.as_of is not None)
+    try:
+        served = _served(reader.open(**view.as_of_arguments), invocation.settings, is_past=view.as_of is not None)
+    except SnapshotGoneError as gone:
+        if not remembers or view.as_of is None:
+            raise
+        say(f"{gone.asked} is past snapshot.retention: the events tell its brokers, not what they had and when heard.")
+        served = _remembered(reader, invocation.settings, moment_of(view.as_of))
     warn_if_stale(served)
     print_answer(answer(served), as_json=view.as_json)
 
@@ -176,6 +197,12 @@ def _served(opened: RegistryView, settings: NamesrvSettings, *, is_past: bool) -
     now_ms = snapshot.event_time or snapshot.published_at if is_past else time.time_ns() // 1_000_000
     changed = opened.routes.namesrv_config
     return Served(snapshot, opened.routes, settings.restored(changed), now_ms, is_past)
+
+
+def _remembered(reader: RouteReader, settings: NamesrvSettings, moment: AsOf) -> Served:
+    newest = reader.snapshots.newest()
+    members = members_at(root_of(settings), newest, moment)
+    return Served(newest, members.routes(), settings, moment.at_ms or 0, is_past=True, remembered=moment)
 
 
 def print_answer(answer: Answer, *, as_json: bool) -> None:

@@ -36,6 +36,10 @@ class Diff(NamedTuple):
     differences: list[Difference]
     unnamed: Mapping[str, int]
 
+    def reversed(self) -> Diff:
+        """The way back."""
+        return Diff([each._replace(before=each.after, after=each.before) for each in self.differences], self.unnamed)
+
 
 def diff_of_views(before: RegistryView, after: RegistryView) -> Diff:
     """From two snapshots."""

@@ -18,7 +18,7 @@ _PLACE = f"(epoch * {2**32} + seq)"
 _MEMBER_TYPES = (*BEGINS, "ID_LOST", "CHANGED", *LEASE_ENDS)
 
 
-class Moment(NamedTuple):
+class AsOf(NamedTuple):
     """An epoch or an event time in epoch milliseconds, what happened at it included."""
 
     epoch: int | None = None
@@ -57,12 +57,12 @@ def topic_events(root: Root, snapshot: SnapshotRow, topic: str, since_ms: int | 
     return _lines(root, snapshot, f"{mentioned} AND {_since(since_ms)} ORDER BY epoch, seq")
 
 
-def events_between(root: Root, snapshot: SnapshotRow, after: Moment, until: Moment) -> list[BrokerEventRow]:
+def events_between(root: Root, snapshot: SnapshotRow, after: AsOf, until: AsOf) -> list[BrokerEventRow]:
     """The events after one moment, up to another one and up to a snapshot, in order of the log."""
     return _lines(root, snapshot, f"NOT ({after.has_come}) AND {until.has_come} ORDER BY epoch, seq")
 
 
-def members_at(root: Root, snapshot: SnapshotRow, moment: Moment) -> Membership:
+def members_at(root: Root, snapshot: SnapshotRow, moment: AsOf) -> Membership:
     """Who was a member at a moment, however long ago. `snapshot`: the newest, whose history is read.
 
     Only the leases that had begun by then and not ended are replayed: years of history come to some lines a broker.

@@ -3,7 +3,7 @@
 import pytest
 
 from namesrv_stream.history.diff import Difference, diff_of_events, diff_of_views
-from namesrv_stream.history.events import Moment, events_between
+from namesrv_stream.history.events import AsOf, events_between
 from namesrv_stream.rules.requests import DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.reader import RouteReader
@@ -32,7 +32,7 @@ def test_events_tell_the_same_differences_as_snapshots(root, seed):
     for start in epochs:
         for end in [epoch for epoch in epochs if epoch >= start]:
             by_views = diff_of_views(reader.open(epoch=start), reader.open(epoch=end))
-            lines = events_between(root, newest, Moment(epoch=start), Moment(epoch=end))
+            lines = events_between(root, newest, AsOf(epoch=start), AsOf(epoch=end))
             assert diff_of_events(lines) == by_views
 
 
@@ -44,7 +44,7 @@ def test_a_change_there_and_back_is_no_difference(root):
         last = history.publish()
     reader = RouteReader(root)
     assert diff_of_views(reader.open(last - 2), reader.open(last)).differences == []
-    lines = events_between(root, reader.snapshots.newest(), Moment(epoch=last - 2), Moment(epoch=last))
+    lines = events_between(root, reader.snapshots.newest(), AsOf(epoch=last - 2), AsOf(epoch=last))
     assert diff_of_events(lines).differences == []
     [changed] = diff_of_views(reader.open(last - 1), reader.open(last)).differences
     assert changed == Difference("topic", ("T", "broker-a"), _row(4), _row(8))
@@ -53,8 +53,8 @@ def test_a_change_there_and_back_is_no_difference(root):
 def test_topics_that_events_only_count_are_told_by_their_number(root):
     history = RandomHistory(root, 0, T0, NOW)
     _register(history, {f"T{i}": TopicConfig(4, 4, 6) for i in range(300)}, 0)
-    last = Moment(epoch=history.publish())
-    lines = events_between(root, RouteReader(root).snapshots.newest(), Moment(epoch=0), last)
+    last = AsOf(epoch=history.publish())
+    lines = events_between(root, RouteReader(root).snapshots.newest(), AsOf(epoch=0), last)
     assert diff_of_events(lines).unnamed == {"broker-a": 300}
 
 

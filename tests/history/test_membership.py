@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.history.events import Moment, events_between, members_at
+from namesrv_stream.history.events import AsOf, events_between, members_at
 from namesrv_stream.history.membership import Membership
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.tables.reader import RouteReader
@@ -47,17 +47,17 @@ def test_members_of_every_epoch_and_time_are_those_of_its_snapshot(root, seed):
     newest = reader.snapshots.newest()
     for epoch, at_ms in epochs.items():
         view = reader.open(epoch=epoch).routes
-        assert_members_are(members_at(root, newest, Moment(epoch=epoch)), view)
-        assert_members_are(members_at(root, newest, Moment(at_ms=at_ms)), view)
+        assert_members_are(members_at(root, newest, AsOf(epoch=epoch)), view)
+        assert_members_are(members_at(root, newest, AsOf(at_ms=at_ms)), view)
 
 
 def test_all_lines_and_those_of_living_leases_alone_come_to_the_same(root):
     history = RandomHistory(root, 7, T0, NOW)
     for _ in range(80):
         history.step()
-    last = Moment(epoch=history.publish())
+    last = AsOf(epoch=history.publish())
     newest = RouteReader(root).snapshots.newest()
-    lines = events_between(root, newest, Moment(epoch=0), last)
+    lines = events_between(root, newest, AsOf(epoch=0), last)
     assert_members_are(Membership.after(lines), history.rules.view())
     assert members_at(root, newest, last) == Membership.after(lines)
 
@@ -67,4 +67,4 @@ def test_before_the_first_line_there_is_nobody(root):
     history.step()
     history.publish()
     newest = RouteReader(root).snapshots.newest()
-    assert members_at(root, newest, Moment(at_ms=T0)) == Membership()
+    assert members_at(root, newest, AsOf(at_ms=T0)) == Membership()

@@ -1,0 +1,168 @@
+"""`diff`, `why`, and lists of brokers at moments of which no snapshot is left."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from namesrv_stream.rules.requests import DeleteTopic, WipeWritePerm
+from tests.cli.registry import PublishedRegistry
+
+MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
+DAY_MS = 24 * 3_600_000
+
+
+@pytest.fixture
+def story(registry):
+    """Epochs 2 to 6: two brokers come, permissions go, a topic goes, a broker goes."""
+    registry.register(MASTER, "c1", "broker-a", topics=("TopicA", "Orders"))
+    registry.now_ms += 10_000
+    registry.register(OTHER, "c2", "broker-b")
+    registry.now_ms += 1_000
+    registry.command(WipeWritePerm(broker_name="broker-a", requested_by="ann@desk"))
+    registry.command(DeleteTopic(topic="Orders"))
+    registry.now_ms += 130_000
+    registry.expire(OTHER)
+    return registry
+
+
+def lines(result):
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def told(result):
+    return [sentence["text"] for sentence in json.loads(lines(result)[0])]
+
+
+def test_diff_names_rows_that_came_went_and_changed(run, story):
+    _heading, _columns, *rows = lines(run("diff 3 5"))
+    assert [row.split(maxsplit=3)[:3] for row in rows] == [["topic", "-", "Orders"], ["topic", "~", "TopicA"]]
+    assert rows[1].endswith("perm 6 -> 4")
+
+
+def test_diff_as_json_has_both_rows_and_says_where_it_is_from(run, story):
+    found = json.loads(lines(run("diff 4 5 --json"))[0])
+    assert (found["from"], found["to"], found["source"]) == ("epoch 4", "epoch 5", "snapshots")
+    [gone] = found["differences"]
+    assert (gone["table"], gone["key"], gone["after"]) == ("topic", ["Orders", "broker-a"], None)
+
+
+def test_diff_of_a_moment_with_itself_is_empty(run, story):
+    assert json.loads(lines(run("diff 4 4 --json"))[0])["differences"] == []
+
+
+def test_diff_backwards_tells_the_way_back(run, story):
+    [back] = json.loads(lines(run("diff 5 4 --json"))[0])["differences"]
+    assert (back["before"], back["after"]["topic"]) == (None, "Orders")
+
+
+@pytest.mark.parametrize("line", ["diff 1 99", "diff 0 3"])
+def test_diff_of_an_epoch_that_never_was_names_the_newest(run, story, line):
+    result = run(line)
+    assert (result.exit_code, "the newest epoch is 6" in result.stderr) == (1, True)
+
+
+def test_diff_of_what_is_no_time_says_what_is_accepted(run, story):
+    result = run("diff 1 yesterday-ish")
+    assert result.exit_code == 2
+    assert "10m or 2h ago" in result.stderr
+
+
+def test_why_tells_a_broker_name_in_order(run, story):
+    assert told(run("why broker-a --json")) == [
+        f"{MASTER} registered as broker-a 0 of c1.",
+        f"broker-a: 2 topics came (Orders, TopicA), because {MASTER} registered.",
+        "ann@desk asked for WIPE_WRITE_PERM_OF_BROKER: 2 topics changed (Orders, TopicA).",
+        "an operator without a name asked for DELETE_TOPIC_IN_NAMESRV: 1 topic went (Orders).",
+    ]
+
+
+def test_why_tells_an_address_and_how_it_ended(run, story):
+    last = [text for text in told(run(f"why {OTHER} --json")) if "expired and" in text or "expired;" in text]
+    assert last == [f"{OTHER} (broker-b 0 of c2) was not heard for 0s and expired; it had been alive for 2m 11s."]
+
+
+def test_why_tells_a_topic_on_each_broker(run, story):
+    assert told(run("why TopicA --json")) == [
+        f"TopicA came to broker-a with 8 read and 8 write queues, RW-, because {MASTER} registered.",
+        f"TopicA came to broker-b with 8 read and 8 write queues, RW-, because {OTHER} registered.",
+        "TopicA on broker-a changed its permission RW- to R--, because ann@desk asked for WIPE_WRITE_PERM_OF_BROKER.",
+        f"TopicA left broker-b, because {OTHER} expired in silence.",
+    ]
+
+
+def test_why_since_leaves_out_what_was_before_and_ends_with_the_present(run, story):
+    since = datetime.fromtimestamp((story.now_ms - 1_000) / 1000, UTC).isoformat()
+    _heading, _columns, *rows = lines(run(f"why TopicA --since {since}"))
+    assert [row.split(maxsplit=2)[-1] for row in rows[-1:]] == ["TopicA is on broker-a."]
+    assert len(rows) == 2
+
+
+@pytest.mark.parametrize(
+    ("subject", "nearest"), [("broker-x", "broker-a"), ("topica", "TopicA"), ("Orders --topic", None)]
+)
+def test_why_names_the_nearest_where_nothing_has_that_name(run, story, subject, nearest):
+    result = run(f"why {subject}")
+    assert (result.exit_code, nearest is None or f"Did you mean {nearest}?" in result.stderr) == (
+        int(nearest is not None),
+        True,
+    )
+
+
+@pytest.fixture
+def registry_of_old(tmp_path, now_ms):
+    """Epochs 2 to 4 are 40 days old, past the retention of 30; epoch 5 is new."""
+    old = PublishedRegistry(str(tmp_path / "registry"), now_ms - 40 * DAY_MS)
+    old.register(MASTER, "c1", "broker-a")
+    old.now_ms += 60_000
+    old.register(SLAVE, "c1", "broker-a", 1)
+    old.now_ms += 60_000
+    old.expire(MASTER)
+    old.now_ms = now_ms
+    old.register(OTHER, "c2", "broker-b")
+    return old
+
+
+@pytest.fixture
+def registry(request, tmp_path, now_ms):
+    if "registry_of_old" in request.fixturenames:
+        return request.getfixturevalue("registry_of_old")
+    return PublishedRegistry(str(tmp_path / "registry"), now_ms - 200_000)
+
+
+def test_brokers_past_retention_are_told_by_the_events(run, registry_of_old):
+    by_epoch, by_time = run("brokerList --as-of 3 --json"), run("clusterList --as-of 40d --json")
+    assert [row["brokerAddr"] for row in json.loads(by_epoch.stdout)] == [MASTER, SLAVE]
+    assert "lastUpdateTimestamp" not in json.loads(by_epoch.stdout)[0]
+    assert "past snapshot.retention" in by_epoch.stderr
+    assert json.loads(by_time.stdout)["clusterAddrTable"] == {"c1": ["broker-a"]}
+
+
+def test_routes_past_retention_are_refused_with_what_there_is(run, registry_of_old):
+    result = run("topicRoute -t TopicA --as-of 3")
+    assert (result.exit_code, "the oldest readable epoch is 5" in result.stderr) == (1, True)
+
+
+def test_plain_lists_past_retention_leave_out_what_events_do_not_tell(run, registry_of_old):
+    heading, columns, *rows = lines(run("clusterList --as-of 4"))
+    assert "from the events" in heading
+    assert columns.split() == ["cluster", "broker", "id", "address"]
+    assert [row.split() for row in rows] == [["c1", "broker-a", "1", SLAVE]]
+
+
+def test_diff_past_retention_is_told_by_the_events(run, registry_of_old):
+    result = run("diff 2 5 --json")
+    found = json.loads(result.stdout)
+    assert found["source"] == "events"
+    assert [(each["table"], each["key"]) for each in found["differences"] if each["table"] == "broker"] == [
+        ("broker", ["broker-a", 0]),
+        ("broker", ["broker-a", 1]),
+        ("broker", ["broker-b", 0]),
+    ]
+
+
+def test_diff_past_retention_goes_backwards_too(run, registry_of_old):
+    forth, back = (json.loads(run(f"diff {span} --json").stdout)["differences"] for span in ("2 3", "3 2"))
+    assert [(each["key"], each["after"]) for each in back] == [(each["key"], each["before"]) for each in forth]
+    assert forth
