@@ -24,7 +24,7 @@ def main():
             if step.startswith("written") and next(commits) == dies_at:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    spark = local_session("dying-job", cores="1")
+    spark = local_session("dying-job", cores="2")
     RouteRegistryJob(spark, settings, die_in_time).run(threading.Event())
 
 

@@ -20,7 +20,7 @@ from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.schemas import TABLES
 from tests.replay_comparison import canonical
 
-LIMIT_S = 60
+LIMIT_S = 180
 eventually = retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.05), reraise=True)
 
 BY_PRODUCERS_CLOCK = TOPIC_CONFIG | {"message.timestamp.type": "CreateTime"}
@@ -164,7 +164,7 @@ class Onlooker:
     def _run(self):
         try:
             reader = self._reader()
-            while not self._stop.is_set():
+            while not self._stop.wait(0.02):
                 view = reader.follow()
                 self.views[view.snapshot.epoch] = view
         except Exception as error:  # a thread has nobody else to tell

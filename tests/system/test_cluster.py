@@ -1,0 +1,140 @@
+"""jobs/route_registry.py under spark-submit, on local[*] and on a standalone cluster, with conf/spark-defaults.conf."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pyspark
+import pytest
+from tenacity import retry, stop_after_delay, wait_fixed
+
+from namesrv_stream.local.jars import CHECKOUT, retrieved_jars
+from namesrv_stream.local.kafka import HOST
+from namesrv_stream.local.process import OwnedProcess
+from tests.system.heartbeats import Heartbeats, address, registration
+
+SPARK_HOME = Path(pyspark.__file__).parent
+JOB = CHECKOUT / "jobs" / "route_registry.py"
+LIMIT_S = 120
+
+
+@pytest.fixture
+def heartbeats(kafka, topic, tmp_path):
+    log = Heartbeats(kafka, topic, tmp_path)
+    yield log
+    log.close()
+
+
+def environment(python):
+    """Of a user who has Spark and its configuration at hand, and nothing else of ours."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(("PYTHON", "SPARK", "PYSPARK"))}
+    return kept | {
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_CONF_DIR": str(CHECKOUT / "conf"),
+        "SPARK_LOCAL_IP": HOST,
+        "PYSPARK_PYTHON": str(python),
+    }
+
+
+def spark_submit(*options, settings):
+    of_job = [part for key, text in settings.items() for part in ("-s", f"{key}={text}")]
+    return [SPARK_HOME / "bin" / "spark-submit", *options, JOB, *of_job]
+
+
+@contextlib.contextmanager
+def running(command, log, env):
+    """A process that is stopped at the end of the `with` if it still runs then."""
+    process = OwnedProcess(command, log, env)
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+@contextlib.contextmanager
+def running_job(command, log, env):
+    """The job within the `with`, which SIGTERM to what was started must end in order."""
+    with running(command, log, env) as job:
+        yield
+        os.kill(job.pid, signal.SIGTERM)
+        assert exit_code(job) == 0, log.read_text()[-5000:]
+        assert "Traceback" not in log.read_text()
+
+
+@retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.1), reraise=True)
+def exit_code(process):
+    assert process.exit_code is not None, "the process does not end"
+    return process.exit_code
+
+
+def test_spark_submit_publishes_and_sigterm_ends_it_in_order(heartbeats, tmp_path, monkeypatch):
+    """As conf/spark-defaults.conf says, from the checkout. What waits to be published is, before the end."""
+    monkeypatch.chdir(CHECKOUT)
+    heartbeats.say(registration(1))
+    with running_job(
+        spark_submit("--master", "local[*]", settings=heartbeats.options),
+        tmp_path / "job.log",
+        environment(sys.executable),
+    ):
+        heartbeats.await_offset(1)
+        assert heartbeats.live() == [address(1)]
+
+
+@contextlib.contextmanager
+def standalone_cluster(folder, env):
+    """A master and one worker on this machine; the master's URL."""
+    with socket.create_server((HOST, 0)) as bound:
+        port = bound.getsockname()[1]
+    url = f"spark://{HOST}:{port}"
+    start, of_both = SPARK_HOME / "bin" / "spark-class", ["--host", HOST, "--webui-port", "0"]
+    master = [start, "org.apache.spark.deploy.master.Master", *of_both, "--port", str(port)]
+    worker = [start, "org.apache.spark.deploy.worker.Worker", *of_both, "--cores", "2", "--memory", "1g"]
+    with (
+        running(master, folder / "master.log", env),
+        running([*worker, "--work-dir", folder / "work", url], folder / "worker.log", env),
+    ):
+        yield url
+
+
+def python_without_the_package(folder):
+    """An interpreter with all dependencies of the package, and without the package itself."""
+    venv.create(folder / "python", with_pip=False)
+    of_tests = sysconfig.get_path("purelib")
+    of_venv = sysconfig.get_path("purelib", "venv", {"base": str(folder / "python")})
+    Path(of_venv, "dependencies.pth").write_text(
+        of_tests
+    )  # whose own .pth files, the package's among them, do not count
+    python = folder / "python" / "bin" / "python"
+    found = subprocess.run(
+        [python, "-c", "import pyspark; import namesrv_stream"], cwd=folder, capture_output=True, check=False
+    )
+    assert b"No module named 'namesrv_stream'" in found.stderr
+    return python
+
+
+def package_zip(folder):
+    return shutil.make_archive(str(folder / "namesrv_stream"), "zip", CHECKOUT, "namesrv_stream")
+
+
+def test_a_standalone_cluster_runs_the_package_that_py_files_ships(heartbeats, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    env = environment(python_without_the_package(tmp_path))
+    jars = ",".join(map(str, sorted(retrieved_jars("spark").glob("*.jar"))))
+    shipped = ["--jars", jars, "--py-files", package_zip(tmp_path)]
+    small = ["--driver-memory", "600m", "--executor-memory", "600m", "--total-executor-cores", "2"]
+    heartbeats.say(*map(registration, range(1, 6)))
+    with standalone_cluster(tmp_path, env) as master:
+        command = spark_submit("--master", master, *shipped, *small, settings=heartbeats.options)
+        with running_job(command, tmp_path / "job.log", env):
+            heartbeats.await_offset(5)
+            assert heartbeats.live() == sorted(map(address, range(1, 6)))
+    executors = list((tmp_path / "work").glob("app-*/0"))
+    assert len(executors) == 1
+    assert (executors[0] / "namesrv_stream.zip").exists()

@@ -1,0 +1,139 @@
+"""The job through what ends it: SIGKILL in the middle of a publication, a lost checkpoint, an outage of Kafka."""
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from itertools import pairwise
+
+import pytest
+
+from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.rules.requests import BrokerHeartbeat, PutKvConfig, UnregisterBroker
+from namesrv_stream.stream.background import BackgroundJob
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import PINNED_TABLES
+from tests.system.heartbeats import (
+    BY_PRODUCERS_CLOCK,
+    LIMIT_S,
+    Heartbeats,
+    Onlooker,
+    address,
+    assert_told_once,
+    eventually,
+    registration,
+    shown,
+)
+
+TABLES_IN_TURN = ["topic", "broker", "cluster", "filter", "live", "kv_config", "broker_event"]
+
+
+@pytest.fixture
+def heartbeats(kafka, topic, tmp_path):
+    log = Heartbeats(kafka, topic, tmp_path)
+    yield log
+    log.close()
+
+
+@contextlib.contextmanager
+def dying_job(heartbeats, folder, at_commit):
+    """A job in a process of its own, which is dead when the `with` is left: killed by itself, its JVM by us."""
+    settings = folder / "namesrv.properties"
+    settings.write_text("".join(f"{key}={text}\n" for key, text in heartbeats.options.items()))
+    command = [sys.executable, "-m", "tests.system.dying_job", settings, str(at_commit)]
+    with (folder / "dying-job.log").open("wb") as log:
+        job = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        yield
+        assert job.wait(LIMIT_S) == -signal.SIGKILL, (folder / "dying-job.log").read_text()[-3000:]
+    finally:
+        os.killpg(job.pid, signal.SIGKILL)
+
+
+def heads_beyond(view, root):
+    """Tables whose newest version is above the one that the snapshot names."""
+    versions = view.snapshot.versions
+    return {spec.name for spec in PINNED_TABLES if Root(root).open(spec).version() > versions[spec.name]}
+
+
+@pytest.mark.parametrize("at_commit", [1, len(TABLES_IN_TURN)], ids=["between two tables", "after the last table"])
+def test_readers_never_see_half_a_batch_of_a_job_that_was_killed(heartbeats, spark, tmp_path, at_commit):
+    with Onlooker(heartbeats.root) as onlooker:
+        with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+            heartbeats.say(registration(1, filter_server_list=["f:1"]), registration(2))
+            job.process_all()
+        heartbeats.say(
+            UnregisterBroker(broker_addr=address(1)),
+            registration(3, topics=("TopicA", "TopicB"), filter_server_list=["f:3"]),
+            registration(2, topics=("TopicC",), counter=2),
+            PutKvConfig(namespace="n", key="k", value="v"),
+        )
+        with dying_job(heartbeats, tmp_path, at_commit):
+            pass
+        left = heads_beyond(heartbeats.view(), heartbeats.root)
+        assert left == set(TABLES_IN_TURN) if at_commit == len(TABLES_IN_TURN) else left
+        heartbeats.say(registration(4))
+        with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+            job.process_all()
+            last = heartbeats.await_offset(heartbeats.end_offset())
+    states = heartbeats.states()
+    onlooker.views[last.snapshot.epoch] = last
+    for view in onlooker.views.values():
+        assert shown(view.routes) == states[view.snapshot.offsets.get(0, 0)], view.snapshot
+    assert_told_once(heartbeats)
+
+
+def test_a_new_checkpoint_on_old_tables_goes_on_where_the_last_snapshot_stood(kafka, topic, spark, tmp_path):
+    """Silent brokers end 30 s later than exact, because published signs of life lag by as much."""
+    heartbeats = Heartbeats(kafka, topic, tmp_path, BY_PRODUCERS_CLOCK)
+    heartbeats.say(registration(1), registration(2), PutKvConfig(namespace="n", key="k", value="v"))
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        job.process_all()
+        heartbeats.say(BrokerHeartbeat(broker_addr=address(1)), BrokerHeartbeat(broker_addr=address(2)), at_ms=29_000)
+        job.process_all()
+    told, offsets = heartbeats.rows("broker_event"), heartbeats.view().snapshot.offsets
+    assert offsets == {0: heartbeats.end_offset()}
+    shutil.rmtree(heartbeats.settings.checkpoint_location)
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        heartbeats.say(BrokerHeartbeat(broker_addr=address(1)), at_ms=100_000)
+        for at_ms in (149_001, 164_000, 179_000):  # the exact deadline was 149,000
+            heartbeats.tick(at_ms)
+            job.process_all()
+        assert heartbeats.live() == [address(1), address(2)]
+        assert heartbeats.rows("broker_event") == told
+        heartbeats.tick(179_001)
+        job.process_all()
+        assert heartbeats.live() == [address(1)]
+    heartbeats.close()
+
+
+def test_an_outage_of_kafka_is_waited_out_and_loses_nothing(topic, spark, tmp_path, caplog):
+    caplog.set_level(logging.WARNING, "namesrv_stream")
+    with LocalKafka(tmp_path / "kafka") as node:
+        impatient = {"kafka.request.timeout.ms": "2000", "kafka.default.api.timeout.ms": "2000"}
+        heartbeats = Heartbeats(node, topic, tmp_path, **impatient)
+        with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+            heartbeats.say(registration(1))
+            job.process_all()
+            heartbeats.say(registration(2))
+            node.kill()
+            pauses = await_attempts(caplog, node.bootstrap_servers, 3)
+            assert all(shorter < longer for shorter, longer in pairwise(pauses))
+            node.start()
+            heartbeats.say(registration(3))
+            view = heartbeats.await_offset(3)
+            assert shown(view.routes) == heartbeats.states()[-1]
+            job.check()
+        heartbeats.close()
+
+
+@eventually
+def await_attempts(caplog, kafka_address, number):
+    """The pauses in seconds before the first `number` new attempts, each of which has named Kafka's address."""
+    lines = [record.getMessage() for record in caplog.records if "Next attempt in" in record.getMessage()]
+    assert len(lines) >= number
+    assert all(kafka_address in line for line in lines)
+    return [float(line.split("Next attempt in ")[1].split(" s")[0]) for line in lines[:number]]

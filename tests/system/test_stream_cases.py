@@ -1,0 +1,61 @@
+"""Scenario cases through the real pipeline: Kafka, the streaming job, Delta and the reader, to the letter."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.replay.cases import load_case
+from namesrv_stream.replay.command import CASES_AT_ONCE, stream_engine
+from tests.replay_comparison import differences
+
+CASES = sorted(path for path in (Path(__file__).parent.parent / "cases").glob("*.json") if path.stem != "schema")
+
+IN_EVERY_RUN = {
+    "all_brokers_silent",  # ticks alone bring time along
+    "broker_row_follows_latest_holder",  # shared rows, zones, acting flag
+    "channel_close_evicts_at_once",
+    "config_black_list",
+    "delete_topic_in_cluster",
+    "filter_list_set_keep_clear",
+    "kv_basic",
+    "late_record_changes_nothing",
+    "long_gap_is_an_eviction",
+    "move_to_other_name",
+    "out_of_order_heartbeats",
+    "promotion_across_keys_out_of_order",
+    "refused_registration_leaves_no_trace",
+    "register_topic",
+    "restart_durable",
+    "static_topic_mapping",
+    "timeout_boundary",
+}
+"""Together they touch every table, every kind of record and every edge of time; the others are for `make test-full`."""
+
+
+def parameters():
+    return [
+        pytest.param(path, id=path.stem, marks=[] if path.stem in IN_EVERY_RUN else pytest.mark.full) for path in CASES
+    ]
+
+
+@pytest.fixture(scope="module")
+def replays(request):
+    """Path -> the future of its replay, all cases that this run selects, some at a time."""
+    selected = [item for item in request.session.items if "replays" in getattr(item, "fixturenames", ())]
+    wanted = [item.callspec.params["path"] for item in selected]
+    with stream_engine() as replay, ThreadPoolExecutor(CASES_AT_ONCE) as pool:
+        yield {path: pool.submit(replay, load_case(path)) for path in wanted}
+
+
+@pytest.mark.system
+@pytest.mark.spark
+@pytest.mark.parametrize("path", parameters())
+def test_the_pipeline_gives_what_the_case_expects(path, replays):
+    case = json.loads(path.read_text())
+    assert differences(case["expect"], replays[path].result()) == []
+
+
+def test_the_cases_of_every_run_are_there():
+    assert {path.stem for path in CASES} >= IN_EVERY_RUN
