@@ -50,7 +50,10 @@ TOPICS = 1_000
 MASTERS = 4
 """Of the looked-up cluster: each topic is on all of them."""
 
-CHANGED_BODIES = 40
+BROKERS_BY_TOPICS = {20: 64, 1_000: 64, 10_000: 8}
+"""How many register at the same time, each over its connection, one registration in flight."""
+
+CHANGED_BODIES = 8
 _NOW_MS = 1_800_000_000_000
 _START_LIMIT_S = 60
 
@@ -95,9 +98,9 @@ def measure(port: int, seconds: float) -> dict[str, Figures]:
     for connections, in_flight in ((1, 1), (8, 16)):
         series = [lookups(number * TOPICS // connections) for number in range(connections)]
         figures[f"lookups, {connections} x {in_flight} in flight"] = run(port, series, in_flight, seconds)
-    for topics, changed in itertools.product((20, 1_000, 10_000), (False, True)):
-        what = f"registrations of {topics:,} topics, {'changed' if changed else 'unchanged'}, 8 x 1 in flight"
-        series = [registrations(number, topics, changed=changed) for number in range(8)]
+    for (topics, brokers), changed in itertools.product(BROKERS_BY_TOPICS.items(), (False, True)):
+        what = f"registrations of {topics:,} topics, {'changed' if changed else 'unchanged'}, {brokers} brokers"
+        series = [registrations(number, topics, changed=changed) for number in range(brokers)]
         figures[what] = run(port, series, 1, seconds)
     return figures
 
