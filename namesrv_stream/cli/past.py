@@ -27,9 +27,9 @@ from namesrv_stream.cli.view import (
     view_options,
 )
 from namesrv_stream.history.events import newest_events
+from namesrv_stream.history.views import history_sql
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import PINNED_TABLES
 from namesrv_stream.wire.json_text import encode_json
 
 DEFAULT_EVENTS = 50
@@ -151,13 +151,9 @@ def snapshots(invocation: Invocation, limit: int, sql: bool, view: View) -> None
 
 
 def pinning_sql(root: Root, snapshot: SnapshotRow) -> str:
-    """Spark SQL that makes the tables of one snapshot temporary views, all at the versions that it names."""
-    views = (
-        f"CREATE OR REPLACE TEMPORARY VIEW {spec.name} AS "
-        f"SELECT * FROM delta.`{root.spark_path(spec)}` VERSION AS OF {snapshot.versions[spec.name]};\n"
-        for spec in PINNED_TABLES
-    )
-    return f"-- epoch {snapshot.epoch}, event time {iso_text(snapshot.event_time)}\n" + "".join(views)
+    """Spark SQL that makes temporary views of one snapshot's tables, and those for analysts over them."""
+    statements = "".join(f"{statement};\n" for statement in history_sql(root, snapshot))
+    return f"-- epoch {snapshot.epoch}, event time {iso_text(snapshot.event_time)}\n{statements}"
 
 
 def _snapshot_fields(row: SnapshotRow) -> dict[str, object]:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import BROKER_EVENT, ROUTE_TABLES
+from namesrv_stream.tables.schemas import PINNED_TABLES
 from namesrv_stream.tables.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # the statements alone are for those without Spark in the process
 
-VIEWS = (*ROUTE_TABLES, BROKER_EVENT)
+VIEWS = PINNED_TABLES
 
 
 def open_snapshot(

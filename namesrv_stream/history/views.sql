@@ -1,0 +1,152 @@
+-- What analysts ask of the history, as temporary views over the tables of one snapshot.
+--
+-- In Python register_views(spark, root) makes them. For a plain spark-sql:
+--     namesrv-stream snapshots --sql > registry.sql && spark-sql -i registry.sql
+--
+-- A broker here is (cluster_name, broker_name, broker_id): it stays the same one when its address changes.
+-- broker_event is partitioned by event_month ('2026-11'): a condition on it, where a view has it, spares the other
+-- months. Sessions look at all months of the brokers that are asked for, since a session may have begun in any.
+
+-- One row a stretch of time in which a broker was in the routes. to_time and ended_by are NULL while it lasts.
+-- The inner steps share one order of the lines, so that all their windows cost one sort.
+CREATE OR REPLACE TEMPORARY VIEW broker_session AS
+WITH line AS (
+  SELECT cluster_name, broker_name, broker_id, broker_addr, epoch, seq, event_time, type, last_heard_at,
+         type IN ('REGISTERED', 'ID_TAKEN') AS begins
+  FROM broker_event
+  WHERE type IN ('REGISTERED', 'ID_TAKEN', 'ID_LOST', 'UNREGISTERED', 'CHANNEL_CLOSED', 'EXPIRED', 'MOVED')
+     OR (type = 'REFUSED' AND lease_millis IS NOT NULL)
+), followed AS (
+  SELECT *, last_value(IF(begins, broker_addr, NULL)) IGNORE NULLS OVER of_broker AS holder
+  FROM line
+  WINDOW of_broker AS (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq)
+), of_holder AS (  -- what befalls an address that had lost the id before is not the broker's
+  SELECT *,
+         lag(begins) OVER of_broker AS began_before,
+         type = 'ID_LOST' AND lead(begins) OVER of_broker AND lead(event_time) OVER of_broker = event_time AS hands_over,
+         lag(type) OVER of_broker = 'ID_LOST' AND lag(event_time) OVER of_broker = event_time AS takes_over
+  FROM followed
+  WHERE begins OR holder = broker_addr
+  WINDOW of_broker AS (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq)
+), edge AS (
+  SELECT *,
+         lead(event_time) OVER of_broker AS next_time,
+         lead(type) OVER of_broker AS next_type,
+         lead(last_heard_at) OVER of_broker AS next_last_heard_at,
+         lead(broker_addr) OVER of_broker AS next_addr
+  FROM of_holder
+  WHERE IF(begins, NOT coalesce(takes_over, false), coalesce(began_before, false) AND NOT coalesce(hands_over, false))
+  WINDOW of_broker AS (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq)
+)
+SELECT cluster_name, broker_name, broker_id,
+       broker_addr AS first_addr,
+       next_addr AS last_addr,
+       event_time AS from_time,
+       next_time AS to_time,
+       next_type AS ended_by,
+       next_last_heard_at AS last_heard_at,
+       unix_millis(coalesce(next_time, (SELECT max(event_time) FROM snapshot))) - unix_millis(event_time)
+         AS session_millis
+FROM edge
+WHERE begins;
+
+-- One row a broker and day (UTC) from its first registration on: how long it was in the routes, and for how long it
+-- should have been. A broker that unregistered or moved and has not come back was not expected any more.
+CREATE OR REPLACE TEMPORARY VIEW broker_availability AS
+WITH stretch AS (
+  SELECT cluster_name, broker_name, broker_id, from_time,
+         coalesce(to_time, now.at) AS up_until,
+         coalesce(lead(from_time) OVER (PARTITION BY cluster_name, broker_name, broker_id ORDER BY from_time),
+                  IF(ended_by IN ('UNREGISTERED', 'MOVED', 'ID_LOST'), to_time, now.at)) AS known_until
+  FROM broker_session CROSS JOIN (SELECT max(event_time) AS at FROM snapshot) AS now
+), of_day AS (
+  SELECT *, explode(sequence(to_date(from_time), to_date(known_until))) AS day FROM stretch
+), overlap AS (
+  SELECT cluster_name, broker_name, broker_id, day,
+         unix_millis(greatest(from_time, timestamp(day))) AS since,
+         unix_millis(least(up_until, timestamp(day + 1))) AS up_until,
+         unix_millis(least(known_until, timestamp(day + 1))) AS known_until
+  FROM of_day
+)
+SELECT cluster_name, broker_name, broker_id, day,
+       sum(greatest(0, up_until - since)) AS up_millis,
+       sum(known_until - since) AS known_millis,
+       sum(greatest(0, up_until - since)) / sum(known_until - since) AS availability
+FROM overlap
+GROUP BY cluster_name, broker_name, broker_id, day
+HAVING sum(known_until - since) > 0;
+
+-- One row a cluster and day: over all its brokers, and of its worst one.
+CREATE OR REPLACE TEMPORARY VIEW cluster_availability AS
+SELECT cluster_name, day,
+       count(*) AS brokers,
+       sum(up_millis) / sum(known_millis) AS availability,
+       min(availability) AS worst_availability,
+       min_by(concat(broker_name, ' ', broker_id), availability) AS worst_broker
+FROM broker_availability
+GROUP BY cluster_name, day;
+
+-- One row a broker and month in which it fell out unplanned. A flap is one after which it was back within 10 minutes.
+-- flap_rank 1 has flapped most in that month.
+CREATE OR REPLACE TEMPORARY VIEW broker_flapping AS
+WITH fallen AS (
+  SELECT *, lead(from_time) OVER (PARTITION BY cluster_name, broker_name, broker_id ORDER BY from_time) AS back_at
+  FROM broker_session
+), counted AS (
+  SELECT date_format(to_time, 'yyyy-MM') AS month, cluster_name, broker_name, broker_id,
+         count(*) AS unplanned_ends,
+         count_if(back_at <= to_time + INTERVAL 10 MINUTES) AS flaps,
+         min(session_millis) AS shortest_session_millis
+  FROM fallen
+  WHERE ended_by IN ('EXPIRED', 'CHANNEL_CLOSED')
+  GROUP BY ALL
+)
+SELECT rank() OVER (PARTITION BY month ORDER BY flaps DESC, unplanned_ends DESC) AS flap_rank, * FROM counted;
+
+-- One row an expired lease: how long after the last sign of life it left the routes.
+CREATE OR REPLACE TEMPORARY VIEW time_to_expiry AS
+SELECT event_month, event_time, epoch, cluster_name, broker_name, broker_id, broker_addr, last_heard_at,
+       unix_millis(event_time) - unix_millis(last_heard_at) AS expiry_millis, lease_millis
+FROM broker_event
+WHERE type = 'EXPIRED';
+
+-- One row a topic that a single broker name has: without it the topic is gone.
+CREATE OR REPLACE TEMPORARY VIEW topic_with_one_broker AS
+SELECT topic, min(broker_name) AS broker_name, min(write_queue_nums) AS write_queue_nums
+FROM topic
+GROUP BY topic
+HAVING count(*) = 1;
+
+-- One row a broker name: its zone, as its latest registration says (D6), and what it carries of the topics.
+CREATE OR REPLACE TEMPORARY VIEW topic_spread AS
+WITH latest AS (
+  SELECT broker_name, max_by(cluster_name, registered_at) AS cluster_name, max_by(zone_name, registered_at) AS zone_name
+  FROM broker
+  GROUP BY broker_name
+)
+SELECT cluster_name, zone_name, broker_name,
+       count(topic) AS topics,
+       sum(write_queue_nums) AS write_queues,
+       sum(read_queue_nums) AS read_queues,
+       count_if(perm & 2 = 0) AS topics_not_writable
+FROM latest LEFT JOIN topic USING (broker_name)
+GROUP BY cluster_name, zone_name, broker_name;
+
+-- One row an hour and kind of event.
+CREATE OR REPLACE TEMPORARY VIEW route_changes AS
+SELECT event_month, date_trunc('HOUR', event_time) AS hour, type, count(*) AS events,
+       count(DISTINCT broker_name) AS broker_names
+FROM broker_event
+GROUP BY event_month, hour, type;
+
+-- One row an operator command and broker name that it touched.
+CREATE OR REPLACE TEMPORARY VIEW operator_command AS
+SELECT event_month, event_time, epoch, type AS command, requested_by, broker_name, before, after
+FROM broker_event
+WHERE type IN ('PUT_KV_CONFIG', 'DELETE_KV_CONFIG', 'WIPE_WRITE_PERM_OF_BROKER', 'ADD_WRITE_PERM_OF_BROKER',
+               'DELETE_TOPIC_IN_NAMESRV', 'REGISTER_TOPIC_IN_NAMESRV', 'UPDATE_NAMESRV_CONFIG');
+
+-- One row a record outside the contract, its first 200 bytes as text.
+CREATE OR REPLACE TEMPORARY VIEW rejected_record AS
+SELECT event_time, partition, offset, key, length, reason, try_validate_utf8(CAST(substring(value, 1, 200) AS STRING)) AS text
+FROM rejected;

@@ -1,0 +1,77 @@
+"""A history of some days in which each thing happened that the views tell, at known times; one epoch a step."""
+
+from __future__ import annotations
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.requests import Command, DataVersion, RegisterBroker, TopicConfig
+from namesrv_stream.rules.routes import LeaseEnd, RouteRegistry
+from namesrv_stream.rules.rows import LogPosition, RejectedRow
+from namesrv_stream.tables.publication import Batch, Publisher, Writers
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.writer import RowChanges
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+
+
+class SeededRegistry:
+    """Says what brokers and operators said, at the times of event that the caller names."""
+
+    def __init__(self, root: Root, now_ms: int) -> None:
+        self.rules = RouteRegistry(NamesrvSettings())
+        self._now_ms = now_ms
+        self._publisher = Publisher.claim(Writers.only(RustWriter(root)), "run", now_ms)
+        self._at_ms = 0
+        self._offset = 0
+
+    def register(
+        self,
+        at_ms: int,
+        address: str,
+        name: str,
+        broker_id: int = 0,
+        cluster: str = "c1",
+        topics: tuple[str, ...] = (),
+        state_version: int = 0,
+        zone: str | None = None,
+    ) -> None:
+        request = RegisterBroker(
+            cluster_name=cluster,
+            broker_name=name,
+            broker_id=broker_id,
+            broker_addr=address,
+            zone_name=zone,
+            data_version=DataVersion(state_version, at_ms, 1),
+            topic_config_table=dict.fromkeys(topics, TopicConfig(4, 8, 6)),
+        )
+        self.rules.register(request, self._place(at_ms))
+
+    def expire(self, at_ms: int, address: str, silent_ms: int = 2 * MINUTE_MS) -> None:
+        """It had been heard until `silent_ms` before."""
+        lease = self.rules.view().live[address]
+        heard_ms = max(at_ms - silent_ms, lease.last_update_timestamp)
+        self.rules.seen(address, heard_ms)
+        self.rules.end(LeaseEnd("EXPIRED", address, LogPosition(at_ms, -1, -1), heard_ms))
+        self._at_ms = at_ms
+
+    def unregister(self, at_ms: int, address: str) -> None:
+        self.rules.end(LeaseEnd("UNREGISTERED", address, self._place(at_ms), at_ms))
+
+    def command(self, at_ms: int, command: Command) -> None:
+        self.rules.command(command, self._place(at_ms))
+
+    def publish(self, at_ms: int | None = None, rejected: tuple[RejectedRow, ...] = ()) -> int:
+        """All since the last one as a micro-batch, read up to `at_ms`; the epoch."""
+        came = self.rules.take_batch()
+        changes = {name: RowChanges(of.upserts, of.deletes) for name, of in came.changes.items()}
+        batch = Batch(
+            "query", self._publisher.last.epoch, at_ms or self._at_ms, {0: self._offset}, changes, came.events, rejected
+        )
+        return self._publisher.publish(batch, self._now_ms).epoch
+
+    def _place(self, at_ms: int) -> LogPosition:
+        self._offset += 1
+        self._at_ms = at_ms
+        return LogPosition(at_ms, 0, self._offset)

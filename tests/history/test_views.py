@@ -1,0 +1,206 @@
+"""What the views for analysts tell, on histories whose answers are known."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from namesrv_stream.history.views import register_views
+from namesrv_stream.rules.requests import WipeWritePerm
+from namesrv_stream.rules.rows import RejectedRow
+from namesrv_stream.tables.root import Root
+from tests.history.seeded import DAY_MS, HOUR_MS, MINUTE_MS, SeededRegistry
+from tests.tables.rows import NOW
+
+pytestmark = pytest.mark.spark
+
+MIDNIGHT_MS = (NOW // DAY_MS - 5) * DAY_MS
+A, B, C = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
+
+
+@pytest.fixture
+def root(tmp_path):
+    return Root(str(tmp_path / "registry"))
+
+
+@pytest.fixture
+def registry(root):
+    return SeededRegistry(root, NOW)
+
+
+def hours(count):
+    return MIDNIGHT_MS + round(count * HOUR_MS)
+
+
+def day(number):
+    return datetime.fromtimestamp((MIDNIGHT_MS + number * DAY_MS) / 1000, UTC).date()
+
+
+def at(epoch_ms):
+    """As collected from Spark, whose session is in UTC: local and without its zone."""
+    return datetime.fromtimestamp(epoch_ms / 1000)
+
+
+@pytest.fixture
+def rows(spark, root, registry):
+    """Rows of a statement over the views of what the registry has published."""
+
+    def rows(statement):
+        register_views(spark, root)
+        return [tuple(row) for row in spark.sql(statement).collect()]
+
+    return rows
+
+
+SESSIONS = (
+    "SELECT broker_id, from_time, to_time, ended_by, first_addr FROM broker_session ORDER BY from_time, broker_id"
+)
+
+
+def test_a_session_goes_from_registration_to_its_end_and_the_last_is_open(registry, rows):
+    registry.register(hours(1), A, "broker-a")
+    registry.expire(hours(2), A)
+    registry.register(hours(3), A, "broker-a")
+    registry.unregister(hours(4), A)
+    registry.register(hours(5), A, "broker-a")
+    registry.publish(at_ms=hours(6))
+    assert rows(SESSIONS) == [
+        (0, at(hours(1)), at(hours(2)), "EXPIRED", A),
+        (0, at(hours(3)), at(hours(4)), "UNREGISTERED", A),
+        (0, at(hours(5)), None, None, A),
+    ]
+    assert rows("SELECT session_millis FROM broker_session ORDER BY from_time") == [(HOUR_MS,)] * 3
+
+
+def test_r8_a_broker_that_changes_its_address_stays_in_one_session(registry, rows):
+    registry.register(hours(1), A, "broker-a")
+    registry.register(hours(2), B, "broker-a")
+    registry.expire(hours(3), A)
+    registry.unregister(hours(4), B)
+    registry.publish()
+    assert rows(SESSIONS) == [(0, at(hours(1)), at(hours(4)), "UNREGISTERED", A)]
+    assert rows("SELECT last_addr FROM broker_session") == [(B,)]
+
+
+def test_r5_a_promotion_ends_the_slave_s_session_and_the_master_s_goes_on(registry, rows):
+    registry.register(hours(1), A, "broker-a")
+    registry.register(hours(1), B, "broker-a", 1)
+    registry.register(hours(2), B, "broker-a", 0, state_version=1)
+    registry.expire(hours(3), A)
+    registry.publish(at_ms=hours(4))
+    assert rows(SESSIONS) == [(0, at(hours(1)), None, None, A), (1, at(hours(1)), at(hours(2)), "ID_LOST", B)]
+
+
+def test_an_id_taken_under_another_cluster_ends_the_session_once(registry, rows):
+    registry.register(hours(1), A, "broker-a")
+    registry.register(hours(2), B, "broker-a", cluster="c2")
+    registry.expire(hours(3), A)
+    registry.publish(at_ms=hours(4))
+    assert rows("SELECT cluster_name, to_time, ended_by FROM broker_session ORDER BY from_time") == [
+        ("c1", at(hours(2)), "ID_LOST"),
+        ("c2", None, None),
+    ]
+
+
+def test_availability_counts_from_the_first_registration_to_the_last_expected_moment(registry, rows):
+    registry.register(hours(12), A, "broker-a")
+    registry.expire(hours(30), A)
+    registry.register(hours(36), A, "broker-a")
+    registry.register(hours(12), B, "broker-b")
+    registry.unregister(hours(18), B)
+    registry.publish(at_ms=hours(60))
+    found = rows("SELECT broker_name, day, up_millis / 3600000, availability FROM broker_availability ORDER BY 1, 2")
+    assert found == [
+        ("broker-a", day(0), 12, 1),
+        ("broker-a", day(1), 18, 0.75),
+        ("broker-a", day(2), 12, 1),
+        ("broker-b", day(0), 6, 1),
+    ]
+    clusters = rows("SELECT day, brokers, availability, worst_broker FROM cluster_availability ORDER BY day")
+    assert clusters[1] == (day(1), 1, 0.75, "broker-a 0")
+
+
+def test_a_day_without_the_broker_counts_as_away(registry, rows):
+    registry.register(hours(12), A, "broker-a")
+    registry.expire(hours(18), A)
+    registry.publish(at_ms=hours(60))
+    assert rows("SELECT day, availability FROM broker_availability ORDER BY day") == [
+        (day(0), 0.5),
+        (day(1), 0),
+        (day(2), 0),
+    ]
+
+
+def test_flapping_ranks_by_falls_that_were_short(registry, rows):
+    for turn in range(3):
+        registry.register(hours(1) + turn * 8 * MINUTE_MS, A, "broker-a")
+        registry.expire(hours(1) + (turn * 8 + 4) * MINUTE_MS, A)
+    registry.register(hours(1), B, "broker-b")
+    registry.expire(hours(2), B)
+    registry.register(hours(3), B, "broker-b")
+    registry.unregister(hours(4), B)
+    registry.publish(at_ms=hours(5))
+    assert rows("SELECT flap_rank, broker_name, unplanned_ends, flaps FROM broker_flapping ORDER BY flap_rank") == [
+        (1, "broker-a", 3, 2),
+        (2, "broker-b", 1, 0),
+    ]
+
+
+def test_time_to_expiry_is_from_the_last_sign_of_life(registry, rows):
+    registry.register(hours(1), A, "broker-a")
+    registry.expire(hours(2), A, silent_ms=120_001)
+    registry.publish()
+    assert rows("SELECT broker_addr, expiry_millis, lease_millis FROM time_to_expiry") == [(A, 120_001, HOUR_MS)]
+
+
+def test_topics_by_broker_and_zone(registry, rows):
+    registry.register(hours(1), A, "broker-a", topics=("T", "U"), zone="z1")
+    registry.register(hours(1), B, "broker-b", topics=("T",), zone="z2")
+    registry.register(hours(1), C, "broker-c")
+    registry.command(hours(2), WipeWritePerm(broker_name="broker-b", requested_by="ann"))
+    registry.publish()
+    assert rows("SELECT topic, broker_name FROM topic_with_one_broker") == [("U", "broker-a")]
+    assert rows("SELECT zone_name, broker_name, topics, write_queues, topics_not_writable FROM topic_spread "
+                "ORDER BY broker_name") == [
+        ("z1", "broker-a", 2, 16, 0),
+        ("z2", "broker-b", 1, 8, 1),
+        (None, "broker-c", 0, None, 0),
+    ]  # fmt: skip
+    assert rows("SELECT command, requested_by, broker_name FROM operator_command") == [
+        ("WIPE_WRITE_PERM_OF_BROKER", "ann", "broker-b")
+    ]
+
+
+def test_changes_are_counted_by_hour_and_kind(registry, rows):
+    registry.register(hours(1), A, "broker-a")
+    registry.register(hours(1.5), B, "broker-b")
+    registry.expire(hours(2.5), A)
+    registry.publish()
+    assert rows("SELECT hour, type, events, broker_names FROM route_changes ORDER BY hour, type") == [
+        (at(hours(1)), "REGISTERED", 2, 2),
+        (at(hours(2)), "EXPIRED", 1, 1),
+    ]
+
+
+def test_rejected_records_are_shown_as_text_as_far_as_they_are_text(registry, rows):
+    kept = [RejectedRow(hours(1), 0, i, "k", value, 9, "why") for i, value in enumerate((b"{no", b"\xff\xfe", None))]
+    registry.publish(at_ms=hours(1), rejected=tuple(kept))
+    assert rows("SELECT text FROM rejected_record ORDER BY offset") == [("{no",), (None,), (None,)]
+
+
+def test_an_empty_registry_has_empty_views(spark, root, registry):
+    register_views(spark, root)
+    names = (
+        "broker_session broker_availability cluster_availability broker_flapping time_to_expiry topic_with_one_broker"
+    )
+    for name in [*names.split(), "topic_spread", "route_changes", "operator_command", "rejected_record"]:
+        assert spark.table(name).count() == 0
+
+
+def test_views_of_an_epoch_do_not_see_later_ones(spark, root, registry):
+    registry.register(hours(1), A, "broker-a")
+    epoch = registry.publish()
+    registry.expire(hours(2), A)
+    registry.publish()
+    register_views(spark, root, epoch=epoch)
+    [session] = spark.table("broker_session").collect()
+    assert (session.to_time, session.session_millis) == (None, 0)
