@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Coroutine
+from typing import Any
 
-from namesrv_stream.gateway.answers import Answers, KeptAnswer
+from namesrv_stream.gateway.answers import Answers, KeptAnswer, no_route
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.lookup_frames import LookupFrames
 from namesrv_stream.gateway.metrics import Metrics
+from namesrv_stream.gateway.production import Production
 from namesrv_stream.gateway.writes import HANDLERS, Writes
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 from namesrv_stream.wire.command import RemotingCommand
@@ -19,6 +22,7 @@ class Dispatcher:
     """Answers the requests of all connections. Lives in the event loop."""
 
     def __init__(self, answers: Answers, writes: Writes, metrics: Metrics) -> None:
+        self._production = Production(answers.settings.product_env_name) if answers.settings.cluster_test else None
         self._answers = answers
         self._writes = writes
         self._metrics = metrics
@@ -35,10 +39,13 @@ class Dispatcher:
     def answer(self, command: RemotingCommand, connection: Connection) -> bytes | None:
         """See `connection.Requests`."""
         if command.code in HANDLERS:
-            self._start(command, connection)
+            self._start(self._writes.answered(command, connection), command, connection)
             return None
         started_s = time.perf_counter()
         kept = self._read(command)
+        if self._production is not None and kept.result == ResponseCode.TOPIC_NOT_EXIST:
+            self._start(self._route_of(self._production, command), command, connection)
+            return None
         self._metrics.answered(command.code, kept.result, time.perf_counter() - started_s)
         return None if command.is_oneway else kept.prepared.frame(command.opaque)
 
@@ -62,7 +69,15 @@ class Dispatcher:
         return kept
 
     def _certain_route(self, command: RemotingCommand) -> KeptAnswer | None:
-        return self._answers.answer(command)
+        kept = self._answers.answer(command)
+        is_production_asked = self._production is not None and kept is not None and kept.result != ResponseCode.SUCCESS
+        return None if is_production_asked else kept
+
+    async def _route_of(self, production: Production, command: RemotingCommand) -> RemotingCommand:
+        """M9."""
+        topic = (command.ext_fields or {}).get("topic", "")
+        body = await production.route(topic)
+        return no_route(command, topic) if body is None else command.answer(body=body)
 
     def _is_ready(self) -> bool:
         """Whether the time of needWaitForService is over; lookups are answered by their bytes from then on."""
@@ -76,17 +91,21 @@ class Dispatcher:
         up_s = time.perf_counter() - self._started_s
         return settings.need_wait_for_service and up_s < settings.wait_seconds_for_service
 
-    def _start(self, command: RemotingCommand, connection: Connection) -> None:
+    def _start(
+        self, answering: Coroutine[Any, Any, RemotingCommand], command: RemotingCommand, connection: Connection
+    ) -> None:
         connection.await_answer(command)
-        task = asyncio.ensure_future(self._write(command, connection))
+        task = asyncio.ensure_future(self._reply(answering, command, connection))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _write(self, command: RemotingCommand, connection: Connection) -> None:
+    async def _reply(
+        self, answering: Coroutine[Any, Any, RemotingCommand], command: RemotingCommand, connection: Connection
+    ) -> None:
         started_s = time.perf_counter()
         answer = None
         try:
-            answer = await self._writes.answered(command, connection)
+            answer = await answering
             self._metrics.answered(command.code, answer.code, time.perf_counter() - started_s)
         finally:
             connection.reply(command, answer)

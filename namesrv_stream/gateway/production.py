@@ -1,0 +1,88 @@
+"""M9, clusterTest: a route that is not here is asked of the production environment's name servers.
+
+They are found as RocketMQ's clients find them: an address server, `http://DOMAIN:8080/rocketmq/nsaddr-NAME`, names
+them. What is a system property of Java's there is an environment variable here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+import urllib.request
+from collections.abc import Mapping
+
+from namesrv_stream.wire.codes import RequestCode, ResponseCode
+from namesrv_stream.wire.command import RemotingCommand, encode_command
+from namesrv_stream.wire.errors import FrameError
+from namesrv_stream.wire.frame import FrameDecoder
+
+log = logging.getLogger(__name__)
+
+DOMAIN_VARIABLE = "ROCKETMQ_NAMESRV_DOMAIN"
+DEFAULT_DOMAIN = "jmenv.tbsite.net:8080"
+_ADDRESSES_HOLD_S = 120.0
+_LIMIT_S = 2.0
+"""For everything: the client that asks waits 3 s."""
+
+
+def address_server(environment: str, environ: Mapping[str, str]) -> str:
+    """The URL that names the environment's name servers."""
+    domain = environ.get(DOMAIN_VARIABLE, DEFAULT_DOMAIN)
+    host = domain if ":" in domain else f"{domain}:8080"
+    return f"http://{host}/rocketmq/nsaddr-{environment}?nofix=1"
+
+
+class Production:
+    """The name servers of one environment. Lives in the event loop."""
+
+    def __init__(self, environment: str) -> None:
+        self._url = address_server(environment, os.environ)
+        self._addresses: list[str] = []
+        self._asked_at_s = -_ADDRESSES_HOLD_S
+
+    async def route(self, topic: str) -> bytes | None:
+        """The body of its route, None where production has none or is not reached."""
+        try:
+            async with asyncio.timeout(_LIMIT_S):
+                for address in await self._known_addresses():
+                    if (body := await _asked(address, topic)) is not None:
+                        return body
+        except TimeoutError:
+            log.warning("production did not answer within %g s for topic %s", _LIMIT_S, topic)
+        return None
+
+    async def _known_addresses(self) -> list[str]:
+        if time.monotonic() - self._asked_at_s >= _ADDRESSES_HOLD_S:
+            self._asked_at_s = time.monotonic()
+            try:
+                self._addresses = await asyncio.to_thread(_named_addresses, self._url)
+            except (OSError, ValueError) as error:
+                log.warning("clusterTest: %s does not name production's name servers: %s", self._url, error)
+        return self._addresses
+
+
+def _named_addresses(url: str) -> list[str]:
+    with urllib.request.urlopen(url, timeout=_LIMIT_S) as answer:
+        return [address for address in answer.read().decode().strip().split(";") if address]
+
+
+async def _asked(address: str, topic: str) -> bytes | None:
+    host, _, port = address.rpartition(":")
+    request = RemotingCommand(
+        code=RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": topic, "acceptStandardJsonOnly": "true"}
+    )
+    try:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        try:
+            writer.write(encode_command(request))
+            decoder = FrameDecoder()
+            while data := await reader.read(65536):
+                for answer in decoder.feed(data):
+                    return answer.body if answer.code == ResponseCode.SUCCESS else None
+        finally:
+            writer.close()
+    except (OSError, ValueError, FrameError) as error:
+        log.warning("production's name server %s did not answer: %s", address, error)
+    return None
