@@ -99,10 +99,12 @@ def topic_warnings(topic: str, partition_count: int, config: Mapping[str, str]) 
 
 def end_offsets(kafka: KafkaOptions, topic: str = DEFAULT_TOPIC) -> dict[int, int]:
     """The offset of the next record, by partition; empty where there is no such topic."""
-    with _admin(kafka) as admin:
-        partitions = [TopicPartition(topic, number) for number in range(_partition_count(admin, topic))]
-        found = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)) if partitions else {}
-        return {partition.partition: info.offset for partition, info in found.items()}
+    return _offsets(kafka, topic, OffsetSpec.LATEST)
+
+
+def beginning_offsets(kafka: KafkaOptions, topic: str = DEFAULT_TOPIC) -> dict[int, int]:
+    """The offset of the oldest record that Kafka still has, by partition; empty where there is no such topic."""
+    return _offsets(kafka, topic, OffsetSpec.EARLIEST)
 
 
 class HeartbeatProducer:
@@ -268,6 +270,13 @@ def _partition_count(admin: KafkaAdminClient, topic: str) -> int:
     """0 where there is no such topic."""
     [found] = admin.describe_topics([topic])
     return 0 if found["error_code"] == UnknownTopicOrPartitionError.errno else len(found["partitions"])
+
+
+def _offsets(kafka: KafkaOptions, topic: str, at: OffsetSpec) -> dict[int, int]:
+    with _admin(kafka) as admin:
+        partitions = [TopicPartition(topic, number) for number in range(_partition_count(admin, topic))]
+        found = admin.list_partition_offsets(dict.fromkeys(partitions, at)) if partitions else {}
+        return {partition.partition: info.offset for partition, info in found.items()}
 
 
 def _ping(kafka: KafkaOptions) -> None:

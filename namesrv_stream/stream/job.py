@@ -23,7 +23,14 @@ from tenacity import (
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, settings_without_effect
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError, SettingError, StorageError
-from namesrv_stream.heartbeat_log import HeartbeatProducer, Ticker, end_offsets, ensure_topic, wait_for_kafka
+from namesrv_stream.heartbeat_log import (
+    HeartbeatProducer,
+    Ticker,
+    beginning_offsets,
+    end_offsets,
+    ensure_topic,
+    wait_for_kafka,
+)
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import has_checkpoint, start_query
 from namesrv_stream.tables.engines import choose_writers
@@ -35,6 +42,7 @@ log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 1.0
 _SILENT_TICKS_S = 60.0
+_KAFKA_AWAY = ("org.apache.kafka.common.errors", "Cannot fetch record for offset")
 
 
 class JobFailedError(NamesrvError):
@@ -126,16 +134,20 @@ class RouteRegistryJob:
         return publisher
 
     def _known_offsets(self, publisher: Publisher) -> dict[int, int]:
-        """Where a new checkpoint begins to read: behind the last snapshot, at the start of a topic made anew."""
+        """Where a new checkpoint begins to read: behind the last snapshot, and where Kafka has records at all."""
         offsets = publisher.last.offsets
         if has_checkpoint(self._spark, self._settings.checkpoint_location):
             return offsets
-        ends = end_offsets(self._kafka, self._settings.kafka_topic)
-        ahead = {number: offset for number, offset in offsets.items() if offset > ends.get(number, 0)}
-        if ahead:
-            log.warning("topic %s ends before the last snapshot's offsets %s: read from its start", ends, ahead)
+        topic = self._settings.kafka_topic
+        ends = end_offsets(self._kafka, topic)
+        if any(offset > ends.get(number, 0) for number, offset in offsets.items()):
+            log.warning("topic %s ends at %s, before the last snapshot's %s: read from its start", topic, ends, offsets)
             return {}
-        return offsets
+        begins = beginning_offsets(self._kafka, topic)
+        if any(offset < begins[number] for number, offset in offsets.items()):
+            log.error("topic %s begins at %s, after the last snapshot's %s: what was said in between is lost and "
+                      "comes back with each broker's next full registration", topic, begins, offsets)  # fmt: skip
+        return {number: max(offset, begins[number]) for number, offset in offsets.items()}
 
     def _watch(self, query: StreamingQuery, batches: MicroBatches, stop: threading.Event) -> None:
         watched = _Watch(query, batches)
@@ -155,7 +167,7 @@ class RouteRegistryJob:
         if "failOnDataLoss" in text or "OffsetOutOfRange" in text:
             step = f"Kafka no longer has what was to be read next: remove {self._settings.checkpoint_location}."
             return JobFailedError(cause, step)
-        if "org.apache.kafka.common.errors" in text and batches.failure is None:
+        if any(mark in text for mark in _KAFKA_AWAY) and batches.failure is None:
             return KafkaUnreachableError(self._settings.kafka_bootstrap_servers, cause)
         return JobFailedError(cause, "See the log above, mend it and start the job again.")
 

@@ -10,10 +10,12 @@ import sys
 from itertools import pairwise
 
 import pytest
+from kafka import KafkaAdminClient, TopicPartition
 
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.rules.requests import BrokerHeartbeat, PutKvConfig, UnregisterBroker
 from namesrv_stream.stream.background import BackgroundJob
+from namesrv_stream.stream.job import JobFailedError
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import PINNED_TABLES
 from tests.system.heartbeats import (
@@ -108,6 +110,30 @@ def test_a_new_checkpoint_on_old_tables_goes_on_where_the_last_snapshot_stood(ka
         job.process_all()
         assert heartbeats.live() == [address(1)]
     heartbeats.close()
+
+
+def test_records_that_kafka_no_longer_has_are_named_and_a_new_checkpoint_goes_on_behind_them(heartbeats, spark, caplog):
+    heartbeats.say(registration(1))
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        job.process_all()
+    heartbeats.say(registration(2), registration(3))
+    delete_records(heartbeats, before=2)
+    checkpoint = heartbeats.settings.checkpoint_location
+    next_step = f"no longer has what was to be read next: remove {checkpoint}"
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job, pytest.raises(JobFailedError, match=next_step):
+        job.process_all()
+    shutil.rmtree(checkpoint)
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        job.process_all()
+    assert heartbeats.live() == [address(1), address(3)]
+    assert "what was said in between is lost" in caplog.text
+
+
+def delete_records(heartbeats, before):
+    """Takes the oldest records from partition 0, as Kafka's retention does."""
+    admin = KafkaAdminClient(**heartbeats.kafka)
+    admin.delete_records({TopicPartition(heartbeats.topic, 0): before})
+    admin.close()
 
 
 def test_an_outage_of_kafka_is_waited_out_and_loses_nothing(topic, spark, tmp_path, caplog):
