@@ -82,7 +82,8 @@ class _Scenes:
     def _mqadmin(self, *arguments: str) -> None:
         self._output.print(f"[dim]$ mqadmin[/] [bold]{' '.join(arguments)}[/]")
         said = mqadmin(self._data / "mqadmin", self._stack.gateway.address, *arguments)
-        self._output.print("\n".join(said.strip().splitlines()[:8]), markup=False, highlight=False)
+        told = [line for line in said.strip().splitlines() if not line.startswith("\tat ")]  # no Java stack
+        self._output.print("\n".join(told[:8]), markup=False, highlight=False)
 
     def _scene(self, title: str) -> None:
         self._output.print()

@@ -76,6 +76,7 @@ class Writes:
         self._registrations = Registrations(reconcile_interval_ms)
         self._sending: dict[str, asyncio.Future[LogPosition]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
         self.is_stopping = False
 
     # --- requests
@@ -264,10 +265,15 @@ class Writes:
 
     async def _in_log(self, place: asyncio.Future[LogPosition], limit_s: float = ANSWER_LIMIT_S) -> None:
         """Returns once Kafka has the record. It may still get there after KafkaUnreachableError is raised here."""
-        done, _ = await asyncio.wait((place,), timeout=limit_s)
-        if not done:
-            raise KafkaUnreachableError(self._link.address, f"no answer within {limit_s:g} s")
-        place.result()
+        timer = self._loop.call_later(limit_s, self._give_up, place, limit_s)
+        try:
+            await place
+        finally:
+            timer.cancel()
+
+    def _give_up(self, place: asyncio.Future[LogPosition], limit_s: float) -> None:
+        if not place.done():
+            place.set_exception(KafkaUnreachableError(self._link.address, f"no answer within {limit_s:g} s"))
 
 
 def _read(command: RemotingCommand, channel_id: str) -> tuple[RegisterBroker, Part]:

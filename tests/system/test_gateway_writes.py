@@ -2,7 +2,6 @@
 
 from contextlib import ExitStack
 
-import msgspec
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
@@ -281,3 +280,16 @@ def test_a_registration_of_ten_thousand_topics_arrives_whole(site):
         full, light = site.said()
         assert len(full.topic_config_table) == 10_000
         assert isinstance(light, BrokerHeartbeat)
+
+
+def test_a_kafka_that_hangs_is_told_before_a_broker_gives_its_connection_up(site, node):
+    with Peer(site.start_gateway().gateway.port) as peer:
+        register(peer)
+        with node.paused():
+            for code, fields in ((100, {"namespace": "n", "key": "k", "value": "v"}), (904, OF_A_BROKER)):
+                answer = peer.ask(code, **fields)
+                assert (answer.code, "no answer within 2.5 s" in answer.remark) == (2, True)
+            waiting = peer.send(103, **OF_A_BROKER, haServerAddr="")
+            assert peer.ask(105, topic="Nowhere").code == 17, "lookups go on"
+        answer = peer.receive()
+        assert (answer.opaque, answer.code) == (waiting, 0), "a registration is waited for"
