@@ -46,7 +46,7 @@ COMMANDS = {
         "namesrv_stream.cli.demo_rocketmq:demo_rocketmq", _RUN, "A real RocketMQ broker and client, as a story."
     ),
     "gateway": LazyCommand("namesrv_stream.gateway.command:gateway", _RUN, "RocketMQ's name server, to real brokers."),
-    "fleet": LazyCommand("namesrv_stream.fleet.command:fleet", _RUN, "Simulated brokers against any Kafka."),
+    "fleet": LazyCommand("namesrv_stream.cli.fleet:fleet", _RUN, "Simulated brokers against any Kafka."),
     "replay": LazyCommand("namesrv_stream.replay.command:replay", _RUN, "Scenario cases through rules or stream."),
 }
 

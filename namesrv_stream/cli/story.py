@@ -59,7 +59,9 @@ def _of_broker(line: BrokerEventRow) -> Iterator[str]:
         case "REFUSED" if line.lease_millis is None:
             yield f"{who} was refused: the address that holds this id has a higher state version."
         case "UNREGISTERED" | "CHANNEL_CLOSED" | "EXPIRED" | "MOVED" | "REFUSED":
-            yield f"{who} {_end(line)}; it had been alive for {duration_text(line.lease_millis or 0)}."
+            lost = f"{line.broker_addr}, which was {_identity(line)} no longer,"
+            lasted = duration_text(line.lease_millis or 0)
+            yield f"{who if 'broker' in before else lost} {_end(line)}; it had been alive for {lasted}."
         case _:
             effect = _topics(line, before, after) if line.before else "nothing changed"
             yield f"{_asker(line)} asked for {line.type}: {effect}."

@@ -139,6 +139,14 @@ class FleetModel:
         moving = [broker for broker in group.brokers if broker.up]
         return [request for b in moving for request in (*self.crash(b, at_ms), *self.start(b, at_ms))]
 
+    def rehost(self, broker: Broker, ip: str, at_ms: int) -> list[BrokerRequest]:
+        """The same broker as a new process on another machine; nobody tells the old address's lease."""
+        was_up = broker.up
+        self.crash(broker, at_ms)
+        broker.ip = ip
+        self._by_address[broker.address] = broker
+        return self.start(broker, at_ms) if was_up else []
+
     def _plan_start(self, start_ms: int) -> None:
         for number, broker in enumerate(self.brokers()):
             at_ms = start_ms + self.plan.startup_ms * number // self.plan.brokers

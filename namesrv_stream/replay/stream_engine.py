@@ -16,9 +16,9 @@ from namesrv_stream.tables.reader import RouteReader
 
 Json = dict[str, Any]
 
-_CASE_TOPIC_CONFIG = {
+CREATE_TIME_TOPIC = {
     **TOPIC_CONFIG,
-    "message.timestamp.type": "CreateTime",  # the case says when something was said
+    "message.timestamp.type": "CreateTime",  # whoever replays says when something was said
     "message.timestamp.before.max.ms": str(2**63 - 1),
     "message.timestamp.after.max.ms": str(2**63 - 1),
     "retention.ms": "-1",
@@ -58,7 +58,7 @@ class _Pipeline:
 
     def __enter__(self) -> _Pipeline:
         kafka = kafka_client_arguments(self._settings)
-        ensure_topic(kafka, self._settings.kafka_topic, _CASE_TOPIC_CONFIG)
+        ensure_topic(kafka, self._settings.kafka_topic, CREATE_TIME_TOPIC)
         self._producer = HeartbeatProducer(kafka, self._settings.kafka_topic)
         return self
 
@@ -109,4 +109,3 @@ class _Pipeline:
     def _output(self, check: Check) -> Json:
         tables = RouteReader(self._settings.delta_root).open().routes
         return check_output(check, tables, self._settings, self._base_ms)
-

@@ -83,6 +83,18 @@ def test_why_tells_an_address_and_how_it_ended(run, story):
     assert last == [f"{OTHER} (broker-b 0 of c2) was not heard for 0s and expired; it had been alive for 2m 11s."]
 
 
+def test_why_tells_the_end_of_an_address_that_had_lost_its_id_before(run, registry):
+    registry.register(MASTER, "c1", "broker-a")
+    registry.now_ms += 5_000
+    registry.register(SLAVE, "c1", "broker-a")
+    registry.now_ms += 5_000
+    registry.expire(MASTER)
+    lost, taken, *_, expired = told(run("why broker-a --json"))[2:]
+    assert lost.startswith(f"{MASTER} is no longer broker-a 0 of c1")
+    assert taken == f"{SLAVE} registered as broker-a 0 of c1, in the place of {MASTER}."
+    assert expired.startswith(f"{MASTER}, which was broker-a 0 of c1 no longer, was not heard for")
+
+
 def test_why_tells_a_topic_on_each_broker(run, story):
     assert told(run("why TopicA --json")) == [
         f"TopicA came to broker-a with 8 read and 8 write queues, RW-, because {MASTER} registered.",

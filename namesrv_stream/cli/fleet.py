@@ -1,0 +1,68 @@
+"""`fleet`: simulated brokers against a Kafka, or with --history their whole past as a registry of its own."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+
+from namesrv_stream.cli.group import say
+from namesrv_stream.fleet.chronicle import DAY_MS, MINUTE_MS, Chronicle, chronicle_plan
+from namesrv_stream.fleet.command import fleet as live_fleet
+
+_SHAPE = ("brokers", "clusters", "slaves_per_master", "topics", "zones")
+_WITH_HISTORY = (*_SHAPE, "seed", "history_days", "out", "batch_hours")
+
+
+@click.pass_context
+def _run(
+    context: click.Context, /, history_days: float | None, out: Path | None, batch_hours: float, **options: object
+) -> None:
+    if history_days is None:
+        assert live_fleet.callback is not None
+        context.invoke(live_fleet.callback, **options)
+        return
+    given = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if out is None:
+        raise click.UsageError("--history needs --out FOLDER for the registry that it makes.")
+    if useless := [name for name in given if name not in _WITH_HISTORY]:
+        raise click.UsageError(f"--{useless[0].replace('_', '-')} has no effect with --history.")
+    shape = {name: options[name] for name in _SHAPE if name in given}
+    _make_history(history_days, int(str(options["seed"])), shape, out, batch_hours)
+
+
+def _make_history(days: float, seed: int, shape: dict[str, object], out: Path, batch_hours: float) -> None:
+    from namesrv_stream.replay.past import publish_history  # noqa: PLC0415 -- Spark takes seconds to load
+
+    logging.getLogger("namesrv_stream.stream.job").setLevel(logging.ERROR)  # the past needs CreateTime, says no tick
+    end_ms = time.time_ns() // 1_000_000 // MINUTE_MS * MINUTE_MS
+    chronicle = Chronicle(chronicle_plan(seed, **shape), end_ms - round(days * DAY_MS), days)
+    publish_history(chronicle.records(), out, round(chronicle.records_an_hour * batch_hours), say)
+    say(f"the history is in {out}: namesrv-stream --root {out} history")
+
+
+fleet = click.Command(
+    "fleet",
+    params=[
+        *live_fleet.params,
+        click.Option(
+            ["--history", "history_days"],
+            type=click.FloatRange(0, min_open=True),
+            metavar="DAYS",
+            help="Do not run: publish the past of so many days, with incidents, through a Kafka and a job of its own.",
+        ),
+        click.Option(["--out"], type=click.Path(path_type=Path, file_okay=False), help="Registry of --history."),
+        click.Option(
+            ["--batch-hours"],
+            type=click.FloatRange(0, min_open=True),
+            default=1.0,
+            show_default=True,
+            help="Hours of --history in one epoch.",
+        ),
+    ],
+    callback=_run,
+    help=live_fleet.help,
+)

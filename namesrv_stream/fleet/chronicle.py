@@ -1,0 +1,140 @@
+"""A long, plausible history of a fleet, all at once: what operations teams remember of a month.
+
+Beside chance (crashes, restarts, new topics) it has rolling restarts with permissions wiped around them, a broker
+that flaps, the outage of a zone, a broker that comes back at another address, and one that joins another cluster.
+When they happen is a share of the whole time, so that a short history has them too.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from namesrv_stream.fleet.broker import Broker, BrokerGroup
+from namesrv_stream.fleet.model import FleetModel
+from namesrv_stream.fleet.plan import Churn, FleetPlan
+from namesrv_stream.rules.requests import AddWritePerm, Command, DeleteTopic, Request, Scan, WipeWritePerm
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+MINUTE_MS = 60_000
+TICK_MS = MINUTE_MS
+
+CHURN_AN_HOUR = 0.01
+"""Share of the brokers that crash or restart by chance in an hour."""
+TOPICS_A_DAY = 3.0
+
+FLAPS = 15
+FLAP_AWAY_MS, FLAP_BACK_MS = 3 * MINUTE_MS, 4 * MINUTE_MS
+OUTAGE_MS = 25 * MINUTE_MS
+ROLL_EVERY_MS = 7 * DAY_MS
+ROLL_STEP_MS = 5 * MINUTE_MS
+_NEW_HOST = "10.0.200.1"
+
+
+def chronicle_plan(seed: int, **shape: Any) -> FleetPlan:
+    """A fleet whose records are few enough for months: one sign of life a minute, in full once an hour.
+
+    `shape`: fields of FleetPlan that differ from 12 brokers in 2 clusters and 3 zones.
+    """
+    sizes: dict[str, Any] = {"brokers": 12, "clusters": 2, "zones": 3, **shape}
+    by_chance = sizes["brokers"] * CHURN_AN_HOUR / 60 / 2
+    churn = {Churn.CRASH: by_chance, Churn.RESTART: by_chance, Churn.CREATE_TOPIC: TOPICS_A_DAY / (24 * 60)}
+    return FleetPlan(
+        period_ms=MINUTE_MS,
+        startup_ms=MINUTE_MS,
+        reconcile_interval_ms=HOUR_MS,
+        churn=churn,
+        seed=seed,
+        **sizes,
+    )
+
+
+class Chronicle:
+    """All that brokers, operators and ticks say from `start_ms` on for `days`, fully determined by the arguments."""
+
+    def __init__(self, plan: FleetPlan, start_ms: int, days: float) -> None:
+        self.start_ms = start_ms
+        self.end_ms = start_ms + round(days * DAY_MS)
+        self._model = FleetModel(plan, start_ms)
+        self._commands: list[tuple[int, Command]] = []
+        self._rng = random.Random(f"{plan.seed}/chronicle")
+        self._flap(self._at(0.3))
+        self._delete_topic(self._at(0.45))
+        self._zone_outage(self._at(0.6))
+        self._rehost(self._at(0.75))
+        self._move(self._at(0.85))
+        for at_ms in range(self._at(0.15), self.end_ms, ROLL_EVERY_MS):
+            self._rolling_restart(at_ms)
+
+    @property
+    def records_an_hour(self) -> int:
+        """About how many, for the size of micro-batches."""
+        plan = self._model.plan
+        return plan.brokers * HOUR_MS // plan.registration_period_ms + HOUR_MS // TICK_MS
+
+    def records(self) -> Iterator[tuple[int, Request]]:
+        """(epoch milliseconds, what is said) in order of time. To be taken once."""
+        ticks = ((at_ms, Scan()) for at_ms in range(self.start_ms, self.end_ms + 1, TICK_MS))
+        said: Iterator[tuple[int, Request]] = self._model.due(self.end_ms)
+        return heapq.merge(said, sorted(self._commands, key=_time), ticks, key=_time)
+
+    def _at(self, share: float) -> int:
+        return self.start_ms + round(share * (self.end_ms - self.start_ms))
+
+    def _broker(self, *, master: bool = True) -> Broker:
+        brokers = [broker for broker in self._model.brokers() if broker.is_master is master]
+        return self._rng.choice(brokers or list(self._model.brokers()))
+
+    def _rolling_restart(self, at_ms: int) -> None:
+        """Each broker of a cluster in turn, its topics read-only meanwhile if it is the master."""
+        clusters = sorted({group.cluster_name for group in self._model.groups})
+        chosen = self._rng.choice(clusters)
+        brokers = [b for g in self._model.groups if g.cluster_name == chosen for b in g.brokers]
+        for number, broker in enumerate(brokers):
+            begin_ms = at_ms + number * ROLL_STEP_MS
+            if broker.is_master:
+                name = broker.group.broker_name
+                self._command(begin_ms, WipeWritePerm(broker_name=name, requested_by="ann@operations"))
+                self._command(begin_ms + 4 * MINUTE_MS, AddWritePerm(broker_name=name, requested_by="ann@operations"))
+            self._model.at(begin_ms + MINUTE_MS, partial(self._model.unregister, broker))
+            self._model.at(begin_ms + 2 * MINUTE_MS, partial(self._model.start, broker))
+
+    def _flap(self, at_ms: int) -> None:
+        broker = self._broker(master=False)
+        for turn in range(FLAPS):
+            away_ms = at_ms + turn * (FLAP_AWAY_MS + FLAP_BACK_MS)
+            self._model.at(away_ms, partial(self._model.crash, broker))
+            self._model.at(away_ms + FLAP_AWAY_MS, partial(self._model.start, broker))
+
+    def _zone_outage(self, at_ms: int) -> None:
+        """All brokers of a zone fall silent at once and come back one after the other."""
+        zone = self._rng.choice([group.zone_name for group in self._model.groups])
+        away = [broker for group in self._model.groups if group.zone_name == zone for broker in group.brokers]
+        for number, broker in enumerate(away):
+            self._model.at(at_ms, partial(self._model.crash, broker))
+            self._model.at(at_ms + OUTAGE_MS + number * 10_000, partial(self._model.start, broker))
+
+    def _rehost(self, at_ms: int) -> None:
+        """A broker is scheduled on another machine: the same broker at a new address."""
+        self._model.at(at_ms, partial(self._model.rehost, self._broker(), _NEW_HOST))
+
+    def _move(self, at_ms: int) -> None:
+        groups: list[BrokerGroup] = self._model.groups
+        self._model.at(at_ms, partial(self._model.move, self._rng.choice(groups)))
+
+    def _delete_topic(self, at_ms: int) -> None:
+        """Out of the routes by an operator's mistake; its brokers bring it back with their next full registration."""
+        topics = sorted({topic for group in self._model.groups for topic in group.topics if "_" in topic})
+        self._command(at_ms, DeleteTopic(topic=self._rng.choice(topics), requested_by="bob@desk"))
+
+    def _command(self, at_ms: int, command: Command) -> None:
+        if at_ms <= self.end_ms:
+            self._commands.append((at_ms, command))
+
+
+def _time(said: tuple[int, object]) -> int:
+    return said[0]

@@ -1,0 +1,75 @@
+"""A long history through the real pipeline in minutes, by event time: Kafka, the streaming job, Delta."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.heartbeat_log import HeartbeatProducer, ensure_topic
+from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.local.spark import local_session
+from namesrv_stream.replay.stream_engine import CREATE_TIME_TOPIC
+from namesrv_stream.rules.requests import Request
+from namesrv_stream.stream.background import BackgroundJob
+
+_SENT_BEFORE_WAITING = 20_000
+
+Say = Callable[[str], None]
+
+
+class FolderInUseError(NamesrvError):
+    """A history is published into a folder of its own: records of the past do not go behind those of another log."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"{folder} is not empty. Name a new folder, or remove this one.")
+        self.folder = folder
+
+
+def publish_history(records: Iterable[tuple[int, Request]], root: Path, records_a_batch: int, say: Say) -> None:
+    """Publishes (event time in ms, request), in order of time, as a registry at `root`.
+
+    Each micro-batch takes `records_a_batch`: what happens within one is one epoch. A jump of time within the records
+    is a silence (D9 is off). `say` is told how far it is.
+    """
+    if root.exists() and any(root.iterdir()):
+        raise FolderInUseError(root)
+    with ExitStack() as open_things:
+        work = Path(open_things.enter_context(tempfile.TemporaryDirectory(prefix="namesrv-history-")))
+        node = open_things.enter_context(LocalKafka(work / "kafka"))
+        settings = _settings(node.bootstrap_servers, root, work, records_a_batch)
+        sent = _send(records, settings)
+        say(f"{sent:,} records in Kafka, {-(-sent // records_a_batch):,} micro-batches to go")
+        spark = local_session("history", {"spark.sql.shuffle.partitions": "1"}, log=work / "spark.log")
+        open_things.callback(spark.stop)
+        with BackgroundJob(spark, settings) as job:
+            job.process_all()
+
+
+def _settings(bootstrap_servers: str, root: Path, work: Path, records_a_batch: int) -> NamesrvSettings:
+    return NamesrvSettings.model_validate(
+        {
+            "kafka.bootstrap.servers": bootstrap_servers,
+            "delta.root": str(root.absolute()),
+            "checkpoint.location": str(work / "checkpoint"),
+            "triggerMillis": 0,
+            "maxOffsetsPerTrigger": records_a_batch,
+            "clockJumpGraceMillis": 0,
+        }
+    )
+
+
+def _send(records: Iterable[tuple[int, Request]], settings: NamesrvSettings) -> int:
+    kafka = kafka_client_arguments(settings)
+    ensure_topic(kafka, settings.kafka_topic, CREATE_TIME_TOPIC)
+    sent = 0
+    with HeartbeatProducer(kafka, settings.kafka_topic) as producer:
+        for sent, (at_ms, request) in enumerate(records, start=1):
+            producer.send(request, event_time_ms=at_ms)
+            if sent % _SENT_BEFORE_WAITING == 0:
+                producer.flush()
+        producer.flush()
+    return sent

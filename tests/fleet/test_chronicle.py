@@ -1,0 +1,76 @@
+"""A long history of a fleet: the same for the same seed, and with every incident it promises."""
+
+from collections import Counter
+
+import pytest
+
+from namesrv_stream.fleet.chronicle import DAY_MS, FLAPS, HOUR_MS, Chronicle, chronicle_plan
+from namesrv_stream.records import encode_record
+from namesrv_stream.rules.requests import AddWritePerm, DeleteTopic, RegisterBroker, WipeWritePerm
+from tests.history.by_rules import events_of
+
+T0 = 1_800_000_000_000
+
+
+def chronicle(seed=1, days=3.0):
+    return Chronicle(chronicle_plan(seed), T0, days)
+
+
+@pytest.fixture(scope="module")
+def told():
+    """Lines of history of three days."""
+    return events_of(chronicle().records())
+
+
+def test_the_same_seed_says_the_same_and_another_does_not():
+    def everything(seed):
+        return [(at_ms, encode_record(request)) for at_ms, request in chronicle(seed, 0.2).records()]
+
+    assert everything(1) == everything(1)
+    assert everything(1) != everything(2)
+
+
+def test_it_is_in_order_of_time_and_within_its_days():
+    times = [at_ms for at_ms, _ in chronicle(days=0.5).records()]
+    assert times == sorted(times)
+    assert (times[0], times[-1]) == (T0, T0 + DAY_MS // 2)
+
+
+def test_an_hour_has_about_as_many_records_as_it_says():
+    story = chronicle(days=1)
+    assert sum(1 for _ in story.records()) == pytest.approx(24 * story.records_an_hour, rel=0.1)
+
+
+def test_a_rolling_restart_wipes_permissions_and_gives_them_back():
+    said = [request for _, request in chronicle().records()]
+    wiped = [request.broker_name for request in said if isinstance(request, WipeWritePerm)]
+    assert wiped == [request.broker_name for request in said if isinstance(request, AddWritePerm)]
+    assert len(set(wiped)) == len(wiped) == 3
+
+
+def test_one_broker_flaps(told):
+    expired = Counter(line.broker_addr for line in told if line.type == "EXPIRED")
+    assert expired.most_common(1)[0][1] >= FLAPS
+
+
+def test_a_zone_is_out_at_once(told):
+    by_minute = Counter(line.event_time // 60_000 for line in told if line.type == "EXPIRED")
+    assert by_minute.most_common(1)[0][1] == 4
+
+
+def test_a_broker_comes_back_at_another_address_and_one_joins_another_cluster(told):
+    assert "10.0.200.1:10911" in {line.broker_addr for line in told if line.type == "REGISTERED"}
+    assert {"ID_LOST", "MOVED"} <= {line.type for line in told}
+
+
+def test_a_topic_that_was_deleted_comes_back_within_the_hour(told):
+    [deleted] = {(line.event_time, line.before) for line in told if line.type == "DELETE_TOPIC_IN_NAMESRV"}
+    assert deleted[1] is not None
+    request = next(r for _, r in chronicle().records() if isinstance(r, DeleteTopic))
+    later = [line for line in told if deleted[0] < line.event_time <= deleted[0] + HOUR_MS]
+    assert any(f'"{request.topic}"' in (line.after or "") for line in later)
+
+
+def test_few_records_are_full_registrations():
+    said = [request for _, request in chronicle(days=1).records()]
+    assert sum(isinstance(request, RegisterBroker) for request in said) < len(said) / 20
