@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import time
 from collections.abc import Callable
 from typing import Protocol, cast
 
@@ -39,8 +40,8 @@ class Requests(Protocol):
     def answer(self, command: RemotingCommand, connection: Connection) -> bytes | None:
         """The answer's frame, at once; None where it comes later, through `reply`, or never (oneway)."""
 
-    def count_lookups(self, given: list[KeptAnswer], started_s: float) -> None:
-        """These lookups were answered by their bytes."""
+    def count_lookups(self, given: list[KeptAnswer], seconds: float) -> None:
+        """These lookups were answered by their bytes, together in this time."""
 
     def connection_lost(self, connection: Connection) -> None:
         """No request will come over it any more."""
@@ -233,10 +234,11 @@ class Connection(asyncio.Protocol):
     def _take_frames(self, data: bytes) -> None:
         lookups = self._requests.lookups
         if lookups is not None and not self._decoder.buffered_bytes:
+            started_s = time.perf_counter()
             pieces, taken, given = lookups.take(data)
             if given:
                 self._write(b"".join(pieces))
-                self._requests.count_lookups(given, self._active_s)
+                self._requests.count_lookups(given, time.perf_counter() - started_s)
             if taken == len(data):
                 self._frame_began_s = None
                 return

@@ -49,9 +49,8 @@ class Dispatcher:
         self._metrics.answered(command.code, kept.result, time.perf_counter() - started_s)
         return None if command.is_oneway else kept.prepared.frame(command.opaque)
 
-    def count_lookups(self, given: list[KeptAnswer], started_s: float) -> None:
+    def count_lookups(self, given: list[KeptAnswer], seconds: float) -> None:
         """See `connection.Requests`."""
-        seconds = asyncio.get_running_loop().time() - started_s
         for result, times in Counter([kept.result for kept in given]).items():
             self._metrics.answered(RequestCode.GET_ROUTEINFO_BY_TOPIC, result, seconds, times)
 

@@ -156,9 +156,10 @@ class Registrations:
         if known := self._registered.get(address):
             known.heard_at_ms = now_ms
 
-    def addresses_over(self, channel_id: str) -> int:
-        """How many brokers were heard over one connection."""
-        return len(self._heard_over.get(channel_id, ()))
+    def has_room(self, address: str, channel_id: str, limit: int) -> bool:
+        """Whether a connection may speak for this address too: one connection speaks for `limit` at most."""
+        heard = self._heard_over.get(channel_id, ())
+        return address in heard or len(heard) < limit
 
     def get(self, address: str) -> Registered | None:
         """What the address has registered."""

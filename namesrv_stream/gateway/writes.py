@@ -83,9 +83,8 @@ class Writes:
 
     async def answered(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """The answer, once there is one. Every error is an answer too."""
-        no_fields: dict[str, str] | None = (
-            {} if command.code in _CODES_WITH_FIELDS else None
-        )  # as RocketMQ, also in an error
+        # As in RocketMQ, an error has the empty fields of its answer's header class.
+        no_fields: dict[str, str] | None = {} if command.code in _CODES_WITH_FIELDS else None
         try:
             return await HANDLERS[command.code](self, command, connection)
         except BadRequestError as error:
@@ -113,7 +112,7 @@ class Writes:
             return self._sending.get(address) or self._link.send(
                 BrokerHeartbeat(broker_addr=address, channel_id=channel_id)
             )
-        if self._registrations.addresses_over(channel_id) >= MAX_BROKERS_OF_A_CONNECTION:
+        if not self._registrations.has_room(address, channel_id, MAX_BROKERS_OF_A_CONNECTION):
             raise TooManyBrokersError
         log.debug("%s registers in full: %s", address, why)
         return await self._send_in_full(command, said, channel_id)

@@ -171,6 +171,13 @@ def test_a_broker_with_another_connection_is_remembered_and_says_all_again(gatew
     assert gateway.why(command(), channel="g/2") == "a send failed or a connection closed"
 
 
+def test_a_connection_speaks_for_so_many_brokers_and_no_more(gateway):
+    gateway.ledger.heard("10.0.0.2:1", "g/1", 0)
+    room = [gateway.ledger.has_room(address, "g/1", 2) for address in (ADDRESS, "10.0.0.2:1", "10.0.0.3:1")]
+    assert room == [True, True, False]
+    assert gateway.ledger.has_room("10.0.0.3:1", "g/2", 2)
+
+
 def due(gateway, shown):
     return [address for address, _ in gateway.ledger.to_send_again(shown, gateway.now_ms)]
 
