@@ -135,19 +135,21 @@ class Registrations:
     def sent_in_full(
         self, registration: Fingerprint, part: Part, read: RegisterBroker, channel_id: str, now_ms: int
     ) -> Registered:
-        """A full registration was handed to Kafka. Replaces what the address said before, but for parts of a whole."""
+        """A full registration was handed to Kafka. Replaces what the address said before, but for parts of a whole.
+
+        Whether the broker has said it, which `heard` tells, or it was sent again without its doing, is another matter.
+        """
         former = self._registered.get(read.broker_addr)
         now = Registered(
             identity=(read.cluster_name, read.broker_name, read.broker_id),
             data_version=read.data_version,
             timeout_ms=read.timeout_ms,
             sent_at_ms=now_ms,
-            heard_at_ms=now_ms,
+            heard_at_ms=former.heard_at_ms if former else now_ms,
             parts=_joined(former, part) | {registration: part},
             channels={*(former.channels if former else ()), channel_id},
         )
         self._registered[read.broker_addr] = now
-        self.heard(read.broker_addr, channel_id, now_ms)
         return now
 
     def heard(self, address: str, channel_id: str, now_ms: int) -> None:

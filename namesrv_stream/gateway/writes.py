@@ -75,6 +75,7 @@ class Writes:
         self._answers = answers
         self._registrations = Registrations(reconcile_interval_ms)
         self._sending: dict[str, asyncio.Future[LogPosition]] = {}
+        self._speaking: dict[str, Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self.is_stopping = False
@@ -115,7 +116,10 @@ class Writes:
         if not self._registrations.has_room(address, channel_id, MAX_BROKERS_OF_A_CONNECTION):
             raise TooManyBrokersError
         log.debug("%s registers in full: %s", address, why)
-        return await self._send_in_full(command, said, channel_id)
+        self._speaking[channel_id] = connection
+        place = await self._send_in_full(command, said, channel_id)
+        self._registrations.heard(address, channel_id, now_ms)
+        return place
 
     async def _send_in_full(
         self, command: RemotingCommand, said: Fingerprint, channel_id: str
@@ -221,20 +225,25 @@ class Writes:
     def follow(self, answers: Answers) -> None:
         """A newer snapshot. Connected brokers that it lacks are registered again."""
         self._answers = answers
-        for address, known in self._registrations.to_send_again(answers, _now_ms()):
+        for address, known in list(self._registrations.to_send_again(answers, _now_ms())):
             log.warning("%s is connected and not in epoch %d: its registration is sent again", address, answers.epoch)
             known.sent_at_ms = _now_ms()
-            self._start(self._send_again(known))
+            self._start(self._send_again(address, known))
 
-    async def _send_again(self, known: Registered) -> None:
+    async def _send_again(self, address: str, known: Registered) -> None:
+        """Over a connection that is still there: its end is told after this, not before."""
         channel_id = max(known.channels)
-        for said, part in list(known.parts.items()):
-            try:
-                await self._send_in_full(part.registration(), said, channel_id)
-            except NamesrvError as error:
-                known.is_doubtful = True
-                log.warning("not sent again: %s", error)
-                return
+        connection = self._speaking[channel_id]
+        async with connection.order:
+            if self._registrations.get(address) is not known:
+                return  # it has said something since, or is gone
+            for said, part in list(known.parts.items()):
+                try:
+                    await self._send_in_full(part.registration(), said, channel_id)
+                except NamesrvError as error:
+                    known.is_doubtful = True
+                    log.warning("not sent again: %s", error)
+                    return
 
     def connection_lost(self, connection: Connection) -> None:
         """L6. A gateway that stops says nothing: its brokers are at others, or back within their timeout."""
@@ -244,6 +253,7 @@ class Writes:
     async def _tell_lost(self, connection: Connection) -> None:
         async with connection.order:
             channel_id = self._channel_id(connection)
+            self._speaking.pop(channel_id, None)
             for address in self._registrations.closed(channel_id):
                 try:
                     self._link.send(ChannelClosed(broker_addr=address, channel_id=channel_id))

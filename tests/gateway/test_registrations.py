@@ -56,6 +56,7 @@ class Gateway:
         read = register_broker(said, channel)
         known = self.ledger.sent_in_full(fingerprint(said), Part.of(said, read), read, channel, self.now_ms)
         known.place = place
+        self.ledger.heard(ADDRESS, channel, self.now_ms)
         return known
 
 
@@ -199,6 +200,16 @@ def test_a_silent_broker_is_not_kept_alive(gateway):
     assert due(gateway, published()) == []
     gateway.ledger.heard(ADDRESS, "g/1", 119_999)
     assert due(gateway, published()) == [ADDRESS]
+
+
+def test_what_is_sent_again_is_no_sign_of_life(gateway):
+    gateway.now_ms = 119_000
+    assert due(gateway, published()) == [ADDRESS]
+    (said, part), *_ = gateway.ledger.get(ADDRESS).parts.items()
+    read = register_broker(part.registration())
+    gateway.ledger.sent_in_full(said, part, read, "g/1", gateway.now_ms).place = IN_LOG
+    gateway.now_ms += SEND_AGAIN_AFTER_MS
+    assert due(gateway, published()) == []
 
 
 def test_a_broker_that_has_left_is_not_sent_again(gateway):

@@ -123,6 +123,7 @@ def test_acting_master_is_shown_while_the_master_is_silent_for_ten_seconds(stack
         registered(stack, "broker-x", {"0": master.address, "1": slave.address})
 
 
+@pytest.mark.full
 def test_brokers_know_several_gateways_and_outlive_one(stack, tmp_path):
     with stack.another_gateway() as other, stack.another_gateway() as leaving:
         both = f"{other.namesrv_addr};{leaving.namesrv_addr}"
