@@ -7,6 +7,7 @@
 #   make lint         ruff and mypy
 #   make bench        the figures of the docs, measured here
 #   make bench-gateway  the gateway beside RocketMQ's own NameServer, under the same load
+#   make bench-history  the cookbook's questions on a year of history, 10 million lines
 #   make lock         pin newer versions of the dependencies
 #   make clean        remove what the targets above made
 #
@@ -52,6 +53,9 @@ bench: java install
 
 bench-gateway: java install
 	$(BIN)/python -m benchmarks.gateway
+
+bench-history: java install
+	$(BIN)/python -m benchmarks.history $(ARGS)
 
 java: .venv/.installed
 	@$(BIN)/python -m namesrv_stream.local.java
