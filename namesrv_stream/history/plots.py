@@ -1,4 +1,4 @@
-"""Plots of the history's views, for the churn report and notebooks of your own. Needs matplotlib (the extra `analysis`).
+"""Plots of the history's views, for the churn report and notebooks of your own. Needs matplotlib (extra `analysis`).
 
 Each takes a Spark session with `register_views` done, and gives a figure; `since` and `until` bound what is shown.
 """

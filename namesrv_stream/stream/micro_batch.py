@@ -78,8 +78,9 @@ class MicroBatches:
             self._care_for_tables()
 
     def flush(self) -> None:
-        """Publish signs of life that wait, before the job stops. The caller holds the lock."""
-        if self._last is not None and self._registry.has_signs_of_life():
+        """Publish signs of life that wait, before the job stops; nothing after a failed batch, of which a part may be
+        applied. The caller holds the lock."""
+        if self.failure is None and self._last is not None and self._registry.has_signs_of_life():
             self._publish(include_live=True)
 
     def _advance(self, events: pa.Table) -> None:

@@ -69,10 +69,13 @@ def _tell_workers_where_this_package_is(spark: SparkSession) -> None:
 
 
 def has_checkpoint(spark: SparkSession, location: str) -> bool:
-    """Whether a query has begun to read with this checkpoint, on whatever file system Hadoop reaches."""
+    """Whether a query has finished a batch with this checkpoint, on whatever file system Hadoop reaches.
+
+    Spark takes initial state in its first batch only, so until that one is done it has to be given again.
+    """
     jvm = spark.sparkContext._jvm  # pyspark has no other way to Hadoop's file systems
     assert jvm is not None
-    path = jvm.org.apache.hadoop.fs.Path(f"{location}/offsets")
+    path = jvm.org.apache.hadoop.fs.Path(f"{location}/commits")
     files = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
     return bool(files.exists(path)) and len(files.listStatus(path)) > 0
 
