@@ -71,8 +71,9 @@ class MicroBatches:
         if self._publisher.already_published(query_id, batch_id):
             return
         self._last = (query_id, batch_id)
-        self._advance(events)
-        for event in _in_log_order(events):
+        rows = events.to_pylist()
+        self._advance(rows)
+        for event in _in_log_order(rows):
             self._apply(event)
         if self._publish(include_live=self._is_live_due()):
             self._care_for_tables()
@@ -83,10 +84,9 @@ class MicroBatches:
         if self.failure is None and self._last is not None and self._registry.has_signs_of_life():
             self._publish(include_live=True)
 
-    def _advance(self, events: pa.Table) -> None:
+    def _advance(self, events: Iterable[Event]) -> None:
         """How far the log has been read: every key tells the highest offset it saw of each partition."""
-        read = events.select(["partition", "offset", "event_time_ms", "kind", "broker_addr"]).to_pylist()
-        for event in read:
+        for event in events:
             if event["offset"] >= 0:
                 partition, following = event["partition"], event["offset"] + 1
                 self._offsets[partition] = max(following, self._offsets.get(partition, 0))
@@ -189,6 +189,6 @@ def _with_heard(changes: RowChanges | None, heard: Iterable[tuple[Any, ...]]) ->
     return list({**rows, **{row[0]: row for row in heard}}.values())
 
 
-def _in_log_order(events: pa.Table) -> list[Event]:
-    rows = [event for event in events.to_pylist() if event["kind"] != MARK]
+def _in_log_order(events: Iterable[Event]) -> list[Event]:
+    rows = [event for event in events if event["kind"] != MARK]
     return sorted(rows, key=lambda e: log_order(e["event_time_ms"], e["partition"], e["offset"], e["broker_addr"]))
