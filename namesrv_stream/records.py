@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from namesrv_stream.errors import MalformedRecordError
-from namesrv_stream.rules.requests import RegisterBroker, Request
+from namesrv_stream.rules.requests import RegisterBroker, Request, what_is_wrong
 
 DEFAULT_TOPIC = "broker-heartbeats"
 MAX_RECORD_BYTES = 17 * 1024 * 1024
@@ -41,7 +41,7 @@ def decode_record(value: bytes | str) -> Request:
     try:
         return _decoder.decode(value)
     except msgspec.ValidationError as error:
-        raise MalformedRecordError(str(error)) from error
+        raise MalformedRecordError(what_is_wrong(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedRecordError(f"not JSON: {error}") from error
 
@@ -56,4 +56,4 @@ def decode_lease_only(value: bytes | str) -> RegisterBroker:
         light = {name: content for name, content in fields.items() if name not in _HEAVY_FIELDS}
         return msgspec.convert(light | {"keepFilterServers": True}, RegisterBroker)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError, AttributeError) as error:
-        raise MalformedRecordError(str(error)) from error
+        raise MalformedRecordError(what_is_wrong(error)) from error

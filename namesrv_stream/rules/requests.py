@@ -12,6 +12,13 @@ import msgspec
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Name = Annotated[str, msgspec.Meta(min_length=1)]
+
+BROKER_ADDRESS = r"^(\[[^\s\[\]]+\]|[^\s\[\]]+):[0-9]{1,5}(?![\s\S])"
+"""`host:port`, in Python's and in Java's regular expressions. As in RocketMQ the last colon is the one before the port,
+so that IPv6 may stand there with its brackets or without. The end is no `$`, which a line feed may follow."""
+
+BrokerAddress = Annotated[str, msgspec.Meta(pattern=BROKER_ADDRESS)]
 
 DEFAULT_HEARTBEAT_TIMEOUT_MS = 120_000
 """L1: how long a broker that names no timeout of its own is believed after its last sign of life."""
@@ -52,10 +59,10 @@ class RegisterBroker(_Said, frozen=True, kw_only=True, tag="REGISTER_BROKER"):
     `topic_queue_mapping_info_map`: topic -> TopicQueueMappingInfo as JSON (T7).
     """
 
-    cluster_name: str
-    broker_name: str
+    cluster_name: Name
+    broker_name: Name
     broker_id: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-    broker_addr: str
+    broker_addr: BrokerAddress
     ha_server_addr: str = ""
     heartbeat_timeout_millis: Annotated[int, msgspec.Meta(ge=1, le=MAX_HEARTBEAT_TIMEOUT_MS)] | None = None
     enable_acting_master: bool | None = None
@@ -76,14 +83,14 @@ class RegisterBroker(_Said, frozen=True, kw_only=True, tag="REGISTER_BROKER"):
 class BrokerHeartbeat(_Said, frozen=True, kw_only=True, tag="BROKER_HEARTBEAT"):
     """A light sign of life (L2). Creates nothing."""
 
-    broker_addr: str
+    broker_addr: BrokerAddress
     channel_id: str | None = None
 
 
 class UnregisterBroker(_Said, frozen=True, kw_only=True, tag="UNREGISTER_BROKER"):
     """UNREGISTER_BROKER (104). The address alone counts (D4), the rest is information."""
 
-    broker_addr: str
+    broker_addr: BrokerAddress
     cluster_name: str | None = None
     broker_name: str | None = None
     broker_id: int | None = None
@@ -92,7 +99,7 @@ class UnregisterBroker(_Said, frozen=True, kw_only=True, tag="UNREGISTER_BROKER"
 class ChannelClosed(_Said, frozen=True, kw_only=True, tag="CHANNEL_CLOSED"):
     """A connection over which the broker was heard is lost, failed or idle (L6)."""
 
-    broker_addr: str
+    broker_addr: BrokerAddress
     channel_id: str
 
 
@@ -104,7 +111,7 @@ class PutKvConfig(_Said, frozen=True, kw_only=True, tag="PUT_KV_CONFIG"):
     """K1: makes the namespace and replaces the value. An empty key names the namespace itself: not accepted."""
 
     namespace: str
-    key: Annotated[str, msgspec.Meta(min_length=1)]
+    key: Name
     value: str
     requested_by: str | None = None
 
@@ -113,7 +120,7 @@ class DeleteKvConfig(_Said, frozen=True, kw_only=True, tag="DELETE_KV_CONFIG"):
     """K3: fine also for what is absent."""
 
     namespace: str
-    key: Annotated[str, msgspec.Meta(min_length=1)]
+    key: Name
     requested_by: str | None = None
 
 
@@ -169,3 +176,8 @@ Command = (
     PutKvConfig | DeleteKvConfig | WipeWritePerm | AddWritePerm | DeleteTopic | RegisterTopic | UpdateNamesrvConfig
 )
 Request = BrokerRequest | Scan | Command
+
+
+def what_is_wrong(error: Exception) -> str:
+    """The field that msgspec found wrong and what it should be, in words where the types here have a pattern."""
+    return str(error).replace(f"`str` matching regex {BROKER_ADDRESS!r}", "host:port")

@@ -9,14 +9,13 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from namesrv_stream.rules.requests import MAX_HEARTBEAT_TIMEOUT_MS
+from namesrv_stream.rules.requests import MAX_HEARTBEAT_TIMEOUT_MS, BrokerAddress, Name, what_is_wrong
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.errors import FieldError
 
 BrokerId = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 TimeoutMs = Annotated[int, msgspec.Meta(ge=1, le=MAX_HEARTBEAT_TIMEOUT_MS)]
-NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 H = TypeVar("H", bound="Header")
 
 
@@ -27,9 +26,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 class RegisterBrokerHeader(Header, frozen=True, kw_only=True):
     """103. `enable_acting_master` None: the flag was absent, which R9 tells from false."""
 
-    broker_name: NonEmpty
-    broker_addr: NonEmpty
-    cluster_name: NonEmpty
+    broker_name: Name
+    broker_addr: BrokerAddress
+    cluster_name: Name
     ha_server_addr: str = ""
     broker_id: BrokerId
     heartbeat_timeout_millis: TimeoutMs | None = None
@@ -49,7 +48,7 @@ class RegisterBrokerResponseHeader(Header, frozen=True, kw_only=True):
 class BrokerHeader(Header, frozen=True, kw_only=True):
     """104, 322 and 904: which broker speaks. Only the address counts (D4)."""
 
-    broker_addr: NonEmpty
+    broker_addr: BrokerAddress
     cluster_name: str | None = None
     broker_name: str | None = None
     broker_id: BrokerId | None = None
@@ -96,7 +95,7 @@ class AddWritePermResponseHeader(Header, frozen=True, kw_only=True):
 class TopicHeader(Header, frozen=True, kw_only=True):
     """216 and 217; `cluster_name` only with 216."""
 
-    topic: NonEmpty
+    topic: Name
     cluster_name: str | None = None
 
 
@@ -111,7 +110,7 @@ class PutKvHeader(Header, frozen=True, kw_only=True):
     """100. The empty key is the registry's own mark of a namespace (K3)."""
 
     namespace: str
-    key: NonEmpty
+    key: Name
     value: str
 
 
@@ -119,7 +118,7 @@ class DeleteKvHeader(Header, frozen=True, kw_only=True):
     """102."""
 
     namespace: str
-    key: NonEmpty
+    key: Name
 
 
 class GetKvConfigResponseHeader(Header, frozen=True, kw_only=True):
@@ -162,7 +161,7 @@ def read_header(command: RemotingCommand, header: type[H]) -> H:
     try:
         return msgspec.convert(command.ext_fields or {}, header, strict=False)
     except msgspec.ValidationError as error:
-        raise FieldError(request_name(command.code), str(error)) from error
+        raise FieldError(request_name(command.code), what_is_wrong(error)) from error
 
 
 def header_fields(header: Header) -> dict[str, str]:

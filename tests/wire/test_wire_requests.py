@@ -108,6 +108,9 @@ def test_registration_without_a_needed_field_is_refused_by_its_name(missing):
     ("field", "said"),
     [
         ("brokerAddr", ""),
+        ("brokerAddr", "h"),
+        ("brokerName", ""),
+        ("clusterName", ""),
         ("brokerId", "-1"),
         ("brokerId", "x"),
         ("brokerId", ""),

@@ -1,0 +1,121 @@
+import msgspec
+import pytest
+
+from namesrv_stream.errors import MalformedRecordError
+from namesrv_stream.records import decode_lease_only, decode_record, encode_record, record_key
+from namesrv_stream.rules.requests import (
+    BrokerHeartbeat,
+    ChannelClosed,
+    PutKvConfig,
+    RegisterBroker,
+    Scan,
+    TopicConfig,
+    UnregisterBroker,
+)
+
+ADDRESS = "10.0.0.1:10911"
+REGISTRATION = {
+    "type": "REGISTER_BROKER",
+    "clusterName": "c1",
+    "brokerName": "broker-a",
+    "brokerId": 0,
+    "brokerAddr": ADDRESS,
+}
+
+
+def value(**fields):
+    return msgspec.json.encode(REGISTRATION | fields)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["10.0.0.1:10911", "broker-a.example:10911", "broker_a:1", "[::1]:10911", "::1:10911", "[fe80::1%eth0]:10911"],
+)
+def test_address_is_whatever_rocketmq_takes_for_host_and_port(address):
+    assert decode_record(value(brokerAddr=address)).broker_addr == address
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "10.0.0.1", "10.0.0.1:", ":10911", "a b:1", "a:1\n", "a:1\r", " a:1", "a:b", "a:-1", "[::1:1", "a]:1", "[]:1"],
+)
+@pytest.mark.parametrize("type_", ["REGISTER_BROKER", "BROKER_HEARTBEAT", "UNREGISTER_BROKER", "CHANNEL_CLOSED"])
+def test_what_is_no_host_and_port_is_said_in_these_words(type_, address):
+    with pytest.raises(MalformedRecordError, match=r"^Expected host:port - at `\$\.brokerAddr`$"):
+        decode_record(value(type=type_, channelId="g/1", brokerAddr=address))
+
+
+@pytest.mark.parametrize("field", ["clusterName", "brokerName"])
+def test_empty_name_is_no_name(field):
+    with pytest.raises(MalformedRecordError, match=f"length >= 1 - at `\\$.{field}`"):
+        decode_record(value(**{field: ""}))
+
+
+@pytest.mark.parametrize(("field", "content"), [("clusterName", ""), ("brokerName", ""), ("brokerAddr", "a")])
+def test_lease_is_held_to_its_identity_also_when_the_topics_are_unreadable(field, content):
+    assert decode_lease_only(value(topicConfigTable="?")).topic_config_table == {}
+    with pytest.raises(MalformedRecordError, match=field):
+        decode_lease_only(value(topicConfigTable="?", **{field: content}))
+
+
+def test_lease_alone_keeps_the_filter_servers_as_they_were():
+    lease = decode_lease_only(value(topicConfigTable={"T": {"perm": "?"}}, filterServerList=["f:1"], zoneName="z1"))
+    assert (lease.keep_filter_servers, lease.filter_server_list, lease.zone_name) == (True, [], "z1")
+
+
+def test_unregistration_needs_the_address_alone():
+    said = msgspec.json.encode(
+        {"type": "UNREGISTER_BROKER", "brokerAddr": ADDRESS, "clusterName": "", "brokerName": ""}
+    )
+    assert decode_record(said).broker_addr == ADDRESS
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (b"", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b'"SCAN"', "Expected `object`"),
+        (b'{"type": "SCAN", "a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "not JSON"),
+        (b'{"brokerAddr": "a:1"}', "`type`"),
+        (b'{"type": "HELLO"}', "HELLO"),
+        (b'{"type": "SCAN"} {}', "not JSON"),
+        (value(brokerId=-1), "brokerId"),
+        (value(brokerId=2**63), "brokerId"),
+        (value(brokerId="0"), "brokerId"),
+        (value(heartbeatTimeoutMillis=0), "heartbeatTimeoutMillis"),
+        (value(dataVersion={"counter": 2**63}), "counter"),
+        (value(topicConfigTable={"T": {"readQueueNums": 1, "writeQueueNums": 1}}), "perm"),
+        (value(topicConfigTable={"T": {"readQueueNums": 2**31, "writeQueueNums": 1, "perm": 6}}), "readQueueNums"),
+        (b'{"type": "PUT_KV_CONFIG", "namespace": "n", "key": "", "value": "v"}', "key"),
+        (b'{"type": "DELETE_KV_CONFIG", "namespace": "n", "key": ""}', "key"),
+    ],
+)
+def test_reason_names_what_is_wrong(said, reason):
+    with pytest.raises(MalformedRecordError) as error:
+        decode_record(said)
+    assert reason in error.value.reason
+
+
+def test_unknown_fields_are_ignored_and_absent_ones_have_their_meaning():
+    said = decode_record(
+        value(colour="red", topicConfigTable={"T": {"readQueueNums": 1, "writeQueueNums": 2, "perm": 6}})
+    )
+    assert said.topic_config_table == {"T": TopicConfig(1, 2, 6, 0)}
+    assert (said.enable_acting_master, said.zone_name, said.keep_filter_servers) == (None, None, False)
+
+
+@pytest.mark.parametrize(
+    ("request_", "key"),
+    [
+        (RegisterBroker(cluster_name="c", broker_name="b", broker_id=1, broker_addr="höst:1"), "höst:1".encode()),
+        (BrokerHeartbeat(broker_addr=ADDRESS, channel_id="g/1"), ADDRESS.encode()),
+        (UnregisterBroker(broker_addr=ADDRESS), ADDRESS.encode()),
+        (ChannelClosed(broker_addr=ADDRESS, channel_id="g/1"), ADDRESS.encode()),
+        (Scan(), b""),
+        (PutKvConfig(namespace="", key="k", value=""), b""),
+    ],
+)
+def test_record_says_what_went_into_it_under_the_key_of_its_address(request_, key):
+    assert decode_record(encode_record(request_)) == request_
+    assert record_key(request_) == key
