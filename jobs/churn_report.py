@@ -34,7 +34,7 @@ _DAY = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"])
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The HTML file.")
 def main(config: Path | None, root: str | None, since: datetime | None, until: datetime | None, out: Path) -> None:
     """Write the report of a period."""
-    set_up_logging(verbose=False)
+    set_up_logging()
     try:
         settings = load_settings(config, os.environ, {} if root is None else {"delta.root": root})
         spark = SparkSession.builder.appName("churn-report").getOrCreate()

@@ -27,7 +27,7 @@ from namesrv_stream.tables.root import Root
 @click.option("--no-vacuum", is_flag=True, help="Keep files that no retained snapshot needs.")
 def main(config: Path | None, root: str | None, no_vacuum: bool) -> None:
     """Put small files together and remove what no retained snapshot needs."""
-    set_up_logging(verbose=False)
+    set_up_logging()
     try:
         settings = load_settings(config, os.environ, {} if root is None else {"delta.root": root})
         spark = SparkSession.builder.appName("maintain-tables").getOrCreate()

@@ -8,6 +8,7 @@ Runs until SIGTERM or Ctrl-C, which end it in order. On a cluster whose executor
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -29,7 +30,7 @@ from namesrv_stream.stream.termination import stop_on_signals, stop_on_signals_t
 @click.option("--debug", is_flag=True, help="Log more, and show tracebacks.")
 def main(config: Path | None, options: tuple[str, ...], debug: bool) -> None:
     """Run the route registry until SIGTERM or Ctrl-C."""
-    set_up_logging(verbose=debug)
+    set_up_logging(logging.DEBUG if debug else logging.INFO)
     stop = threading.Event()
     stop_on_signals(stop)
     try:

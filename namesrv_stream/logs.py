@@ -10,10 +10,14 @@ _QUIET = {
 }
 
 
-def set_up_logging(*, verbose: bool = False) -> None:
-    """Log INFO and above (`verbose`: DEBUG, the libraries included)."""
-    level = logging.DEBUG if verbose else logging.INFO
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s")
-    if not verbose:
-        for name, quiet_level in _QUIET.items():
-            logging.getLogger(name).setLevel(quiet_level)
+def set_up_logging(level: int = logging.INFO) -> None:
+    """Log `level` and above; at DEBUG the libraries too.
+
+    A command that runs for long asks for more than the command line itself does. What was asked for before is never
+    made less: --debug stays.
+    """
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    root = logging.getLogger()
+    root.setLevel(min(level, root.level))
+    for name, quiet_level in _QUIET.items():
+        logging.getLogger(name).setLevel(logging.NOTSET if root.level <= logging.DEBUG else quiet_level)

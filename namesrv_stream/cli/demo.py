@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -19,7 +18,6 @@ from namesrv_stream.errors import NamesrvError
 from namesrv_stream.fleet.plan import FleetPlan
 from namesrv_stream.fleet.player import BrokerState, Fleet
 from namesrv_stream.local.stack import LocalStack
-from namesrv_stream.logs import set_up_logging
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.reader import RouteReader
@@ -52,8 +50,6 @@ class SceneFailedError(NamesrvError):
 @click.option("--data", type=click.Path(path_type=Path), default=Path("data/demo"), show_default=True)
 def demo(data: Path) -> None:
     """Brokers register, fall silent, leave and come back; you see what their routes become. Takes a minute or two."""
-    set_up_logging()
-    logging.getLogger("namesrv_stream").setLevel(logging.WARNING)
     settings = NamesrvSettings.model_validate({"delta.root": str(data / "registry"), "listenPort": 0})
     output = console()
     with ExitStack() as open_things:

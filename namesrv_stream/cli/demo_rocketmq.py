@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,7 +16,6 @@ from namesrv_stream.cli.output import console
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.local.rocketmq import LocalServer, broker, java_client, mqadmin
 from namesrv_stream.local.stack import LocalStack
-from namesrv_stream.logs import set_up_logging
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.tables.reader import RouteReader
 
@@ -31,8 +29,6 @@ _LOOK_EVERY_S = 0.2
 @click.option("--data", type=click.Path(path_type=Path), default=Path("data/demo-rocketmq"), show_default=True)
 def demo_rocketmq(data: Path) -> None:
     """A real RocketMQ 5.4.0 broker registers here, messages go through our routes, the broker dies. Two minutes."""
-    set_up_logging()
-    logging.getLogger("namesrv_stream").setLevel(logging.WARNING)
     root = str(data / "registry")
     settings = NamesrvSettings.model_validate({"delta.root": root, "listenPort": 0, "kvConfigPath": ""})
     output = console()

@@ -12,6 +12,7 @@ import click
 
 from namesrv_stream.cli.group import DEBUG, LazyCommand, LazyGroup, say
 from namesrv_stream.config import NamesrvSettings, load_settings, settings_without_effect, to_properties_text
+from namesrv_stream.logs import set_up_logging
 
 _LOOK, _CHANGE, _RUN = "Look", "Change (a record on Kafka each)", "Run"
 
@@ -71,11 +72,9 @@ def _pairs(_context: click.Context, _parameter: click.Parameter, values: tuple[s
     return dict(value.split("=", 1) for value in values)
 
 
-def _set_up_logging(context: click.Context, _parameter: click.Parameter, debug: bool) -> None:
+def _note_debug(context: click.Context, _parameter: click.Parameter, debug: bool) -> None:
     context.meta[DEBUG] = debug
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.DEBUG if debug else logging.WARNING)
-    if not debug:  # a Kafka that is away is told in one message of ours
-        logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    set_up_logging(logging.DEBUG if debug else logging.WARNING)
 
 
 @click.command(
@@ -89,7 +88,7 @@ def _set_up_logging(context: click.Context, _parameter: click.Parameter, debug: 
 @click.option("--root", metavar="FOLDER", help="Where the tables are (setting delta.root).")
 @click.option("--set", "options", multiple=True, callback=_pairs, metavar="KEY=VALUE", help="Any setting; repeatable.")
 @click.option(
-    "--debug", is_flag=True, expose_value=False, callback=_set_up_logging, help="Tracebacks, and what libraries log."
+    "--debug", is_flag=True, expose_value=False, callback=_note_debug, help="Tracebacks, and what libraries log."
 )
 @click.version_option(package_name="namesrv-stream", message="%(prog)s %(version)s")
 @click.pass_context

@@ -1,0 +1,33 @@
+import subprocess
+import sys
+
+import pytest
+
+SAY = """
+import logging
+for name in ("namesrv_stream.job", "kafka.client", "py4j"):
+    for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL):
+        logging.getLogger(name).log(level, "%s %s", name, logging.getLevelName(level))
+"""
+OURS = {f"namesrv_stream.job {level}" for level in ("WARNING", "ERROR", "CRITICAL")}
+LIBRARIES = {"kafka.client CRITICAL", "py4j ERROR", "py4j CRITICAL"}
+
+
+def logged(set_up):
+    """What a process of its own says after it has set up its log."""
+    program = f"from namesrv_stream.logs import set_up_logging\n{set_up}\n{SAY}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return {" ".join(line.split()[-2:]) for line in done.stderr.splitlines()}
+
+
+def test_command_line_is_quiet_but_for_warnings():
+    assert logged("set_up_logging(30)") == OURS | LIBRARIES
+
+
+def test_command_that_runs_for_long_logs_more_than_the_command_line_before_it():
+    assert logged("set_up_logging(30); set_up_logging()") == OURS | LIBRARIES | {"namesrv_stream.job INFO"}
+
+
+@pytest.mark.parametrize("set_up", ["set_up_logging(10)", "set_up_logging(10); set_up_logging(); set_up_logging(30)"])
+def test_debug_shows_the_libraries_and_stays(set_up):
+    assert {"namesrv_stream.job DEBUG", "kafka.client DEBUG", "py4j DEBUG"} <= logged(set_up)
