@@ -14,7 +14,8 @@ from namesrv_stream.cli.group import say
 from namesrv_stream.cli.output import time_text
 from namesrv_stream.cli.view import open_reader
 from namesrv_stream.config import CATALOGUE, NamesrvSettings, kafka_client_arguments
-from namesrv_stream.errors import NamesrvError, SettingError, did_you_mean
+from namesrv_stream.errors import MalformedRecordError, NamesrvError, SettingError, did_you_mean
+from namesrv_stream.records import decode_record, encode_record
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.requests import (
     AddWritePerm,
@@ -31,6 +32,16 @@ from namesrv_stream.tables.reader import RegistryView
 DEFAULT_WAIT_S = 30.0
 _DELIVERY_LIMIT_MS = 15_000
 _POLL_S = 0.2
+
+
+class NotAcceptedError(NamesrvError):
+    """A command that the job would put among the rejected records."""
+
+    exit_status = 2
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"nothing was sent, because the job would reject it: {reason}. Correct that argument.")
+        self.reason = reason
 
 
 class NotPublishedError(NamesrvError):
@@ -84,6 +95,7 @@ def _requested_by() -> str:
 
 
 def _put(invocation: Invocation, request: Command, wait_s: float | None) -> None:
+    _check(request)
     before = _newest(invocation.settings)
     if before is not None:
         _warn_of_unknown(request, before.routes)
@@ -93,6 +105,13 @@ def _put(invocation: Invocation, request: Command, wait_s: float | None) -> None
         if before is not None and before.snapshot.offsets.get(at.partition, 0) > at.offset:
             raise OtherLogError(at, before.snapshot)
         _wait(invocation.settings, at, wait_s)
+
+
+def _check(request: Command) -> None:
+    try:
+        decode_record(encode_record(request))
+    except MalformedRecordError as error:
+        raise NotAcceptedError(error.reason) from error
 
 
 def _newest(settings: NamesrvSettings) -> RegistryView | None:

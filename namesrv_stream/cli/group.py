@@ -29,6 +29,16 @@ class LazyGroup(click.Group):
         super().__init__(**settings)  # type: ignore[arg-type]  # click's own keywords, passed on
         self._lazy = lazy
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click's. A name that is no UTF-8 is nowhere: neither JSON nor a table can hold it."""
+        for argument in args:
+            try:
+                argument.encode()
+            except UnicodeEncodeError:
+                problem = f"{argument!a} is not UTF-8. Is the terminal set to another encoding?"
+                raise click.UsageError(problem, ctx) from None
+        return super().parse_args(ctx, args)
+
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """All names, in the order of the help."""
         return list(self._lazy)

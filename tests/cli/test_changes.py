@@ -141,6 +141,8 @@ def test_kafka_that_is_away_is_named(run, closed_port):
         ("updateNamesrvConfig -k kvConfigPath -v x", 1, "kvConfigPath"),
         ("updateNamesrvConfig -k delta.root -v x", 1, "delta.root"),
         ("updateKvConfig -s NS -k k", 2, "--value"),
+        ("updateKvConfig -s NS --key= -v v --wait", 2, "length >= 1 - at `$.key`"),
+        ("deleteKvConfig -s NS --key= --wait", 2, "length >= 1 - at `$.key`"),
         ("wipeWritePerm -b b --wait soon", 2, "--wait"),
     ],
 )

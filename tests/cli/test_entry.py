@@ -88,3 +88,12 @@ def test_reads_start_without_what_is_slow_to_import(registry, line):
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert result.stdout.splitlines()[-1:] == ["[]"], result.stderr
+
+
+@pytest.mark.parametrize(
+    "line", ["topicRoute -t \udcff", "--root /\udcff topicList", "updateKvConfig -s NS -k \udcff -v v"]
+)
+def test_argument_that_is_not_utf8_is_refused_by_name(line):
+    result = CliRunner().invoke(main, line.split())
+    assert result.exit_code == 2
+    assert r"\udcff' is not UTF-8" in result.stderr
