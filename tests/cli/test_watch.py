@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from tests.cli.test_entry import NAMESRV_STREAM
+from tests.interruption import interruptible
 
 MASTER = "10.0.0.1:10911"
 
@@ -15,7 +15,7 @@ def watch(registry):
     running = []
 
     def watch(line):
-        command = [NAMESRV_STREAM, "--root", registry.root, *line.split()]
+        command = interruptible("--root", registry.root, *line.split())
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         running.append(process)
         return process

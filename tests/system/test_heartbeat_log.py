@@ -3,7 +3,6 @@
 import queue
 import signal
 import subprocess
-import sys
 import time
 from contextlib import contextmanager
 
@@ -26,6 +25,7 @@ from namesrv_stream.rules.requests import (
     TopicConfig,
     UnregisterBroker,
 )
+from tests.interruption import interruptible
 
 pytestmark = pytest.mark.system
 LIMIT_S = 60
@@ -286,8 +286,7 @@ def test_load_puts_every_record_of_its_time_on_kafka(kafka, topic):
 @pytest.mark.parametrize(("at_end", "unregistered"), [([], 4), (["--crash-at-end"], 0)])
 def test_fleet_command_ends_in_order_when_interrupted(kafka, node, topic, at_end, unregistered):
     options = ["--bootstrap-server", node.bootstrap_servers, "--kafka-topic", topic, "--brokers=4", "--start-over=0"]
-    program = "from namesrv_stream.cli import main; main()"
-    with subprocess.Popen([sys.executable, "-c", program, "fleet", *options, *at_end]) as fleet:
+    with subprocess.Popen(interruptible("fleet", *options, *at_end)) as fleet:
 
         @eventually
         def all_have_registered_and_a_tick_came():
