@@ -27,7 +27,8 @@ from namesrv_stream.cli.view import (
 )
 from namesrv_stream.errors import SnapshotGoneError
 from namesrv_stream.history.diff import Diff, Difference, Row, diff_of_events, diff_of_views
-from namesrv_stream.history.events import events_between, newest_events, topic_events
+from namesrv_stream.history.events import events_between, newest_events
+from namesrv_stream.history.topics import topic_history
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.wire.json_text import encode_json
@@ -129,11 +130,11 @@ def _story(root: Root, served: Served, subject: str, since_ms: int | None, is_to
         lines = newest_events(root, snapshot, subject, since_ms, limit=None)
         if lines or subject in tables.brokers or subject in tables.live or newest_events(root, snapshot, subject):
             return story_of_broker(lines)
-    lines = topic_events(root, snapshot, subject, since_ms)
-    if not lines and subject not in tables.queues and not topic_events(root, snapshot, subject):
+    found = topic_history(root, snapshot, subject, since_ms)
+    if not (found.lines or subject in tables.queues or topic_history(root, snapshot, subject).lines):
         known = tables.queues if is_topic else [*tables.brokers, *tables.live, *tables.queues]
         raise NotFoundError("topic" if is_topic else "broker or topic", subject, known, snapshot.epoch)
-    return story_of_topic(subject, lines)
+    return story_of_topic(subject, found.lines, found.untold)
 
 
 def _story_shown(served: Served, subject: str, told: list[Sentence], plain: bool) -> RenderableType:

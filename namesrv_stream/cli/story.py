@@ -36,9 +36,22 @@ def story_of_broker(lines: Sequence[BrokerEventRow]) -> list[Sentence]:
     return [Sentence(line.epoch, line.event_time, text) for line in lines for text in _of_broker(line)]
 
 
-def story_of_topic(topic: str, lines: Sequence[BrokerEventRow]) -> list[Sentence]:
-    """Of the lines that name a topic."""
-    return [Sentence(line.epoch, line.event_time, text) for line in lines for text in _of_topic(topic, line)]
+def story_of_topic(
+    topic: str, lines: Sequence[BrokerEventRow], untold: Sequence[BrokerEventRow] = ()
+) -> list[Sentence]:
+    """Of the lines that name a topic; those in `untold` have a number of topics alone, and this one may be in it."""
+    told = [Sentence(line.epoch, line.event_time, text) for line in lines for text in _of_topic(topic, line)]
+    if untold:
+        told.append(Sentence(untold[-1].epoch, untold[-1].event_time, _maybe(topic, untold)))
+    return sorted(told, key=lambda sentence: sentence.epoch)
+
+
+def _maybe(topic: str, untold: Sequence[BrokerEventRow]) -> str:
+    names = _some(sorted({line.broker_name or "" for line in untold}))
+    return (
+        f"Up to here {counted(len(untold), 'change')} of very many topics at once, on {names}, named none of them, and "
+        f"no snapshot was asked what they did to {topic}: it is past snapshot.retention, or one of too many."
+    )
 
 
 def _of_broker(line: BrokerEventRow) -> Iterator[str]:

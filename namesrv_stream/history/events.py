@@ -45,16 +45,22 @@ def newest_events(
     limit: int | None = 50,
 ) -> list[BrokerEventRow]:
     """The newest `limit` events up to a snapshot, in order of the log. `broker`: a broker name or an address."""
-    concerned = "true" if broker is None else f"{_quoted(broker)} IN (broker_name, broker_addr)"
+    concerned = "true" if broker is None else f"{quoted(broker)} IN (broker_name, broker_addr)"
     newest = "" if limit is None else f" LIMIT {limit}"
     return _lines(root, snapshot, f"{concerned} AND {_since(since_ms)} ORDER BY epoch DESC, seq DESC{newest}")[::-1]
 
 
 def topic_events(root: Root, snapshot: SnapshotRow, topic: str, since_ms: int | None = None) -> list[BrokerEventRow]:
     """The events that name a topic, in order of the log. What tells only how many topics changed names none."""
-    named = _quoted(f'"topic":{msgspec.json.encode(topic).decode()}')
+    named = quoted(f'"topic":{msgspec.json.encode(topic).decode()}')
     mentioned = f"(strpos(before, {named}) > 0 OR strpos(after, {named}) > 0)"
     return _lines(root, snapshot, f"{mentioned} AND {_since(since_ms)} ORDER BY epoch, seq")
+
+
+def topic_count_events(root: Root, snapshot: SnapshotRow, since_ms: int | None = None) -> list[BrokerEventRow]:
+    """The events that tell only how many topics changed, in order of the log."""
+    counted = """(strpos(before, '"topic":{"count":') > 0 OR strpos(after, '"topic":{"count":') > 0)"""
+    return _lines(root, snapshot, f"{counted} AND {_since(since_ms)} ORDER BY epoch, seq")
 
 
 def events_between(root: Root, snapshot: SnapshotRow, after: AsOf, until: AsOf) -> list[BrokerEventRow]:
@@ -92,5 +98,6 @@ def _month(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m")
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """SQL's literal."""
     return "'" + text.replace("'", "''") + "'"

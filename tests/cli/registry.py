@@ -25,7 +25,9 @@ class PublishedRegistry:
         self._rules = RouteRegistry(NamesrvSettings())
         self._publisher = Publisher.claim(Writers.only(RustWriter(Root(root))), "run-1", now_ms)
 
-    def register(self, address: str, cluster: str, name: str, broker_id: int = 0, **fields: object) -> SnapshotRow:
+    def register(
+        self, address: str, cluster: str, name: str, broker_id: int = 0, publish: bool = True, **fields: object
+    ) -> SnapshotRow | None:
         topics = {topic: TopicConfig(8, 8, 6) for topic in fields.pop("topics", ("TopicA",))}
         request = RegisterBroker(
             cluster_name=cluster,
@@ -38,7 +40,7 @@ class PublishedRegistry:
             **fields,
         )
         self._rules.register(request, self._next_place())
-        return self.publish()
+        return self.publish() if publish else None
 
     def command(self, command: Command) -> SnapshotRow:
         self._rules.command(command, self._next_place())

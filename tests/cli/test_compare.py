@@ -122,6 +122,43 @@ def test_why_names_the_nearest_where_nothing_has_that_name(run, story, subject, 
     )
 
 
+MANY = tuple(f"T{number}" for number in range(300))
+
+
+def test_why_asks_the_snapshots_what_a_line_with_a_count_did_to_a_topic(run, registry):
+    registry.register(MASTER, "c1", "broker-a", topics=MANY)
+    registry.register(OTHER, "c1", "broker-b", topics=("U",))
+    registry.command(WipeWritePerm(broker_name="broker-a", requested_by="ann@desk"))
+    registry.register(SLAVE, "c1", "broker-b", 1, topics=MANY)  # a slave's topics do not count
+    registry.expire(MASTER)
+    assert told(run("why T7 --json")) == [
+        f"T7 came to broker-a with 8 read and 8 write queues, RW-, because {MASTER} registered.",
+        "T7 on broker-a changed its permission RW- to R--, because ann@desk asked for WIPE_WRITE_PERM_OF_BROKER.",
+        f"T7 left broker-a, because {MASTER} expired in silence.",
+    ]
+    assert run("why T300").exit_code == 1
+
+
+def test_why_does_not_lay_a_counted_change_to_a_topic_that_another_line_of_the_epoch_names(run, registry):
+    registry.register(MASTER, "c1", "broker-a", topics=("U",))
+    registry.now_ms += 1_000
+    registry.register(MASTER, "c1", "broker-a", topics=MANY, publish=False)
+    registry.command(DeleteTopic(topic="U", requested_by="ann@desk"))
+    _came, *others = told(run("why U --json"))
+    assert others == ["U left broker-a, because ann@desk asked for DELETE_TOPIC_IN_NAMESRV."]
+
+
+def test_why_says_where_nothing_is_left_that_names_a_topic(run, registry, now_ms):
+    old = PublishedRegistry(registry.root + "-of-old", now_ms - 40 * DAY_MS)
+    old.register(MASTER, "c1", "broker-a", topics=MANY)
+    old.now_ms = now_ms
+    old.register(OTHER, "c2", "broker-b", topics=("T7",))
+    registry.root = old.root
+    maybe, came = told(run("why T7 --json"))
+    assert maybe.startswith("Up to here 1 change of very many topics at once, on broker-a, named none of them")
+    assert came.startswith("T7 came to broker-b")
+
+
 @pytest.fixture
 def registry_of_old(tmp_path, now_ms):
     """Epochs 2 to 4 are 40 days old, past the retention of 30; epoch 5 is new."""
