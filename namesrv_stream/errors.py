@@ -116,7 +116,11 @@ class NoSuchSnapshotError(NamesrvError):
     """An epoch that has not been published, or a registry without any snapshot (`newest` None)."""
 
     def __init__(self, asked: str, newest: int | None) -> None:
-        seen = "nothing is published yet: is the job running?" if newest is None else f"the newest epoch is {newest}."
+        seen = (
+            "nothing is published yet: is the job running?"
+            if newest is None
+            else f"the newest epoch is {newest}, and `namesrv-stream snapshots` lists what can be read."
+        )
         super().__init__(f"there is no snapshot of {asked}; {seen}")
         self.asked = asked
         self.newest = newest

@@ -28,16 +28,27 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import STALE_AFTER_MS
 
 DEFAULT_WATCH_S = 1.0
+_NAMED = 5
 
 
 class NotFoundError(NamesrvError):
     """A name that the snapshot looked at does not have."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], epoch: int) -> None:
-        super().__init__(f"there is no {kind} {name} in epoch {epoch}. {did_you_mean(name, known)}".rstrip())
+        names = sorted(set(known))
+        super().__init__(
+            f"there is no {kind} {name} in epoch {epoch}. {did_you_mean(name, names) or _what_there_is(names)}"
+        )
         self.kind = kind
         self.name = name
         self.epoch = epoch
+
+
+def _what_there_is(names: list[str]) -> str:
+    if not names:
+        return "There is none at all yet."
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return f"There is {', '.join(names[:_NAMED])}{more}."
 
 
 class View(NamedTuple):

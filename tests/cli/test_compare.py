@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from namesrv_stream.rules.requests import DeleteTopic, WipeWritePerm
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import TABLES
 from tests.cli.registry import PublishedRegistry
 
 MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
@@ -157,6 +159,36 @@ def test_why_says_where_nothing_is_left_that_names_a_topic(run, registry, now_ms
     maybe, came = told(run("why T7 --json"))
     assert maybe.startswith("Up to here 1 change of very many topics at once, on broker-a, named none of them")
     assert came.startswith("T7 came to broker-b")
+
+
+@pytest.mark.parametrize("line", ["why broker-a", "history -b broker-a", "why broker-a --topic"])
+def test_an_empty_registry_says_that_it_has_no_such_name(run, line):
+    result = run(line)
+    assert result.exit_code == 1
+    assert result.stderr.endswith("in epoch 1. There is none at all yet.\n")
+
+
+def test_a_name_like_no_other_is_answered_with_some_that_there_are(run, registry):
+    registry.register(MASTER, "c1", "broker-a", topics=MANY)
+    assert "There is T0, T1, T10, T100, T101 and 295 more." in run("why zzz --topic").stderr
+
+
+@pytest.mark.parametrize("line", ["diff 1 1", "history", "diff 1h 1h"])
+def test_an_empty_registry_has_no_past(run, line):
+    result = run(line)
+    assert (result.exit_code, "Traceback" in result.output) == (int("1h" in line), False)
+    assert "no snapshot of event time" in result.stderr if result.exit_code else result.stdout[0] == "0"
+
+
+@pytest.mark.parametrize("line", ["why broker-a", "history", "diff 1 2", "snapshots --sql", "brokerList --as-of 1"])
+def test_tables_of_a_newer_release_are_left_to_it(run, story, line):
+    root = Root(story.root)
+    for spec in TABLES.values():
+        root.open(spec).alter.set_table_properties({"registry.format": "2"}, raise_if_not_exists=False)
+    result = run(line)
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert "Update namesrv-stream here" in result.stderr
 
 
 @pytest.fixture
