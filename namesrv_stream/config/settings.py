@@ -184,10 +184,6 @@ class NamesrvSettings(RocketmqSettings):
         parsed = {key: _as_rocketmq_parses(key, text) for key, text in properties.items() if key in CATALOGUE}
         return {key: java_text(value) for key, value in parsed.items() if value is not None}
 
-    def updated(self, properties: Mapping[str, str]) -> NamesrvSettings:
-        """These settings after UPDATE_NAMESRV_CONFIG (A5). Raises ConfigBlackListError as `live_changes` does."""
-        return self.restored(self.live_changes(properties))
-
     def restored(self, changes: Mapping[str, str]) -> NamesrvSettings:
         """These settings with the rows of the table `namesrv_config`, which were checked when they were written."""
         known = {key: _as_rocketmq_parses(key, text) for key, text in changes.items() if key in CATALOGUE}

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
-from namesrv_stream.fleet.broker import Broker, topic_config
+from namesrv_stream.fleet.broker import Broker
 from namesrv_stream.fleet.model import Action, FleetModel
 from namesrv_stream.fleet.outbox import Counts, Outbox
 from namesrv_stream.fleet.plan import Churn, FleetPlan
 from namesrv_stream.heartbeat_log import HeartbeatProducer
-from namesrv_stream.rules.requests import PERM_READ_WRITE, BrokerHeartbeat, BrokerRequest
+from namesrv_stream.rules.requests import BrokerHeartbeat, BrokerRequest
 
 MOST_ON_THEIR_WAY = 20_000
 """How many unacknowledged records a load keeps in the producer, whose own buffer has no limit."""
@@ -80,20 +80,10 @@ class Fleet:
         """The broker starts again; nothing if it is up."""
         self._steer(broker_name, broker_id, self._model.start)
 
-    def create_topic(self, broker_name: str, topic: str, queues: int = 4) -> None:
-        """The name's master gets a topic, or other queue counts for it, and registers it alone."""
-        config = topic_config(queues, PERM_READ_WRITE)
-        self._steer(broker_name, 0, lambda broker, at_ms: self._model.put_topic(broker.group, topic, config, at_ms))
-
     def brokers(self) -> list[BrokerState]:
         """All brokers, down or up."""
         with self._changed:
             return [_state(broker) for broker in self._model.brokers()]
-
-    def topics(self, broker_name: str) -> list[str]:
-        """The topics of a broker name, the brokers' own among them."""
-        with self._changed:
-            return list(self._model.broker(broker_name, 0).group.topics)
 
     def happened(self) -> Counter[Churn]:
         """How often each kind of churn happened."""

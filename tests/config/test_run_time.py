@@ -26,9 +26,14 @@ SECRETS = {
 }
 
 
+def updated(settings, properties):
+    """As UPDATE_NAMESRV_CONFIG does it: what it changes becomes rows, and each process restores them."""
+    return settings.restored(settings.live_changes(properties))
+
+
 def test_update_changes_what_is_live_and_leaves_the_old_object():
     before = NamesrvSettings()
-    after = before.updated({"orderMessageEnable": "true", "waitSecondsForService": "7"})
+    after = updated(before, {"orderMessageEnable": "true", "waitSecondsForService": "7"})
     assert (after.order_message_enable, after.wait_seconds_for_service) == (True, 7)
     assert before == NamesrvSettings()
 
@@ -40,13 +45,13 @@ def test_update_changes_what_is_live_and_leaves_the_old_object():
 def test_black_listed_key_refuses_the_whole_update(key):
     settings = NamesrvSettings(config_black_list="enableTopicList;")
     with pytest.raises(ConfigBlackListError) as error:
-        settings.updated({"orderMessageEnable": "true", key: "x"})
+        updated(settings, {"orderMessageEnable": "true", key: "x"})
     assert error.value.keys == [key]
 
 
 def test_default_black_list_holds_without_the_setting():
     with pytest.raises(ConfigBlackListError):
-        NamesrvSettings(config_black_list="").updated({"kvConfigPath": "x"})
+        updated(NamesrvSettings(config_black_list=""), {"kvConfigPath": "x"})
 
 
 @pytest.mark.parametrize(
@@ -54,25 +59,25 @@ def test_default_black_list_holds_without_the_setting():
 )
 def test_what_takes_effect_at_start_is_refused(key):
     with pytest.raises(ConfigBlackListError):
-        NamesrvSettings().updated({key: "x"})
+        updated(NamesrvSettings(), {key: "x"})
 
 
 def test_unknown_key_is_ignored():
-    assert NamesrvSettings().updated({"noSuchKey": "1", "": "", "orderMessageenable": "true"}) == NamesrvSettings()
+    assert updated(NamesrvSettings(), {"noSuchKey": "1", "": "", "orderMessageenable": "true"}) == NamesrvSettings()
 
 
 @pytest.mark.parametrize(
     ("text", "value"), [("true", True), ("TRUE", True), ("false", False), ("yes", False), ("1", False), ("", False)]
 )
 def test_every_text_but_true_is_false(text, value):
-    assert NamesrvSettings().updated({"enableAllTopicList": text}).enable_all_topic_list is value
+    assert updated(NamesrvSettings(), {"enableAllTopicList": text}).enable_all_topic_list is value
 
 
 @pytest.mark.parametrize(
     ("text", "value"), [("+7", 7), ("-7", -7), ("2147483647", 2**31 - 1), ("2147483648", 45), ("7.0", 45), ("", 45)]
 )
 def test_number_that_is_none_leaves_the_setting(text, value):
-    assert NamesrvSettings().updated({"waitSecondsForService": text}).wait_seconds_for_service == value
+    assert updated(NamesrvSettings(), {"waitSecondsForService": text}).wait_seconds_for_service == value
 
 
 def test_live_changes_are_texts_as_they_will_be_shown():
