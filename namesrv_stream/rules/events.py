@@ -94,22 +94,30 @@ def _addresses(changes: Iterable[RowChange]) -> list[str]:
 def _address_lines(
     step: Step, address: str, changes: Sequence[RowChange], topics_changed: bool
 ) -> Iterator[BrokerEventRow]:
+    """A line for each id that a lease which goes on has lost, then one for all else of the address."""
     mine = [_side_of(change, address) for change in changes]
     mine = [change for change in mine if change.before is not None or change.after is not None]
     lease = next((change for change in reversed(mine) if change.table == "live"), None)
-    if lease is None or (lease.before is not None and lease.after is not None):
-        for lost in [change for change in mine if change.table == "broker" and change.after is None]:
-            mine.remove(lost)
-            yield _address_line(step, "ID_LOST", address, [lost], None)  # R5, R8
-    if not mine or (topics_changed and lease and mine == [lease] and _is_quiet(lease)):
-        return  # a new data version: the line of its topics tells it
+    if _goes_on(lease):
+        lost = [change for change in mine if change.table == "broker" and change.after is None]
+        mine = [change for change in mine if change not in lost]
+        yield from (_address_line(step, "ID_LOST", address, [each], None) for each in lost)  # R5, R8
+    is_new_version_alone = topics_changed and lease is not None and mine == [lease] and _is_quiet(lease)
+    if mine and not is_new_version_alone:  # of that one the line of its topics tells
+        has_gained = any(change.table == "broker" and change.before is None for change in mine)
+        shown = _shown(mine, changes, with_clusters=address == step.broker_addr or len(_addresses(changes)) == 1)
+        yield _address_line(step, _type_of(step, lease, has_gained), address, shown, lease)
+
+
+def _shown(mine: Sequence[RowChange], changes: Sequence[RowChange], *, with_clusters: bool) -> list[RowChange]:
+    """What an address's line shows: its rows, of an id that it took the former holder's too, and the clusters of its
+    broker names."""
     gained = [change.key for change in mine if change.table == "broker" and change.before is None]
-    shown = [change for change in changes if change.table == "broker" and change.key in gained]
-    shown += [change for change in mine if change.key not in gained or change.table != "broker"]
-    if address == step.broker_addr or len(_addresses(changes)) == 1:
-        broker_names = {getattr(row, "broker_name", None) for change in mine for row in change[2:]}
-        shown += [change for change in changes if change.table == "cluster" and change.key[1] in broker_names]
-    yield _address_line(step, _type_of(step, lease, bool(gained)), address, shown, lease)
+    taken = [change for change in changes if change.table == "broker" and change.key in gained]
+    own = [change for change in mine if change.key not in gained or change.table != "broker"]
+    names = {getattr(row, "broker_name", None) for change in mine for row in (change.before, change.after)}
+    clusters = [change for change in changes if change.table == "cluster" and change.key[1] in names]
+    return [*taken, *own, *(clusters if with_clusters else ())]
 
 
 def _address_line(
@@ -140,6 +148,11 @@ def _side_of(change: RowChange, address: str) -> RowChange:
     return RowChange(change.table, change.key, before, after)
 
 
+def _goes_on(lease: RowChange | None) -> bool:
+    """Whether the lease neither begins nor ends with the step; None: it does not change."""
+    return lease is None or (lease.before is not None and lease.after is not None)
+
+
 def _is_quiet(lease: RowChange) -> bool:
     if not isinstance(lease.before, LiveRow) or not isinstance(lease.after, LiveRow):
         return False
@@ -150,9 +163,9 @@ def _is_quiet(lease: RowChange) -> bool:
 
 
 def _type_of(step: Step, lease: RowChange | None, has_gained_id: bool) -> str:
-    if lease is None or (lease.before is not None and lease.after is not None):
+    if _goes_on(lease):
         return "ID_TAKEN" if has_gained_id else "CHANGED"
-    return "REGISTERED" if lease.before is None else step.end_type or "UNREGISTERED"
+    return "REGISTERED" if lease is not None and lease.before is None else step.end_type or "UNREGISTERED"
 
 
 def _newest_row(changes: Iterable[RowChange], row_class: type) -> object | None:
