@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, latest_registered
 from namesrv_stream.rules.registry import RegistryTables, follow_holders
-from namesrv_stream.rules.requests import MASTER_ID, PERM_WRITE, RegisterBroker, TopicConfig
+from namesrv_stream.rules.requests import MASTER_ID, PERM_WRITE, DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.rows import (
     BrokerRow,
     FilterRow,
@@ -44,13 +45,26 @@ def is_refused(tables: RegistryTables, request: RegisterBroker) -> bool:
     return lease is not None and lease.data_version.state_version > request.data_version.state_version
 
 
-def register(tables: RegistryTables, settings: NamesrvSettings, request: RegisterBroker, at: LogPosition) -> None:
-    """An accepted registration. The lease of a move has ended before (D1)."""
+def register(
+    tables: RegistryTables,
+    settings: NamesrvSettings,
+    request: RegisterBroker,
+    at: LogPosition,
+    *,
+    lease_only: bool = False,
+) -> None:
+    """An accepted registration. The lease of a move has ended before (D1).
+
+    With `lease_only` the topics stay as they are and the version with which they came stays the lease's, so that the
+    next registration that can be read brings its topics (T2).
+    """
     lease = tables.live.first(request.broker_addr)
+    if lease_only:
+        request = replace(request, data_version=lease.data_version if lease else DataVersion())
     first = tables.holder(request.broker_name, request.broker_id) is None  # R3, R8
     changed = first or lease is None or lease.data_version != request.data_version  # T2
     _take_id(tables, request, at)
-    if _brings_topics(tables, request):
+    if not lease_only and _brings_topics(tables, request):
         _take_topics(tables, settings, request, changed)
     _take_lease(tables, request, at, lease)
     if not request.keep_filter_servers:

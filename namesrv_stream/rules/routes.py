@@ -61,8 +61,8 @@ class RouteRegistry:
         self._tables.load(rows)
         self._follow_settings()
 
-    def register(self, request: RegisterBroker, at: LogPosition) -> RegisterReply:
-        """Apply a full registration, accepted or refused (R, T, D1, D7)."""
+    def register(self, request: RegisterBroker, at: LogPosition, *, lease_only: bool = False) -> RegisterReply:
+        """Apply a registration, accepted or refused (R, T, D1, D7). `lease_only`: its topics could not be read."""
         address = request.broker_addr
         refused = is_refused(self._tables, request)
         if refused or is_move(self._tables, request):
@@ -70,7 +70,7 @@ class RouteRegistry:
                 end_lease(self._tables, address)
         if not refused:
             with self._step(_registration_step(request, at)):
-                register(self._tables, self.settings, request, at)
+                register(self._tables, self.settings, request, at, lease_only=lease_only)
             self._heard.add(address)
         return reply(self._tables, self.settings, request, refused)
 

@@ -9,7 +9,6 @@ import uuid
 from contextlib import ExitStack
 
 from deltalake.exceptions import DeltaError
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tenacity import (
@@ -22,7 +21,12 @@ from tenacity import (
 )
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, settings_without_effect
-from namesrv_stream.errors import KafkaUnreachableError, NamesrvError, SettingError, StorageError
+from namesrv_stream.errors import (
+    KafkaUnreachableError,
+    NoSuchSnapshotError,
+    NotARegistryError,
+    SettingError,
+)
 from namesrv_stream.heartbeat_log import (
     HeartbeatProducer,
     Ticker,
@@ -31,29 +35,19 @@ from namesrv_stream.heartbeat_log import (
     ensure_topic,
     wait_for_kafka,
 )
+from namesrv_stream.stream.failures import CheckpointWithoutTablesError, job_failure, storage_error
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import has_checkpoint, start_query
 from namesrv_stream.tables.engines import choose_writers
 from namesrv_stream.tables.publication import Publisher, Steps
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import LIVE
+from namesrv_stream.tables.snapshots import Snapshots
 
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 1.0
 _SILENT_TICKS_S = 60.0
-_KAFKA_AWAY = ("org.apache.kafka.common.errors", "Cannot fetch record for offset")
-
-
-class JobFailedError(NamesrvError):
-    """The query ended by an error that trying again will not mend; `cause` is its first line."""
-
-    def __init__(self, cause: str, next_step: str) -> None:
-        super().__init__(
-            f"the streaming query ended: {cause}. {next_step} Nothing that was accepted is lost: the next "
-            "run goes on where this one stopped."
-        )
-        self.cause = cause
 
 
 class RouteRegistryJob:
@@ -93,8 +87,8 @@ class RouteRegistryJob:
     def _run_query(self, stop: threading.Event) -> None:
         self._prepare_topic()
         publisher = self._claim()
-        batches = MicroBatches(self._settings, publisher)
         offsets = self._known_offsets(publisher)
+        batches = MicroBatches(self._settings, publisher, offsets)
         with ExitStack() as open_things:
             if self._settings.job_ticker:
                 producer = open_things.enter_context(HeartbeatProducer(self._kafka, self._settings.kafka_topic))
@@ -112,73 +106,72 @@ class RouteRegistryJob:
         for warning in ensure_topic(self._kafka, self._settings.kafka_topic):
             log.warning("%s", warning)
         partitions = len(end_offsets(self._kafka, self._settings.kafka_topic))
-        if partitions > 1 and self._settings.max_offsets_per_trigger is not None:
+        if partitions == 1 or self._settings.max_offsets_per_trigger is None:
+            return
+        if "max_offsets_per_trigger" in self._settings.model_fields_set:
             raise SettingError(
                 "maxOffsetsPerTrigger",
                 f"loses heartbeats of a backlog on a topic with {partitions} partitions",
                 "Set it to none, or use a topic with one partition.",
             )
+        log.warning("a backlog on %d partitions is read in one micro-batch, however large: a limit loses heartbeats",
+                    partitions)  # fmt: skip
+        self._settings = self._settings.model_copy(update={"max_offsets_per_trigger": None})
 
     def _claim(self) -> Publisher:
         settings = self._settings
         root = Root(settings.delta_root, settings.storage_options or None)
+        self._check_checkpoint(root)
         writers = choose_writers(settings.writer, root, self._spark)
         retention_ms = int(settings.snapshot_retention.total_seconds() * 1000)
         try:
             publisher = Publisher.claim(writers, self.run_id, _now_ms(), retention_ms, self._on_step)
         except (DeltaError, OSError) as error:
-            raise StorageError(settings.delta_root, _in_one_line(error)) from error
+            raise storage_error(settings, error) from error
         log.info("run %s holds the registry %s: term %d", self.run_id, settings.delta_root, publisher.last.term)
         if publisher.restored:
             log.warning("restored what another run left half done: %s", ", ".join(publisher.restored))
         return publisher
 
+    def _check_checkpoint(self, root: Root) -> None:
+        """A checkpoint says what has been read; where the tables that it went into are gone, routes would be lost."""
+        if not has_checkpoint(self._spark, self._settings.checkpoint_location):
+            return
+        try:
+            Snapshots(root).newest()
+        except (NotARegistryError, NoSuchSnapshotError) as error:
+            raise CheckpointWithoutTablesError(self._settings.checkpoint_location, root.url) from error
+
     def _known_offsets(self, publisher: Publisher) -> dict[int, int]:
-        """Where a new checkpoint begins to read: behind the last snapshot, and where Kafka has records at all."""
+        """Up to where the tables have the log: a new checkpoint begins to read there, if Kafka still has it."""
         offsets = publisher.last.offsets
-        if has_checkpoint(self._spark, self._settings.checkpoint_location):
-            return offsets
         topic = self._settings.kafka_topic
         ends = end_offsets(self._kafka, topic)
         if any(offset > ends.get(number, 0) for number, offset in offsets.items()):
-            log.warning("topic %s ends at %s, before the last snapshot's %s: read from its start", topic, ends, offsets)
+            log.warning("topic %s ends at %s, before the last snapshot's %s: it was made anew and is read from its "
+                        "start", topic, ends, offsets)  # fmt: skip
             return {}
         begins = beginning_offsets(self._kafka, topic)
-        if any(offset < begins[number] for number, offset in offsets.items()):
+        if any(offset < begins.get(number, 0) for number, offset in offsets.items()):
             log.error("topic %s begins at %s, after the last snapshot's %s: what was said in between is lost and "
                       "comes back with each broker's next full registration", topic, begins, offsets)  # fmt: skip
-        return {number: max(offset, begins[number]) for number, offset in offsets.items()}
+        return {number: max(offset, begins.get(number, 0)) for number, offset in offsets.items()}
 
     def _watch(self, query: StreamingQuery, batches: MicroBatches, stop: threading.Event) -> None:
         watched = _Watch(query, batches)
         while not stop.wait(_LOOK_EVERY_S):
             watched.look()
             if not query.isActive:
-                raise self._failure(query, batches)
-
-    def _failure(self, query: StreamingQuery, batches: MicroBatches) -> NamesrvError:
-        if isinstance(batches.failure, NamesrvError):
-            return batches.failure
-        if isinstance(batches.failure, (DeltaError, OSError)):
-            return StorageError(self._settings.delta_root, _in_one_line(batches.failure))
-        error = query.exception()
-        text = str(error) if isinstance(error, StreamingQueryException) else "it was stopped from outside"
-        cause = _first_cause(batches.failure, text)
-        if "failOnDataLoss" in text or "OffsetOutOfRange" in text:
-            step = f"Kafka no longer has what was to be read next: remove {self._settings.checkpoint_location}."
-            return JobFailedError(cause, step)
-        if any(mark in text for mark in _KAFKA_AWAY) and batches.failure is None:
-            return KafkaUnreachableError(self._settings.kafka_bootstrap_servers, cause)
-        return JobFailedError(cause, "See the log above, mend it and start the job again.")
+                said = str(query.exception() or "it was stopped from outside")
+                raise job_failure(self._settings, batches.failure, said)
 
     @staticmethod
     def _stop_query(query: StreamingQuery, batches: MicroBatches) -> None:
-        with batches.lock:  # no batch is cut in two: that would end in a long stack trace
-            try:
-                if query.isActive:
-                    batches.flush()
-            finally:
-                query.stop()
+        try:
+            if query.isActive:
+                batches.close()
+        finally:
+            query.stop()
 
 
 class _Watch:
@@ -203,19 +196,6 @@ class _Watch:
             log.warning("no tick for a minute: brokers that fall silent stay in their routes until the next record. "
                         "Run a gateway or a fleet, or set jobTicker=true")  # fmt: skip
         self._said_silent = silent
-
-
-def _in_one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
-
-
-def _first_cause(failure: BaseException | None, text: str) -> str:
-    if failure is not None:
-        return f"{type(failure).__name__}: {failure}".splitlines()[0]
-    first, *others = [line for line in text.splitlines() if line.strip()] or ["unknown cause"]
-    if not first.endswith("Traceback (most recent call last):"):
-        return first
-    return next((line for line in reversed(others) if not line.startswith(" ")), first)  # what was raised, in Python
 
 
 def _say_next_attempt(state: RetryCallState) -> None:

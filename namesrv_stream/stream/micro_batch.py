@@ -9,13 +9,14 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.errors import MalformedRecordError
+from namesrv_stream.errors import MalformedRecordError, NamesrvError
 from namesrv_stream.records import decode_lease_only, decode_record
 from namesrv_stream.rules.lease import log_order
 from namesrv_stream.rules.requests import Command, RegisterBroker
@@ -30,26 +31,43 @@ from namesrv_stream.tables.writer import RowChanges
 
 log = logging.getLogger(__name__)
 
+MAX_REASON_CHARS = 200
+"""Of a rejected record's reason, which may quote the record."""
+
+_STOP_LIMIT_MS = 60_000
 _PUBLICATIONS_BETWEEN_CARE = 100
 _END_KINDS = ("UNREGISTERED", "CHANNEL_CLOSED", "EXPIRED")
 Event = Mapping[str, Any]
 
 
+class QueryNotStoppedError(NamesrvError):
+    """A micro-batch came after `close`, and nobody has stopped the query. The batch counts as not done."""
+
+    def __init__(self) -> None:
+        super().__init__("the job was stopping and did not: end the process. The next run goes on where it stood.")
+
+
 class MicroBatches:
     """What foreachBatch calls. Keeps the registry in memory, as published plus signs of life not yet published.
 
-    `lock` is held while a batch runs: whoever stops the query holds it, so that no batch is cut in two.
+    A record counts once: what is below `offsets` (partition -> next, of the last snapshot unless the topic was made
+    anew) is in the tables already, however Spark comes to read it again. An expiry that comes again finds no lease.
+    Call `close` before the query is stopped, so that no batch is cut in two.
     """
 
-    def __init__(self, settings: NamesrvSettings, publisher: Publisher) -> None:
-        self.lock = threading.Lock()
+    def __init__(
+        self, settings: NamesrvSettings, publisher: Publisher, offsets: Mapping[int, int] | None = None
+    ) -> None:
         self.last_tick_at_s = time.monotonic()
         self.failure: BaseException | None = None
+        self._lock = threading.Lock()
+        self._is_closed = False
         self._settings = settings
         self._publisher = publisher
         self._registry = RouteRegistry(settings)
         self._registry.load({spec.name: rows_from_arrow(spec, publisher.table(spec.name)) for spec in ROUTE_TABLES})
-        self._offsets = dict(publisher.last.offsets)
+        self._offsets = dict(publisher.last.offsets if offsets is None else offsets)
+        self._has_moved = self._offsets != publisher.last.offsets
         self._event_time_ms = publisher.last.event_time
         self._live_published_ms = publisher.last.event_time or 0
         self._rejected: list[RejectedRow] = []
@@ -58,31 +76,47 @@ class MicroBatches:
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Handle one micro-batch of the query that Spark runs in this thread."""
-        query_id = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
-        with self.lock:
-            try:
+        context = frame.sparkSession.sparkContext
+        query_id = context.getLocalProperty("sql.streaming.queryId") or ""
+        with self._lock:
+            if not self._is_closed:
                 self.handle(frame.toArrow(), query_id, batch_id)
-            except Exception as error:
-                self.failure = error  # Spark passes on only its text
-                raise
+                return
+        # Too late. An end of this call would tell Spark that the batch is done, and an error of ours that the query
+        # failed; StreamingQuery.stop interrupts what waits in the JVM, and takes that for what it is.
+        assert context._jvm is not None
+        context._jvm.java.lang.Thread.sleep(_STOP_LIMIT_MS)
+        raise QueryNotStoppedError
 
     def handle(self, events: pa.Table, query_id: str, batch_id: int) -> None:
-        """Apply the stateful step's rows and publish what they change. A batch published before does nothing."""
-        if self._publisher.already_published(query_id, batch_id):
-            return
+        """Apply the stateful step's rows and publish what they change."""
         self._last = (query_id, batch_id)
-        rows = events.to_pylist()
+        try:
+            self._handle(events)
+        except Exception as error:
+            self.failure = error  # Spark passes on only its text
+            raise
+
+    def _handle(self, events: pa.Table) -> None:
+        rows = [event for event in events.to_pylist() if event["offset"] < 0 or not self._is_applied(event)]
         self._advance(rows)
         for event in _in_log_order(rows):
             self._apply(event)
         if self._publish(include_live=self._is_live_due()):
             self._care_for_tables()
 
-    def flush(self) -> None:
-        """Publish signs of life that wait, before the job stops; nothing after a failed batch, of which a part may be
-        applied. The caller holds the lock."""
-        if self.failure is None and self._last is not None and self._registry.has_signs_of_life():
-            self._publish(include_live=True)
+    def close(self) -> None:
+        """Wait for the batch that runs, take no further one, and publish the signs of life that wait.
+
+        After a failed batch, of which a part may be applied, nothing is published.
+        """
+        with self._lock:
+            self._is_closed = True
+            if self.failure is None and self._last is not None and self._registry.has_signs_of_life():
+                self._publish(include_live=True)
+
+    def _is_applied(self, event: Event) -> bool:
+        return bool(event["offset"] < self._offsets.get(event["partition"], 0))
 
     def _advance(self, events: Iterable[Event]) -> None:
         """How far the log has been read: every key tells the highest offset it saw of each partition."""
@@ -118,10 +152,9 @@ class MicroBatches:
             request = decode_record(event["value"])
         except MalformedRecordError as error:
             self._reject(event, at, error.reason)
-            try:
-                request = decode_lease_only(event["value"])
-            except MalformedRecordError:
-                return
+            with suppress(MalformedRecordError):
+                self._registry.register(decode_lease_only(event["value"]), at, lease_only=True)
+            return
         assert isinstance(request, RegisterBroker), "the source took it for a registration"
         self._registry.register(request, at)
 
@@ -145,7 +178,7 @@ class MicroBatches:
                 key.decode(errors="replace"),
                 value[:MAX_REJECTED_BYTES] if value is not None else None,
                 event["length"] or 0,
-                reason,
+                reason[:MAX_REASON_CHARS],
             )
         )
 
@@ -154,7 +187,7 @@ class MicroBatches:
         came = self._registry.take_batch()
         rejected, self._rejected = self._rejected, []
         changes = {name: RowChanges(of.upserts, of.deletes) for name, of in came.changes.items()}
-        if not (changes or came.events or rejected or include_live):
+        if not (changes or came.events or rejected or include_live or self._has_moved):
             return False
         heard = self._registry.take_signs_of_life()
         if heard:
@@ -172,6 +205,7 @@ class MicroBatches:
             rejected=rejected,
         )
         row = self._publisher.publish(batch, published_at_ms=time.time_ns() // 1_000_000)
+        self._has_moved = False
         log.info("epoch %d: %s", row.epoch, ", ".join(f"{name} {count}" for name, count in row.changes.items()))
         return True
 

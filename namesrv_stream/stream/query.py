@@ -23,10 +23,9 @@ from namesrv_stream.stream.source import parsed_records
 
 QUERY_NAME = "route-registry"
 
-PUBLISHED_LIVE_LAG_MS = 30_000
-"""Published signs of life may be this much behind, so leases that begin from them get that much more."""
-
 _EARLIEST = -2
+_PROGRESS_KEPT = 10
+"""Whoever watches the query reads all that is kept, each second."""
 
 _FETCH_WAIT_MS = 10
 """A task's first poll waits behind the fetch that the last one left at the end of the log: Kafka's default of 500 ms
@@ -47,9 +46,10 @@ def start_query(
     """Start the registry's query. `live` and `offsets` are the last snapshot's and count for a new checkpoint only:
     leases begin from the one, Kafka is read from the other."""
     _tell_workers_where_this_package_is(spark)
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", _PROGRESS_KEPT)
     is_new = not has_checkpoint(spark, settings.checkpoint_location)
     records = kafka_records(spark, settings, offsets if is_new else {})
-    leases = initial_leases(spark, live) if is_new and len(live) else None
+    leases = initial_leases(spark, live, settings.live_refresh_millis) if is_new and len(live) else None
     writer = (
         lease_events(parsed_records(records), settings, leases)
         .writeStream.queryName(QUERY_NAME)
@@ -123,13 +123,16 @@ def lease_events(records: DataFrame, settings: NamesrvSettings, leases: DataFram
     )
 
 
-def initial_leases(spark: SparkSession, live: pa.Table) -> DataFrame:
-    """One row an address of the published `live` table, in the columns of the state."""
-    leases = [_lease_columns(row) for row in live.to_pylist()]
+def initial_leases(spark: SparkSession, live: pa.Table, lag_ms: int) -> DataFrame:
+    """One row an address of the published `live` table, in the columns of the state.
+
+    Published signs of life may be `lag_ms` behind, so a lease that begins from them lasts that much longer.
+    """
+    leases = [_lease_columns(row, lag_ms) for row in live.to_pylist()]
     return spark.createDataFrame(leases, f"broker_addr STRING, {STATE_SCHEMA}")
 
 
-def _lease_columns(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def _lease_columns(row: Mapping[str, Any], lag_ms: int) -> tuple[Any, ...]:
     heard_ms = _epoch_ms(row["last_update_timestamp"])
     return (
         row["broker_addr"],
@@ -140,7 +143,7 @@ def _lease_columns(row: Mapping[str, Any]) -> tuple[Any, ...]:
         row["broker_id"],
         row["heartbeat_timeout_millis"],
         _epoch_ms(row["lease_began_at"]),
-        heard_ms + PUBLISHED_LIVE_LAG_MS,
+        heard_ms + lag_ms,
         0,
         {},
     )

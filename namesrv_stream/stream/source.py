@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from namesrv_stream.rules.requests import DEFAULT_HEARTBEAT_TIMEOUT_MS, MAX_HEARTBEAT_TIMEOUT_MS
+from namesrv_stream.rules.requests import BROKER_ADDRESS, DEFAULT_HEARTBEAT_TIMEOUT_MS, MAX_HEARTBEAT_TIMEOUT_MS
 
 MAX_REJECTED_BYTES = 64 * 1024
 
@@ -74,13 +74,13 @@ def _reason() -> Column:
         (~F.is_valid_utf8(F.col("value").cast("string")), F.lit("value is not UTF-8")),
         (said["type"].isNull(), F.lit("not a JSON object with a text field `type`")),
         (~said["type"].isin(TICK, *BROKER_TYPES, *COMMAND_TYPES), F.concat(F.lit("unknown type "), said["type"])),
-        (is_broker & (F.coalesce(address, F.lit("")) == ""), F.lit("brokerAddr is missing or no text")),
+        (is_broker & _is_not(address.rlike(BROKER_ADDRESS)), F.lit("brokerAddr is missing or no host:port")),
         (is_broker & (key != address), F.concat(F.lit("the record's key is not brokerAddr "), address)),
-        (is_register & said["clusterName"].isNull(), F.lit("clusterName is missing or no text")),
-        (is_register & said["brokerName"].isNull(), F.lit("brokerName is missing or no text")),
-        (is_register & (F.coalesce(said["brokerId"], F.lit(-1)) < 0), F.lit("brokerId is missing or no whole number")),
+        (is_register & _is_not(said["clusterName"] != ""), F.lit("clusterName is missing, empty or no text")),
+        (is_register & _is_not(said["brokerName"] != ""), F.lit("brokerName is missing, empty or no text")),
+        (is_register & _is_not(said["brokerId"] >= 0), F.lit("brokerId is missing or no whole number")),
         (
-            is_register & ~F.coalesce(timeout_ms.between(1, MAX_HEARTBEAT_TIMEOUT_MS), F.lit(True)),
+            is_register & ~timeout_ms.between(1, MAX_HEARTBEAT_TIMEOUT_MS),
             F.lit(f"heartbeatTimeoutMillis is not within 1..{MAX_HEARTBEAT_TIMEOUT_MS}"),
         ),
         (
@@ -89,3 +89,8 @@ def _reason() -> Column:
         ),
     ]
     return F.coalesce(*(F.when(wrong, text) for wrong, text in checks))
+
+
+def _is_not(holds: Column) -> Column:
+    """Whether it does not hold, also where nobody can say."""
+    return ~F.coalesce(holds, F.lit(False))

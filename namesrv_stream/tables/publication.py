@@ -133,19 +133,13 @@ class Publisher:
         """The published rows of one table."""
         return self._books.read(TABLES[name], self.versions[name])
 
-    def already_published(self, query_id: str, batch_id: int) -> bool:
-        """Whether the last snapshot names this batch or a later one of this query."""
-        return self.last.query_id == query_id and (self.last.batch_id or 0) >= batch_id
-
     def publish(self, batch: Batch, published_at_ms: int) -> SnapshotRow:
         """Brings a batch into the tables and names it in a snapshot; returns the newest snapshot row.
 
-        A batch that was published before, or that changes nothing, writes nothing. After any error the same batch
-        can be published again: what was written of it is restored first.
+        Whether a batch is worth an epoch is the caller's to say. After any error the same batch can be published
+        again: what was written of it is restored first.
         """
         work = batch.work(self.next_epoch)
-        if not work or self.already_published(batch.query_id, batch.batch_id):
-            return self.last
         self._require_term()
         tag = CommitTag(self.next_epoch, self.last.term)
         written = self._write_tables(work, tag, published_at_ms)
@@ -179,7 +173,7 @@ class Publisher:
     ) -> dict[str, int]:
         aged_before_ms = published_at_ms - self._retention_ms
         aged = [name for name, at_ms in self._committed_at_ms.items() if at_ms < aged_before_ms and name not in work]
-        with ThreadPoolExecutor(max_workers=len(work) + len(aged)) as pool:
+        with ThreadPoolExecutor(max_workers=len(TABLES)) as pool:
             running = {name: pool.submit(self._write, TABLES[name], change, tag) for name, change in work.items()}
             running |= {name: pool.submit(self._write, TABLES[name], None, tag) for name in aged}
         return {name: future.result() for name, future in running.items()}

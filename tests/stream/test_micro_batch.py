@@ -1,5 +1,7 @@
 """One micro-batch on the driver: rows of the stateful step in, published tables out. Real Delta, no Spark job."""
 
+import shutil
+
 import pyarrow as pa
 import pytest
 
@@ -70,11 +72,11 @@ def tick(at_ms, offset, partition=0):
 class Registry:
     """A run's micro-batches on the tables under `root`; batches are numbered from 0."""
 
-    def __init__(self, root, run_id="run-1"):
+    def __init__(self, root, run_id="run-1", offsets=None, **settings):
         self._root = Root(str(root))
         self._writer = RustWriter(self._root)
         self.publisher = Publisher.claim(Writers.only(self._writer), run_id, T0)
-        self.batches = MicroBatches(NamesrvSettings(), self.publisher)
+        self.batches = MicroBatches(NamesrvSettings.model_validate(settings), self.publisher, offsets)
         self.batch_id = -1
 
     def handle(self, *events, batch_id=None, query_id=QUERY):
@@ -126,10 +128,10 @@ def test_signs_of_life_go_out_with_the_next_change(registry):
 def test_signs_of_life_are_published_before_the_job_stops(registry):
     registry.handle(registered(A, 0, 0))
     registry.handle(event("SEEN", A, 5_000, 1))
-    registry.batches.flush()
+    registry.batches.close()
     assert [row.last_update_timestamp - T0 for row in registry.rows("live")] == [5_000]
     done = registry.heads()
-    registry.batches.flush()
+    registry.batches.close()
     assert registry.heads() == done
 
 
@@ -152,10 +154,53 @@ def test_a_batch_that_comes_again_after_a_restart_changes_nothing(registry, tmp_
     assert again.addresses() == [A, B]
 
 
-def test_a_batch_of_another_query_is_not_taken_for_done(registry):
+def test_of_records_read_again_with_later_ones_only_the_later_count(registry, tmp_path):
+    """A checkpoint older than the tables: batches are cut anew, under numbers that were used before."""
+    command = encode_record(PutKvConfig(namespace="n", key="k", value="v"))
     registry.handle(registered(A, 0, 0))
-    registry.handle(registered(B, 1, 1, broker_id=1), batch_id=0, query_id="query-2")
-    assert registry.addresses() == [A, B]
+    registry.handle(event("UNREGISTERED", A, 1, 1, last_heard_ms=0), event("PUT_KV_CONFIG", "", 2, 2, value=command))
+    told = registry.rows("broker_event")
+    again = Registry(tmp_path / "registry", "run-2")
+    again.handle(
+        registered(A, 0, 0),
+        event("UNREGISTERED", A, 1, 1, last_heard_ms=0),
+        event("PUT_KV_CONFIG", "", 2, 2, value=command),
+        registered(B, 3, 3),
+        batch_id=0,
+    )
+    assert again.addresses() == [B]
+    assert [line for line in again.rows("broker_event") if line.offset < 3] == told
+
+
+def test_an_expiry_that_comes_again_is_told_once(registry, tmp_path):
+    registry.handle(registered(A, 0, 0))
+    registry.handle(expired(A, 120_001, last_heard_ms=0))
+    told = registry.rows("broker_event")
+    again = Registry(tmp_path / "registry", "run-2")
+    again.handle(expired(A, 120_001, last_heard_ms=0), batch_id=1)
+    assert again.rows("broker_event") == told
+
+
+def test_records_of_a_topic_made_anew_count_from_its_start(registry, tmp_path):
+    """The old topic ended at 10; the first batch is published so that the tables know the new one from then on."""
+    registry.handle(registered(A, 0, 9))
+    again = Registry(tmp_path / "registry", "run-2", offsets={})
+    assert again.handle(tick(5, 3)).offsets == {0: 4}
+    again.handle(registered(B, 6, 4, broker_id=1))
+    assert again.addresses() == [A, B]
+    epoch = again.publisher.last.epoch
+    assert again.handle(tick(7, 5)).epoch == epoch
+
+
+def test_nothing_of_a_failed_batch_is_published_when_the_job_stops(registry, tmp_path):
+    registry.handle(registered(A, 0, 0))
+    shutil.rmtree(tmp_path / "registry" / "topic")
+    (tmp_path / "registry" / "topic").write_text("no folder")
+    with pytest.raises(Exception, match="topic"):
+        registry.handle(registered(A, 1, 1, topics=["TopicB"], data_version=DataVersion(0, 1, 1)))
+    before = Root(str(tmp_path / "registry")).open(TABLES["snapshot"]).version()
+    registry.batches.close()
+    assert Root(str(tmp_path / "registry")).open(TABLES["snapshot"]).version() == before
 
 
 def test_rows_of_a_batch_are_applied_in_the_order_of_the_log_however_they_come(registry):
@@ -212,6 +257,28 @@ def test_a_record_that_the_source_rejected_is_kept(registry):
     assert (tombstone.value, tombstone.length, tombstone.reason) == (None, 0, "no value")
 
 
+def test_topics_that_could_not_be_read_are_taken_when_they_can_though_the_version_is_the_same(registry):
+    good = registered(A, 10_000, 1, topics=["TopicA", "TopicB"], data_version=DataVersion(0, 1, 1))
+    bad = registered(A, 0, 0, topics=["TopicA", "TopicB"], data_version=DataVersion(0, 1, 1))
+    bad["value"] = bad["value"].replace(b'"readQueueNums":8', b'"readQueueNums":"8"', 1)
+    registry.handle(bad)
+    assert registry.rows("live")[0].data_version == DataVersion()
+    assert registry.rows("topic") == []
+    registry.handle(good)
+    assert [row.topic for row in registry.rows("topic")] == ["TopicA", "TopicB"]
+
+
+def test_topics_that_could_not_be_read_delete_none(tmp_path):
+    """T5: with deleteTopicWithBrokerRegistration a registration removes the topics that it does not name."""
+    registry = Registry(tmp_path / "registry", deleteTopicWithBrokerRegistration="true")
+    registry.handle(registered(A, 0, 0, data_version=DataVersion(0, 1, 1)))
+    bad = registered(A, 10_000, 1, topics=["TopicB"], data_version=DataVersion(0, 1, 2))
+    bad["value"] = bad["value"].replace(b'"readQueueNums":8', b'"readQueueNums":"8"', 1)
+    registry.handle(bad)
+    assert [row.topic for row in registry.rows("topic")] == ["TopicA"]
+    assert registry.rows("live")[0].data_version == DataVersion(0, 1, 1)
+
+
 def test_a_registration_with_one_bad_topic_keeps_its_lease_topics_and_filter_servers(registry):
     registry.handle(registered(A, 0, 0, filter_server_list=["f:1"]))
     bad = registered(A, 10_000, 1, topics=["TopicA", "TopicB"], data_version=DataVersion(0, 1, 1))
@@ -242,8 +309,8 @@ def test_a_snapshot_covers_the_quiet_batches_before_it(registry):
     registry.handle(registered(A, 0, 0))
     registry.handle(tick(1_000, 5))
     assert registry.publisher.last.offsets == {0: 1}
-    registry.handle(event("UNREGISTERED", A, 900, 4, last_heard_ms=0))
-    assert registry.publisher.last.offsets == {0: 6}
+    registry.handle(event("UNREGISTERED", A, 900, 6, last_heard_ms=0))
+    assert registry.publisher.last.offsets == {0: 7}
     assert registry.publisher.last.event_time == T0 + 1_000
 
 

@@ -7,7 +7,8 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
-from namesrv_stream.records import encode_record, record_key
+from namesrv_stream.errors import MalformedRecordError
+from namesrv_stream.records import decode_record, encode_record, record_key
 from namesrv_stream.rules.requests import (
     MAX_HEARTBEAT_TIMEOUT_MS,
     BrokerHeartbeat,
@@ -33,6 +34,7 @@ REGISTRATION = {
     "brokerAddr": ADDRESS,
 }
 TOO_LONG = MAX_HEARTBEAT_TIMEOUT_MS + 1
+NO_ADDRESS = "brokerAddr is missing or no host:port"
 TIMEOUT_RANGE = f"heartbeatTimeoutMillis is not within 1..{MAX_HEARTBEAT_TIMEOUT_MS}"
 
 
@@ -55,14 +57,18 @@ REJECTED = {
     "no type": (registration(type=None), "not a JSON object with a text field `type`"),
     "unknown type": (registration(type="QUERY"), "unknown type QUERY"),
     "not UTF-8": (registration(zoneName="?").replace(b"?", b"\xff"), "value is not UTF-8"),
-    "no address": (registration(brokerAddr=None), "brokerAddr is missing or no text"),
-    "an empty address": (registration(brokerAddr=""), "brokerAddr is missing or no text"),
+    "no address": (registration(brokerAddr=None), NO_ADDRESS),
+    "an empty address": (registration(brokerAddr=""), NO_ADDRESS),
+    "an address without a port": (registration(brokerAddr="10.0.0.1"), NO_ADDRESS),
+    "an address with a line feed": (registration(brokerAddr=ADDRESS + "\n"), NO_ADDRESS),
     "another address": (
         registration(brokerAddr="10.0.0.2:10911"),
         "the record's key is not brokerAddr 10.0.0.2:10911",
     ),
-    "no cluster": (registration(clusterName=None), "clusterName is missing or no text"),
-    "no name": (registration(brokerName=None), "brokerName is missing or no text"),
+    "no cluster": (registration(clusterName=None), "clusterName is missing, empty or no text"),
+    "an empty cluster": (registration(clusterName=""), "clusterName is missing, empty or no text"),
+    "no name": (registration(brokerName=None), "brokerName is missing, empty or no text"),
+    "an empty name": (registration(brokerName=""), "brokerName is missing, empty or no text"),
     "no id": (registration(brokerId=None), "brokerId is missing or no whole number"),
     "a negative id": (registration(brokerId=-1), "brokerId is missing or no whole number"),
     "an id in words": (registration(brokerId="master"), "brokerId is missing or no whole number"),
@@ -112,6 +118,19 @@ def test_the_first_64_kib_of_a_rejected_record_and_of_its_key_are_kept(spark):
 def test_a_timeout_at_the_edge_of_its_range_is_taken(spark, timeout_ms):
     [row] = parsed_records(kafka_records(spark, [(KEY, registration(heartbeatTimeoutMillis=timeout_ms))])).collect()
     assert (row.kind, row.timeout_ms, row.reason) == ("REGISTER_BROKER", timeout_ms, None)
+
+
+def test_the_jvm_takes_the_addresses_that_a_producer_may_send(spark):
+    taken = ["10.0.0.1:10911", "broker-a.example:1", "[::1]:10911", "::1:10911", "[fe80::1%eth0]:10911", "\u00fc:1"]
+    refused = ["10.0.0.1", "a:", ":1", "a b:1", "a:1\n", "a:1\r", "a:1\u2028", " a:1", "a:b", "a:-1", "[::1:1", "[]:1"]
+    said = [(address.encode(), registration(brokerAddr=address)) for address in taken + refused]
+    rows = parsed_records(kafka_records(spark, said)).orderBy("offset").collect()
+    assert [row.kind for row in rows] == ["REGISTER_BROKER"] * len(taken) + ["REJECTED"] * len(refused)
+    for address in taken:
+        assert decode_record(registration(brokerAddr=address)).broker_addr == address
+    for address in refused:
+        with pytest.raises(MalformedRecordError):
+            decode_record(registration(brokerAddr=address))
 
 
 def test_fields_that_nobody_knows_are_ignored(spark):

@@ -128,7 +128,7 @@ def test_malformed_records_are_kept_and_the_job_lives_on(heartbeats, kafka, spar
         "no value": (key, None),
         "not a JSON object with a text field `type`": (key, b"[" * 1_000_000),
         "value is not UTF-8": (key, junk),
-        "clusterName is missing or no text": (key, b'{"type": "REGISTER_BROKER", "brokerAddr": "%s"}' % key),
+        "clusterName is missing, empty or no text": (key, b'{"type": "REGISTER_BROKER", "brokerAddr": "%s"}' % key),
         f"the record's key is not brokerAddr {address(1)}": (
             b"\xff" * 100_000,
             b'{"type": "BROKER_HEARTBEAT", "brokerAddr": "%s"}' % key,
@@ -175,7 +175,7 @@ def test_a_topic_that_costs_something_is_named_and_read_all_the_same(kafka, topi
     """Two partitions, the producers' clock and a small limit: three warnings; leases of both partitions are kept."""
     caplog.set_level(logging.WARNING, "namesrv_stream")
     make_topic(kafka, topic, 2, **{"message.timestamp.type": "CreateTime", "max.message.bytes": str(MIB)})
-    heartbeats = Heartbeats(kafka, topic, tmp_path, maxOffsetsPerTrigger="none")
+    heartbeats = Heartbeats(kafka, topic, tmp_path)
     with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
         heartbeats.say(*map(registration, BROKERS))
         job.process_all()
@@ -185,4 +185,5 @@ def test_a_topic_that_costs_something_is_named_and_read_all_the_same(kafka, topi
     assert "CreateTime" in warnings
     assert "2 partitions" in warnings
     assert f"max.message.bytes is {MIB}" in warnings
+    assert "read in one micro-batch" in warnings
     heartbeats.close()

@@ -7,7 +7,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
@@ -15,8 +17,12 @@ from kafka import KafkaAdminClient, TopicPartition
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.rules.requests import BrokerHeartbeat, PutKvConfig, UnregisterBroker
 from namesrv_stream.stream.background import BackgroundJob
-from namesrv_stream.stream.job import JobFailedError
+from namesrv_stream.stream.failures import CheckpointWithoutTablesError, JobFailedError
+from namesrv_stream.stream.micro_batch import MicroBatches
+from namesrv_stream.stream.query import start_query
+from namesrv_stream.tables.publication import Publisher, Writers
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import PINNED_TABLES
 from tests.system.heartbeats import (
     BY_PRODUCERS_CLOCK,
@@ -110,6 +116,67 @@ def test_a_new_checkpoint_on_old_tables_goes_on_where_the_last_snapshot_stood(ka
         job.process_all()
         assert heartbeats.live() == [address(1)]
     heartbeats.close()
+
+
+def test_a_batch_that_comes_while_the_job_stops_is_left_to_the_next_run(heartbeats, spark):
+    heartbeats.say(registration(1))
+    publisher = Publisher.claim(Writers.only(RustWriter(Root(heartbeats.root))), "run-1", 1)
+    batches = MicroBatches(heartbeats.settings, publisher)
+    query = start_query(spark.newSession(), heartbeats.settings, batches, publisher.table("live"), {})
+    query.processAllAvailable()
+    batches.close()
+    heartbeats.say(registration(2))
+    await_batch(query)
+    stopping = threading.Thread(target=query.stop, daemon=True)
+    stopping.start()
+    stopping.join(LIMIT_S)
+    assert not stopping.is_alive()
+    assert query.exception() is None
+    assert heartbeats.live() == [address(1)]
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        job.process_all()
+    assert heartbeats.live() == [address(1), address(2)]
+
+
+@eventually
+def await_batch(query):
+    assert query.status["message"] == "Processing new data"
+
+
+def test_a_checkpoint_older_than_the_tables_adds_nothing_twice_and_leaves_nothing_out(heartbeats, spark, tmp_path):
+    checkpoint = Path(heartbeats.settings.checkpoint_location)
+    for number in range(1, 4):
+        heartbeats.say(registration(number), PutKvConfig(namespace="n", key="k", value=str(number)))
+        with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+            job.process_all()
+        if number == 1:
+            shutil.copytree(checkpoint, tmp_path / "backup")
+    shutil.rmtree(checkpoint)
+    shutil.copytree(tmp_path / "backup", checkpoint)
+    heartbeats.say(UnregisterBroker(broker_addr=address(1)), registration(4))
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        job.process_all()
+    assert shown(heartbeats.view().routes) == heartbeats.states()[-1]
+    assert_told_once(heartbeats)
+    assert heartbeats.view().snapshot.offsets == {0: heartbeats.end_offset()}
+
+
+def test_a_checkpoint_without_its_tables_is_refused_until_it_is_removed(heartbeats, spark):
+    heartbeats.say(registration(1))
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        job.process_all()
+    shutil.rmtree(heartbeats.root)
+    checkpoint = heartbeats.settings.checkpoint_location
+    for _ in range(2):
+        with (
+            pytest.raises(CheckpointWithoutTablesError, match=f"remove the checkpoint {checkpoint}"),
+            BackgroundJob(spark.newSession(), heartbeats.settings),
+        ):
+            pass
+    shutil.rmtree(checkpoint)
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        job.process_all()
+    assert heartbeats.live() == [address(1)]
 
 
 def test_records_that_kafka_no_longer_has_are_named_and_a_new_checkpoint_goes_on_behind_them(heartbeats, spark, caplog):

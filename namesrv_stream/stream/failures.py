@@ -1,0 +1,72 @@
+"""Why a job ended, as one error with the next step, from what the batch, Spark and Kafka said."""
+
+from __future__ import annotations
+
+import re
+
+from deltalake.exceptions import DeltaError
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError, StorageError
+
+_KAFKA_ERROR = "org.apache.kafka.common.errors"
+_KAFKA_AWAY = (_KAFKA_ERROR, "Cannot fetch record for offset")
+_KAFKA_REFUSED = re.compile(
+    rf"{_KAFKA_ERROR}\.\w*(Authorization|Authentication|InvalidTopic|UnsupportedVersion)Exception"
+)
+_DATA_LOST = ("failOnDataLoss", "OffsetOutOfRange")
+_SEE_LOG = "See the log above, mend it and start the job again."
+
+
+class JobFailedError(NamesrvError):
+    """The query ended by an error that trying again will not mend; `cause` is its first line."""
+
+    def __init__(self, cause: str, next_step: str) -> None:
+        super().__init__(
+            f"the streaming query ended: {cause}. {next_step} Nothing that was accepted is lost: the next "
+            "run goes on where this one stopped."
+        )
+        self.cause = cause
+
+
+class CheckpointWithoutTablesError(NamesrvError):
+    """The tables are gone and the checkpoint is not: the job would go on behind what the tables no longer know."""
+
+    def __init__(self, checkpoint: str, root: str) -> None:
+        super().__init__(
+            f"there are no tables under {root}, but a checkpoint that goes on in the middle of the log. Is "
+            f"delta.root right? To build the tables anew from all that Kafka has, remove the checkpoint {checkpoint}."
+        )
+        self.checkpoint = checkpoint
+        self.root = root
+
+
+def job_failure(settings: NamesrvSettings, of_batch: BaseException | None, said: str) -> NamesrvError:
+    """What to raise for a query that ended. `of_batch` is what its micro-batch raised, `said` what Spark tells."""
+    if isinstance(of_batch, NamesrvError):
+        return of_batch
+    if isinstance(of_batch, (DeltaError, OSError)):
+        return storage_error(settings, of_batch)
+    if of_batch is not None:
+        return JobFailedError(f"{type(of_batch).__name__}: {of_batch}".splitlines()[0], _SEE_LOG)
+    cause = _first_cause(said)
+    if any(mark in said for mark in _DATA_LOST):
+        step = f"Kafka no longer has what was to be read next: remove {settings.checkpoint_location}."
+        return JobFailedError(cause, step)
+    if _KAFKA_REFUSED.search(said):
+        return KafkaRefusedError(settings.kafka_bootstrap_servers, cause)
+    if any(mark in said for mark in _KAFKA_AWAY):
+        return KafkaUnreachableError(settings.kafka_bootstrap_servers, cause)
+    return JobFailedError(cause, _SEE_LOG)
+
+
+def storage_error(settings: NamesrvSettings, error: BaseException) -> StorageError:
+    """What delta-rs or the file system said, in one line."""
+    return StorageError(settings.delta_root, " ".join(str(error).split()))
+
+
+def _first_cause(said: str) -> str:
+    first, *others = [line for line in said.splitlines() if line.strip()] or ["unknown cause"]
+    if not first.endswith("Traceback (most recent call last):"):
+        return first
+    return next((line for line in reversed(others) if not line.startswith(" ")), first)  # what was raised, in Python
