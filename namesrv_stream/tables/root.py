@@ -51,13 +51,15 @@ class Root:
         return table
 
 
-def select(table: DeltaTable, spec: TableSpec, condition: str = "true") -> pa.Table:
+def select(table: DeltaTable, spec: TableSpec, condition: str = "true", then: str = "") -> pa.Table:
     """The rows that meet a SQL condition, with the row's columns; files that cannot hold any are not read.
+
+    `then` is what may follow in SQL: ORDER BY, LIMIT.
 
     By delta-rs's own SQL: pyarrow's datasets would do, but importing them imports pandas, a second for a command.
     """
     columns = ", ".join(f'"{name}"' for name in spec.schema.names)
-    found = QueryBuilder().register("rows", table).execute(f"SELECT {columns} FROM rows WHERE {condition}")
+    found = QueryBuilder().register("rows", table).execute(f"SELECT {columns} FROM rows WHERE {condition} {then}")
     return pa.RecordBatchReader.from_stream(found).read_all().cast(spec.schema)
 
 

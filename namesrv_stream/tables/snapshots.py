@@ -51,14 +51,14 @@ class Snapshots:
 
     def oldest_readable(self) -> SnapshotRow:
         """The row with the lowest epoch that retention still keeps."""
-        kept = self._rows(("published_at", ">=", _timestamp(self._now_ms() - self.retention_ms)))
-        return min(kept, key=lambda row: row.epoch, default=self.newest())
+        kept = f"published_at >= {_timestamp(self._now_ms() - self.retention_ms)}"
+        return next(iter(self._rows(kept, "ORDER BY epoch LIMIT 1")), None) or self.newest()
 
     def readable(self, limit: int | None = None) -> list[SnapshotRow]:
         """Newest first, at most `limit` of those that can be read."""
         oldest = self.oldest_readable().epoch
         first = oldest if limit is None else max(oldest, self.newest().epoch - limit + 1)
-        return sorted(self._rows(("epoch", ">=", first)), key=lambda row: -row.epoch)
+        return self._rows(f"epoch >= {first}", "ORDER BY epoch DESC")
 
     def find(self, epoch: int | None = None, at_ms: int | None = None) -> SnapshotRow:
         """The newest, or that of `epoch`, or the one in force at the event time `at_ms`."""
@@ -73,22 +73,21 @@ class Snapshots:
         oldest = self.oldest_readable()
         if epoch < oldest.epoch:
             raise SnapshotGoneError(f"epoch {epoch}", oldest.epoch)
-        return self._rows(("epoch", "=", epoch))[0]
+        return self._rows(f"epoch = {epoch}")[0]
 
     def _in_force_at(self, at_ms: int) -> SnapshotRow:
         """The highest epoch whose event time is not after `at_ms`. Event time never falls from epoch to epoch."""
         asked = f"event time {at_ms} ms"
         oldest = self.oldest_readable()
-        found = self._rows(("event_time", "<=", _timestamp(at_ms)), ("epoch", ">=", oldest.epoch))
-        if found:
-            return max(found, key=lambda row: row.epoch)
+        earlier = f"event_time <= {_timestamp(at_ms)} AND epoch >= {oldest.epoch}"
+        if found := self._rows(earlier, "ORDER BY epoch DESC LIMIT 1"):
+            return found[0]
         if oldest.epoch == 1 or oldest.event_time is None:
             raise NoSuchSnapshotError(asked, self.newest().epoch)
         raise SnapshotGoneError(asked, oldest.epoch)
 
-    def _rows(self, *conditions: tuple[str, str, object]) -> list[SnapshotRow]:
-        where = " AND ".join(f"{name} {operator} {value}" for name, operator, value in conditions)
-        return rows_from_arrow(SNAPSHOT, select(self._table, SNAPSHOT, where))
+    def _rows(self, condition: str, then: str = "") -> list[SnapshotRow]:
+        return rows_from_arrow(SNAPSHOT, select(self._table, SNAPSHOT, condition, then))
 
 
 def newest_row(snapshot_table: DeltaTable) -> SnapshotRow | None:
