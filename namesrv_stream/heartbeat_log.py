@@ -248,11 +248,22 @@ def _producer_options(kafka: KafkaOptions, delivery_timeout_ms: int) -> dict[str
     }
 
 
+class _AdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python ships no types
+    """Ends its thread also where nobody answers: kafka-python 3.0 leaves one behind for each attempt."""
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            super().__init__(**options)
+        except BaseException:
+            self._net.stop()
+            raise
+
+
 @contextmanager
 def _admin(kafka: KafkaOptions) -> Iterator[KafkaAdminClient]:
     with _named_errors(_address(kafka)):
         known = {name: value for name, value in kafka.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
-        admin = KafkaAdminClient(**{"bootstrap_timeout_ms": _CONNECT_LIMIT_MS, **known})
+        admin = _AdminClient(**{"bootstrap_timeout_ms": _CONNECT_LIMIT_MS, **known})
         try:
             yield admin
         finally:
