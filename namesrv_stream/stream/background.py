@@ -12,12 +12,24 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.stream.job import RouteRegistryJob
 
+_STOP_LIMIT_S = 120.0
+
 
 class JobNotStartedError(NamesrvError):
     """The job has claimed no registry within the limit, and no error says why."""
 
     def __init__(self, limit_s: float) -> None:
         super().__init__(f"the job did not start within {limit_s:.0f} s. The log above says what it waits for.")
+        self.limit_s = limit_s
+
+
+class JobNotStoppedError(NamesrvError):
+    """The job still runs long after it was told to stop."""
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__(
+            f"the job did not stop within {limit_s:.0f} s. `py-spy dump` and jstack show what it waits for."
+        )
         self.limit_s = limit_s
 
 
@@ -41,7 +53,9 @@ class BackgroundJob:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join()
+        self._thread.join(_STOP_LIMIT_S)
+        if self._thread.is_alive():
+            raise JobNotStoppedError(_STOP_LIMIT_S)
 
     @property
     def has_ended(self) -> bool:
