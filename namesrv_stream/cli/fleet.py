@@ -19,15 +19,13 @@ _WITH_HISTORY = (*_SHAPE, "seed", "history_days", "out", "batch_hours")
 
 @click.pass_context
 def _run(
-    context: click.Context, /, history_days: float | None, out: Path | None, batch_hours: float, **options: object
+    context: click.Context, /, history_days: float | None, out: Path, batch_hours: float, **options: object
 ) -> None:
     if history_days is None:
         assert live_fleet.callback is not None
         context.invoke(live_fleet.callback, **options)
         return
     given = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-    if out is None:
-        raise click.UsageError("--history needs --out FOLDER for the registry that it makes.")
     if useless := [name for name in given if name not in _WITH_HISTORY]:
         raise click.UsageError(f"--{useless[0].replace('_', '-')} has no effect with --history.")
     shape = {name: options[name] for name in _SHAPE if name in given}
@@ -54,7 +52,13 @@ fleet = click.Command(
             metavar="DAYS",
             help="Do not run: publish the past of so many days, with incidents, through a Kafka and a job of its own.",
         ),
-        click.Option(["--out"], type=click.Path(path_type=Path, file_okay=False), help="Registry of --history."),
+        click.Option(
+            ["--out"],
+            type=click.Path(path_type=Path, file_okay=False),
+            default=Path("data/history"),
+            show_default=True,
+            help="Registry of --history.",
+        ),
         click.Option(
             ["--batch-hours"],
             type=click.FloatRange(0, min_open=True),
