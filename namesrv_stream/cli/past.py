@@ -115,7 +115,7 @@ def _what(event: BrokerEventRow) -> Iterator[str]:
         after = {"command": [after["command"]]}
     tables = [table for table in _NAMES if table in before or table in after]
     yield from (_changed_names(before.get(table), after.get(table), _NAMES[table]) for table in tables)
-    if not tables and event.cause not in (event.type, "REGISTER_BROKER"):
+    if not tables and event.cause not in (event.type, "REGISTER_BROKER", "UNREGISTER_BROKER"):
         yield event.cause
     if event.lease_millis is not None:
         yield f"lasted {duration_text(event.lease_millis)}"

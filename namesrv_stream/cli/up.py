@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from namesrv_stream.cli.output import console
 from namesrv_stream.fleet.plan import FleetPlan
 from namesrv_stream.local.stack import LocalStack, own_kafka_port
 from namesrv_stream.logs import set_up_logging
+from namesrv_stream.stream.termination import stop_on_signals
 
 DEFAULT_BROKERS = 8
 _LOOK_EVERY_S = 1.0
@@ -33,8 +33,7 @@ def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
     settings = invocation.settings
     port = own_kafka_port(settings)
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop_on_signals(stop)
     set_up_logging()
     with LocalStack(settings, data, port) as stack:
         if brokers:

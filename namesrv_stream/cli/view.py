@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import wraps
 from pathlib import Path
@@ -226,16 +228,21 @@ def print_answer(answer: Answer, *, as_json: bool) -> None:
 
 def _watch(reader: RouteReader, settings: NamesrvSettings, view: View, answer: Callable[[Served], Answer]) -> None:
     output = console()
-    try:
-        if view.as_json or not output.is_terminal:
-            _print_each(reader, settings, view, answer)
-            return
-        with Live(console=output, screen=True, auto_refresh=False) as screen:
-            while True:
-                screen.update(_watched(current(reader, settings), answer), refresh=True)
-                time.sleep(view.watch_s or DEFAULT_WATCH_S)
-    except KeyboardInterrupt:  # how watching ends
+    if view.as_json or not output.is_terminal:
+        _print_each(reader, settings, view, answer)
         return
+    with Live(console=output, screen=True, auto_refresh=False) as screen:
+        for _ in _looks(view):
+            screen.update(_watched(current(reader, settings), answer), refresh=True)
+
+
+def _looks(view: View) -> Iterator[None]:
+    """One turn after another until Ctrl-C, which ends watching between two of them: within one a library is at work."""
+    stopped = threading.Event()
+    signal.signal(signal.SIGINT, lambda *_: stopped.set())
+    yield
+    while not stopped.wait(view.watch_s):
+        yield
 
 
 def _watched(served: Served, answer: Callable[[Served], Answer]) -> RenderableType:
@@ -250,7 +257,7 @@ def _watched(served: Served, answer: Callable[[Served], Answer]) -> RenderableTy
 def _print_each(reader: RouteReader, settings: NamesrvSettings, view: View, answer: Callable[[Served], Answer]) -> None:
     """One answer a change: snapshots that leave it as it is print nothing."""
     last: bytes | None = None
-    while True:
+    for _ in _looks(view):
         served = current(reader, settings)
         try:
             found = answer(served)
@@ -261,4 +268,3 @@ def _print_each(reader: RouteReader, settings: NamesrvSettings, view: View, answ
             if last != b"":
                 say(str(error))
             last = b""
-        time.sleep(view.watch_s or DEFAULT_WATCH_S)
