@@ -56,7 +56,7 @@ def _retrieve(configuration: str, folder: Path) -> None:
         "-sync",
     ]
     ivy = subprocess.run(
-        [find_java(), "-jar", _ivy(), "-warn", *fetch],
+        [find_java(), "-jar", pyspark_jar("ivy"), "-warn", *fetch],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -66,11 +66,12 @@ def _retrieve(configuration: str, folder: Path) -> None:
         raise JarsNotRetrievedError(configuration, ivy.stdout[-2000:])
 
 
-def _ivy() -> Path:
+def pyspark_jar(name: str) -> Path:
+    """A jar that pyspark brings, such as `ivy`; pyspark itself, which takes a second, is not imported."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise JarsNotRetrievedError("spark", "pyspark, which brings Ivy, is not installed: run `make install`")
-    return next((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+        raise JarsNotRetrievedError("spark", f"pyspark, which brings {name}, is not installed: run `make install`")
+    return next((Path(spec.origin).parent / "jars").glob(f"{name}-*.jar"))
 
 
 if __name__ == "__main__":

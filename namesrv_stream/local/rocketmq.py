@@ -5,27 +5,26 @@ To test and measure against, and to show. Everything listens at 127.0.0.1 and ke
 
 from __future__ import annotations
 
-import importlib.util
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-from tenacity import RetryError, Retrying, retry_if_not_result, stop_after_delay, wait_fixed
+from py4j.java_gateway import GatewayParameters, JavaGateway
+from tenacity import RetryError, Retrying, retry_if_not_result, stop_after_delay
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.local.jars import retrieved_jars
+from namesrv_stream.local.jars import pyspark_jar, retrieved_jars
 from namesrv_stream.local.java import find_java
-from namesrv_stream.local.kafka import HOST
-from namesrv_stream.local.process import OwnedProcess
+from namesrv_stream.local.ports import HOST, free_ports, listens
+from namesrv_stream.local.server import OwnedServer
 
 START_LIMIT_S = 120
 _MQADMIN_LIMIT_S = 60
+_CALL_LIMIT_S = 90
+"""Of one call of the Java client, which has shorter limits of its own for all that it waits for."""
 _NAMESRV_MAIN = "org.apache.rocketmq.namesrv.NamesrvStartup"
 _BROKER_MAIN = "org.apache.rocketmq.broker.BrokerStartup"
 _MQADMIN_MAIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
@@ -56,15 +55,6 @@ _SMALL_BROKER = {
 """A broker in some hundred megabytes, that registers as often as RocketMQ allows."""
 
 
-class RocketmqNotStartedError(NamesrvError):
-    """A server of RocketMQ ended, or did not listen within the limit; `log` has all that it said."""
-
-    def __init__(self, what: str, log: Path) -> None:
-        said = log.read_text(errors="replace").strip().splitlines()[-5:] if log.exists() else []
-        super().__init__("\n".join([f"{what}; the end of {log}:", *said]))
-        self.log = log
-
-
 class Release(Enum):
     """A release line; the value is its configuration in conf/ivy.xml."""
 
@@ -80,16 +70,17 @@ class Release(Enum):
         return [find_java(), *options, *opens, "-cp", jars, main, *arguments]
 
 
-class LocalServer:
-    """One server of RocketMQ in a JVM of its own; as a context manager it runs within the `with`."""
+class LocalServer(OwnedServer):
+    """One server of RocketMQ in a JVM of its own. At its orderly end a broker unregisters."""
 
     def __init__(self, release: Release, main: str, data: Path, port: int, settings: Mapping[str, str]) -> None:
         self._release = release
         self._main = main
         self._data = data.resolve()
+        super().__init__(self._data / "console.log")
         self._settings = {"listenPort": str(port), "bindAddress": HOST, **settings}
-        self._process: OwnedProcess | None = None
         self.port = port
+        self.name = f"{main.rpartition('.')[2]} at port {port}"
 
     @property
     def address(self) -> str:
@@ -102,50 +93,8 @@ class LocalServer:
         file = self._data / "server.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
         command = self._release.java(self._data, self._main, "-c", str(file), heap=heap)
-        self._process = process = OwnedProcess(command, self._data / "console.log")
-        until = Retrying(stop=stop_after_delay(START_LIMIT_S), wait=wait_fixed(0.1), retry=retry_if_not_result(bool))
-        try:
-            until(lambda: process.exit_code is not None or _listens(self.port))
-        except RetryError:
-            self.kill()
-            problem = f"port {self.port} does not listen after {START_LIMIT_S} s"
-            raise RocketmqNotStartedError(problem, self._data / "console.log") from None
-        if process.exit_code is not None:
-            raise RocketmqNotStartedError(f"ended with exit code {process.exit_code}", self._data / "console.log")
+        self._run(command, lambda: listens(self.port), START_LIMIT_S)
         return self
-
-    def stop(self) -> None:
-        """An orderly end; a broker unregisters. Nothing when it is not running."""
-        if self._process:
-            self._process.stop()
-            self._process = None
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        if self._process:
-            self._process.kill()
-            self._process = None
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Within the `with` it keeps its connections and says nothing."""
-        assert self._process is not None, "it runs"
-        self._process.pause()
-        try:
-            yield
-        finally:
-            self._process.resume()
-
-    @property
-    def pid(self) -> int | None:
-        """The JVM's process id, None when it is not running."""
-        return self._process.pid if self._process else None
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.stop()
 
 
 def name_server(data: Path, release: Release = Release.V5, **settings: str) -> LocalServer:
@@ -241,54 +190,39 @@ class MessageNotSentError(NamesrvError):
         self.status = status
 
 
+class _ClientJvm(OwnedServer):
+    """A JVM with RocketMQ's client in it, for Python to drive."""
+
+    def __init__(self, home: Path, release: Release) -> None:
+        super().__init__(home / "client-console.log")
+        self._home = home
+        self._release = release
+        self.name = "the Java client"
+        self.port = free_ports(1)
+
+    def start(self) -> Self:
+        _write_log_settings(self._home)
+        jars = f"{pyspark_jar('py4j')}:{self._home / 'conf'}:{retrieved_jars(self._release.value)}/*"
+        options = ["-Xmx256m", f"-Duser.home={self._home}", f"-Drocketmq.client.logRoot={self._home}"]
+        command = [find_java(), *options, "-cp", jars, "py4j.GatewayServer", str(self.port)]
+        self._run(command, lambda: listens(self.port), START_LIMIT_S)
+        return self
+
+
 @contextmanager
 def java_client(home: Path, namesrv_addr: str, release: Release = Release.V5) -> Iterator[JavaClient]:
-    """A Java client of this release, in a JVM of its own, within the `with`."""
-    _write_log_settings(home)
-    port = launch_gateway(
-        classpath=f"{home / 'conf'}:{retrieved_jars(release.value)}/*",
-        javaopts=["-Xmx256m", f"-Duser.home={home}", f"-Drocketmq.client.logRoot={home}"],
-        java_path=str(find_java()),
-        jarpath=str(_py4j_jar()),
-        die_on_exit=True,
-    )
-    java = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
-    try:
-        client = JavaClient(java, namesrv_addr)
+    """A Java client of this release, in a JVM of its own, within the `with`. A call that never returns is an error."""
+    with _ClientJvm(home.resolve(), release) as jvm:
+        parameters = GatewayParameters(port=jvm.port, auto_convert=True, read_timeout=_CALL_LIMIT_S)
+        java = JavaGateway(gateway_parameters=parameters)
         try:
-            yield client
-        finally:
-            client.close()
-    finally:
-        java.shutdown()
-
-
-def free_ports(count: int) -> int:
-    """The first of so many free ports in a row."""
-    while True:
-        with ExitStack() as held:
-            first = held.enter_context(socket.create_server((HOST, 0))).getsockname()[1]
+            client = JavaClient(java, namesrv_addr)
             try:
-                for port in range(first + 1, first + count):
-                    held.enter_context(socket.create_server((HOST, port)))
-            except (OSError, OverflowError):
-                continue
-            return int(first)
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection((HOST, port), timeout=1).close()
-    except OSError:
-        return False
-    return True
-
-
-def _py4j_jar() -> Path:
-    """The one inside pyspark."""
-    spec = importlib.util.find_spec("pyspark")
-    assert spec is not None and spec.origin is not None, "pyspark is a dependency"
-    return next((Path(spec.origin).parent / "jars").glob("py4j-*.jar"))
+                yield client
+            finally:
+                client.close()
+        finally:
+            java.close()
 
 
 _QUIET_5 = "org.apache.rocketmq.logging.ch.qos"

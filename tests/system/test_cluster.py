@@ -16,7 +16,7 @@ import pytest
 from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.local.jars import CHECKOUT, retrieved_jars
-from namesrv_stream.local.kafka import HOST
+from namesrv_stream.local.ports import HOST
 from namesrv_stream.local.process import OwnedProcess
 from tests.system.heartbeats import Heartbeats, address, registration
 

@@ -5,7 +5,8 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.admin import NewTopic
 
-from namesrv_stream.local.kafka import LocalKafka, PortInUseError
+from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.local.ports import PortInUseError
 
 MIB = 1 << 20
 LIMIT_MS = 30_000

@@ -1,0 +1,59 @@
+from pathlib import Path
+
+import psutil
+import pytest
+
+from namesrv_stream.local.server import OwnedServer, ServerNotStartedError
+
+
+class Shell(OwnedServer):
+    """A shell that answers once its log says `ready`."""
+
+    name = "Shell"
+
+    def __init__(self, log: Path, script: str, limit_s: float = 60) -> None:
+        super().__init__(log)
+        self._script = script
+        self._limit_s = limit_s
+
+    def start(self):
+        self._run(["/bin/sh", "-c", self._script], lambda: "ready" in self._log.read_text(), self._limit_s)
+        return self
+
+
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "server.log"
+
+
+def test_server_runs_within_the_with_and_answers_by_then(log):
+    with Shell(log, "echo ready; exec sleep 100") as server:
+        pid = server.pid
+        assert psutil.Process(pid).is_running()
+    assert server.pid is None
+    assert not psutil.pid_exists(pid)
+
+
+def test_server_can_be_started_again_after_a_crash(log):
+    server = Shell(log, "echo ready; exec sleep 100")
+    with server:
+        first = server.pid
+        server.kill()
+        assert server.pid is None
+        server.kill()
+        server.start()
+        assert server.pid != first
+
+
+def test_server_that_ends_at_once_is_an_error_with_what_it_said(log):
+    server = Shell(log, "echo line 1; echo no room >&2; exit 3")
+    with pytest.raises(ServerNotStartedError, match=rf"(?s)Shell ended with exit code 3; the end of {log}:.*no room"):
+        server.start()
+    assert server.pid is None
+
+
+def test_server_that_never_answers_is_ended(log):
+    server = Shell(log, "echo $$; exec sleep 100", limit_s=0.3)
+    with pytest.raises(ServerNotStartedError, match=r"did not answer within 0\.3 s"):
+        server.start()
+    assert not psutil.pid_exists(int(log.read_text()))
