@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
@@ -21,7 +22,15 @@ from kafka.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_delay, stop_never, wait_exponential
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    sleep_using_event,
+    stop_after_delay,
+    stop_when_event_set,
+    wait_exponential,
+)
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
 from namesrv_stream.records import DEFAULT_TOPIC, MAX_RECORD_BYTES, encode_record, record_key
@@ -47,15 +56,17 @@ _CONNECT_LIMIT_MS = 5_000
 _LINGER_MS = 5
 
 
-def wait_for_kafka(kafka: KafkaOptions, limit_s: float | None = None) -> None:
+def wait_for_kafka(kafka: KafkaOptions, limit_s: float = math.inf, given_up: threading.Event | None = None) -> None:
     """Returns once Kafka answers. Tries with growing pauses and says so in the log, naming the address.
 
-    Raises KafkaUnreachableError after `limit_s` (None: never), KafkaRefusedError at once.
+    Raises KafkaUnreachableError after `limit_s` or when `given_up` is set, KafkaRefusedError at once.
     """
+    given_up = given_up or threading.Event()
     attempts = Retrying(
         retry=retry_if_exception_type(KafkaUnreachableError),
         wait=wait_exponential(multiplier=0.5, max=30),
-        stop=stop_never if limit_s is None else stop_after_delay(limit_s),
+        stop=stop_after_delay(limit_s) | stop_when_event_set(given_up),
+        sleep=sleep_using_event(given_up),
         before_sleep=_say_next_attempt,
         reraise=True,
     )

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import click
 from rich.console import Console
@@ -129,11 +129,23 @@ def fleet(  # noqa: PLR0913 - one argument an option, as click hands them over
 @contextmanager
 def _producer(settings: NamesrvSettings, delivery_timeout_ms: int) -> Iterator[HeartbeatProducer]:
     kafka = kafka_client_arguments(settings)
-    wait_for_kafka(kafka)
+    _wait_until_interrupted(kafka)
     for warning in ensure_topic(kafka, settings.kafka_topic):
         click.echo(f"warning: {warning}", err=True)
     with HeartbeatProducer(kafka, settings.kafka_topic, delivery_timeout_ms=delivery_timeout_ms) as producer:
         yield producer
+
+
+def _wait_until_interrupted(kafka: dict[str, Any]) -> None:
+    """For Kafka. Ctrl-C ends it between two attempts: within one it would leave the client in pieces."""
+    interrupted = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
+    try:
+        wait_for_kafka(kafka, given_up=interrupted)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if interrupted.is_set():
+        raise KeyboardInterrupt
 
 
 def _play(plan: FleetPlan, producer: HeartbeatProducer, duration_s: float, *, unregister: bool) -> None:

@@ -4,6 +4,7 @@ import queue
 import signal
 import subprocess
 import threading
+import threading
 import time
 from contextlib import contextmanager
 
@@ -154,6 +155,13 @@ def test_nobody_at_the_address_is_an_error_that_names_it_and_leaves_no_thread():
     with pytest.raises(KafkaUnreachableError, match=r"127\.0\.0\.1:1 "):
         HeartbeatProducer(nowhere)
     assert set(threading.enumerate()) <= before
+
+
+def test_waiting_for_kafka_can_be_given_up():
+    given_up = threading.Event()
+    given_up.set()
+    with pytest.raises(KafkaUnreachableError):
+        wait_for_kafka({"bootstrap_servers": "127.0.0.1:1", "bootstrap_timeout_ms": 300}, given_up=given_up)
 
 
 def test_missing_topic_is_not_made_by_the_producer(kafka):
