@@ -4,7 +4,6 @@ import queue
 import signal
 import subprocess
 import threading
-import threading
 import time
 from contextlib import contextmanager
 
