@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import sys
+from typing import TextIO
 
 _QUIET = {
     "kafka": logging.CRITICAL,  # says each lost connection several times; what follows from it is logged by us
@@ -16,8 +18,16 @@ def set_up_logging(level: int = logging.INFO) -> None:
     A command that runs for long asks for more than the command line itself does. What was asked for before is never
     made less: --debug stays.
     """
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", handlers=[_StandardError()])
     root = logging.getLogger()
     root.setLevel(min(level, root.level))
     for name, quiet_level in _QUIET.items():
         logging.getLogger(name).setLevel(logging.NOTSET if root.level <= logging.DEBUG else quiet_level)
+
+
+class _StandardError(logging.StreamHandler[TextIO]):
+    """Writes to what stands for standard error at that moment: a progress display puts lines above itself."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)

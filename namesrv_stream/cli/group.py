@@ -75,9 +75,12 @@ class LazyGroup(click.Group):
         except Exception as error:
             if ctx.meta.get(DEBUG):
                 raise
-            known = isinstance(error, NamesrvError)
-            say(str(error) if known else f"unexpected {type(error).__name__}: {error}. --debug shows where.")
-            ctx.exit(error.exit_status if isinstance(error, NamesrvError) else 1)
+            if isinstance(error, NamesrvError):
+                say(str(error))
+                ctx.exit(error.exit_status)
+            told = " ".join(str(error).split()).removesuffix(".")  # delta-rs tells of an object store in many lines
+            say(f"unexpected {type(error).__name__}: {told}. --debug shows where.")
+            ctx.exit(1)
 
 
 def say(message: str) -> None:
