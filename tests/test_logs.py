@@ -31,3 +31,18 @@ def test_command_that_runs_for_long_logs_more_than_the_command_line_before_it():
 @pytest.mark.parametrize("set_up", ["set_up_logging(10)", "set_up_logging(10); set_up_logging(); set_up_logging(30)"])
 def test_debug_shows_the_libraries_and_stays(set_up):
     assert {"namesrv_stream.job DEBUG", "kafka.client DEBUG", "py4j DEBUG"} <= logged(set_up)
+
+
+def test_log_goes_to_what_stands_for_standard_error_at_that_moment():
+    program = """
+import io, logging, sys
+from namesrv_stream.logs import set_up_logging
+set_up_logging()
+sys.stderr = display = io.StringIO()
+logging.getLogger("namesrv_stream").info("above the display")
+sys.stderr = sys.__stderr__
+print(display.getvalue())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "INFO above the display" in done.stdout
+    assert done.stderr == ""
