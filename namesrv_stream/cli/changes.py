@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable
 
 import click
 
-from namesrv_stream.cli.entry import Invocation
 from namesrv_stream.cli.group import say
 from namesrv_stream.cli.output import time_text
 from namesrv_stream.cli.view import open_reader
-from namesrv_stream.config import CATALOGUE, NamesrvSettings, kafka_client_arguments
+from namesrv_stream.config import CATALOGUE, Invocation, NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import MalformedRecordError, NamesrvError, SettingError, did_you_mean
 from namesrv_stream.records import decode_record, encode_record
 from namesrv_stream.rules.lookup import RouteTables

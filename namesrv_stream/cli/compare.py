@@ -8,7 +8,6 @@ from typing import Any
 import click
 from rich.console import Group, RenderableType
 
-from namesrv_stream.cli.entry import Invocation
 from namesrv_stream.cli.group import say
 from namesrv_stream.cli.moments import Moment
 from namesrv_stream.cli.output import counted, duration_text, heading, iso_text, table, time_text
@@ -25,6 +24,7 @@ from namesrv_stream.cli.view import (
     show,
     view_options,
 )
+from namesrv_stream.config import Invocation
 from namesrv_stream.errors import SnapshotGoneError
 from namesrv_stream.history.diff import Diff, Difference, Row, diff_of_events, diff_of_views
 from namesrv_stream.history.events import events_between, newest_events

@@ -6,10 +6,9 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from namesrv_stream.cli.entry import Invocation
 from namesrv_stream.cli.output import counted, table
 from namesrv_stream.cli.view import Answer, NotFoundError, Served, View, show, view_options
-from namesrv_stream.config import to_properties_text
+from namesrv_stream.config import Invocation, to_properties_text
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.json_text import encode_json
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import click
 
 from namesrv_stream.cli.group import DEBUG, LazyCommand, LazyGroup, say
-from namesrv_stream.config import NamesrvSettings, load_settings, settings_without_effect, to_properties_text
+from namesrv_stream.config import Invocation, settings_without_effect, to_properties_text
 from namesrv_stream.logs import set_up_logging
 
 _LOOK, _CHANGE, _RUN = "Look", "Change (a record on Kafka each)", "Run"
@@ -42,7 +39,7 @@ COMMANDS = {
         "namesrv_stream.cli.changes:update_namesrv_config", _CHANGE, "Change a setting at run time."
     ),
     "up": LazyCommand("namesrv_stream.cli.up:up", _RUN, "Kafka, the job and brokers on this machine, until Ctrl-C."),
-    "demo": LazyCommand("namesrv_stream.cli.demo:demo", _RUN, "The same as a story of five minutes."),
+    "demo": LazyCommand("namesrv_stream.cli.demo:demo", _RUN, "The same as a story that ends by itself."),
     "demo-rocketmq": LazyCommand(
         "namesrv_stream.cli.demo_rocketmq:demo_rocketmq", _RUN, "A real RocketMQ broker and client, as a story."
     ),
@@ -50,19 +47,6 @@ COMMANDS = {
     "fleet": LazyCommand("namesrv_stream.cli.fleet:fleet", _RUN, "Simulated brokers against any Kafka."),
     "replay": LazyCommand("namesrv_stream.replay.command:replay", _RUN, "Scenario cases through rules or stream."),
 }
-
-
-@dataclass(frozen=True)
-class Invocation:
-    """What was said before the command; commands get it with `@click.pass_obj`."""
-
-    file: Path | None
-    options: dict[str, str]
-
-    @cached_property
-    def settings(self) -> NamesrvSettings:
-        """The settings in force. Raises SettingError or SettingsFileError, also when the command does not care."""
-        return load_settings(self.file, os.environ, self.options)
 
 
 def _pairs(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:

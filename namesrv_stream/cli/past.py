@@ -12,7 +12,6 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from namesrv_stream.cli.entry import Invocation
 from namesrv_stream.cli.moments import Moment
 from namesrv_stream.cli.output import counted, duration_text, heading, iso_text, table, time_text
 from namesrv_stream.cli.view import (
@@ -26,6 +25,7 @@ from namesrv_stream.cli.view import (
     show,
     view_options,
 )
+from namesrv_stream.config import Invocation
 from namesrv_stream.history.events import newest_events
 from namesrv_stream.history.views import history_sql
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow

@@ -8,9 +8,9 @@ import click
 import msgspec
 from rich.console import Group, RenderableType
 
-from namesrv_stream.cli.entry import Invocation
 from namesrv_stream.cli.output import counted, duration_text, heading, iso_text, perm_text, table
 from namesrv_stream.cli.view import Answer, NotFoundError, Served, View, show, view_options
+from namesrv_stream.config import Invocation
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire import bodies

@@ -10,10 +10,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from namesrv_stream.cli.entry import Invocation
 from namesrv_stream.cli.output import counted, duration_text, heading, iso_text, time_text
 from namesrv_stream.cli.view import Answer, Served, View, root_of, show, view_options
-from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.config import Invocation, NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import REJECTED

@@ -6,9 +6,11 @@ import threading
 from pathlib import Path
 
 import click
+from rich.console import Group
+from rich.table import Table
 
-from namesrv_stream.cli.entry import Invocation
 from namesrv_stream.cli.output import console
+from namesrv_stream.config import Invocation
 from namesrv_stream.fleet.plan import FleetPlan
 from namesrv_stream.local.stack import LocalStack, own_kafka_port
 from namesrv_stream.logs import set_up_logging
@@ -33,15 +35,20 @@ def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
     settings = invocation.settings
     port = own_kafka_port(settings)
     stop = threading.Event()
-    stop_on_signals(stop)
     set_up_logging()
     with LocalStack(settings, data, port) as stack:
+        stop_on_signals(stop)  # not before: Spark sets a handler of its own when it starts
         if brokers:
             stack.start_fleet(FleetPlan(brokers=brokers, topics=topics))
-        console().print(
-            f"Name server for RocketMQ at {stack.gateway.address}, Kafka at {stack.settings.kafka_bootstrap_servers}, "
-            f"tables in {settings.delta_root}. In another terminal: namesrv-stream status. Ctrl-C ends all of it."
-        )
+        console().print(_what_runs(stack))
         while not stop.wait(_LOOK_EVERY_S):
             stack.job.check()
     console().print("Ended in order.")
+
+
+def _what_runs(stack: LocalStack) -> Group:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_row("name server for RocketMQ", stack.gateway.address)
+    grid.add_row("Kafka", stack.settings.kafka_bootstrap_servers)
+    grid.add_row("tables", stack.settings.delta_root)
+    return Group(grid, "In another terminal: namesrv-stream status. Ctrl-C ends all of it.")

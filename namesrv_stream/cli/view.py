@@ -16,11 +16,10 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from namesrv_stream.cli.entry import Invocation
 from namesrv_stream.cli.group import say
 from namesrv_stream.cli.moments import Moment
 from namesrv_stream.cli.output import console, duration_text, heading, print_shown, time_text
-from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import NamesrvError, SnapshotGoneError, did_you_mean
 from namesrv_stream.history.events import AsOf, members_at
 from namesrv_stream.rules.lookup import RouteTables

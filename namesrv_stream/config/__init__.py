@@ -1,7 +1,7 @@
 """Settings: where they come from, what they are, and how they change at run time."""
 
 from namesrv_stream.config.kafka import kafka_client_arguments, spark_kafka_options
-from namesrv_stream.config.loading import SettingsFileError, load_settings
+from namesrv_stream.config.loading import Invocation, SettingsFileError, load_settings
 from namesrv_stream.config.settings import (
     CATALOGUE,
     ConfigBlackListError,
@@ -14,6 +14,7 @@ from namesrv_stream.config.settings import (
 __all__ = [
     "CATALOGUE",
     "ConfigBlackListError",
+    "Invocation",
     "NamesrvSettings",
     "SettingInfo",
     "SettingsFileError",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import javaproperties
@@ -48,6 +51,19 @@ def load_settings(
         return NamesrvSettings.model_validate(merged)
     except ValidationError as error:
         raise _setting_error(error, origins) from error
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """Where one run of a program takes its settings from; commands get it with `@click.pass_obj`."""
+
+    file: Path | None
+    options: dict[str, str]
+
+    @cached_property
+    def settings(self) -> NamesrvSettings:
+        """The settings in force. Raises SettingError or SettingsFileError."""
+        return load_settings(self.file, os.environ, self.options)
 
 
 def environment_name(key: str) -> str:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, load_settings
+from namesrv_stream.config import Invocation, NamesrvSettings, kafka_client_arguments
 from namesrv_stream.fleet.plan import Churn, FleetPlan
 from namesrv_stream.fleet.player import Fleet, Load
 from namesrv_stream.heartbeat_log import HeartbeatProducer, Ticker, ensure_topic, wait_for_kafka
@@ -27,15 +26,6 @@ ACTING_MASTER_TIMEOUT_MS = 10_000
 REGISTER_BROKER_TIMEOUT_MS = 24_000
 """B2: how long a broker waits for a name server before it gives a registration up."""
 LOAD_TIMEOUT_MS = 120_000
-
-
-class Invocation(Protocol):
-    """What was said before the command: the settings file and settings of their own."""
-
-    @property
-    def file(self) -> Path | None: ...  # noqa: D102 - said above
-    @property
-    def options(self) -> dict[str, str]: ...  # noqa: D102
 
 
 class ChurnType(click.ParamType[tuple[Churn, float]]):
@@ -102,7 +92,7 @@ def fleet(  # noqa: PLR0913 - one argument an option, as click hands them over
     """Simulate brokers that register and heartbeat through Kafka."""
     options = {"kafka.bootstrap.servers": bootstrap_server, "kafka.topic": kafka_topic}
     given = {key: text for key, text in options.items() if text}
-    settings = load_settings(invocation.file, os.environ, invocation.options | given)
+    settings = replace(invocation, options=invocation.options | given).settings
     timeout_ms = ACTING_MASTER_TIMEOUT_MS if acting_master else None
     plan = FleetPlan(
         **sizes,

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 import click
 
-from namesrv_stream.config import NamesrvSettings, load_settings, settings_without_effect, to_properties_text
+from namesrv_stream.config import Invocation, NamesrvSettings, settings_without_effect, to_properties_text
 from namesrv_stream.gateway.service import Gateway, run_in_loop, serve
 from namesrv_stream.logs import set_up_logging
 
 log = logging.getLogger(__name__)
-
-
-class Invocation(Protocol):
-    """What was said before the command: the settings file and settings of their own."""
-
-    @property
-    def file(self) -> Path | None: ...  # noqa: D102 - said above
-    @property
-    def options(self) -> dict[str, str]: ...  # noqa: D102
 
 
 @click.command("gateway")
@@ -36,7 +26,7 @@ def gateway(invocation: Invocation, file: Path | None, print_only: bool) -> None
 
     Several may run side by side. Kafka and the job may be away: lookups are answered from the last snapshot.
     """
-    settings = load_settings(file or invocation.file, os.environ, invocation.options)
+    settings = replace(invocation, file=file or invocation.file).settings
     if print_only:
         click.echo(to_properties_text(settings), nl=False)
         return

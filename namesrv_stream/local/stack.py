@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
@@ -15,9 +16,12 @@ from namesrv_stream.fleet.player import Fleet
 from namesrv_stream.gateway.service import BackgroundGateway
 from namesrv_stream.heartbeat_log import HeartbeatProducer
 from namesrv_stream.local.folder import owned_folder
-from namesrv_stream.local.kafka import HOST, LocalKafka
+from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.local.ports import HOST, check_free
 from namesrv_stream.local.spark import local_session
 from namesrv_stream.stream.background import BackgroundJob
+
+log = logging.getLogger(__name__)
 
 
 class LocalStack:
@@ -37,19 +41,34 @@ class LocalStack:
     gateway: BackgroundGateway
 
     def __enter__(self) -> Self:
+        if self._settings.listen_port:  # better now than after half a minute
+            check_free(self._settings.listen_port, "the gateway (setting listenPort)")
         with ExitStack() as opening:
             opening.enter_context(owned_folder(self._data, clear=self._clear))
-            kafka = opening.enter_context(LocalKafka(self._data / "kafka", self._port))
-            address = {"kafka_bootstrap_servers": kafka.bootstrap_servers}
-            self.settings = self._settings.model_copy(update=address)
-            self.spark = local_session("route-registry", log=self._data / "spark.log")
-            opening.callback(self.spark.stop)
-            self.job = opening.enter_context(BackgroundJob(self.spark, self.settings))
+            self._start_kafka(opening)
+            self._start_job(opening)
             arguments = kafka_client_arguments(self.settings)
             self._producer = opening.enter_context(HeartbeatProducer(arguments, self.settings.kafka_topic))
             self.gateway = opening.enter_context(BackgroundGateway(self.settings))
+            log.info("the gateway listens at %s", self.gateway.address)
             self._open_things = opening.pop_all()
         return self
+
+    def _start_kafka(self, opening: ExitStack) -> None:
+        folder = self._data / "kafka"
+        log.info("starting Kafka in %s", folder)
+        kafka = opening.enter_context(LocalKafka(folder, self._port))
+        opening.callback(log.info, "stopping Kafka")
+        self.settings = self._settings.model_copy(update={"kafka_bootstrap_servers": kafka.bootstrap_servers})
+        log.info("Kafka answers at %s", kafka.bootstrap_servers)
+
+    def _start_job(self, opening: ExitStack) -> None:
+        spark_log = self._data / "spark.log"
+        log.info("starting Spark; what it says is in %s", spark_log)
+        self.spark = local_session("route-registry", log=spark_log)
+        opening.callback(self.spark.stop)
+        self.job = opening.enter_context(BackgroundJob(self.spark, self.settings))
+        opening.callback(log.info, "stopping the job: it publishes what waits")
 
     def __exit__(self, *_: object) -> None:
         self._open_things.close()
@@ -60,6 +79,9 @@ class LocalStack:
         fleet = Fleet(plan, self._producer)
         fleet.start()
         self._open_things.callback(fleet.stop, unregister=unregister)
+        self._open_things.callback(
+            log.info, "stopping the brokers: they %s", "unregister" if unregister else "just end"
+        )
         return fleet
 
 
