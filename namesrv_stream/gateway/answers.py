@@ -98,6 +98,12 @@ class Answers:
         return bodies.encode_body(bodies.KVTable(dict(table)))
 
     @cached_property
+    def to_master(self) -> KeptAnswer:
+        """What a registration without a master above it is answered."""
+        request = RemotingCommand(code=RequestCode.REGISTER_BROKER)
+        return KeptAnswer(request.code, request.answer(ext_fields={}, body=self.order_table))
+
+    @cached_property
     def _topic_counts(self) -> Counter[str]:
         return Counter(row.broker_name for rows in self.tables.queues.values() for row in rows)
 

@@ -138,10 +138,14 @@ class Connection(asyncio.Protocol):
 
     def reply(self, request: RemotingCommand, answer: RemotingCommand | None) -> None:
         """Ends a request whose answer came later; None: it gets none."""
+        self.reply_frame(request, None if answer is None else encode_command(answer))
+
+    def reply_frame(self, request: RemotingCommand, frame: bytes | None) -> None:
+        """The same, with an answer that is encoded already."""
         self._unanswered -= 1
         self._unanswered_bytes -= len(request.body)
-        if answer is not None and not request.is_oneway:
-            self._write(encode_command(answer))
+        if frame is not None and not request.is_oneway:
+            self._write(frame)
         self._read_or_wait()
 
     def await_answer(self, request: RemotingCommand) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 from namesrv_stream.gateway.answers import Answers, KeptAnswer, no_route
@@ -14,6 +15,7 @@ from namesrv_stream.gateway.lookup_frames import LookupFrames
 from namesrv_stream.gateway.metrics import Metrics
 from namesrv_stream.gateway.production import Production
 from namesrv_stream.gateway.writes import HANDLERS, Writes
+from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 from namesrv_stream.wire.command import RemotingCommand
 
@@ -38,6 +40,12 @@ class Dispatcher:
 
     def answer(self, command: RemotingCommand, connection: Connection) -> bytes | None:
         """See `connection.Requests`."""
+        if command.code == RequestCode.REGISTER_BROKER:
+            place = self._writes.said_again(command, connection)
+            if place is not None:
+                connection.await_answer(command)
+                place.add_done_callback(partial(self._is_in_log, command, connection, time.perf_counter()))
+                return None
         if command.code in HANDLERS:
             self._start(self._writes.answered(command, connection), command, connection)
             return None
@@ -57,6 +65,13 @@ class Dispatcher:
     def connection_lost(self, connection: Connection) -> None:
         """See `connection.Requests`."""
         self._writes.connection_lost(connection)
+
+    def _is_in_log(
+        self, command: RemotingCommand, connection: Connection, started_s: float, place: asyncio.Future[LogPosition]
+    ) -> None:
+        answered = self._writes.answer_to_registration(command, place.exception())
+        self._metrics.answered(command.code, answered.result, time.perf_counter() - started_s)
+        connection.reply_frame(command, answered.prepared.frame(command.opaque))
 
     def _read(self, command: RemotingCommand) -> KeptAnswer:
         if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC and self.lookups is None and not self._is_ready():

@@ -7,7 +7,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 from deltalake.exceptions import DeltaError
 
@@ -20,6 +20,7 @@ from namesrv_stream.tables.root import Root
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 0.25
+_STOP_LIMIT_S = 10.0
 _ROW_TABLES_OF_ANSWERS = ("topic", "broker", "cluster", "filter", "kv_config", "namesrv_config", "topic_mapping")
 
 OnSnapshot = Callable[["FollowedSnapshot"], None]
@@ -62,13 +63,14 @@ class Follower:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Looks for snapshots from now on. A follower runs once."""
         self._thread.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def stop(self) -> None:
+        """Returns when it has ended, or after a while: storage that does not answer is not waited for."""
         self._stop.set()
-        self._thread.join()
+        self._thread.join(_STOP_LIMIT_S)
 
     @property
     def problem(self) -> str | None:

@@ -1,19 +1,21 @@
-"""The way to Kafka: kept up in the background, and bridged to the event loop without a thread a request."""
+"""The way to Kafka: kept up in the background, with what becomes of each record told in the event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
 from typing import Self, TypeVar
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
-from namesrv_stream.heartbeat_log import HeartbeatProducer, Ticker, ensure_topic, wait_for_kafka
-from namesrv_stream.rules.requests import Request
+from namesrv_stream.gateway.producer import OF_ITS_KEY, RecordProducer
+from namesrv_stream.heartbeat_log import COMMAND_PARTITION, HeartbeatProducer, Ticker, ensure_topic, wait_for_kafka
+from namesrv_stream.records import encode_record, record_key
+from namesrv_stream.rules.requests import BrokerRequest, Request
 from namesrv_stream.rules.rows import LogPosition
 
 log = logging.getLogger(__name__)
@@ -29,6 +31,9 @@ _RETRY_S = 1.0
 _MAX_RETRY_S = 15.0
 _MAX_BLOCK_MS = 1_000
 _CLOSE_LIMIT_S = 5.0
+_POLL_S = 0.001
+_IDLE_POLL_S = 1.0
+"""While nothing is on its way: for what librdkafka has to log."""
 
 
 class GatewayBusyError(NamesrvError):
@@ -40,46 +45,38 @@ class GatewayBusyError(NamesrvError):
 
 
 class KafkaLink:
-    """Runs within a `with`: connects for as long as it takes, ticks, and counts what is on its way.
+    """Within an `async with` it connects for as long as it takes, ticks, and counts what is on its way.
 
-    `on_outcome` is told of each record's end in the event loop, None or the error.
+    `on_outcome` is told of each record's end, None or the error. Lives in the event loop.
     """
 
-    def __init__(
-        self,
-        settings: NamesrvSettings,
-        loop: asyncio.AbstractEventLoop,
-        on_outcome: Callable[[NamesrvError | None], None],
-    ) -> None:
+    def __init__(self, settings: NamesrvSettings, on_outcome: Callable[[NamesrvError | None], None]) -> None:
         self._settings = settings
-        self._kafka = kafka_client_arguments(settings) | {"max_block_ms": _MAX_BLOCK_MS}
-        self._loop = loop
+        self._kafka = kafka_client_arguments(settings)
+        self._loop = asyncio.get_running_loop()
         self._on_outcome = on_outcome
         self._stop = threading.Event()
-        self._closing = threading.Lock()
-        self._thread = threading.Thread(target=self._connect, name="kafka-link", daemon=True)
-        self._producer: HeartbeatProducer | None = None
-        self._ticker: Ticker | None = None
+        self._thread = threading.Thread(target=self._keep_up, name="kafka-link", daemon=True)
+        self._producer: RecordProducer | None = None
+        self._poll_timer: asyncio.TimerHandle | None = None
         self._on_the_way = 0
         self._on_the_way_bytes = 0
-        self._done: deque[tuple[asyncio.Future[LogPosition], int, Future[LogPosition]]] = deque()
         self.has_connected = asyncio.Event()
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Sends what waits for a few seconds; blocks meanwhile. An attempt to connect ends by itself, unused."""
-        with self._closing:
-            self._stop.set()
-        if self._ticker:
-            self._ticker.stop()
-        if self._producer:
-            self._producer.close(_CLOSE_LIMIT_S)
+    async def __aexit__(self, *_: object) -> None:
+        """What waits is sent for a few seconds. An attempt to connect ends by itself, unused."""
+        self._stop.set()
+        until_s = self._loop.time() + _CLOSE_LIMIT_S
+        while self._on_the_way and self._loop.time() < until_s:
+            await asyncio.sleep(_POLL_S)
+        if self._poll_timer is not None and self._producer is not None:
+            self._poll_timer.cancel()
+            self._producer.give_up()
+            await asyncio.to_thread(self._thread.join, _CLOSE_LIMIT_S)
 
     @property
     def address(self) -> str:
@@ -92,9 +89,9 @@ class KafkaLink:
         return self._on_the_way
 
     def send(self, request: Request, weight_bytes: int = 500) -> asyncio.Future[LogPosition]:
-        """Hands a small record to Kafka. Raises NamesrvError at once where Kafka was never there or too much waits."""
+        """Hands a record to Kafka. Raises NamesrvError at once where Kafka was never there or too much waits."""
         producer = self._ready(weight_bytes)
-        return self._awaited(producer.send(request), weight_bytes)
+        return self._sent(producer, request, encode_record(request), weight_bytes)
 
     async def send_large(
         self, make: Callable[[], tuple[R, T]], weight_bytes: int
@@ -103,76 +100,88 @@ class KafkaLink:
 
         Raises what `make` raises, and NamesrvError as `send`.
         """
-        producer = self._ready(weight_bytes)
 
-        def made_and_sent() -> tuple[R, T, Future[LogPosition]]:
+        def made_and_encoded() -> tuple[R, T, bytes]:
             request, more = make()
-            return request, more, producer.send(request)
+            return request, more, encode_record(request)
 
-        request, more, sent = await asyncio.to_thread(made_and_sent)
-        return request, more, self._awaited(sent, weight_bytes)
+        self._ready(weight_bytes)
+        request, more, value = await asyncio.to_thread(made_and_encoded)
+        return request, more, self._sent(self._ready(weight_bytes), request, value, weight_bytes)
 
-    def _ready(self, weight_bytes: int) -> HeartbeatProducer:
+    def _ready(self, weight_bytes: int) -> RecordProducer:
         if self._producer is None:
             raise KafkaUnreachableError(self._settings.kafka_bootstrap_servers, "no connection yet")
         if self._on_the_way >= MAX_ON_THE_WAY or self._on_the_way_bytes + weight_bytes > MAX_ON_THE_WAY_BYTES:
             raise GatewayBusyError(self._on_the_way)
         return self._producer
 
-    def _awaited(self, sent: Future[LogPosition], weight_bytes: int) -> asyncio.Future[LogPosition]:
+    def _sent(
+        self, producer: RecordProducer, request: Request, value: bytes, weight_bytes: int
+    ) -> asyncio.Future[LogPosition]:
         place: asyncio.Future[LogPosition] = self._loop.create_future()
         self._on_the_way += 1
         self._on_the_way_bytes += weight_bytes
-        sent.add_done_callback(lambda done: self._is_done(place, weight_bytes, done))
+        if self._on_the_way == 1:
+            self._poll_in(_POLL_S)
+        partition = OF_ITS_KEY if isinstance(request, BrokerRequest) else COMMAND_PARTITION
+        producer.send(record_key(request), value, partition, partial(self._ended, place, weight_bytes))
         return place
 
-    def _is_done(self, place: asyncio.Future[LogPosition], weight_bytes: int, done: Future[LogPosition]) -> None:
-        """Called by Kafka's thread. One wake-up of the loop serves all that is done by then."""
-        self._done.append((place, weight_bytes, done))
-        if len(self._done) == 1:
-            try:
-                self._loop.call_soon_threadsafe(self._tell_done)
-            except RuntimeError:  # the loop has ended: nobody waits any more
-                self._done.clear()
+    def _ended(
+        self,
+        place: asyncio.Future[LogPosition],
+        weight_bytes: int,
+        position: LogPosition | None,
+        error: NamesrvError | None,
+    ) -> None:
+        self._on_the_way -= 1
+        self._on_the_way_bytes -= weight_bytes
+        self._on_outcome(error)
+        if place.done():
+            return
+        if error is not None:
+            place.set_exception(error)
+            place.exception()  # seen: not everybody waits for it
+        elif position is not None:
+            place.set_result(position)
 
-    def _tell_done(self) -> None:
-        while self._done:
-            place, weight_bytes, done = self._done[0]
-            error = done.exception()
-            self._on_the_way -= 1
-            self._on_the_way_bytes -= weight_bytes
-            self._on_outcome(error if isinstance(error, NamesrvError) else None)
-            if not place.done():
-                if error is not None:
-                    place.set_exception(error)
-                    place.exception()  # seen: not everybody waits for it
-                else:
-                    place.set_result(done.result())
-            self._done.popleft()
+    def _poll_in(self, pause_s: float) -> None:
+        if self._poll_timer is not None:
+            self._poll_timer.cancel()
+        self._poll_timer = self._loop.call_later(pause_s, self._poll)
 
-    def _connect(self) -> None:
+    def _poll(self) -> None:
+        if self._producer is not None:
+            self._producer.poll()
+        self._poll_in(_POLL_S if self._on_the_way else _IDLE_POLL_S)
+
+    def _has_opened(self, producer: RecordProducer) -> None:
+        self._producer = producer
+        self.has_connected.set()
+        self._poll_in(_IDLE_POLL_S)
+
+    # --- in a thread
+
+    def _keep_up(self) -> None:
         pause_s = _RETRY_S
         while not self._stop.is_set():
             try:
-                self._open()
-                return
+                self._open_and_tick()
             except (KafkaUnreachableError, KafkaRefusedError) as error:
                 log.warning("%s Writing requests are answered SYSTEM_BUSY. Next attempt in %.0f s.", error, pause_s)
             self._stop.wait(pause_s)
             pause_s = min(2 * pause_s, _MAX_RETRY_S)
 
-    def _open(self) -> None:
+    def _open_and_tick(self) -> None:
         settings = self._settings
         wait_for_kafka(self._kafka, limit_s=0)
         for warning in ensure_topic(self._kafka, settings.kafka_topic):
             log.warning("%s", warning)
-        producer = HeartbeatProducer(self._kafka, settings.kafka_topic, delivery_timeout_ms=DELIVERY_TIMEOUT_MS)
-        with self._closing:
-            if self._stop.is_set():
-                producer.close(0)
-                return
-            self._ticker = Ticker(producer, settings.tick_millis)
-            self._ticker.start()
-            self._producer = producer
-            self._loop.call_soon_threadsafe(self.has_connected.set)
-        log.info("Kafka at %s answers; heartbeats go to %s", settings.kafka_bootstrap_servers, settings.kafka_topic)
+        producer = RecordProducer(self._kafka, settings.kafka_topic, DELIVERY_TIMEOUT_MS)
+        with HeartbeatProducer(self._kafka | {"max_block_ms": _MAX_BLOCK_MS}, settings.kafka_topic) as ticks:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._has_opened, producer)
+            log.info("Kafka at %s answers; heartbeats go to %s", settings.kafka_bootstrap_servers, settings.kafka_topic)
+            with Ticker(ticks, settings.tick_millis):
+                self._stop.wait()

@@ -11,6 +11,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make
 
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 
+_CLOSE_LIMIT_S = 5.0
+_REQUEST_LIMIT_S = 5.0
+"""Requests are served one after the other: one that says nothing must not keep the next waiting, nor the end."""
+
 _BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 25)
 
 
@@ -83,9 +87,11 @@ class MetricsServer:
         """Returns when it no longer listens."""
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join()
+        self._thread.join(_CLOSE_LIMIT_S)
 
 
 class _QuietHandler(WSGIRequestHandler):
+    timeout = _REQUEST_LIMIT_S
+
     def log_message(self, *_: object) -> None:
         """Says nothing: a scrape every few seconds is no event."""

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from isal.isal_zlib import crc32
+
 from namesrv_stream.rules.requests import DataVersion, RegisterBroker
 from namesrv_stream.rules.rows import LiveRow, LogPosition
 from namesrv_stream.wire.command import RemotingCommand
@@ -24,7 +26,7 @@ MAX_PARTS = 64
 class Fingerprint(NamedTuple):
     """What tells one registration from another without reading its body."""
 
-    fields: tuple[tuple[str, str], ...]
+    fields: frozenset[tuple[str, str]]
     version: int
     body_bytes: int
     body_crc32: int
@@ -32,8 +34,8 @@ class Fingerprint(NamedTuple):
 
 def fingerprint(command: RemotingCommand) -> Fingerprint:
     """Of a REGISTER_BROKER: header fields, release, and length and CRC32 of the body."""
-    fields = tuple(sorted((command.ext_fields or {}).items()))
-    return Fingerprint(fields, command.version, len(command.body), zlib.crc32(command.body))
+    fields = frozenset((command.ext_fields or {}).items())
+    return Fingerprint(fields, command.version, len(command.body), crc32(command.body))
 
 
 class Published(Protocol):

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from contextlib import ExitStack, suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 _LOOK_AROUND_EVERY_S = 1.0
 _STUCK_AFTER_S = 10.0
+_START_LIMIT_S = 30.0
+_STOP_LIMIT_S = 60.0
 FIRST_SNAPSHOT_LIMIT_S = 2.0
 """How long a start waits for the tables to be read, so that the first lookups are not answered from nothing."""
 
@@ -47,7 +49,7 @@ class Gateway:
         self._settings = settings
         self.metrics = Metrics()
         self.gateway_id = uuid.uuid4().hex[:12]
-        self._open_things = ExitStack()
+        self._open_things = AsyncExitStack()
         self._answers = Answers(RouteTables(), settings)
         self._latest: FollowedSnapshot | None = None
         self._has_snapshot = asyncio.Event()
@@ -74,14 +76,15 @@ class Gateway:
         """Listens, with the newest snapshot if there is one; Kafka may come later. Raises NamesrvError."""
         settings = self._settings
         self._loop = asyncio.get_running_loop()
-        self._link = KafkaLink(settings, self._loop, self._count_outcome)
+        self._link = KafkaLink(settings, self._count_outcome)
         self._writes = Writes(self._link, self.gateway_id, settings.reconcile_interval_millis, self._answers)
         self._dispatcher = Dispatcher(self._answers, self._writes, self.metrics)
         self._server = Server(settings, self._dispatcher)
-        with ExitStack() as opening:
-            root = Root(settings.delta_root, settings.storage_options or None)
-            opening.enter_context(Follower(root, self._hand_over))
-            opening.enter_context(self._link)
+        async with AsyncExitStack() as opening:
+            follower = Follower(Root(settings.delta_root, settings.storage_options or None), self._hand_over)
+            follower.start()
+            opening.push_async_callback(asyncio.to_thread, follower.stop)
+            await opening.enter_async_context(self._link)
             await self._wait_for_snapshot()
             self._metrics_server = self._open_metrics(opening)
             await self._server.start()
@@ -96,7 +99,7 @@ class Gateway:
         for task in self._tasks:
             task.cancel()
         await self._server.stop()
-        await asyncio.to_thread(self._open_things.close)
+        await self._open_things.aclose()
 
     async def _wait_for_snapshot(self) -> None:
         try:
@@ -105,7 +108,7 @@ class Gateway:
         except TimeoutError:
             log.warning("no snapshot yet in %s: no route is known until the job publishes", self._settings.delta_root)
 
-    def _open_metrics(self, opening: ExitStack) -> MetricsServer | None:
+    def _open_metrics(self, opening: AsyncExitStack) -> MetricsServer | None:
         settings = self._settings
         if not settings.metrics_port:
             return None
@@ -113,7 +116,7 @@ class Gateway:
             server = MetricsServer(self.metrics, settings.bind_address, settings.metrics_port, self._health)
         except OSError as error:
             raise MetricsAddressError(settings.metrics_port, str(error)) from error
-        opening.callback(server.close)
+        opening.push_async_callback(asyncio.to_thread, server.close)
         return server
 
     def _hand_over(self, snapshot: FollowedSnapshot) -> None:
@@ -190,6 +193,14 @@ class Gateway:
         task.add_done_callback(self._tasks.discard)
 
 
+class GatewayStuckError(NamesrvError):
+    """A gateway in a thread neither came up, or ended, nor failed."""
+
+    def __init__(self, what: str, limit_s: float) -> None:
+        super().__init__(f"the gateway did not {what} within {limit_s:.0f} s. `py-spy dump` shows what it waits for.")
+        self.limit_s = limit_s
+
+
 class MetricsAddressError(NamesrvError):
     """Nobody can listen at metricsPort."""
 
@@ -218,14 +229,20 @@ class BackgroundGateway:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._is_up.wait()
+        if not self._is_up.wait(_START_LIMIT_S):
+            raise GatewayStuckError("start", _START_LIMIT_S)
         if self._failure is not None:
             raise self._failure
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(_STOP_LIMIT_S)
+        if self._thread.is_alive():
+            raise GatewayStuckError("stop", _STOP_LIMIT_S)
+        if self._failure is not None:
+            raise self._failure
 
     @property
     def address(self) -> str:

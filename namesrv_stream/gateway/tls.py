@@ -55,6 +55,8 @@ class Certificates:
         try:
             context.load_cert_chain(settings.tls_cert_path, settings.tls_key_path, settings.tls_key_password)
             if settings.tls_auth_client:
+                if not settings.tls_trust_cert_path:
+                    raise ValueError("tls.server.authClient needs tls.server.trustCertPath")
                 context.verify_mode = ssl.CERT_REQUIRED
             if settings.tls_trust_cert_path:
                 context.load_verify_locations(settings.tls_trust_cert_path)

@@ -10,7 +10,7 @@ from typing import Final
 
 from namesrv_stream.config import ConfigBlackListError
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
-from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.answers import Answers, KeptAnswer
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.link import GatewayBusyError, KafkaLink
 from namesrv_stream.gateway.registrations import Fingerprint, Part, Registered, Registrations, fingerprint
@@ -84,14 +84,38 @@ class Writes:
 
     async def answered(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """The answer, once there is one. Every error is an answer too."""
-        # As in RocketMQ, an error has the empty fields of its answer's header class.
-        no_fields: dict[str, str] | None = {} if command.code in _CODES_WITH_FIELDS else None
         try:
             return await HANDLERS[command.code](self, command, connection)
         except BadRequestError as error:
-            return command.answer(ResponseCode.SYSTEM_ERROR, error.remark, no_fields)
+            return command.answer(ResponseCode.SYSTEM_ERROR, error.remark, _no_fields(command))
         except (KafkaUnreachableError, KafkaRefusedError, GatewayBusyError) as error:
-            return command.answer(ResponseCode.SYSTEM_BUSY, f"[REJECTREQUEST]{error}", no_fields)
+            return _busy(command, error)
+
+    def said_again(self, command: RemotingCommand, connection: Connection) -> asyncio.Future[LogPosition] | None:
+        """The place of a registration that says nothing new, as most do; None for all that takes more than a send."""
+        if not connection.is_answered or connection.order.locked():
+            return None  # what the connection said before comes first
+        address = (command.ext_fields or {}).get("brokerAddr", "")
+        channel_id, now_ms = self._channel_id(connection), _now_ms()
+        why = self._registrations.why_in_full(address, channel_id, fingerprint(command), self._answers, now_ms)
+        if why is not None or address in self._sending:
+            return None
+        try:
+            place = self._link.send(BrokerHeartbeat(broker_addr=address, channel_id=channel_id))
+        except NamesrvError:
+            return None
+        self._registrations.heard(address, channel_id, now_ms)
+        return place
+
+    def answer_to_registration(self, command: RemotingCommand, error: BaseException | None) -> KeptAnswer:
+        """The answer to one that was said again, once its place or `error` is known."""
+        if error is not None:
+            return KeptAnswer(command.code, _busy(command, error))
+        address = (command.ext_fields or {}).get("brokerAddr", "")
+        known = self._registrations.get(address)
+        if known is None or known.identity[2] == MASTER_ID:
+            return self._answers.to_master
+        return KeptAnswer(command.code, self._registration_answer(command, address, known))
 
     async def _register(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         address = (command.ext_fields or {}).get("brokerAddr", "")
@@ -288,6 +312,15 @@ class Writes:
 def _read(command: RemotingCommand, channel_id: str) -> tuple[RegisterBroker, Part]:
     read = register_broker(command, channel_id)
     return read, Part.of(command, read)
+
+
+def _no_fields(command: RemotingCommand) -> dict[str, str] | None:
+    """As in RocketMQ, an error has the empty fields of its answer's header class."""
+    return {} if command.code in _CODES_WITH_FIELDS else None
+
+
+def _busy(command: RemotingCommand, error: BaseException) -> RemotingCommand:
+    return command.answer(ResponseCode.SYSTEM_BUSY, f"[REJECTREQUEST]{error}", _no_fields(command))
 
 
 def _now_ms() -> int:

@@ -18,6 +18,7 @@ _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _WORD = struct.Struct(">I")
 _LENGTH_AND_HEADER_WORD = struct.Struct(">II")
 _MAX_HEADER_BYTES = 2**24 - 1
+_RESPONSE, _ONEWAY = int(Flag.RESPONSE), int(Flag.ONEWAY)  # a flag's own & takes 2 µs
 
 
 class RemotingCommand(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,12 +40,12 @@ class RemotingCommand(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_response(self) -> bool:
         """Whether this answers a request of ours."""
-        return bool(self.flag & Flag.RESPONSE)
+        return bool(self.flag & _RESPONSE)
 
     @property
     def is_oneway(self) -> bool:
         """Whether the sender wants no answer, not even that of an error."""
-        return bool(self.flag & Flag.ONEWAY)
+        return bool(self.flag & _ONEWAY)
 
     def answer(
         self,
@@ -92,16 +93,16 @@ def encode_command(command: RemotingCommand) -> bytes:
     return b"".join((words, header, command.body))
 
 
-def decode_command(content: bytes) -> RemotingCommand:
-    """What a frame says; `content` is all that follows its length word, four bytes at least."""
+def decode_command(content: bytes | memoryview) -> RemotingCommand:
+    """What a frame says; `content` is all that follows its length word, four bytes at least. Copies what it keeps."""
     (word,) = _WORD.unpack_from(content)
     serialize_type, header_end = word >> 24, 4 + (word & _MAX_HEADER_BYTES)
     if header_end > len(content):
         raise HeaderLengthError(header_end - 4, len(content) - 4)
     if serialize_type == SerializeType.JSON:
-        return _decode_json_header(content[4:header_end], content[header_end:])
+        return _decode_json_header(bytes(content[4:header_end]), bytes(content[header_end:]))
     if serialize_type == SerializeType.ROCKETMQ:
-        return _decode_binary_header(content[4:header_end], content[header_end:])
+        return _decode_binary_header(bytes(content[4:header_end]), bytes(content[header_end:]))
     raise UnknownSerializeTypeError(serialize_type)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from namesrv_stream.wire.command import RemotingCommand, decode_command
 from namesrv_stream.wire.errors import FrameError, FrameLengthError, FrameTooLargeError
 from namesrv_stream.wire.opening import Opening, opening_of
@@ -11,8 +13,39 @@ from namesrv_stream.wire.opening import Opening, opening_of
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 """RocketMQ's limit (`com.rocketmq.remoting.frameMaxLength`), the length word included."""
 
+LARGE_FRAME_BYTES = 64 * 1024
+"""Frames from this size on are joined once they are whole, instead of growing in a buffer."""
+
+_PIECE_BYTES = 16 * 1024
+"""Smaller pieces are put together: an object for each would take many times their memory."""
+
 _LENGTH_BYTES = 4
 _HEADER_WORD_BYTES = 4
+
+
+class _LargeFrame:
+    """A command whose body has not come in full."""
+
+    def __init__(self, head: RemotingCommand, body: bytes, missing_bytes: int) -> None:
+        self._head = head
+        self._body: list[bytes | bytearray] = [body]
+        self.missing_bytes = missing_bytes
+        self.buffered_bytes = len(body)
+
+    def take(self, data: bytes) -> bytes:
+        """Takes what belongs to it and gives the rest back."""
+        taken = data[: self.missing_bytes]
+        last = self._body[-1]
+        if isinstance(last, bytearray) and len(last) < _PIECE_BYTES:
+            last += taken
+        else:
+            self._body.append(taken if len(taken) >= _PIECE_BYTES else bytearray(taken))
+        self.missing_bytes -= len(taken)
+        self.buffered_bytes += len(taken)
+        return data[len(taken) :]
+
+    def command(self) -> RemotingCommand:
+        return msgspec.structs.replace(self._head, body=b"".join(self._body))
 
 
 class FrameDecoder:
@@ -21,15 +54,17 @@ class FrameDecoder:
     The buffer holds what was fed and not yet taken: with every command taken, less than one frame of the limit.
     """
 
-    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, large_frame_bytes: int = LARGE_FRAME_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
+        self._large_frame_bytes = large_frame_bytes
+        self._large: _LargeFrame | None = None
         self._buffer = bytearray()
         self._broken: FrameError | None = None
 
     @property
     def buffered_bytes(self) -> int:
         """How much waits for the rest of its frame, or to be taken."""
-        return len(self._buffer)
+        return len(self._buffer) + (self._large.buffered_bytes if self._large else 0)
 
     def feed(self, data: bytes) -> Iterator[RemotingCommand]:
         """Takes the bytes at once, and gives the commands that are complete one by one.
@@ -38,31 +73,51 @@ class FrameDecoder:
         What is not taken from the iterator is given by the next feed.
         """
         if self._broken is None:
-            self._buffer += data
+            self._buffer += data if self._large is None else self._large.take(data)
         return self._commands()
 
     def _commands(self) -> Iterator[RemotingCommand]:
         if self._broken is not None:
             raise self._broken
         try:
-            while (content := self._take_frame()) is not None:
-                yield decode_command(content)
+            while (command := self._take_command()) is not None:
+                yield command
         except FrameError as error:
             self._broken = error
             self._buffer = bytearray()
+            self._large = None
             raise
 
-    def _take_frame(self) -> bytes | None:
-        """The next frame without its length word; None while it is incomplete."""
+    def _take_command(self) -> RemotingCommand | None:
+        """What the next frame says; None while it is incomplete."""
+        if self._large is not None:
+            return self._take_large(self._large)
         if len(self._buffer) < _LENGTH_BYTES:
             return None
         end = _LENGTH_BYTES + self._checked_length(bytes(self._buffer[:_LENGTH_BYTES]))
         if len(self._buffer) < end:
+            if end >= self._large_frame_bytes:
+                self._begin_large(end)
             return None
-        with memoryview(self._buffer) as view:
-            content = bytes(view[_LENGTH_BYTES:end])
+        with memoryview(self._buffer) as view, view[_LENGTH_BYTES:end] as content:
+            command = decode_command(content)
         del self._buffer[:end]  # moves no bytes: a bytearray gives up its front in place
-        return content
+        return command
+
+    def _begin_large(self, end: int) -> None:
+        """Reads the header as soon as it is there; its body comes piece by piece."""
+        words = _LENGTH_BYTES + _HEADER_WORD_BYTES
+        header_end = words + int.from_bytes(self._buffer[_LENGTH_BYTES + 1 : words])
+        if words <= len(self._buffer) and header_end <= len(self._buffer):
+            head = decode_command(bytes(self._buffer[_LENGTH_BYTES:header_end]))
+            self._large = _LargeFrame(head, bytes(self._buffer[header_end:]), end - len(self._buffer))
+            self._buffer.clear()
+
+    def _take_large(self, large: _LargeFrame) -> RemotingCommand | None:
+        if large.missing_bytes:
+            return None
+        self._large = None
+        return large.command()
 
     def _checked_length(self, word: bytes) -> int:
         length = int.from_bytes(word, signed=True)

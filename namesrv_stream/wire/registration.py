@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator
 
 import msgspec
+from isal.isal_zlib import crc32
 
 from namesrv_stream.rules.requests import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import Version
@@ -50,7 +51,7 @@ _filter_servers_decoder = msgspec.json.Decoder(list[str] | None)
 
 def body_crc32(body: bytes) -> int:
     """The checksum that `bodyCrc32` holds: CRC32 of the body as sent, without its top bit."""
-    return zlib.crc32(body) & 0x7FFFFFFF
+    return crc32(body) & 0x7FFFFFFF
 
 
 def check_crc32(body: bytes, expected: int) -> None:

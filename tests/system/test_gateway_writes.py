@@ -3,10 +3,12 @@
 from contextlib import ExitStack
 
 import pytest
+from kafka import KafkaAdminClient
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import registrations
 from namesrv_stream.gateway.service import BackgroundGateway
+from namesrv_stream.heartbeat_log import ensure_topic
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.rules.requests import (
     AddWritePerm,
@@ -293,3 +295,31 @@ def test_a_kafka_that_hangs_is_told_before_a_broker_gives_its_connection_up(site
             assert peer.ask(105, topic="Nowhere").code == 17, "lookups go on"
         answer = peer.receive()
         assert (answer.opaque, answer.code) == (waiting, 0), "a registration is waited for"
+
+
+def test_a_topic_that_is_deleted_is_told_and_writes_go_on_when_it_is_back(site):
+    with Peer(site.start_gateway().gateway.port) as peer:
+
+        def put():
+            return peer.ask(100, namespace="n", key="k", value="v").code
+
+        assert put() == 0
+        with KafkaAdminClient(**site.kafka) as admin:
+            admin.delete_topics([site.topic])
+
+        @eventually
+        def refused():
+            assert put() == 2
+
+        refused()
+        waiting = peer.send(100, namespace="n", key="k", value="v")
+        assert peer.ask(105, topic="Nowhere").code == 17, "lookups do not wait for the write before them"
+        assert (peer.receive().opaque, peer.ask(106).code) == (waiting, 0)
+        assert ensure_topic(site.kafka, site.topic) == []
+
+        @eventually
+        def back():
+            assert put() == 0
+
+        back()
+        assert site.said(PutKvConfig)

@@ -19,7 +19,7 @@ from namesrv_stream.wire.errors import (
     MalformedHeaderError,
     UnknownSerializeTypeError,
 )
-from namesrv_stream.wire.frame import MAX_FRAME_BYTES, FrameDecoder
+from namesrv_stream.wire.frame import LARGE_FRAME_BYTES, MAX_FRAME_BYTES, FrameDecoder
 from tests.wire.golden import FRAMES, REQUESTS, decode_one
 
 HEADER = b'{"code":105,"opaque":1}'
@@ -53,26 +53,29 @@ def test_golden_frame_survives_a_round_trip(frame):
         assert again == frame.raw
 
 
+@pytest.mark.parametrize("large", [0, LARGE_FRAME_BYTES])
 @pytest.mark.parametrize("frame", FRAMES, ids=str)
-def test_frame_fed_byte_by_byte_comes_out_with_its_last_byte(frame):
-    decoder = FrameDecoder()
+def test_frame_fed_byte_by_byte_comes_out_with_its_last_byte(frame, large):
+    decoder = FrameDecoder(large_frame_bytes=large)
     for at in range(len(frame.raw) - 1):
         assert list(decoder.feed(frame.raw[at : at + 1])) == []
     assert list(decoder.feed(frame.raw[-1:])) == [frame.command]
     assert decoder.buffered_bytes == 0
 
 
+@pytest.mark.parametrize("large", [0, LARGE_FRAME_BYTES])
 @pytest.mark.parametrize("frame", FRAMES, ids=str)
-def test_what_follows_a_frame_waits_for_its_rest(frame):
-    decoder = FrameDecoder()
+def test_what_follows_a_frame_waits_for_its_rest(frame, large):
+    decoder = FrameDecoder(large_frame_bytes=large)
     assert list(decoder.feed(frame.raw + frame.raw[:7])) == [frame.command]
     assert decoder.buffered_bytes == 7
     assert list(decoder.feed(frame.raw[7:])) == [frame.command]
 
 
-def test_pipelined_frames_come_out_in_their_order_whatever_the_pieces():
+@pytest.mark.parametrize("large", [0, 300, LARGE_FRAME_BYTES])
+def test_pipelined_frames_come_out_in_their_order_whatever_the_pieces(large):
     stream, expected, pieces = b"".join(f.raw for f in FRAMES), [f.command for f in FRAMES], random.Random(1)
-    decoder, taken = FrameDecoder(), []
+    decoder, taken = FrameDecoder(large_frame_bytes=large), []
     while stream:
         size = pieces.choice([1, 3, 100, 5000])
         taken += decoder.feed(stream[:size])
@@ -80,9 +83,14 @@ def test_pipelined_frames_come_out_in_their_order_whatever_the_pieces():
     assert taken == expected
 
 
-def test_commands_that_were_not_taken_come_with_the_next_feed():
+@pytest.mark.parametrize("large", [0, LARGE_FRAME_BYTES])
+def test_commands_that_were_not_taken_come_with_the_next_feed(large):
     first, second = REQUESTS["probe-105"], REQUESTS["probe-106"]
-    decoder = FrameDecoder()
+    decoder = FrameDecoder(large_frame_bytes=large)
+    decoder.feed(first.raw[:-1])
+    decoder.feed(first.raw[-1:] + second.raw[:-1])
+    decoder.feed(second.raw[-1:])
+    assert list(decoder.feed(b"")) == [first.command, second.command]
     assert next(decoder.feed(first.raw + second.raw)) == first.command
     decoder.feed(first.raw)
     assert list(decoder.feed(b"")) == [second.command, first.command]
@@ -190,23 +198,27 @@ def test_answer_to_a_binary_request_is_json_with_the_requests_opaque():
     assert (answer.flag, answer.opaque) == (Flag.RESPONSE, REQUESTS["acting2-901"].command.opaque)
 
 
-@given(st.lists(st.binary(max_size=200), max_size=20))
-def test_any_bytes_give_commands_or_a_frame_error_and_never_grow(chunks):
-    assert_decoder_is_sane(chunks, max_frame_bytes=300)
+sizes_of_large = st.sampled_from([0, LARGE_FRAME_BYTES])
 
 
-@given(st.sampled_from(FRAMES), st.data())
-def test_damaged_golden_frame_gives_commands_or_a_frame_error(frame, data):
+@given(st.lists(st.binary(max_size=200), max_size=20), sizes_of_large)
+def test_any_bytes_give_commands_or_a_frame_error_and_never_grow(chunks, large):
+    assert_decoder_is_sane(chunks, FrameDecoder(300, large), max_frame_bytes=300)
+
+
+@given(st.sampled_from(FRAMES), st.data(), sizes_of_large)
+def test_damaged_golden_frame_gives_commands_or_a_frame_error(frame, data, large):
     raw = bytearray(frame.raw)
     for at in data.draw(st.lists(st.integers(0, min(len(raw), 600) - 1), max_size=5)):
         raw[at] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(0, len(raw)))
-    assert_decoder_is_sane([bytes(raw[:cut]), bytes(raw[cut:]), frame.raw], MAX_FRAME_BYTES)
+    chunks = [bytes(raw[:cut]), bytes(raw[cut:]), frame.raw]
+    assert_decoder_is_sane(chunks, FrameDecoder(large_frame_bytes=large), MAX_FRAME_BYTES)
 
 
-def assert_decoder_is_sane(chunks, max_frame_bytes):
+def assert_decoder_is_sane(chunks, decoder, max_frame_bytes):
     """No error but a NamesrvError, which lasts; the buffer is never beyond one frame; what was read can be written."""
-    decoder, broken, fed, taken = FrameDecoder(max_frame_bytes), False, 0, 0
+    broken, fed, taken = False, 0, 0
     for chunk in chunks:
         fed += len(chunk)
         try:
@@ -269,7 +281,7 @@ def test_hundred_thousand_frames_half_of_them_damaged():
         damaged = bytearray(frame.raw)
         for _ in range(pieces.randint(1, 4)):
             damaged[pieces.randrange(min(len(damaged), 400))] = pieces.randrange(256)
-        assert_decoder_is_sane([bytes(damaged)], MAX_FRAME_BYTES)
+        assert_decoder_is_sane([bytes(damaged)], FrameDecoder(), MAX_FRAME_BYTES)
 
 
 def binary_frame(header):

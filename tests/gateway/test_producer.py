@@ -1,0 +1,108 @@
+"""The producer without a Kafka: its options, and what becomes of records that nobody takes."""
+
+import ssl
+
+import pytest
+from tenacity import retry, stop_after_delay, wait_fixed
+
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
+from namesrv_stream.gateway.producer import OF_ITS_KEY, RecordProducer, librdkafka_options
+from tests.gateway.test_tls import make_certificate
+
+eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
+
+
+def arguments(nobody, **options):
+    given = {f"kafka.{key.replace('_', '.')}": text for key, text in options.items()}
+    return kafka_client_arguments(NamesrvSettings.model_validate({"kafka.bootstrap.servers": nobody} | given))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"client_id": "gateway-1", "request_timeout_ms": "5000", "connections_max_idle_ms": "60000"},
+        {"metadata_max_age_ms": "60000", "reconnect_backoff_ms": "50", "reconnect_backoff_max_ms": "500"},
+        {"retry_backoff_ms": "100", "receive_buffer_bytes": "65536", "send_buffer_bytes": "65536"},
+        {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "SCRAM-SHA-256",
+            "sasl_jaas_config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+            'username="u" password="p";',
+        },
+    ],
+)
+def test_every_setting_that_is_accepted_is_one_of_librdkafka_too(nobody, options):
+    RecordProducer(arguments(nobody, **options), "topic", 1_000).give_up()
+
+
+def test_certificates_of_the_settings_are_used(nobody, tmp_path):
+    make_certificate(tmp_path, "client")
+    both = (tmp_path / "cert.pem").read_text() + (tmp_path / "key.pem").read_text()
+    (tmp_path / "both.pem").write_text(both)
+    ssl.create_default_context().load_cert_chain(tmp_path / "both.pem")
+    files = {
+        "ssl_truststore_type": "PEM",
+        "ssl_truststore_location": str(tmp_path / "cert.pem"),
+        "ssl_keystore_type": "PEM",
+        "ssl_keystore_location": str(tmp_path / "both.pem"),
+        "ssl_endpoint_identification_algorithm": "",
+    }
+    given = arguments(nobody, security_protocol="SSL", **files)
+    RecordProducer(given, "topic", 1_000).give_up()
+    assert librdkafka_options(given)["ssl.endpoint.identification.algorithm"] == "none"
+    (tmp_path / "both.pem").write_text("no certificate")
+    with pytest.raises(KafkaRefusedError):
+        RecordProducer(given, "topic", 1_000)
+
+
+def test_a_record_that_nobody_takes_has_failed_after_the_limit(nobody):
+    producer, ends = RecordProducer(arguments(nobody), "topic", 200), []
+    producer.send(b"k", b"v", OF_ITS_KEY, lambda *end: ends.append(end))
+    assert ends == []
+
+    @eventually
+    def failed():
+        producer.poll()
+        ((position, error),) = ends
+        assert position is None
+        assert isinstance(error, KafkaUnreachableError)
+
+    failed()
+
+
+def test_who_gives_up_is_told_of_each_record(nobody):
+    producer, ends = RecordProducer(arguments(nobody), "topic", 60_000), []
+    for _ in range(3):
+        producer.send(b"k", b"v", OF_ITS_KEY, lambda *end: ends.append(end))
+    producer.give_up()
+
+    @eventually
+    def told():
+        producer.poll()
+        assert [type(error) for _, error in ends] == [KafkaUnreachableError] * 3
+
+    told()
+
+
+def test_a_record_over_the_limit_is_refused_at_once(nobody):
+    producer, ends = RecordProducer(arguments(nobody), "topic", 60_000), []
+    producer.send(b"k", bytes(18 * 1024 * 1024), OF_ITS_KEY, lambda *end: ends.append(end))
+    assert [type(error) for _, error in ends] == [KafkaRefusedError]
+
+
+def test_a_renewed_producer_tells_what_became_of_the_records_before(nobody):
+    producer, before, after = RecordProducer(arguments(nobody), "topic", 60_000), [], []
+    producer.send(b"k", b"v", OF_ITS_KEY, lambda *end: before.append(end))
+    producer.renew()
+    producer.send(b"k", b"v", OF_ITS_KEY, lambda *end: after.append(end))
+
+    @eventually
+    def told():
+        producer.poll()
+        assert [type(error) for _, error in before] == [KafkaUnreachableError]
+
+    told()
+    assert after == [], "it is on its way"
+    producer.give_up()

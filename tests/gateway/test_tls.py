@@ -1,0 +1,140 @@
+"""TLS on the port of plain text: modes, certificates that change, and clients that have to show one."""
+
+import contextlib
+import ssl
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from namesrv_stream.gateway.service import BackgroundGateway
+from namesrv_stream.gateway.tls import CertificateError
+from namesrv_stream.wire.command import RemotingCommand, encode_command
+from tests.gateway.peer import Peer
+
+LOOKUP = encode_command(RemotingCommand(code=105, opaque=1, ext_fields={"topic": "TopicA"}))
+
+
+def make_certificate(folder, name, file=""):
+    """Signed by itself: `<file>cert.pem` and `<file>key.pem`."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / f"{file}cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (folder / f"{file}key.pem").write_bytes(private)
+
+
+def trusting(folder):
+    return ssl.create_default_context(cafile=folder / "cert.pem")
+
+
+@pytest.fixture
+def tls(tmp_path, settings):
+    make_certificate(tmp_path, "first")
+    files = {"tls__server__certPath": str(tmp_path / "cert.pem"), "tls__server__keyPath": str(tmp_path / "key.pem")}
+
+    def make(**more):
+        return BackgroundGateway(settings(**files, **more))
+
+    return make
+
+
+@contextlib.contextmanager
+def open_peers(running, *contexts):
+    """A peer that speaks plain text, and one for each TLS context."""
+    with contextlib.ExitStack() as peers:
+        yield [peers.enter_context(Peer(running.gateway.port, context)) for context in (None, *contexts)]
+
+
+def test_tls_and_plain_text_share_the_port(registry, tls, tmp_path):
+    with (
+        tls() as running,
+        Peer(running.gateway.port, trusting(tmp_path)) as secret,
+        Peer(running.gateway.port) as plain,
+    ):
+        for _ in range(3):
+            assert secret.ask(105, topic="TopicA").body == plain.ask(105, topic="TopicA").body
+        sent = [secret.send(105, topic="TopicA") for _ in range(2000)]
+        assert [secret.receive().opaque for _ in sent] == sent
+
+
+@pytest.mark.parametrize(("mode", "tls_works", "plain_works"), [("enforcing", True, False), ("disabled", False, True)])
+def test_tls_modes(registry, tls, tmp_path, mode, tls_works, plain_works):
+    with tls(tls__server__mode=mode) as running:
+        with Peer(running.gateway.port) as plain:
+            plain.socket.sendall(LOOKUP)
+            assert plain.is_closed_by_server() if not plain_works else plain.receive().code == 0
+        try:
+            with Peer(running.gateway.port, trusting(tmp_path)) as secret:
+                works = secret.ask(105, topic="TopicA").code == 0
+        except OSError:
+            works = False
+        assert works == tls_works
+
+
+def test_a_new_certificate_is_taken_and_a_broken_one_is_not(registry, tls, tmp_path):
+    with tls() as running, Peer(running.gateway.port, trusting(tmp_path)) as before:
+        first = trusting(tmp_path)
+        make_certificate(tmp_path, "second")
+        second = trusting(tmp_path)
+        with Peer(running.gateway.port, second) as after:
+            assert after.ask(105, topic="TopicA").code == 0
+        with pytest.raises(ssl.SSLError):
+            Peer(running.gateway.port, first)
+        (tmp_path / "cert.pem").write_text("no certificate")
+        with Peer(running.gateway.port, second) as still:
+            assert still.ask(105, topic="TopicA").code == 0
+        assert before.ask(105, topic="TopicA").code == 0
+
+
+def test_garbage_inside_tls_is_closed(registry, tls, tmp_path):
+    with tls() as running, Peer(running.gateway.port, trusting(tmp_path)) as bad:
+        bad.socket.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert bad.is_closed_by_server()
+
+
+@pytest.mark.parametrize(
+    ("auth_client", "shown", "is_let_in"),
+    [
+        (True, "known", True),
+        (True, "stranger", False),
+        (True, None, False),
+        (False, "known", True),
+        (False, "stranger", True),
+        (False, None, True),
+    ],
+)
+def test_a_clients_certificate_counts_where_auth_client_is_on(registry, tls, tmp_path, auth_client, shown, is_let_in):
+    for name in ("known", "stranger"):
+        make_certificate(tmp_path, name, f"{name}-")
+    trust = {"tls__server__trustCertPath": str(tmp_path / "known-cert.pem")}
+    client = trusting(tmp_path)
+    if shown is not None:
+        client.load_cert_chain(tmp_path / f"{shown}-cert.pem", tmp_path / f"{shown}-key.pem")
+    with tls(tls__server__authClient=auth_client, **trust) as running:
+        try:
+            with Peer(running.gateway.port, client) as peer:
+                is_answered = peer.ask(105, topic="TopicA").code == 0
+        except (OSError, EOFError):
+            is_answered = False
+        assert is_answered == is_let_in
+        with Peer(running.gateway.port) as plain:
+            assert plain.ask(105, topic="TopicA").code == 0, "permissive mode lets plain text in all the same"
+
+
+def test_auth_client_without_certificates_to_check_against_is_refused_at_start(registry, tls):
+    with pytest.raises(CertificateError, match="trustCertPath"), tls(tls__server__authClient=True):
+        pass
