@@ -204,7 +204,7 @@ class _ClientJvm(OwnedServer):
         _write_log_settings(self._home)
         jars = f"{pyspark_jar('py4j')}:{self._home / 'conf'}:{retrieved_jars(self._release.value)}/*"
         options = ["-Xmx256m", f"-Duser.home={self._home}", f"-Drocketmq.client.logRoot={self._home}"]
-        command = [find_java(), *options, "-cp", jars, "py4j.GatewayServer", str(self.port)]
+        command: list[str | Path] = [find_java(), *options, "-cp", jars, "py4j.GatewayServer", str(self.port)]
         self._run(command, lambda: listens(self.port), START_LIMIT_S)
         return self
 
