@@ -222,7 +222,7 @@ def java_client(home: Path, namesrv_addr: str, release: Release = Release.V5) ->
             finally:
                 client.close()
         finally:
-            java.close()
+            java.shutdown()  # before the JVM ends: py4j would look for it whenever one of its objects is collected
 
 
 _QUIET_5 = "org.apache.rocketmq.logging.ch.qos"
