@@ -9,12 +9,31 @@ from datetime import datetime
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.dates import ConciseDateFormatter
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from pyspark.sql import SparkSession
 
-_COLOURS = {"EXPIRED": "#c62828", "CHANNEL_CLOSED": "#ef6c00", "UNREGISTERED": "#616161", "MOVED": "#6a1b9a"}
-_UP = "#2e7d32"
+_ENDS = {
+    "EXPIRED": "#c62828",
+    "CHANNEL_CLOSED": "#ef6c00",
+    "UNREGISTERED": "#212121",
+    "MOVED": "#6a1b9a",
+    "ID_LOST": "#1565c0",
+}
+_KINDS = {
+    **_ENDS,
+    "REFUSED": "#ad1457",
+    "REGISTERED": "#2e7d32",
+    "ID_TAKEN": "#81d4fa",
+    "CHANGED": "#fdd835",
+    "TOPICS_CHANGED": "#bdbdbd",
+}
+_COMMAND = "operator command"
+_COMMAND_COLOUR = "#00838f"
+_UP = "#a5d6a7"
 _AVAILABILITY = LinearSegmentedColormap.from_list("availability", ["#c62828", "#f9a825", "#c8e6c9", "#2e7d32"])
 _ROW_INCHES = 0.28
 
@@ -25,7 +44,7 @@ def _rows(spark: SparkSession, statement: str, since: datetime, until: datetime)
 
 
 def bounded(statement: str, since: datetime, until: datetime) -> str:
-    """`:since` and `:until` as literals; Spark 4.2 does not bind parameters of a BETWEEN over a view."""
+    """`:since` and `:until` as literals; Spark 4.2 does not bind parameters of a statement over views."""
     for name, moment in ((":since", since), (":until", until)):
         statement = statement.replace(name, f"TIMESTAMP '{moment.isoformat(sep=' ')}'")
     return statement
@@ -69,14 +88,14 @@ def up_down_timeline(spark: SparkSession, since: datetime, until: datetime) -> F
     axes = figure.subplots()
     places = [brokers.index(broker) for broker in rows["broker"]]
     axes.hlines(places, rows["since"], rows["until"], linewidth=8, color=_UP)
-    for how, colour in _COLOURS.items():
+    for how, colour in _ENDS.items():
         ended = rows[rows["ended_by"] == how]
         places = [brokers.index(broker) for broker in ended["broker"]]
-        axes.scatter(ended["to_time"], places, s=14, color=colour, label=how, zorder=3)
+        axes.scatter(ended["to_time"], places, s=18, color=colour, label=how, zorder=3)
     axes.set_yticks(range(len(brokers)), brokers)
     axes.set_title("Sessions of brokers and how they ended")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=len(_COLOURS), frameon=False)
-    figure.autofmt_xdate()
+    _date_axis(axes)
+    figure.legend(loc="outside lower center", ncols=len(_ENDS), frameon=False)
     return figure
 
 
@@ -95,6 +114,7 @@ def flapping_rank(spark: SparkSession, since: datetime, until: datetime) -> Figu
     axes = figure.subplots()
     axes.barh(rows["broker"], rows["flaps"], color="#c62828", label="back within 10 minutes")
     axes.barh(rows["broker"], rows["others"], left=rows["flaps"], color="#bdbdbd", label="later or not")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_title("Unplanned ends of leases, whole months")
     axes.legend(frameon=False)
     return figure
@@ -111,7 +131,8 @@ def time_to_expiry(spark: SparkSession, since: datetime, until: datetime) -> Fig
     )
     figure = _figure(8)
     axes = figure.subplots()
-    axes.hist(rows["seconds"].astype(float), bins=40, color="#1565c0")
+    seconds = rows["seconds"].astype(float)
+    axes.hist(seconds, bins=60, range=(0, 1.1 * max([120.0, *seconds])), color="#1565c0")
     axes.set_xlabel("seconds from the last sign of life to the end of the lease")
     axes.set_ylabel("expired leases")
     axes.set_title("Time to expiry")
@@ -127,17 +148,26 @@ def changes_by_hour(spark: SparkSession, since: datetime, until: datetime) -> Fi
         since,
         until,
     )
-    grid = rows.pivot_table(index="hour", columns="type", values="events", fill_value=0)
+    rows["kind"] = [kind if kind in _KINDS else _COMMAND for kind in rows["type"]]
+    grid = rows.pivot_table(index="hour", columns="kind", values="events", aggfunc="sum", fill_value=0)
     figure = _figure(10)
     axes = figure.subplots()
     bottom = np.zeros(len(grid))
-    for kind in grid.columns:
-        axes.bar(grid.index, grid[kind], bottom=bottom, width=1 / 24, label=kind)
-        bottom += grid[kind]
-    axes.set_title("Changes an hour")
-    axes.legend(frameon=False, fontsize="small", ncols=2)
-    figure.autofmt_xdate()
+    for kind, colour in {**_KINDS, _COMMAND: _COMMAND_COLOUR}.items():
+        if kind in grid:
+            axes.bar(grid.index, grid[kind], bottom=bottom, width=1 / 24, label=kind, color=colour)
+            bottom += grid[kind]
+    axes.set_ylabel("events")
+    axes.set_title("Changes by hour")
+    _date_axis(axes)
+    figure.legend(loc="outside lower center", ncols=6, frameon=False, fontsize="small")
     return figure
+
+
+def _date_axis(axes: Axes) -> None:
+    """Says as much of each date as is needed."""
+    locator = axes.xaxis.get_major_locator()
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]  # matplotlib's
 
 
 def _figure(rows: int) -> Figure:
