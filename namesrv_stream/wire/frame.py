@@ -26,11 +26,11 @@ _HEADER_WORD_BYTES = 4
 class _LargeFrame:
     """A command whose body has not come in full."""
 
-    def __init__(self, head: RemotingCommand, body: bytes, missing_bytes: int) -> None:
+    def __init__(self, head: RemotingCommand, head_bytes: int, body: bytes, missing_bytes: int) -> None:
         self._head = head
         self._body: list[bytes | bytearray] = [body]
         self.missing_bytes = missing_bytes
-        self.buffered_bytes = len(body)
+        self.buffered_bytes = head_bytes + len(body)
 
     def take(self, data: bytes) -> bytes:
         """Takes what belongs to it and gives the rest back."""
@@ -110,7 +110,7 @@ class FrameDecoder:
         header_end = words + int.from_bytes(self._buffer[_LENGTH_BYTES + 1 : words])
         if words <= len(self._buffer) and header_end <= len(self._buffer):
             head = decode_command(bytes(self._buffer[_LENGTH_BYTES:header_end]))
-            self._large = _LargeFrame(head, bytes(self._buffer[header_end:]), end - len(self._buffer))
+            self._large = _LargeFrame(head, header_end, bytes(self._buffer[header_end:]), end - len(self._buffer))
             self._buffer.clear()
 
     def _take_large(self, large: _LargeFrame) -> RemotingCommand | None:

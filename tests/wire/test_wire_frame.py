@@ -72,6 +72,15 @@ def test_what_follows_a_frame_waits_for_its_rest(frame, large):
     assert list(decoder.feed(frame.raw[7:])) == [frame.command]
 
 
+@pytest.mark.parametrize("large", [0, LARGE_FRAME_BYTES])
+def test_all_bytes_of_an_incomplete_frame_count_as_buffered(large):
+    raw = frame_of(body=b"{}")
+    for size in range(1, len(raw)):
+        decoder = FrameDecoder(large_frame_bytes=large)
+        assert list(decoder.feed(raw[:size])) == []
+        assert decoder.buffered_bytes == size
+
+
 @pytest.mark.parametrize("large", [0, 300, LARGE_FRAME_BYTES])
 def test_pipelined_frames_come_out_in_their_order_whatever_the_pieces(large):
     stream, expected, pieces = b"".join(f.raw for f in FRAMES), [f.command for f in FRAMES], random.Random(1)
