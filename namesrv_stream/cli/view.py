@@ -26,7 +26,6 @@ from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshots import STALE_AFTER_MS
 
 DEFAULT_WATCH_S = 1.0
 _NAMED = 5
@@ -88,7 +87,7 @@ class Served(NamedTuple):
     @property
     def is_stale(self) -> bool:
         """Whether brokers live and nothing has been published for so long that the job cannot be running."""
-        return not self.is_past and bool(self.tables.live) and self.age_ms > STALE_AFTER_MS
+        return not self.is_past and bool(self.tables.live) and self.age_ms > self.settings.stale_after_ms
 
     @property
     def age_ms(self) -> int:

@@ -157,6 +157,11 @@ class NamesrvSettings(RocketmqSettings):
             )
         return self
 
+    @property
+    def stale_after_ms(self) -> int:
+        """While brokers live the job publishes each liveRefreshMillis: a snapshot three times as old means no job."""
+        return 3 * max(self.live_refresh_millis, 30_000)
+
     def get_config(self, key: str) -> str | None:
         """The setting's value as properties text, None for a key that is not known."""
         return self.properties(masked=False).get(key)

@@ -25,7 +25,6 @@ from namesrv_stream.gateway.server import Server
 from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshots import STALE_AFTER_MS
 
 try:
     from uvloop import new_event_loop
@@ -152,7 +151,7 @@ class Gateway:
     def _mind_age(self, latest: FollowedSnapshot) -> None:
         """While brokers live the job publishes; a snapshot that gets old says that it does not run."""
         age_ms = time.time_ns() // 1_000_000 - latest.row.published_at
-        is_stale = bool(latest.tables.live) and age_ms > STALE_AFTER_MS
+        is_stale = bool(latest.tables.live) and age_ms > self._settings.stale_after_ms
         if is_stale and not self._is_stale:
             log.warning("epoch %d is %d s old and brokers live: is the job running?", latest.row.epoch, age_ms // 1000)
         if self._is_stale and not is_stale:

@@ -16,10 +16,6 @@ from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, select
 from namesrv_stream.tables.schemas import SNAPSHOT
 
-STALE_AFTER_MS = 90_000
-"""While brokers heartbeat the job publishes at least every liveRefreshMillis, so an older snapshot means no job."""
-
-
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
