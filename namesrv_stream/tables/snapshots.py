@@ -16,6 +16,7 @@ from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, select
 from namesrv_stream.tables.schemas import SNAPSHOT
 
+
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
