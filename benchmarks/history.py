@@ -1,9 +1,12 @@
 """What the cookbook's questions cost on a year of history: seconds, rows scanned, files read.
 
-    make bench-history     # or: .venv/bin/python -m benchmarks.history --events 10000000
+    make bench-history                          # or: .venv/bin/python -m benchmarks.history --events 10000000
+    .venv/bin/python -m benchmarks.history --no-clustering
 
 The year is made by a generator for this benchmark alone, not by the rules: each broker registers and goes again, at
-random times, with lines as wide as the rules write them. Maintenance runs on it once, as it would each day.
+random times, with lines as wide as the rules write them. With 10 million lines a broker goes seven times a day, far
+more often than with 1 % churn an hour: the questions about sessions have as much to do as that many lines can give.
+One broker of 50 loses its id to another address instead of its lease. Maintenance then clusters the history.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ from rich.table import Table
 from namesrv_stream.history.views import register_views
 from namesrv_stream.local.jars import CHECKOUT
 from namesrv_stream.local.spark import local_session
-from namesrv_stream.rules.rows import BrokerRow, LogPosition, TopicRow
+from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.rows import BrokerRow, LiveRow, LogPosition, TopicRow
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.publication import Batch, Publisher, Writers
 from namesrv_stream.tables.root import Root
@@ -36,25 +40,31 @@ from namesrv_stream.tables.schemas import BROKER_EVENT, DATA_VERSION, TIMESTAMP
 from namesrv_stream.tables.writer import RowChanges
 
 BROKERS = 1_000
+DAYS = 28
+"""Of a month here."""
 MONTHS = [datetime(2026, month, 1, tzinfo=UTC) for month in range(1, 13)]
+YEAR_END_MS = int(datetime(2026, 12, 31, tzinfo=UTC).timestamp() * 1000)
 _OF_A_CYCLE = np.array(["REGISTERED", "TOPICS_CHANGED", "EXPIRED", "TOPICS_CHANGED"])
 _CAUSES = np.array(["REGISTER_BROKER", "REGISTER_BROKER", "SILENCE", "SILENCE"])
+_ONE_LOSES_ITS_ID_OF = 50
 _LIMIT_S = 10.0
 
 
 def month_of_events(start: datetime, count: int, rng: np.random.Generator) -> pa.Table:
     """About `count` lines of one month in order of time, cycles of four a broker."""
     cycles = count // (4 * BROKERS)
-    length_ms = 28 * 24 * 3_600_000
-    times = np.sort(rng.integers(0, length_ms, (BROKERS, 2 * cycles)), axis=1)  # up, down, up, down, ...
-    times = np.repeat(times, 2, axis=1).ravel() + int(start.timestamp() * 1000)
+    length_ms = DAYS * 24 * 3_600_000
+    edges = np.sort(rng.integers(0, length_ms, (BROKERS, 2 * cycles)), axis=1)  # up, down, up, down, ...
+    lasted = np.repeat(edges[:, 1::2] - edges[:, ::2], 4, axis=1).ravel()
+    times = np.repeat(edges, 2, axis=1).ravel() + int(start.timestamp() * 1000)
     broker = np.repeat(np.arange(BROKERS), 4 * cycles)
     phase = np.tile(np.arange(4), BROKERS * cycles)
     order = np.lexsort((phase, times))
-    return _events(times[order], broker[order], phase[order])
+    return _events(times[order], broker[order], phase[order], lasted[order])
 
 
-def _events(times: np.ndarray, broker: np.ndarray, phase: np.ndarray) -> pa.Table:
+def _events(times: np.ndarray, broker: np.ndarray, phase: np.ndarray, lasted: np.ndarray) -> pa.Table:
+    """`phase` counts through _OF_A_CYCLE; `lasted`: milliseconds of the lease that ends with the cycle."""
     rows = len(times)
     text = pa.array(broker.astype(str))
     name = pc.binary_join_element_wise("broker-a", pc.cast(pa.array(broker // 2), pa.string()), "-")
@@ -64,7 +74,8 @@ def _events(times: np.ndarray, broker: np.ndarray, phase: np.ndarray) -> pa.Tabl
         '","heartbeat_timeout_millis":120000,"data_version":{"state_version":0,"timestamp":',
         pc.cast(pa.array(times), pa.string()), ',"counter":1}}],"broker":[{"broker_addr":"', address, '"}]}', "",
     )  # fmt: skip
-    ended, is_begin = pa.array(phase == 2), pa.array(phase < 2)
+    loses_id = (phase == 2) & (broker % _ONE_LOSES_ITS_ID_OF == 0)
+    ended, is_begin = pa.array((phase == 2) & ~loses_id), pa.array(phase < 2)
     heard = pa.array(times - 120_001, pa.timestamp("ms", "UTC")).cast(TIMESTAMP)
     version = pa.nulls(rows, DATA_VERSION)
     columns = {
@@ -73,7 +84,7 @@ def _events(times: np.ndarray, broker: np.ndarray, phase: np.ndarray) -> pa.Tabl
         "event_time": pa.array(times, pa.timestamp("ms", "UTC")).cast(TIMESTAMP),
         "partition": pa.array(np.zeros(rows, np.int32)),
         "offset": pa.array(np.arange(rows)),
-        "type": pa.array(_OF_A_CYCLE[phase]),
+        "type": pa.array(np.where(loses_id, "ID_LOST", _OF_A_CYCLE[phase])),
         "cluster_name": pc.binary_join_element_wise("cluster", pc.cast(pa.array(broker % 10), pa.string()), "-"),
         "broker_name": name,
         "broker_id": pa.array(broker % 2),
@@ -84,39 +95,63 @@ def _events(times: np.ndarray, broker: np.ndarray, phase: np.ndarray) -> pa.Tabl
         "before": pc.if_else(is_begin, pa.scalar(None, pa.string()), told),
         "after": pc.if_else(is_begin, told, pa.scalar(None, pa.string())),
         "last_heard_at": pc.if_else(ended, heard, pa.scalar(None, TIMESTAMP)),
-        "lease_millis": pc.if_else(ended, pa.scalar(3_600_000), pa.scalar(None, pa.int64())),
+        "lease_millis": pc.if_else(ended, pa.array(lasted), pa.scalar(None, pa.int64())),
     }
     return pa.table(columns).cast(BROKER_EVENT.schema)
 
 
-def make_year(root: Root, events: int) -> None:
-    """A registry whose epochs are months."""
+def make_year(publisher: Publisher, events: int) -> None:
+    """Months of 28 days, an epoch a day."""
     rng = np.random.default_rng(0)
-    now_ms = time.time_ns() // 1_000_000
-    publisher = Publisher.claim(Writers.only(RustWriter(root)), "bench", now_ms)
-    brokers: list[tuple[Any, ...]] = [
-        BrokerRow(f"broker-a-{i // 2}", i % 2, f"10.0.{i}:10911", f"cluster-{i % 10}", f"zone-{i % 3}", False,
-                  LogPosition(now_ms, 0, i))
-        for i in range(BROKERS)
-    ]  # fmt: skip
-    topics: list[tuple[Any, ...]] = [TopicRow(f"topic-{i}", f"broker-a-{i % 500}", 8, 8, 6, 0) for i in range(20_000)]
-    for number, month in enumerate(MONTHS):
+    for month in MONTHS:
         lines = month_of_events(month, events // len(MONTHS), rng)
-        changes = {} if number else {"broker": RowChanges(brokers), "topic": RowChanges(topics)}
-        event_time_ms = pc.max(lines["event_time"]).value // 1_000
-        publisher.publish(Batch("bench", number, event_time_ms, {0: number}, changes, lines), now_ms)
+        of_a_day = -(-len(lines) // DAYS)
+        for first in range(0, len(lines), of_a_day):
+            _publish(publisher, lines.slice(first, of_a_day), {})
 
 
-def scans(node: Any) -> Iterator[tuple[int, int]]:
-    """(rows, files) of each scan below a node of Spark's executed plan."""
+def end_year(publisher: Publisher) -> None:
+    """All brokers are up again. The snapshot names the tables as maintenance has left them."""
+    zero = np.zeros(BROKERS, np.int64)
+    _publish(publisher, _events(zero + YEAR_END_MS, np.arange(BROKERS), zero, zero), _routes(YEAR_END_MS))
+
+
+def _publish(publisher: Publisher, lines: pa.Table, changes: dict[str, RowChanges]) -> None:
+    batch_id = publisher.last.epoch
+    event_time_ms = pc.max(lines["event_time"]).value // 1_000
+    publisher.publish(Batch("bench", batch_id, event_time_ms, {0: batch_id}, changes, lines), _now_ms())
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _routes(at_ms: int) -> dict[str, RowChanges]:
+    """All brokers with leases that began at `at_ms`, and 20,000 topics."""
+    brokers: list[tuple[Any, ...]] = []
+    leases: list[tuple[Any, ...]] = []
+    for i in range(BROKERS):
+        address, name, broker_id, cluster = f"10.0.{i}:10911", f"broker-a-{i // 2}", i % 2, f"cluster-{i % 10}"
+        brokers.append(BrokerRow(name, broker_id, address, cluster, f"zone-{i % 3}", False, LogPosition(at_ms, 0, i)))
+        leases.append(LiveRow(address, cluster, name, broker_id, at_ms, 120_000, DataVersion(0, at_ms, 1), "", at_ms))
+    topics: list[tuple[Any, ...]] = [TopicRow(f"topic-{i}", f"broker-a-{i % 500}", 8, 8, 6, 0) for i in range(20_000)]
+    return {"broker": RowChanges(brokers), "live": RowChanges(leases), "topic": RowChanges(topics)}
+
+
+def scans(node: Any) -> Iterator[tuple[int, int, int]]:
+    """(identity, rows, files) of each scan in Spark's executed plan; one that is used twice may come twice.
+
+    An adaptive plan forgets the stages whose results made others needless, so the plan that it began with counts too.
+    """
     name = node.nodeName()
     if name.startswith("AdaptiveSparkPlan"):
+        yield from scans(node.initialPlan())
         yield from scans(node.executedPlan())
     elif name.endswith("QueryStage"):
         yield from scans(node.plan())
     elif name.startswith("Scan parquet"):
-        metrics = node.metrics()
-        yield metrics.apply("numOutputRows").value(), metrics.apply("numFiles").value()
+        rows, files = (node.metrics().apply(metric) for metric in ("numOutputRows", "numFiles"))
+        yield rows.id(), rows.value(), files.value()
     for below in (node.children(), node.subqueries()):
         for index in range(below.size()):
             yield from scans(below.apply(index))
@@ -128,24 +163,28 @@ def measure(spark: SparkSession, statement: str) -> tuple[float, int, int]:
     frame = spark.sql(statement)
     frame.collect()
     taken_s = time.monotonic() - started_s
-    found = list(scans(frame._jdf.queryExecution().executedPlan()))
-    return taken_s, sum(rows for rows, _ in found), sum(files for _, files in found)
+    found = {scan: counts for scan, *counts in scans(frame._jdf.queryExecution().executedPlan())}
+    return taken_s, sum(rows for rows, _ in found.values()), sum(files for _, files in found.values())
 
 
 @click.command()
 @click.option("--events", type=int, default=10_000_000, show_default=True)
-def main(events: int) -> None:
+@click.option("--clustering/--no-clustering", default=True, show_default=True, help="Maintain the tables before.")
+def main(events: int, clustering: bool) -> None:
     """Print one line a question; ends with 1 if one took more than the limit."""
     console = Console()
     with tempfile.TemporaryDirectory(prefix="bench-history-") as folder:
         root = Root(f"{folder}/registry")
         started_s = time.monotonic()
-        make_year(root, events)
+        publisher = Publisher.claim(Writers.only(RustWriter(root)), "bench", _now_ms())
+        make_year(publisher, events)
         console.print(f"a year of {events:,} lines made in {time.monotonic() - started_s:.0f} s")
         spark = local_session("bench-history", {"spark.driver.memory": "2g"}, cores="2", log=Path(folder, "spark.log"))
-        started_s = time.monotonic()
-        maintain(spark, root)
-        console.print(f"maintained in {time.monotonic() - started_s:.0f} s")
+        if clustering:
+            started_s = time.monotonic()
+            maintain(spark, root)
+            console.print(f"maintained in {time.monotonic() - started_s:.0f} s")
+        end_year(publisher)
         register_views(spark, root)
         slow = _print_questions(spark, console)
         spark.stop()

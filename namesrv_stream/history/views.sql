@@ -5,17 +5,22 @@
 --
 -- A broker here is (cluster_name, broker_name, broker_id): it stays the same one when its address changes.
 -- broker_event is partitioned by event_month ('2026-11'): a condition on it, where a view has it, spares the other
--- months. Sessions look at all months of the brokers that are asked for, since a session may have begun in any.
+-- months, and file statistics do the same for a condition on event_time. A condition on a session's to_time does so too.
 
 -- One row a stretch of time in which a broker was in the routes. to_time and ended_by are NULL while it lasts.
--- The inner steps share one order of the lines, so that all their windows cost one sort.
+--
+-- Where one address held the id from the beginning of its lease to its end, the line of the end tells the session, and
+-- `live` tells the one that lasts. Only brokers whose id has ever passed between living addresses (a promotion, a new
+-- address) have their lines followed one by one, the inner steps in one order, so that all windows cost one sort.
 CREATE OR REPLACE TEMPORARY VIEW broker_session AS
-WITH line AS (
-  SELECT cluster_name, broker_name, broker_id, broker_addr, epoch, seq, event_time, type, last_heard_at,
+WITH handed_over AS (
+  SELECT DISTINCT cluster_name, broker_name, broker_id FROM broker_event WHERE type IN ('ID_TAKEN', 'ID_LOST')
+), line AS (
+  SELECT /*+ BROADCAST(handed_over) */
+         cluster_name, broker_name, broker_id, broker_addr, epoch, seq, event_time, type, last_heard_at,
          type IN ('REGISTERED', 'ID_TAKEN') AS begins
-  FROM broker_event
-  WHERE type IN ('REGISTERED', 'ID_TAKEN', 'ID_LOST', 'UNREGISTERED', 'CHANNEL_CLOSED', 'EXPIRED', 'MOVED')
-     OR (type = 'REFUSED' AND lease_millis IS NOT NULL)
+  FROM broker_event LEFT SEMI JOIN handed_over USING (cluster_name, broker_name, broker_id)
+  WHERE type IN ('REGISTERED', 'ID_TAKEN', 'ID_LOST') OR lease_millis IS NOT NULL
 ), followed AS (
   SELECT *, last_value(IF(begins, broker_addr, NULL)) IGNORE NULLS OVER of_broker AS holder
   FROM line
@@ -37,44 +42,56 @@ WITH line AS (
   FROM of_holder
   WHERE IF(begins, NOT coalesce(takes_over, false), coalesce(began_before, false) AND NOT coalesce(hands_over, false))
   WINDOW of_broker AS (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq)
+), session AS (
+  SELECT cluster_name, broker_name, broker_id, broker_addr AS first_addr, next_addr AS last_addr,
+         event_time AS from_time, next_time AS to_time, next_type AS ended_by, next_last_heard_at AS last_heard_at
+  FROM edge
+  WHERE begins
+  UNION ALL
+  SELECT /*+ BROADCAST(handed_over) */
+         cluster_name, broker_name, broker_id, broker_addr, broker_addr,
+         timestamp_millis(unix_millis(event_time) - lease_millis), event_time, type, last_heard_at
+  FROM broker_event LEFT ANTI JOIN handed_over USING (cluster_name, broker_name, broker_id)
+  WHERE lease_millis IS NOT NULL
+  UNION ALL
+  SELECT cluster_name, broker_name, broker_id, broker_addr, NULL, lease_began_at, NULL, NULL, NULL
+  FROM broker JOIN (SELECT broker_addr, lease_began_at FROM live) USING (broker_addr)
+       LEFT ANTI JOIN handed_over USING (cluster_name, broker_name, broker_id)
 )
-SELECT cluster_name, broker_name, broker_id,
-       broker_addr AS first_addr,
-       next_addr AS last_addr,
-       event_time AS from_time,
-       next_time AS to_time,
-       next_type AS ended_by,
-       next_last_heard_at AS last_heard_at,
-       unix_millis(coalesce(next_time, (SELECT max(event_time) FROM snapshot))) - unix_millis(event_time)
-         AS session_millis
-FROM edge
-WHERE begins;
+SELECT *, unix_millis(coalesce(to_time, (SELECT max(event_time) FROM snapshot))) - unix_millis(from_time)
+            AS session_millis
+FROM session;
 
 -- One row a broker and day (UTC) from its first registration on: how long it was in the routes, and for how long it
 -- should have been. A broker that unregistered or moved and has not come back was not expected any more.
 CREATE OR REPLACE TEMPORARY VIEW broker_availability AS
 WITH stretch AS (
-  SELECT cluster_name, broker_name, broker_id, from_time,
-         coalesce(to_time, now.at) AS up_until,
-         coalesce(lead(from_time) OVER (PARTITION BY cluster_name, broker_name, broker_id ORDER BY from_time),
-                  IF(ended_by IN ('UNREGISTERED', 'MOVED', 'ID_LOST'), to_time, now.at)) AS known_until
+  SELECT cluster_name, broker_name, broker_id, from_time, coalesce(to_time, now.at) AS up_until,
+         IF(ended_by IN ('UNREGISTERED', 'MOVED', 'ID_LOST'), to_time, now.at) AS expected_until
   FROM broker_session CROSS JOIN (SELECT max(event_time) AS at FROM snapshot) AS now
-), of_day AS (
-  SELECT *, explode(sequence(to_date(from_time), to_date(known_until))) AS day FROM stretch
-), overlap AS (
+), day_up AS (  -- days on which it was up at least once
   SELECT cluster_name, broker_name, broker_id, day,
-         unix_millis(greatest(from_time, timestamp(day))) AS since,
-         unix_millis(least(up_until, timestamp(day + 1))) AS up_until,
-         unix_millis(least(known_until, timestamp(day + 1))) AS known_until
-  FROM of_day
+         sum(unix_millis(least(up_until, timestamp(day + 1))) - unix_millis(greatest(from_time, timestamp(day))))
+           AS up_millis,
+         min(from_time) AS first_from_time,
+         max_by(expected_until, from_time) AS expected_until
+  FROM stretch LATERAL VIEW explode(sequence(to_date(from_time), to_date(up_until))) AS day
+  GROUP BY cluster_name, broker_name, broker_id, day
+), known AS (  -- and the days after each, until it was up again
+  SELECT *,
+         IF(lag(day) OVER of_broker IS NULL, first_from_time, timestamp(day)) AS known_from,
+         coalesce(timestamp(lead(day) OVER of_broker), expected_until) AS known_until
+  FROM day_up
+  WINDOW of_broker AS (PARTITION BY cluster_name, broker_name, broker_id ORDER BY day)
+), each_day AS (
+  SELECT cluster_name, broker_name, broker_id, known_day AS day, IF(known_day = day, up_millis, 0) AS up_millis,
+         unix_millis(least(known_until, timestamp(known_day + 1)))
+           - unix_millis(greatest(known_from, timestamp(known_day))) AS known_millis
+  FROM known LATERAL VIEW explode(sequence(day, to_date(known_until))) AS known_day
 )
-SELECT cluster_name, broker_name, broker_id, day,
-       sum(greatest(0, up_until - since)) AS up_millis,
-       sum(known_until - since) AS known_millis,
-       sum(greatest(0, up_until - since)) / sum(known_until - since) AS availability
-FROM overlap
-GROUP BY cluster_name, broker_name, broker_id, day
-HAVING sum(known_until - since) > 0;
+SELECT cluster_name, broker_name, broker_id, day, up_millis, known_millis, up_millis / known_millis AS availability
+FROM each_day
+WHERE known_millis > 0;
 
 -- One row a cluster and day: over all its brokers, and of its worst one.
 CREATE OR REPLACE TEMPORARY VIEW cluster_availability AS

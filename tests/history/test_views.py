@@ -1,6 +1,7 @@
 """What the views for analysts tell, on histories whose answers are known."""
 
-from datetime import UTC, datetime
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -8,6 +9,7 @@ from namesrv_stream.history.views import register_views
 from namesrv_stream.rules.requests import WipeWritePerm
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.root import Root
+from tests.history.fleet import RandomHistory
 from tests.history.seeded import DAY_MS, HOUR_MS, MINUTE_MS, SeededRegistry
 from tests.tables.rows import NOW
 
@@ -99,6 +101,39 @@ def test_an_id_taken_under_another_cluster_ends_the_session_once(registry, rows)
         ("c1", at(hours(2)), "ID_LOST"),
         ("c2", None, None),
     ]
+
+
+def stretches(held):
+    """(key, from, to) of each stretch of moments at which a key was held; to is None for what lasts."""
+    began, found, before = {}, [], set()
+    for at_ms, keys in held:
+        began |= dict.fromkeys(keys - before, at_ms)
+        found += [(*key, at(began.pop(key)), at(at_ms)) for key in before - keys]
+        before = keys
+    return sorted([*found, *((*key, at(from_ms), None) for key, from_ms in began.items())], key=str)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sessions_and_availability_are_those_of_the_broker_table_at_every_moment(spark, root, seed):
+    """A random history of brokers that come, go, move, and take ids from one another, three days long."""
+    history = RandomHistory(root, seed, MIDNIGHT_MS, NOW)
+    held = []
+    for _ in range(120):
+        history.step(gap_ms=37 * MINUTE_MS)
+        rows = [row for ids in history.rules.view().brokers.values() for row in ids.values()]
+        held.append((history.event_ms, {(row.cluster_name, row.broker_name, row.broker_id) for row in rows}))
+    history.publish()
+    register_views(spark, root)
+    columns = "cluster_name, broker_name, broker_id"
+    found = [tuple(row) for row in spark.sql(f"SELECT {columns}, from_time, to_time FROM broker_session").collect()]
+    wanted = stretches(held)
+    assert sorted(found, key=str) == wanted
+    up_ms = Counter()
+    for *key, since, until in wanted:
+        up_ms[tuple(key)] += ((until or at(history.event_ms)) - since) / timedelta(milliseconds=1)
+    by_day = spark.sql(f"SELECT {columns}, sum(up_millis), max(availability) FROM broker_availability GROUP BY ALL")
+    assert {tuple(row[:3]): row[3] for row in by_day.collect()} == {key: ms for key, ms in up_ms.items() if ms}
+    assert all(row[4] <= 1 for row in by_day.collect())
 
 
 def test_availability_counts_from_the_first_registration_to_the_last_expected_moment(registry, rows):
