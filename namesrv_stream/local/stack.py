@@ -68,7 +68,13 @@ class LocalStack:
         self.spark = local_session("route-registry", log=spark_log)
         opening.callback(self.spark.stop)
         self.job = opening.enter_context(BackgroundJob(self.spark, self.settings))
-        opening.callback(log.info, "stopping the job: it publishes what waits")
+        opening.callback(self._publish_what_waits)
+
+    def _publish_what_waits(self) -> None:
+        """So that brokers that have unregistered do not seem to live until the next start."""
+        log.info("stopping the job: it publishes what waits")
+        if not self.job.has_ended and self.job.query.isActive:
+            self.job.process_all()
 
     def __exit__(self, *_: object) -> None:
         self._open_things.close()

@@ -1,0 +1,51 @@
+"""`namesrv-stream up`: everything on this machine, ended by Ctrl-C."""
+
+import re
+import signal
+import subprocess
+
+import pytest
+from tenacity import retry, stop_after_delay, wait_fixed
+
+from namesrv_stream.local.ports import free_ports, listens
+from namesrv_stream.tables.reader import RouteReader
+from tests.interruption import interruptible
+
+pytestmark = pytest.mark.system
+LIMIT_S = 120
+
+
+@pytest.fixture
+def up(tmp_path):
+    """Starts `up` with two brokers on a Kafka port of its own, and ends it whatever happens."""
+    kafka = f"127.0.0.1:{free_ports(1)}"
+    settings = {"kafka.bootstrap.servers": kafka, "listenPort": "0", "kvConfigPath": "", "delta.root": tmp_path / "r"}
+    options = [option for key, text in settings.items() for option in ("--set", f"{key}={text}")]
+    command = interruptible(*options, "up", "--data", str(tmp_path), "--brokers", "2", "--topics", "1")
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    yield running
+    running.kill()
+    running.communicate()
+
+
+def test_up_ends_in_order_when_interrupted_and_logs_each_step(up, tmp_path):
+    lines = iter(up.stdout.readline, "")
+    address = next(line for line in lines if line.startswith("name server")).split()[-1]
+    assert listens(int(address.rpartition(":")[2]))
+    reader = RouteReader(str(tmp_path / "r"))
+
+    @retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.2), reraise=True)
+    def both_brokers_are_in_the_tables():
+        assert len(reader.follow().routes.live) == 2
+
+    both_brokers_are_in_the_tables()
+    up.send_signal(signal.SIGINT)
+    said, logged = up.communicate(timeout=LIMIT_S)
+    assert up.returncode == 0, logged
+    assert said.endswith("Ended in order.\n")
+    told = [re.sub(r"^\S+ \S+ ", "", line) for line in logged.splitlines()]
+    steps = ["starting Kafka", "Kafka answers", "starting Spark", "run ", "the gateway listens"]
+    ends = ["stopping the brokers", "stopping the job", "stopping Kafka"]
+    found = [next(i for i, line in enumerate(told) if line.startswith(f"INFO {step}")) for step in steps + ends]
+    assert found == sorted(found)
+    assert reader.follow().routes.live == {}
