@@ -175,6 +175,7 @@ def wait_for_kafka_at(port: int) -> None:
 @click.option("--seconds", type=click.FloatRange(0.1), default=6.0, show_default=True, help="A figure.")
 def main(seconds: float) -> None:
     """Prints one line a load, both servers side by side."""
+    before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         theirs = of_name_server(Path(folder, "namesrv"), seconds)
         ours = of_gateway(Path(folder), seconds)
@@ -184,7 +185,9 @@ def main(seconds: float) -> None:
         cells = [f"{cell:,.3g}" if cell < 100 else f"{cell:,.0f}" for cell in (*their[:3], *our[:3])]
         failed = f" ({their.failed} and {our.failed} failed)" if their.failed or our.failed else ""
         table.add_row(what + failed, *cells, f"x {our.per_second / their.per_second:.2f}")
-    Console(width=150).print(table)
+    console = Console(width=150)
+    console.print(table)
+    console.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
 
 
 if __name__ == "__main__":

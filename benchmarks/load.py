@@ -5,6 +5,7 @@ One thread, so that it leaves the other core to the server that is measured.
 
 from __future__ import annotations
 
+import itertools
 import math
 import select
 import socket
@@ -20,6 +21,9 @@ _LENGTH = struct.Struct(">I")
 _WORDS = struct.Struct(">II")
 _OPAQUE = b'"opaque":'
 _CHUNK_BYTES = 256 * 1024
+_LIMIT_S = 60.0
+_COPIED_BYTES = 64 * 1024
+"""Bodies from this size on are sent as they are, so that what is measured is the server."""
 
 
 class Figures(NamedTuple):
@@ -38,14 +42,14 @@ class Request:
         frame = encode_command(command)
         header_end = 8 + int.from_bytes(frame[5:8])
         self._before, _, self._after = frame[8:header_end].partition(b'"opaque":0')
-        self._body = frame[header_end:]
+        self.body = frame[header_end:]
 
-    def frame(self, opaque: int) -> bytes:
-        """The whole frame."""
+    def head(self, opaque: int) -> bytes:
+        """The frame up to its body."""
         digits = b"%d" % opaque
         header_bytes = len(self._before) + len(_OPAQUE) + len(digits) + len(self._after)
-        words = _WORDS.pack(4 + header_bytes + len(self._body), header_bytes)
-        return b"".join((words, self._before, _OPAQUE, digits, self._after, self._body))
+        words = _WORDS.pack(4 + header_bytes + len(self.body), header_bytes)
+        return b"".join((words, self._before, _OPAQUE, digits, self._after))
 
 
 @dataclass(eq=False)
@@ -62,7 +66,7 @@ class Load:
         self._in_flight = in_flight
         self._connections = {}
         for series in requests:
-            opened = socket.create_connection(("127.0.0.1", port))
+            opened = socket.create_connection(("127.0.0.1", port), timeout=_LIMIT_S)
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._connections[opened.fileno()] = _Connection(opened, series)
         self._opaque = 0
@@ -80,7 +84,10 @@ class Load:
         for connection in self._connections.values():
             self._send(connection, self._in_flight)
         while self._sent_at:
-            for number, _ in poll.poll():
+            events = poll.poll(_LIMIT_S)
+            if not events:
+                raise TimeoutError(f"no answer within {_LIMIT_S:.0f} s")
+            for number, _ in events:
                 connection = self._connections[number]
                 answered = self._received(connection)
                 if answered and time.perf_counter() < end:
@@ -95,14 +102,18 @@ class Load:
             connection.socket.close()
 
     def _send(self, connection: _Connection, count: int) -> None:
-        frames = []
-        for _ in range(count):
-            self._opaque += 1
-            frames.append(next(connection.requests).frame(self._opaque))
+        first = self._opaque + 1
+        self._opaque += count
+        requests = list(itertools.islice(connection.requests, count))
         now = time.perf_counter()
-        for number in range(count):
-            self._sent_at[self._opaque - number] = now
-        connection.socket.sendall(b"".join(frames))
+        self._sent_at |= dict.fromkeys(range(first, first + count), now)
+        if len(requests[0].body) < _COPIED_BYTES:
+            frames = [part for at, each in enumerate(requests) for part in (each.head(first + at), each.body)]
+            connection.socket.sendall(b"".join(frames))
+            return
+        for at, each in enumerate(requests):
+            connection.socket.send(each.head(first + at), socket.MSG_MORE)
+            connection.socket.sendall(each.body)
 
     def _received(self, connection: _Connection) -> int:
         data = connection.socket.recv(_CHUNK_BYTES)
