@@ -3,6 +3,9 @@
 import pytest
 
 from namesrv_stream.local.rocketmq import Release, broker, java_client, mqadmin
+from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.schemas import TABLES
 from tests.system.gateway_stack import eventually
 
 pytestmark = pytest.mark.system
@@ -142,3 +145,13 @@ def test_brokers_know_several_gateways_and_outlive_one(stack, tmp_path):
             same_answers_of_one_epoch()
         for gateway in (stack, other, leaving):
             registered(gateway, "broker-both", {})
+        assert lease_ends(stack, "broker-both") == ["REGISTERED", "UNREGISTERED"], "nothing doubles in the history"
+
+
+def lease_ends(stack, name):
+    """What the history has of the leases of one broker name, in order."""
+    reader, events = RouteReader(stack.settings.delta_root), TABLES["broker_event"]
+    told = sorted(
+        rows_from_arrow(events, reader.table(events, reader.open().snapshot)), key=lambda each: (each.epoch, each.seq)
+    )
+    return [each.type for each in told if each.broker_name == name and each.type in ("REGISTERED", "UNREGISTERED")]
