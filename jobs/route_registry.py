@@ -32,10 +32,10 @@ def main(config: Path | None, options: tuple[str, ...], debug: bool) -> None:
     """Run the route registry until SIGTERM or Ctrl-C."""
     set_up_logging(logging.DEBUG if debug else logging.INFO)
     stop = threading.Event()
-    stop_on_signals(stop)
     try:
         settings = load_settings(config, os.environ, dict(_pair(option) for option in options))
         spark = SparkSession.builder.appName("route-registry").getOrCreate()
+        stop_on_signals(stop)  # not before: Spark sets a handler of its own when it starts
         stop_on_signals_to_jvm(spark, stop)
         try:
             RouteRegistryJob(spark, settings).run(stop)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from namesrv_stream.errors import NotARegistryError, RegistryTooNewError
+from namesrv_stream.errors import NotARegistryError, RegistryTooNewError, StorageError
 from namesrv_stream.tables.schemas import FORMAT, TableSpec
 
 DAY_MS = 24 * 3_600_000
@@ -41,12 +41,19 @@ class Root:
         return f"s3a{uri[2:]}" if uri.startswith("s3://") else uri
 
     def open(self, spec: TableSpec, version: int | None = None) -> DeltaTable:
-        """The table at `version`, or at its head. Refuses what is no registry's table, and a newer format."""
+        """The table at `version`, or at its head. Refuses what is no registry's table, and a newer format.
+
+        A version that is gone is delta-rs's own error; a head that cannot be read is a StorageError.
+        """
         options = dict(self.storage_options) if self.storage_options else None
         try:
             table = DeltaTable(self.uri(spec), version=version, storage_options=options)
         except TableNotFoundError as error:
             raise NotARegistryError(self.url, spec.name) from error
+        except (DeltaError, OSError) as error:
+            if version is not None:
+                raise
+            raise StorageError(self.url, " ".join(str(error).split())) from error
         check_format(self, spec, table.metadata().configuration)
         return table
 

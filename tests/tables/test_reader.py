@@ -5,7 +5,13 @@ import sys
 
 import pytest
 
-from namesrv_stream.errors import NoSuchSnapshotError, NotARegistryError, RegistryTooNewError, SnapshotGoneError
+from namesrv_stream.errors import (
+    NoSuchSnapshotError,
+    NotARegistryError,
+    RegistryTooNewError,
+    SnapshotGoneError,
+    StorageError,
+)
 from namesrv_stream.rules.rows import ClusterRow, FilterRow, KvConfigRow, NamesrvConfigRow, TopicMappingRow
 from namesrv_stream.tables.publication import Batch
 from namesrv_stream.tables.reader import RouteReader
@@ -159,3 +165,11 @@ def test_reading_needs_neither_pandas_nor_pyspark(root):
 def test_snapshots_seen_twice_are_the_same(root):
     publish(claim(root), 0, topic=[topic("t")])
     assert Snapshots(Root(root.url)).readable() == RouteReader(root.url).snapshots.readable()
+
+
+def test_tables_that_cannot_be_read_are_named_with_what_the_storage_said(tmp_path):
+    log = tmp_path / "snapshot" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("junk")
+    with pytest.raises(StorageError, match=f"under {tmp_path} cannot be read"):
+        RouteReader(str(tmp_path))
