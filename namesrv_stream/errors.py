@@ -5,7 +5,11 @@ message alone and ends with `exit_status`; a traceback is shown only with --debu
 """
 
 import difflib
+import re
 from collections.abc import Iterable
+
+_TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m")
+_MAX_PROBLEM_CHARS = 1_000
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -66,6 +70,7 @@ class StorageError(NamesrvError):
     """The storage of the tables refused a read or a write: no room, no right, no such place."""
 
     def __init__(self, root: str, problem: str) -> None:
+        problem = " ".join(_TERMINAL_CODES.sub("", problem).split())[:_MAX_PROBLEM_CHARS]
         super().__init__(
             f"the tables under {root} cannot be read or written: {problem}. Is delta.root right, is there room, and "
             "may this user write there? Nothing that Kafka has accepted is lost: the next run goes on from the last "

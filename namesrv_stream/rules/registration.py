@@ -55,12 +55,12 @@ def register(
 ) -> None:
     """An accepted registration. The lease of a move has ended before (D1).
 
-    With `lease_only` the topics stay as they are and the version with which they came stays the lease's, so that the
-    next registration that can be read brings its topics (T2).
+    With `lease_only` the topics stay as they are and the lease gets a version that no broker sends, so that the next
+    registration that can be read brings its topics, whatever its version (T2). The state version counts (R6).
     """
     lease = tables.live.first(request.broker_addr)
     if lease_only:
-        request = replace(request, data_version=lease.data_version if lease else DataVersion())
+        request = replace(request, data_version=DataVersion(request.data_version.state_version))
     first = tables.holder(request.broker_name, request.broker_id) is None  # R3, R8
     changed = first or lease is None or lease.data_version != request.data_version  # T2
     _take_id(tables, request, at)

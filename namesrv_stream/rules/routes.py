@@ -87,7 +87,7 @@ class RouteRegistry:
             offset=end.at.offset if is_record else None,
             end_type=end.kind,
             broker_addr=end.broker_addr,
-            last_heard_at=end.last_heard_ms,
+            last_heard_at=min(end.last_heard_ms, end.at.event_time),  # after a new checkpoint it may be too late
         )
         with self._step(step):
             end_lease(self._tables, end.broker_addr)

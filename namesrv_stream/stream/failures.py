@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import pyarrow as pa
 from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError, StorageError
@@ -14,18 +19,19 @@ _KAFKA_AWAY = (_KAFKA_ERROR, "Cannot fetch record for offset")
 _KAFKA_REFUSED = re.compile(
     rf"{_KAFKA_ERROR}\.\w*(Authorization|Authentication|InvalidTopic|UnsupportedVersion)Exception"
 )
+_STORAGE_ERRORS = (DeltaError, OSError, pa.ArrowException, PySparkException, Py4JError)
 _DATA_LOST = ("failOnDataLoss", "OffsetOutOfRange")
-_SEE_LOG = "See the log above, mend it and start the job again."
+_SEE_LOG = (
+    "See the log above, mend it and start the job again: it goes on where this run stopped, and nothing that was "
+    "accepted is lost."
+)
 
 
 class JobFailedError(NamesrvError):
     """The query ended by an error that trying again will not mend; `cause` is its first line."""
 
     def __init__(self, cause: str, next_step: str) -> None:
-        super().__init__(
-            f"the streaming query ended: {cause}. {next_step} Nothing that was accepted is lost: the next "
-            "run goes on where this one stopped."
-        )
+        super().__init__(f"the streaming query ended: {cause}. {next_step}")
         self.cause = cause
 
 
@@ -45,14 +51,17 @@ def job_failure(settings: NamesrvSettings, of_batch: BaseException | None, said:
     """What to raise for a query that ended. `of_batch` is what its micro-batch raised, `said` what Spark tells."""
     if isinstance(of_batch, NamesrvError):
         return of_batch
-    if isinstance(of_batch, (DeltaError, OSError)):
-        return storage_error(settings, of_batch)
+    if isinstance(of_batch, _STORAGE_ERRORS):
+        return StorageError(settings.delta_root, str(of_batch))
     if of_batch is not None:
         return JobFailedError(f"{type(of_batch).__name__}: {of_batch}".splitlines()[0], _SEE_LOG)
     cause = _first_cause(said)
     if any(mark in said for mark in _DATA_LOST):
-        step = f"Kafka no longer has what was to be read next: remove {settings.checkpoint_location}."
-        return JobFailedError(cause, step)
+        return JobFailedError(
+            cause,
+            f"Kafka no longer has what was to be read next: remove {settings.checkpoint_location} to go on with what "
+            "it has. What was said in between is lost and comes back with each broker's next full registration.",
+        )
     if _KAFKA_REFUSED.search(said):
         return KafkaRefusedError(settings.kafka_bootstrap_servers, cause)
     if any(mark in said for mark in _KAFKA_AWAY):
@@ -60,9 +69,13 @@ def job_failure(settings: NamesrvSettings, of_batch: BaseException | None, said:
     return JobFailedError(cause, _SEE_LOG)
 
 
-def storage_error(settings: NamesrvSettings, error: BaseException) -> StorageError:
-    """What delta-rs or the file system said, in one line."""
-    return StorageError(settings.delta_root, " ".join(str(error).split()))
+@contextmanager
+def storage_errors(settings: NamesrvSettings) -> Iterator[None]:
+    """Says what delta-rs, Spark, Arrow or the file system say of the tables as one StorageError."""
+    try:
+        yield
+    except _STORAGE_ERRORS as error:
+        raise StorageError(settings.delta_root, str(error)) from error
 
 
 def _first_cause(said: str) -> str:

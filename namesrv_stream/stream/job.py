@@ -8,7 +8,6 @@ import time
 import uuid
 from contextlib import ExitStack
 
-from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tenacity import (
@@ -17,15 +16,13 @@ from tenacity import (
     retry_if_exception_type,
     sleep_using_event,
     stop_when_event_set,
-    wait_exponential,
 )
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, settings_without_effect
 from namesrv_stream.errors import (
     KafkaUnreachableError,
-    NoSuchSnapshotError,
-    NotARegistryError,
     SettingError,
+    TermLostError,
 )
 from namesrv_stream.heartbeat_log import (
     HeartbeatProducer,
@@ -35,19 +32,22 @@ from namesrv_stream.heartbeat_log import (
     ensure_topic,
     wait_for_kafka,
 )
-from namesrv_stream.stream.failures import CheckpointWithoutTablesError, job_failure, storage_error
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.stream.failures import CheckpointWithoutTablesError, job_failure, storage_errors
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import has_checkpoint, start_query
 from namesrv_stream.tables.engines import choose_writers
 from namesrv_stream.tables.publication import Publisher, Steps
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import LIVE
-from namesrv_stream.tables.snapshots import Snapshots
 
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 1.0
 _SILENT_TICKS_S = 60.0
+_LONGEST_PAUSE_S = 30.0
+_RAN_FOR_A_WHILE_S = 120.0
+"""More than all attempts to reach a Kafka that is away may take."""
 
 
 class RouteRegistryJob:
@@ -65,6 +65,9 @@ class RouteRegistryJob:
         self.started = threading.Event()
         """Set while a query runs: the tables are there, the term is ours."""
         self.query: StreamingQuery | None = None
+        self._term: int | None = None
+        self._failed_in_a_row = 0
+        self._started_at_s = 0.0
 
     def run(self, stop: threading.Event) -> None:
         """Run the query, again after each outage of Kafka, until `stop` is set. Raises NamesrvError otherwise."""
@@ -72,7 +75,7 @@ class RouteRegistryJob:
             log.warning("setting %s is accepted for RocketMQ's sake and has no effect here", key)
         attempts = Retrying(
             retry=retry_if_exception_type(KafkaUnreachableError),
-            wait=wait_exponential(multiplier=1, max=30),
+            wait=self._pause_s,
             stop=stop_when_event_set(stop),
             sleep=sleep_using_event(stop),
             before_sleep=_say_next_attempt,
@@ -84,11 +87,18 @@ class RouteRegistryJob:
             if not stop.is_set():
                 raise
 
+    def _pause_s(self, _state: RetryCallState) -> float:
+        """Before the next attempt. Grows, anew after a query that ran for a while."""
+        ran_s = time.monotonic() - self._started_at_s
+        self._failed_in_a_row = 1 if ran_s > _RAN_FOR_A_WHILE_S else self._failed_in_a_row + 1
+        return min(_LONGEST_PAUSE_S, 2.0 ** (self._failed_in_a_row - 1))
+
     def _run_query(self, stop: threading.Event) -> None:
+        self._started_at_s = time.monotonic()
         self._prepare_topic()
-        publisher = self._claim()
-        offsets = self._known_offsets(publisher)
-        batches = MicroBatches(self._settings, publisher, offsets)
+        with storage_errors(self._settings):
+            publisher = self._claim()
+            batches = MicroBatches(self._settings, publisher, offsets := self._known_offsets(publisher))
         with ExitStack() as open_things:
             if self._settings.job_ticker:
                 producer = open_things.enter_context(HeartbeatProducer(self._kafka, self._settings.kafka_topic))
@@ -121,26 +131,24 @@ class RouteRegistryJob:
     def _claim(self) -> Publisher:
         settings = self._settings
         root = Root(settings.delta_root, settings.storage_options or None)
-        self._check_checkpoint(root)
         writers = choose_writers(settings.writer, root, self._spark)
         retention_ms = int(settings.snapshot_retention.total_seconds() * 1000)
-        try:
-            publisher = Publisher.claim(writers, self.run_id, _now_ms(), retention_ms, self._on_step)
-        except (DeltaError, OSError) as error:
-            raise storage_error(settings, error) from error
+        check = self._check_former
+        publisher = Publisher.claim(writers, self.run_id, _now_ms(), retention_ms, self._on_step, check)
+        self._term = publisher.last.term
         log.info("run %s holds the registry %s: term %d", self.run_id, settings.delta_root, publisher.last.term)
         if publisher.restored:
             log.warning("restored what another run left half done: %s", ", ".join(publisher.restored))
         return publisher
 
-    def _check_checkpoint(self, root: Root) -> None:
-        """A checkpoint says what has been read; where the tables that it went into are gone, routes would be lost."""
-        if not has_checkpoint(self._spark, self._settings.checkpoint_location):
-            return
-        try:
-            Snapshots(root).newest()
-        except (NotARegistryError, NoSuchSnapshotError) as error:
-            raise CheckpointWithoutTablesError(self._settings.checkpoint_location, root.url) from error
+    def _check_former(self, former: SnapshotRow | None) -> None:
+        """A checkpoint says what has been read; where the tables that it went into are gone, routes would be lost.
+        After an outage the registry is ours only as long as nobody else has claimed it."""
+        settings = self._settings
+        if former is None and has_checkpoint(self._spark, settings.checkpoint_location):
+            raise CheckpointWithoutTablesError(settings.checkpoint_location, settings.delta_root)
+        if former is not None and self._term is not None and former.term != self._term:
+            raise TermLostError(self._term, former.term, former.run_id)
 
     def _known_offsets(self, publisher: Publisher) -> dict[int, int]:
         """Up to where the tables have the log: a new checkpoint begins to read there, if Kafka still has it."""

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 MAX_REASON_CHARS = 200
 """Of a rejected record's reason, which may quote the record."""
 
-_STOP_LIMIT_MS = 60_000
+_STOP_LIMIT_S = 30.0
 _PUBLICATIONS_BETWEEN_CARE = 100
 _END_KINDS = ("UNREGISTERED", "CHANNEL_CLOSED", "EXPIRED")
 Event = Mapping[str, Any]
@@ -85,7 +85,7 @@ class MicroBatches:
         # Too late. An end of this call would tell Spark that the batch is done, and an error of ours that the query
         # failed; StreamingQuery.stop interrupts what waits in the JVM, and takes that for what it is.
         assert context._jvm is not None
-        context._jvm.java.lang.Thread.sleep(_STOP_LIMIT_MS)
+        context._jvm.java.lang.Thread.sleep(int(2_000 * _STOP_LIMIT_S))
         raise QueryNotStoppedError
 
     def handle(self, events: pa.Table, query_id: str, batch_id: int) -> None:
@@ -108,12 +108,18 @@ class MicroBatches:
     def close(self) -> None:
         """Wait for the batch that runs, take no further one, and publish the signs of life that wait.
 
-        After a failed batch, of which a part may be applied, nothing is published.
+        After a failed batch, of which a part may be applied, nothing is published; nor beside one that hangs, as on a
+        cluster without workers.
         """
-        with self._lock:
-            self._is_closed = True
+        self._is_closed = True
+        if not self._lock.acquire(timeout=_STOP_LIMIT_S):
+            log.warning("the micro-batch that runs has not ended for %.0f s: it is broken off", _STOP_LIMIT_S)
+            return
+        try:
             if self.failure is None and self._last is not None and self._registry.has_signs_of_life():
                 self._publish(include_live=True)
+        finally:
+            self._lock.release()
 
     def _is_applied(self, event: Event) -> bool:
         return bool(event["offset"] < self._offsets.get(event["partition"], 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Literal
 
 from deltalake import DeltaTable
@@ -14,6 +15,8 @@ from namesrv_stream.tables.schemas import SNAPSHOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 BULK_ROWS = 2_000_000
 """Changed rows in one table from which `auto` lets Spark merge.
@@ -47,6 +50,7 @@ def delta_rs_reaches(root: Root) -> bool:
         DeltaTable(root.uri(SNAPSHOT), storage_options=dict(root.storage_options or {}))
     except TableNotFoundError:
         return True
-    except (DeltaError, OSError):
+    except (DeltaError, OSError) as error:
+        log.warning("delta-rs does not reach %s, so Spark writes all, which takes seconds: %s", root.url, error)
         return False
     return True

@@ -102,22 +102,24 @@ class Publisher:
         self.restored: list[str] = []
 
     @classmethod
-    def claim(
+    def claim(  # noqa: PLR0913, PLR0917  # two of them are who is asked and told
         cls,
         writers: Writers,
         run_id: str,
         claimed_at_ms: int,
         retention_ms: int = DEFAULT_RETENTION_MS,
         on_step: Steps = lambda _step: None,
+        check: Callable[[SnapshotRow | None], None] = lambda _former: None,
     ) -> Publisher:
         """Makes missing tables, takes the next term and restores what a dead run left half done.
 
-        Of two runs that claim at the same moment one wins; the other one gets TermLostError. `on_step` is told
-        "written TABLE" after each table's commit, from the thread that made it, and "published" after the snapshot
-        row's.
+        `check` is shown the newest row before, None where there is none, and may refuse by an error. Of two runs that
+        claim at the same moment one wins; the other one gets TermLostError. `on_step` is told "written TABLE" after
+        each table's commit, from the thread that made it, and "published" after the snapshot row's.
         """
         writers.everyday.ensure_tables(retention_ms)
         former, version = writers.everyday.newest_snapshot()
+        check(former)
         claim = _claim_row(former, run_id, claimed_at_ms)
         publisher = cls(writers, claim, version, retention_ms, on_step)
         publisher._append_snapshot(claim)

@@ -53,7 +53,7 @@ class Root:
         except (DeltaError, OSError) as error:
             if version is not None:
                 raise
-            raise StorageError(self.url, " ".join(str(error).split())) from error
+            raise StorageError(self.url, str(error)) from error
         check_format(self, spec, table.metadata().configuration)
         return table
 

@@ -1,7 +1,5 @@
 """One micro-batch on the driver: rows of the stateful step in, published tables out. Real Delta, no Spark job."""
 
-import shutil
-
 import pyarrow as pa
 import pytest
 
@@ -192,15 +190,14 @@ def test_records_of_a_topic_made_anew_count_from_its_start(registry, tmp_path):
     assert again.handle(tick(7, 5)).epoch == epoch
 
 
-def test_nothing_of_a_failed_batch_is_published_when_the_job_stops(registry, tmp_path):
+def test_nothing_of_a_failed_batch_is_published_when_the_job_stops(registry):
     registry.handle(registered(A, 0, 0))
-    shutil.rmtree(tmp_path / "registry" / "topic")
-    (tmp_path / "registry" / "topic").write_text("no folder")
-    with pytest.raises(Exception, match="topic"):
-        registry.handle(registered(A, 1, 1, topics=["TopicB"], data_version=DataVersion(0, 1, 1)))
-    before = Root(str(tmp_path / "registry")).open(TABLES["snapshot"]).version()
+    registry.handle(event("SEEN", A, 5_000, 1))
+    before = registry.heads()
+    with pytest.raises(TypeError):
+        registry.handle(registered(B, 6_000, 2), event("REGISTERED", A, 6_001, 3, value=None))
     registry.batches.close()
-    assert Root(str(tmp_path / "registry")).open(TABLES["snapshot"]).version() == before
+    assert registry.heads() == before
 
 
 def test_rows_of_a_batch_are_applied_in_the_order_of_the_log_however_they_come(registry):
@@ -276,7 +273,30 @@ def test_topics_that_could_not_be_read_delete_none(tmp_path):
     bad["value"] = bad["value"].replace(b'"readQueueNums":8', b'"readQueueNums":"8"', 1)
     registry.handle(bad)
     assert [row.topic for row in registry.rows("topic")] == ["TopicA"]
-    assert registry.rows("live")[0].data_version == DataVersion(0, 1, 1)
+
+
+def test_topics_that_could_not_be_read_are_taken_anew_by_a_slave_that_has_become_master(registry):
+    """U4 wiped the name's write permissions when its master went; the slave's version is the same as before."""
+    version = DataVersion(0, 1, 1)
+    registry.handle(registered(A, 0, 0, enable_acting_master=True, data_version=version))
+    registry.handle(registered(B, 1, 1, broker_id=1, enable_acting_master=True, data_version=version))
+    registry.handle(event("UNREGISTERED", A, 2, 2, last_heard_ms=0))
+    assert [row.perm for row in registry.rows("topic")] == [4]
+    bad = registered(B, 3, 3, data_version=version)
+    bad["value"] = bad["value"].replace(b'"readQueueNums":8', b'"readQueueNums":"8"', 1)
+    registry.handle(bad)
+    registry.handle(registered(B, 4, 4, data_version=version))
+    assert [row.perm for row in registry.rows("topic")] == [6]
+
+
+def test_a_stale_master_stays_refused_by_one_whose_topics_could_not_be_read(registry):
+    """R6."""
+    registry.handle(registered(A, 0, 0, data_version=DataVersion(4, 1, 1)))
+    bad = registered(B, 1, 1, data_version=DataVersion(5, 1, 1))
+    bad["value"] = bad["value"].replace(b'"readQueueNums":8', b'"readQueueNums":"8"', 1)
+    registry.handle(bad)
+    registry.handle(registered(A, 2, 2, data_version=DataVersion(4, 1, 1)))
+    assert registry.addresses("broker") == [B]
 
 
 def test_a_registration_with_one_bad_topic_keeps_its_lease_topics_and_filter_servers(registry):

@@ -9,10 +9,13 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import SettingError, TermLostError
+from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.rules.requests import BrokerHeartbeat
 from namesrv_stream.stream.background import BackgroundJob
+from namesrv_stream.tables.publication import Publisher, Writers
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import TABLES
 from tests.system.heartbeats import (
     BY_PRODUCERS_CLOCK,
@@ -119,6 +122,29 @@ def await_end_of_one(jobs):
     ended = [job for job in jobs if job.has_ended]
     assert len(ended) == 1
     return ended[0]
+
+
+def test_a_job_that_was_replaced_during_an_outage_of_kafka_does_not_take_it_back(topic, spark, tmp_path):
+    with LocalKafka(tmp_path / "kafka") as node:
+        impatient = {"kafka.request.timeout.ms": "2000", "kafka.default.api.timeout.ms": "2000"}
+        heartbeats = Heartbeats(node, topic, tmp_path, **impatient)
+        with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+            heartbeats.say(registration(1))
+            job.process_all()
+            node.kill()
+            await_retry(job)
+            heir = Publisher.claim(Writers.only(RustWriter(Root(heartbeats.root))), "heir", 1)
+            node.start()
+            await_end_of_one([job])
+            with pytest.raises(TermLostError, match="heir"):
+                job.check()
+        heartbeats.close()
+    assert heartbeats.view().snapshot == heir.last
+
+
+@eventually
+def await_retry(job):
+    assert not job.query.isActive
 
 
 def test_malformed_records_are_kept_and_the_job_lives_on(heartbeats, kafka, spark):
