@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 import uuid
+from collections.abc import Mapping
 from contextlib import ExitStack
 
 from pyspark.sql import SparkSession
@@ -65,9 +66,15 @@ class RouteRegistryJob:
         self.started = threading.Event()
         """Set while a query runs: the tables are there, the term is ours."""
         self.query: StreamingQuery | None = None
+        self._batches: MicroBatches | None = None
         self._term: int | None = None
         self._failed_in_a_row = 0
         self._started_at_s = 0.0
+
+    @property
+    def offsets(self) -> Mapping[int, int]:
+        """As those of `MicroBatches`; none before the first query."""
+        return self._batches.offsets if self._batches is not None else {}
 
     def run(self, stop: threading.Event) -> None:
         """Run the query, again after each outage of Kafka, until `stop` is set. Raises NamesrvError otherwise."""
@@ -106,7 +113,7 @@ class RouteRegistryJob:
             query = start_query(self._spark, self._settings, batches, publisher.table(LIVE.name), offsets)
             open_things.callback(self._stop_query, query, batches)
             open_things.callback(self.started.clear)
-            self.query = query
+            self.query, self._batches = query, batches
             self.started.set()
             self._watch(query, batches, stop)
 

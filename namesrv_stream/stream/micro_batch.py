@@ -67,12 +67,18 @@ class MicroBatches:
         self._registry = RouteRegistry(settings)
         self._registry.load({spec.name: rows_from_arrow(spec, publisher.table(spec.name)) for spec in ROUTE_TABLES})
         self._offsets = dict(publisher.last.offsets if offsets is None else offsets)
+        self._handled = dict(self._offsets)
         self._has_moved = self._offsets != publisher.last.offsets
         self._event_time_ms = publisher.last.event_time
         self._live_published_ms = publisher.last.event_time or 0
         self._rejected: list[RejectedRow] = []
         self._last: tuple[str, int] | None = None
         self._publications = 0
+
+    @property
+    def offsets(self) -> Mapping[int, int]:
+        """Partition -> next: all records before are in the tables, signs of life aside."""
+        return self._handled
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Handle one micro-batch of the query that Spark runs in this thread."""
@@ -102,7 +108,9 @@ class MicroBatches:
         self._advance(rows)
         for event in _in_log_order(rows):
             self._apply(event)
-        if self._publish(include_live=self._is_live_due()):
+        is_published = self._publish(include_live=self._is_live_due())
+        self._handled = dict(self._offsets)
+        if is_published:
             self._care_for_tables()
 
     def close(self) -> None:
