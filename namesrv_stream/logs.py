@@ -8,6 +8,7 @@ from typing import TextIO
 
 _QUIET = {
     "kafka": logging.CRITICAL,  # says each lost connection several times; what follows from it is logged by us
+    "librdkafka": logging.CRITICAL,
     "py4j": logging.ERROR,
 }
 

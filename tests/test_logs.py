@@ -5,12 +5,12 @@ import pytest
 
 SAY = """
 import logging
-for name in ("namesrv_stream.job", "kafka.client", "py4j"):
+for name in ("namesrv_stream.job", "kafka.client", "librdkafka", "py4j"):
     for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL):
         logging.getLogger(name).log(level, "%s %s", name, logging.getLevelName(level))
 """
 OURS = {f"namesrv_stream.job {level}" for level in ("WARNING", "ERROR", "CRITICAL")}
-LIBRARIES = {"kafka.client CRITICAL", "py4j ERROR", "py4j CRITICAL"}
+LIBRARIES = {"kafka.client CRITICAL", "librdkafka CRITICAL", "py4j ERROR", "py4j CRITICAL"}
 
 
 def logged(set_up):

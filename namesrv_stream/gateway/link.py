@@ -61,6 +61,7 @@ class KafkaLink:
         self._poll_timer: asyncio.TimerHandle | None = None
         self._on_the_way = 0
         self._on_the_way_bytes = 0
+        self._is_failing = False
         self.has_connected = asyncio.Event()
 
     async def __aenter__(self) -> Self:
@@ -120,12 +121,13 @@ class KafkaLink:
         self, producer: RecordProducer, request: Request, value: bytes, weight_bytes: int
     ) -> asyncio.Future[LogPosition]:
         place: asyncio.Future[LogPosition] = self._loop.create_future()
+        was_idle = self._on_the_way == 0
         self._on_the_way += 1
         self._on_the_way_bytes += weight_bytes
-        if self._on_the_way == 1:
-            self._poll_in(_POLL_S)
         partition = OF_ITS_KEY if isinstance(request, BrokerRequest) else COMMAND_PARTITION
         producer.send(record_key(request), value, partition, partial(self._ended, place, weight_bytes))
+        if was_idle and self._on_the_way:
+            self._poll_in(_POLL_S)
         return place
 
     def _ended(
@@ -138,6 +140,7 @@ class KafkaLink:
         self._on_the_way -= 1
         self._on_the_way_bytes -= weight_bytes
         self._on_outcome(error)
+        self._say(error)
         if place.done():
             return
         if error is not None:
@@ -146,15 +149,30 @@ class KafkaLink:
         elif position is not None:
             place.set_result(position)
 
+    def _say(self, error: NamesrvError | None) -> None:
+        """Once when records begin to fail, and once when they no longer do."""
+        if error is not None and not self._is_failing:
+            log.warning("%s Writing requests are answered SYSTEM_BUSY until that is over.", error)
+        if error is None and self._is_failing:
+            log.info("Kafka at %s takes records again", self.address)
+        self._is_failing = error is not None
+
     def _poll_in(self, pause_s: float) -> None:
         if self._poll_timer is not None:
             self._poll_timer.cancel()
         self._poll_timer = self._loop.call_later(pause_s, self._poll)
 
     def _poll(self) -> None:
-        if self._producer is not None:
-            self._producer.poll()
-        self._poll_in(_POLL_S if self._on_the_way else _IDLE_POLL_S)
+        pause_s = _IDLE_POLL_S
+        try:
+            if self._producer is not None:
+                self._producer.poll()
+            if self._on_the_way:
+                pause_s = _POLL_S
+        except KafkaRefusedError as error:
+            log.error("%s Writing requests are answered SYSTEM_BUSY.", error)
+        finally:
+            self._poll_in(pause_s)
 
     def _has_opened(self, producer: RecordProducer) -> None:
         self._producer = producer

@@ -16,6 +16,7 @@ from namesrv_stream.records import MAX_RECORD_BYTES
 from namesrv_stream.rules.rows import LogPosition
 
 log = logging.getLogger(__name__)
+librdkafka_log = logging.getLogger("librdkafka")
 
 OnEnd = Callable[[LogPosition | None, NamesrvError | None], None]
 
@@ -90,33 +91,43 @@ class RecordProducer:
             on_end(None, self._named(error.args[0]))
 
     def poll(self) -> None:
-        """Tells the end of each record that has ended by now."""
+        """Tells the end of each record that has ended by now.
+
+        Raises KafkaRefusedError where librdkafka has broken for good and no new one can be opened yet; a later call
+        tries again.
+        """
         if self._retired is not None:
-            self._retired.poll(0)
-        self._producer.poll(0)
+            self._tell_ends(self._retired)
+        self._tell_ends(self._producer)
         if self._has_broken:
             log.error("librdkafka gives its way to Kafka at %s up and gets a new one", self._address)
             self.renew()
 
     def renew(self) -> None:
         """Goes on with a new connection; what was on its way over the one before has failed."""
+        self.give_up()
         self._retired, self._producer = self._producer, self._opened()
-        self._retired.purge()
         self._has_broken = False
 
     def give_up(self) -> None:
         """Sends nothing more: what is on its way has failed."""
         self._producer.purge()
-        self._producer.poll(0)
+        self._tell_ends(self._producer)
+
+    def _tell_ends(self, producer: Producer) -> None:
+        try:
+            producer.poll(0)
+        except KafkaException:  # in this way, once, it says that it has broken for good
+            self._has_broken = self._has_broken or producer is self._producer
 
     def _opened(self) -> Producer:
         try:
-            return Producer(self._options, logger=log)
+            return Producer(self._options, logger=librdkafka_log)
         except KafkaException as error:
             raise KafkaRefusedError(self._address, error.args[0].str()) from error
 
     def _named(self, error: KafkaError) -> NamesrvError:
-        self._has_broken = self._has_broken or error.fatal()
+        self._has_broken = self._has_broken or error.fatal() or error.code() == KafkaError._FATAL
         kind = KafkaUnreachableError if error.code() in _AWAY or error.retriable() else KafkaRefusedError
         return kind(self._address, error.str())
 

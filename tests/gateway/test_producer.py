@@ -8,6 +8,7 @@ from tenacity import retry, stop_after_delay, wait_fixed
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.gateway.producer import OF_ITS_KEY, RecordProducer, librdkafka_options
+from tests.gateway.fatal import break_for_good
 from tests.gateway.test_tls import make_certificate
 
 eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
@@ -106,3 +107,59 @@ def test_a_renewed_producer_tells_what_became_of_the_records_before(nobody):
     told()
     assert after == [], "it is on its way"
     producer.give_up()
+
+
+def test_a_producer_that_breaks_for_good_is_replaced_and_its_records_have_failed(nobody):
+    producer, before, after = RecordProducer(arguments(nobody), "topic", 60_000), [], []
+    producer.send(b"k", b"v", OF_ITS_KEY, lambda *end: before.append(end))
+    break_for_good(producer)
+
+    @eventually
+    def replaced():
+        producer.poll()
+        assert [type(error) for _, error in before] == [KafkaUnreachableError]
+        after.clear()
+        producer.send(b"k", b"v", OF_ITS_KEY, lambda *end: after.append(end))
+        assert after == [], "it is on its way"
+
+    replaced()
+    producer.give_up()
+
+
+def test_a_producer_that_cannot_be_replaced_yet_is_replaced_later(nobody, tmp_path):
+    make_certificate(tmp_path, "kafka")
+    trusted, away = tmp_path / "cert.pem", tmp_path / "away.pem"
+    given = arguments(nobody, security_protocol="SSL") | {"ssl_cafile": str(trusted)}
+    producer, ends = RecordProducer(given, "topic", 60_000), []
+    producer.send(b"k", b"v", OF_ITS_KEY, lambda *end: ends.append(end))
+    trusted.rename(away)
+    break_for_good(producer)
+
+    @eventually
+    def refused():
+        with pytest.raises(KafkaRefusedError):
+            producer.poll()
+
+    refused()
+    assert [type(error) for _, error in ends] == [KafkaUnreachableError]
+    producer.send(b"k", b"v", OF_ITS_KEY, lambda *end: ends.append(end))
+    assert len(ends) == 2, "refused at once"
+    away.rename(trusted)
+    producer.poll()
+    producer.send(b"k", b"v", OF_ITS_KEY, lambda *end: ends.append(end))
+    assert len(ends) == 2, "it is on its way"
+    producer.give_up()
+
+
+def test_what_librdkafka_says_of_an_outage_has_a_name_of_its_own_which_the_log_is_quiet_about(nobody, caplog):
+    ends = []
+    producer = RecordProducer(arguments(nobody), "topic", 300)
+    producer.send(b"k", b"v", OF_ITS_KEY, lambda *end: ends.append(end))
+
+    @eventually
+    def failed():
+        producer.poll()
+        assert ends
+
+    failed()
+    assert {record.name for record in caplog.records} == {"librdkafka"}

@@ -30,6 +30,7 @@ from namesrv_stream.wire.codes import Flag, RequestCode
 from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
 from namesrv_stream.wire.registration import RegisterBrokerBody, TopicConfigSerializeWrapper, encode_registration
 from tests.cli.registry import PublishedRegistry
+from tests.gateway.fatal import break_for_good
 from tests.gateway.peer import Peer
 from tests.system.gateway_stack import eventually
 from tests.system.test_heartbeat_log import records
@@ -272,6 +273,19 @@ def test_nothing_that_was_answered_0_is_lost_in_an_outage_and_the_rest_is_told(s
         assert [answers[number] for number in range(20, 23)] == [2, 2, 2]
         in_log = {each.key for each in site.said(PutKvConfig)}
         assert in_log >= {f"k{number}" for number, code in answers.items() if code == 0}
+
+
+def test_writes_go_on_when_librdkafka_has_broken_for_good(site):
+    running = site.start_gateway()
+    with Peer(running.gateway.port) as peer:
+        break_for_good(running.gateway._link._producer)
+
+        @eventually
+        def back():
+            assert peer.ask(100, namespace="n", key="k", value="v").code == 0
+
+        back()
+        assert running.gateway._link.on_the_way == 0
 
 
 def test_a_registration_of_ten_thousand_topics_arrives_whole(site):
