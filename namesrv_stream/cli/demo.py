@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from namesrv_stream.cli.output import duration_text
-from namesrv_stream.cli.stage import Stage, open_stage
+from namesrv_stream.cli.stage import Stage, data_option, open_stage
+from namesrv_stream.config import Invocation
 from namesrv_stream.fleet.plan import FleetPlan
 from namesrv_stream.fleet.player import BrokerState, Fleet
 from namesrv_stream.rules.lookup import RouteTables
@@ -27,10 +28,14 @@ PLAN = FleetPlan(
 
 
 @click.command("demo")
-@click.option("--data", type=click.Path(path_type=Path), default=Path("data/demo"), show_default=True)
-def demo(data: Path) -> None:
-    """Brokers register, fall silent, leave and come back; you see what their routes become. Takes a minute or two."""
-    with open_stage(data) as stage:
+@data_option("data/demo")
+@click.pass_obj
+def demo(invocation: Invocation, data: Path) -> None:
+    """Brokers register, fall silent, leave and come back; you see what their routes become. Takes a minute or two.
+
+    It has settings of its own: -c, --root and --set are refused, and NAMESRV_* in the environment does not count.
+    """
+    with open_stage(invocation, data) as stage:
         first_epoch = _tell(stage)
     stage.scene("What is left")
     _say_what_is_left(stage, first_epoch)

@@ -7,20 +7,26 @@ from pathlib import Path
 
 import click
 
-from namesrv_stream.cli.stage import Stage, open_stage
+from namesrv_stream.cli.stage import Stage, data_option, open_stage
+from namesrv_stream.config import Invocation
 from namesrv_stream.local.rocketmq import LocalServer, broker, java_client, mqadmin
 
 TOPIC = "Orders"
 MESSAGES = 100
+BROKER, CLIENT, MQADMIN = FOLDERS = ("broker", "client", "mqadmin")
 
 
 @click.command("demo-rocketmq")
-@click.option("--data", type=click.Path(path_type=Path), default=Path("data/demo-rocketmq"), show_default=True)
-def demo_rocketmq(data: Path) -> None:
-    """A real RocketMQ 5.4.0 broker registers here, messages go through our routes, the broker dies. Two minutes."""
-    with open_stage(data) as stage, ExitStack() as open_things:
+@data_option("data/demo-rocketmq", *FOLDERS)
+@click.pass_obj
+def demo_rocketmq(invocation: Invocation, data: Path) -> None:
+    """A real RocketMQ 5.4.0 broker registers here, messages go through our routes, the broker dies. Two minutes.
+
+    It has settings of its own: -c, --root and --set are refused, and NAMESRV_* in the environment does not count.
+    """
+    with open_stage(invocation, data, *FOLDERS) as stage, ExitStack() as open_things:
         with stage.output.status("Starting RocketMQ's broker ..."):
-            real = open_things.enter_context(broker(data / "broker", stage.stack.gateway.address, "broker-a"))
+            real = open_things.enter_context(broker(data / BROKER, stage.stack.gateway.address, "broker-a"))
         _Scenes(data, stage, real).play()
 
 
@@ -53,13 +59,13 @@ class _Scenes:
 
     def _send_and_receive(self) -> None:
         bodies = [f"message {number}" for number in range(MESSAGES)]
-        with java_client(self._data / "client", self._namesrv) as client:
+        with java_client(self._data / CLIENT, self._namesrv) as client:
             client.send(TOPIC, bodies)
             received = client.receive(TOPIC, MESSAGES)
         self._stage.output.print(f"{len(bodies)} messages sent, {len(set(received) & set(bodies))} of them received")
 
     def _mqadmin(self, *arguments: str) -> None:
         self._stage.say_command("mqadmin", *arguments)
-        said = mqadmin(self._data / "mqadmin", self._namesrv, *arguments)
+        said = mqadmin(self._data / MQADMIN, self._namesrv, *arguments)
         told = [line for line in said.strip().splitlines() if not line.startswith("\tat ")]  # no Java stack
         self._stage.output.print("\n".join(told[:8]), markup=False, highlight=False)

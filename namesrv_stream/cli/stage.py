@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import click
 from rich.console import Console
 from rich.rule import Rule
 
 from namesrv_stream.cli.entry import main
+from namesrv_stream.cli.group import say
 from namesrv_stream.cli.output import console
-from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.config import Invocation
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.local.stack import LocalStack
 from namesrv_stream.rules.lookup import RouteTables
@@ -20,6 +22,9 @@ from namesrv_stream.tables.reader import RouteReader
 
 _SCENE_LIMIT_S = 180.0
 _LOOK_EVERY_S = 0.2
+_INTERRUPTED = 130
+"""Exit status of a program that Ctrl-C has ended, in shells."""
+_MADE_ANEW = ("kafka", "registry", "registry-checkpoint")
 
 
 class SceneFailedError(NamesrvError):
@@ -30,12 +35,21 @@ class SceneFailedError(NamesrvError):
         self.what = what
 
 
-class Stage:
-    """Every answer on the screen comes from the command that is printed above it."""
+class CommandFailedError(NamesrvError):
+    """A command of the story ended with a status that is not 0."""
 
-    def __init__(self, stack: LocalStack, output: Console) -> None:
+    def __init__(self, line: str, status: int) -> None:
+        super().__init__(f"`{line}` ended with status {status}: what it said above tells why. The tables are kept.")
+        self.status = status
+
+
+class Stage:
+    """Every answer on the screen comes from the command that is printed above it, with the settings of the stage."""
+
+    def __init__(self, invocation: Invocation, stack: LocalStack, output: Console) -> None:
+        self._invocation = invocation
         self.stack = stack
-        self.root = stack.settings.delta_root
+        self.root = invocation.settings.delta_root
         self.reader = RouteReader(self.root)
         self.output = output
 
@@ -52,17 +66,22 @@ class Stage:
         """A command line as in a shell."""
         self.output.print(f"[dim]$ {program}[/] [bold]{' '.join(arguments)}[/]")
 
-    def run(self, *arguments: str) -> None:
-        """A command of ours, on the demo's tables."""
-        self.say_command(f"namesrv-stream --root {self.root}", *arguments)
-        main.main(["--root", self.root, *arguments], standalone_mode=False)
+    def run(self, name: str, *arguments: str) -> None:
+        """A command of ours, on the stage's tables. Its errors are raised."""
+        program = f"namesrv-stream --root {self.root}"
+        self.say_command(program, name, *arguments)
+        command = main.get_command(click.Context(main), name)
+        assert command is not None, "the story names commands that there are"
+        status = command.main([*arguments], prog_name=name, standalone_mode=False, obj=self._invocation)
+        if status:
+            raise CommandFailedError(" ".join((program, name, *arguments)), status)
 
     def until(self, what: str, condition: Callable[[RouteTables], bool]) -> None:
         """Waits with what is going on in the last line of the terminal, and says how long it took."""
         started_s = time.monotonic()
         with self.output.status(f"until {what} ...") as line:
             while not condition((view := self.reader.follow()).routes):
-                self.stack.job.check()
+                self.stack.check()
                 waited_s = time.monotonic() - started_s
                 if waited_s > _SCENE_LIMIT_S:
                     raise SceneFailedError(what, _SCENE_LIMIT_S)
@@ -71,16 +90,43 @@ class Stage:
         self.output.print(f"[green]{what}[/] after {time.monotonic() - started_s:.1f} s")
 
 
+def data_option(default: str, *more: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """--data of a demo that makes also `more` anew."""
+    return click.option(
+        "--data",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path(default),
+        show_default=True,
+        help=f"Folder for tables, Kafka's data and logs: a new one, or the demo's from before. "
+        f"{', '.join((*_MADE_ANEW, *more))} in it are made anew.",
+    )
+
+
 @contextmanager
-def open_stage(data: Path) -> Iterator[Stage]:
-    """Everything runs within the `with`, on tables of its own that are made anew and stay."""
+def open_stage(given: Invocation, data: Path, *more: str) -> Iterator[Stage]:
+    """Everything runs within the `with`, on tables of its own that are made anew, as are `more` in `data`, and stay.
+
+    A demo is the same everywhere: settings that are given are refused, those of the environment do not count. Ctrl-C
+    ends it in order, with a status of its own.
+    """
+    if given.file is not None or given.options:
+        raise click.UsageError("a demo has settings of its own: leave -c, --root and --set out. --data says where.")
     # No port and no file of an installation: a name server may be running on this machine.
-    own = {"delta.root": str(data / "registry"), "listenPort": 0, "kvConfigPath": ""}
+    own = Invocation(None, {"delta.root": str(data / "registry"), "listenPort": "0", "kvConfigPath": ""}, {})
+    try:
+        with _running(own, data, more) as stage:
+            yield stage
+    except KeyboardInterrupt:
+        say(f"interrupted: all of it is stopped. What there is of the tables is in {own.settings.delta_root}.")
+        raise click.exceptions.Exit(_INTERRUPTED) from None
+
+
+@contextmanager
+def _running(own: Invocation, data: Path, more: tuple[str, ...]) -> Iterator[Stage]:
     output = console()
     with ExitStack() as open_things:
         with output.status("Starting Kafka, Spark and the gateway ..."):
-            settings = NamesrvSettings.model_validate(own)
-            stack = open_things.enter_context(LocalStack(settings, data, clear=True))
-        yield Stage(stack, output)
+            stack = open_things.enter_context(LocalStack(own.settings, data, made_anew=(*_MADE_ANEW, *more)))
+        yield Stage(own, stack, output)
         with output.status("Stopping all of it ..."):
             open_things.close()

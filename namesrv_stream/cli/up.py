@@ -37,12 +37,12 @@ def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
     stop = threading.Event()
     set_up_logging()
     with LocalStack(settings, data, port) as stack:
-        stop_on_signals(stop)  # not before: Spark sets a handler of its own when it starts
+        stop_on_signals(stop)  # not before: Ctrl-C breaks a start off
         if brokers:
             stack.start_fleet(FleetPlan(brokers=brokers, topics=topics))
         console().print(_what_runs(stack))
         while not stop.wait(_LOOK_EVERY_S):
-            stack.job.check()
+            stack.check()
     console().print("Ended in order.")
 
 

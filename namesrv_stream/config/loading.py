@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -59,11 +59,12 @@ class Invocation:
 
     file: Path | None
     options: dict[str, str]
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     @cached_property
     def settings(self) -> NamesrvSettings:
         """The settings in force. Raises SettingError or SettingsFileError."""
-        return load_settings(self.file, os.environ, self.options)
+        return load_settings(self.file, self.environ, self.options)
 
 
 def environment_name(key: str) -> str:

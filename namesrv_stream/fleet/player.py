@@ -49,6 +49,7 @@ class Fleet:
         self._outbox = Outbox(producer, self._send_failed)
         self._producer = producer
         self._stopped = False
+        self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="fleet", daemon=True)
 
     def start(self) -> None:
@@ -67,6 +68,11 @@ class Fleet:
         if unregister:
             self._send(_unregistrations(self._model, self._now_ms()))
         self._producer.flush(limit_s)
+
+    def check(self) -> None:
+        """Raises what has ended the fleet's thread, if anything has."""
+        if self._failure is not None:
+            raise self._failure
 
     def crash(self, broker_name: str, broker_id: int = 0) -> None:
         """The broker falls silent."""
@@ -102,6 +108,12 @@ class Fleet:
         self.stop()
 
     def _run(self) -> None:
+        try:
+            self._play()
+        except BaseException as error:  # a thread has nobody else to tell
+            self._failure = error
+
+    def _play(self) -> None:
         while not self._stopped:
             with self._changed:
                 self._changed.wait_for(self._has_work, self._until_next_s())

@@ -230,16 +230,20 @@ class BackgroundGateway:
         self._thread.start()
         if not self._is_up.wait(_START_LIMIT_S):
             raise GatewayStuckError("start", _START_LIMIT_S)
-        if self._failure is not None:
-            raise self._failure
+        self.check()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _at: object) -> None:
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(_STOP_LIMIT_S)
         if self._thread.is_alive():
             raise GatewayStuckError("stop", _STOP_LIMIT_S)
+        if error is None:
+            self.check()
+
+    def check(self) -> None:
+        """Raises what has ended the gateway, if anything has."""
         if self._failure is not None:
             raise self._failure
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from namesrv_stream.errors import NamesrvError
+
+MARKER = ".made-anew-by-namesrv-stream"
+"""A file that says: what is made anew at each start may be removed here."""
+_LOCK = ".in-use"
 
 
 class FolderInUseError(NamesrvError):
@@ -19,17 +23,41 @@ class FolderInUseError(NamesrvError):
         self.folder = folder
 
 
+class FolderNotOursError(NamesrvError):
+    """A folder in which things would be made anew holds what somebody else put there."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"{folder} is neither empty nor a folder that this command made before, so nothing in it is removed: "
+            "give a new folder with --data, or remove this one if nobody needs it."
+        )
+        self.folder = folder
+
+
 @contextmanager
-def owned_folder(folder: Path, *, clear: bool = False) -> Iterator[Path]:
-    """The folder, made where it is missing and emptied if `clear`; nobody else gets it within the `with`."""
+def owned_folder(folder: Path, *, made_anew: Collection[str] = ()) -> Iterator[Path]:
+    """The folder, made where it is missing; nobody else gets it within the `with`.
+
+    Folders in it with the names `made_anew` are removed first. That needs a folder that was empty when it was first
+    owned in this way; FolderNotOursError for another, in which nothing is touched.
+    """
+    if made_anew:
+        _check_ours(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".in-use").open("w") as lock:
+    with (folder / _LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise FolderInUseError(folder) from error
-        if clear:
-            for entry in folder.iterdir():
-                if entry.is_dir():
-                    shutil.rmtree(entry)
+        if made_anew:
+            (folder / MARKER).touch()
+        for name in made_anew:
+            if (folder / name).exists():
+                shutil.rmtree(folder / name)
         yield folder
+
+
+def _check_ours(folder: Path) -> None:
+    entries = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
+    if MARKER not in entries and entries - {_LOCK}:
+        raise FolderNotOursError(folder)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +21,7 @@ def local_session(
     """`local[cores]` with conf/spark-defaults.conf, the jars of the checkout, and `options` over both.
 
     `log` gets all that the JVM says, which otherwise goes to standard error. Python workers get this interpreter:
-    another one on the PATH may lack the dependencies.
+    another one on the PATH may lack the dependencies. Ctrl-C stays with whom it was.
     """
     os.environ.setdefault("SPARK_CONF_DIR", str(CHECKOUT / "conf"))
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -33,8 +35,21 @@ def local_session(
     )
     for key, value in (options or {}).items():
         builder = builder.config(key, value)
-    with _standard_error_to(log):
+    with _standard_error_to(log), _same_interrupt_handler():
         return builder.getOrCreate()
+
+
+@contextmanager
+def _same_interrupt_handler() -> Iterator[None]:
+    """pyspark answers Ctrl-C by cancelling all jobs, which ends a streaming query in the middle of a batch."""
+    if threading.current_thread() is not threading.main_thread():  # where pyspark leaves it alone
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

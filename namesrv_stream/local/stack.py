@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
+from types import TracebackType
 from typing import Self
 
 from pyspark.sql import SparkSession
@@ -23,28 +25,35 @@ from namesrv_stream.stream.background import BackgroundJob
 
 log = logging.getLogger(__name__)
 
+_PUBLISH_LIMIT_S = 30.0
+
 
 class LocalStack:
-    """Runs within a `with`, which ends it in order: brokers unregister, the job publishes what waits, Kafka stops."""
+    """Runs within a `with`, which ends it in order: brokers unregister, the job publishes what waits, Kafka stops.
 
-    def __init__(self, settings: NamesrvSettings, data: Path, port: int | None = None, *, clear: bool = False) -> None:
+    `made_anew` names folders in `data` to remove before the start, as `owned_folder` says. `settings` is what is in
+    force, after the start with Kafka's real address.
+    """
+
+    def __init__(
+        self, settings: NamesrvSettings, data: Path, port: int | None = None, *, made_anew: Collection[str] = ()
+    ) -> None:
+        self.settings = settings
         self._data = data
-        self._clear = clear
+        self._made_anew = made_anew
         self._port = port
-        self._settings = settings
+        self._fleets: list[Fleet] = []
         self._open_things = ExitStack()
 
-    settings: NamesrvSettings
-    """What is in force, Kafka's real address included."""
     spark: SparkSession
     job: BackgroundJob
     gateway: BackgroundGateway
 
     def __enter__(self) -> Self:
-        if self._settings.listen_port:  # better now than after half a minute
-            check_free(self._settings.listen_port, "the gateway (setting listenPort)")
+        if self.settings.listen_port:  # better now than after half a minute
+            check_free(self.settings.listen_port, "the gateway (setting listenPort)")
         with ExitStack() as opening:
-            opening.enter_context(owned_folder(self._data, clear=self._clear))
+            opening.enter_context(owned_folder(self._data, made_anew=self._made_anew))
             self._start_kafka(opening)
             self._start_job(opening)
             arguments = kafka_client_arguments(self.settings)
@@ -59,7 +68,7 @@ class LocalStack:
         log.info("starting Kafka in %s", folder)
         kafka = opening.enter_context(LocalKafka(folder, self._port))
         opening.callback(log.info, "stopping Kafka")
-        self.settings = self._settings.model_copy(update={"kafka_bootstrap_servers": kafka.bootstrap_servers})
+        self.settings = self.settings.model_copy(update={"kafka_bootstrap_servers": kafka.bootstrap_servers})
         log.info("Kafka answers at %s", kafka.bootstrap_servers)
 
     def _start_job(self, opening: ExitStack) -> None:
@@ -73,17 +82,27 @@ class LocalStack:
     def _publish_what_waits(self) -> None:
         """So that brokers that have unregistered do not seem to live until the next start."""
         log.info("stopping the job: it publishes what waits")
-        if not self.job.has_ended and self.job.query.isActive:
-            self.job.process_all()
+        if not self.job.await_published(_PUBLISH_LIMIT_S):
+            log.warning("not all that Kafka has is in the tables; the next start goes on there")
 
-    def __exit__(self, *_: object) -> None:
-        self._open_things.close()
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._open_things.__exit__(kind, error, at)
+        if error is None:
+            self.check()
+
+    def check(self) -> None:
+        """Raises what has ended the job, the gateway or a fleet, if anything has."""
+        self.job.check()
+        self.gateway.check()
+        for fleet in self._fleets:
+            fleet.check()
 
     def start_fleet(self, plan: FleetPlan, *, unregister: bool = True) -> Fleet:
         """Simulated brokers until the stack ends. They unregister then, or stay in the tables as a power cut would
         leave them."""
         fleet = Fleet(plan, self._producer)
         fleet.start()
+        self._fleets.append(fleet)
         self._open_things.callback(fleet.stop, unregister=unregister)
         self._open_things.callback(
             log.info, "stopping the brokers: they %s", "unregister" if unregister else "just end"

@@ -21,7 +21,7 @@ _SENT_BEFORE_WAITING = 20_000
 Say = Callable[[str], None]
 
 
-class FolderInUseError(NamesrvError):
+class FolderNotEmptyError(NamesrvError):
     """A history is published into a folder of its own: records of the past do not go behind those of another log."""
 
     def __init__(self, folder: Path) -> None:
@@ -36,7 +36,7 @@ def publish_history(records: Iterable[tuple[int, Request]], root: Path, records_
     is a silence (D9 is off). `say` is told how far it is.
     """
     if root.exists() and any(root.iterdir()):
-        raise FolderInUseError(root)
+        raise FolderNotEmptyError(root)
     with ExitStack() as open_things:
         work = Path(open_things.enter_context(tempfile.TemporaryDirectory(prefix="namesrv-history-")))
         node = open_things.enter_context(LocalKafka(work / "kafka"))

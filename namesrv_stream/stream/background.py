@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Self
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from tenacity import RetryError, Retrying, retry_if_not_result, stop_after_delay, wait_fixed
 
-from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.heartbeat_log import end_offsets
 from namesrv_stream.stream.job import RouteRegistryJob
 
+log = logging.getLogger(__name__)
+
 _STOP_LIMIT_S = 120.0
+_LOOK_EVERY_S = 0.1
 
 
 class JobNotStartedError(NamesrvError):
@@ -34,10 +42,14 @@ class JobNotStoppedError(NamesrvError):
 
 
 class BackgroundJob:
-    """Runs within a `with`; leaving it stops the job in order. What ended the job is raised by whoever asks next."""
+    """Runs within a `with`; leaving it stops the job in order.
+
+    What ended the job is raised by `check`, by `process_all`, and at last by leaving, unless another error does that.
+    """
 
     def __init__(self, spark: SparkSession, settings: NamesrvSettings, start_limit_s: float = 120.0) -> None:
         self._job = RouteRegistryJob(spark, settings)
+        self._settings = settings
         self._start_limit_s = start_limit_s
         self._stop = threading.Event()
         self._failure: BaseException | None = None
@@ -45,17 +57,25 @@ class BackgroundJob:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        if not self._job.started.wait(self._start_limit_s):
+        try:
+            if not self._job.started.wait(self._start_limit_s):
+                raise JobNotStartedError(self._start_limit_s)
+            self.check()
+        except BaseException:
             self._stop.set()
-            raise JobNotStartedError(self._start_limit_s)
-        self.check()
+            raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: object = None, error: BaseException | None = None, _at: object = None) -> None:
         self._stop.set()
         self._thread.join(_STOP_LIMIT_S)
+        if error is not None:  # on its way already, and most likely why all ends
+            if self._thread.is_alive():
+                log.error("%s", JobNotStoppedError(_STOP_LIMIT_S))
+            return
         if self._thread.is_alive():
             raise JobNotStoppedError(_STOP_LIMIT_S)
+        self.check()
 
     @property
     def has_ended(self) -> bool:
@@ -74,13 +94,38 @@ class BackgroundJob:
         return self._job.query
 
     def process_all(self) -> None:
-        """Returns once all records that Kafka has now are applied and published, leases that ended by them too."""
+        """Returns once Spark has nothing left to read: all is applied and published, leases that ended by it too.
+
+        While others go on writing that may be never; `await_published` is for such a Kafka.
+        """
         try:
             self.query.processAllAvailable()
         except Exception:
             self._thread.join(self._start_limit_s)  # the job itself says it better
             self.check()
             raise
+
+    def await_published(self, limit_s: float) -> bool:
+        """Whether all records that Kafka has at this moment are in the tables, signs of life aside.
+
+        Waits for that as long as `limit_s`, and not at all for a query that does not run. Others may go on writing.
+        """
+        if not self._is_running:
+            return False
+        ends = end_offsets(kafka_client_arguments(self._settings), self._settings.kafka_topic)
+        until = Retrying(
+            stop=stop_after_delay(limit_s), wait=wait_fixed(_LOOK_EVERY_S), retry=retry_if_not_result(bool)
+        )
+        with suppress(RetryError):
+            until(lambda: self._has_published(ends) or not self._is_running)
+        return self._has_published(ends)
+
+    @property
+    def _is_running(self) -> bool:
+        return self._job.started.is_set() and not self.has_ended
+
+    def _has_published(self, ends: Mapping[int, int]) -> bool:
+        return all(self._job.offsets.get(partition, 0) >= end for partition, end in ends.items())
 
     def _run(self) -> None:
         try:

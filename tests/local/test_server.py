@@ -7,7 +7,7 @@ from namesrv_stream.local.server import OwnedServer, ServerNotStartedError
 
 
 class Shell(OwnedServer):
-    """A shell that answers once its log says `ready`."""
+    """A shell that answers once its log says `ready`; where that says `interrupt`, somebody presses Ctrl-C."""
 
     name = "Shell"
 
@@ -17,8 +17,14 @@ class Shell(OwnedServer):
         self._limit_s = limit_s
 
     def start(self):
-        self._run(["/bin/sh", "-c", self._script], lambda: "ready" in self._log.read_text(), self._limit_s)
+        self._run(["/bin/sh", "-c", self._script], self._answers, self._limit_s)
         return self
+
+    def _answers(self):
+        said = self._log.read_text()
+        if "interrupt" in said:
+            raise KeyboardInterrupt
+        return "ready" in said
 
 
 @pytest.fixture
@@ -57,3 +63,11 @@ def test_server_that_never_answers_is_ended(log):
     with pytest.raises(ServerNotStartedError, match=r"did not answer within 0\.3 s"):
         server.start()
     assert not psutil.pid_exists(int(log.read_text()))
+
+
+def test_start_that_is_interrupted_leaves_no_process(log):
+    server = Shell(log, "echo $$; echo interrupt; exec sleep 100")
+    with pytest.raises(KeyboardInterrupt):
+        server.start()
+    assert server.pid is None
+    assert not psutil.pid_exists(int(log.read_text().split()[0]))

@@ -187,7 +187,7 @@ def test_records_that_kafka_no_longer_has_are_named_and_a_new_checkpoint_goes_on
     delete_records(heartbeats, before=2)
     checkpoint = heartbeats.settings.checkpoint_location
     next_step = f"no longer has what was to be read next: remove {checkpoint}"
-    with BackgroundJob(spark.newSession(), heartbeats.settings) as job, pytest.raises(JobFailedError, match=next_step):
+    with pytest.raises(JobFailedError, match=next_step), BackgroundJob(spark.newSession(), heartbeats.settings) as job:
         job.process_all()
     shutil.rmtree(checkpoint)
     with BackgroundJob(spark.newSession(), heartbeats.settings) as job:

@@ -20,6 +20,7 @@ def up(tmp_path):
     """Starts `up` with two brokers on a Kafka port of its own, and ends it whatever happens."""
     kafka = f"127.0.0.1:{free_ports(1)}"
     settings = {"kafka.bootstrap.servers": kafka, "listenPort": "0", "kvConfigPath": "", "delta.root": tmp_path / "r"}
+    settings |= {"jobTicker": "true", "tickMillis": "20"}  # somebody writes while all ends
     options = [option for key, text in settings.items() for option in ("--set", f"{key}={text}")]
     command = interruptible(*options, "up", "--data", str(tmp_path), "--brokers", "2", "--topics", "1")
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
