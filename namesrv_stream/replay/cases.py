@@ -1,4 +1,4 @@
-"""Scenario cases: what is in the files, and the requests that their steps make.
+"""Scenario cases: what is in the files.
 
 A case lists operations with event times from 0 and what tables and lookups must be after some of them.
 """
@@ -6,31 +6,34 @@ A case lists operations with event times from 0 and what tables and lookups must
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+import pydantic
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.rules.requests import (
-    AddWritePerm,
-    BrokerHeartbeat,
-    ChannelClosed,
-    DataVersion,
-    DeleteKvConfig,
-    DeleteTopic,
-    PutKvConfig,
-    QueueData,
-    RegisterBroker,
-    RegisterTopic,
-    Request,
-    TopicConfig,
-    UnregisterBroker,
-    UpdateNamesrvConfig,
-    WipeWritePerm,
-)
+from namesrv_stream.replay.steps import Step
+from namesrv_stream.rules.requests import what_is_wrong
 
-Step = dict[str, Any]
+CaseName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,200}(?![\s\S])")]
+"""Also the name of the output's file, and in the real pipeline of a folder and a topic."""
+
+_ASKED_WITH: dict[str, tuple[str, ...]] = {
+    "route": ("topic",),
+    "cluster_info": (),
+    "member_group": ("broker",),
+    "get_kv": ("namespace", "key"),
+    "list_kv": ("namespace",),
+    "get_config": ("key",),
+    "topic_list": (),
+    "topics_by_cluster": ("cluster",),
+    "system_topics": (),
+    "unit_topics": (),
+    "unit_sub_topics": (),
+    "unit_sub_ununit_topics": (),
+}
+"""The fields that each lookup needs."""
 
 
 class CaseError(NamesrvError):
@@ -42,11 +45,24 @@ class CaseError(NamesrvError):
         self.problem = problem
 
 
+class Lookup(msgspec.Struct, frozen=True):
+    """What is asked; the expected answer is not read here."""
+
+    ask: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        needed = _ASKED_WITH.get(self.ask.get("op", ""))
+        if needed is None:
+            raise ValueError(f"`ask` has no `op` out of {', '.join(_ASKED_WITH)}")
+        if missing := [name for name in needed if not isinstance(self.ask.get(name), str)]:
+            raise ValueError(f"`ask` has no text `{missing[0]}`")
+
+
 class Check(msgspec.Struct, frozen=True):
     """What is asked after a step; the expected tables are not read here."""
 
     after: int
-    lookups: list[dict[str, Any]] = []
+    lookups: list[Lookup] = []
 
 
 class Expectation(msgspec.Struct, frozen=True):
@@ -58,11 +74,20 @@ class Expectation(msgspec.Struct, frozen=True):
 class Case(msgspec.Struct, frozen=True):
     """One scenario. `arrival`: each step takes effect before the next comes; `event_time`: all come at once."""
 
-    name: str
+    name: CaseName
     steps: list[Step]
     expect: Expectation
     replay: Literal["arrival", "event_time"] = "arrival"
     config: dict[str, bool | int | str] | None = None
+
+    def __post_init__(self) -> None:
+        if beyond := [check.after for check in self.expect.checks if not 0 <= check.after < len(self.steps)]:
+            raise ValueError(f"a check comes after step {beyond[0]}, which there is not")
+        try:
+            self.settings()
+        except pydantic.ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise ValueError(f"`config.{first['loc'][0]}` is not accepted: {first['msg']}") from None
 
     def settings(self) -> NamesrvSettings:
         """The case's settings; what trades exactness for work or safety is at its exact value."""
@@ -71,86 +96,21 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def load_case(path: Path) -> Case:
-    """The case in a file. Raises CaseError."""
+    """The case in a file. Raises CaseError, which names the step and the field."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Case)
     except OSError as error:
         raise CaseError(path, error.strerror or str(error)) from error
     except msgspec.MsgspecError as error:
-        raise CaseError(path, str(error)) from error
+        raise CaseError(path, what_is_wrong(error)) from error
 
 
-def requests_of(step: Step) -> list[Request]:
-    """What a step says, none for a tick or a restart. A version query is a sign of life (L2)."""
-    match step["op"]:
-        case "register":
-            return [_registration(step)]
-        case "heartbeat" | "query_version":
-            return [BrokerHeartbeat(broker_addr=step["addr"], channel_id=_channel(step))]
-        case "unregister":
-            return [_unregister(each) for each in step.get("requests", [step])]
-        case "channel_close":
-            return [ChannelClosed(broker_addr=step["addr"], channel_id=step["channel"])]
-        case "scan" | "restart":
-            return []
-        case _:
-            return [_command(step)]
-
-
-def data_version(version: dict[str, int]) -> DataVersion:
-    """A step's version."""
-    return msgspec.convert(version, DataVersion)
-
-
-def _channel(step: Step) -> str:
-    return str(step.get("channel", "ch:" + step["addr"]))
-
-
-def _registration(step: Step) -> RegisterBroker:
-    servers = step.get("filterServers", [])
-    return RegisterBroker(
-        cluster_name=step["cluster"],
-        broker_name=step["broker"],
-        broker_id=step["brokerId"],
-        broker_addr=step["addr"],
-        ha_server_addr=step["haServerAddr"],
-        heartbeat_timeout_millis=step.get("heartbeatTimeoutMillis"),
-        enable_acting_master=step.get("enableActingMaster"),
-        zone_name=step.get("zone"),
-        data_version=data_version(step["version"]),
-        topic_config_table={topic["topic"]: msgspec.convert(topic, TopicConfig) for topic in step["topics"]},
-        topic_queue_mapping_info_map=step.get("topicQueueMapping") or {},
-        filter_server_list=servers or [],
-        keep_filter_servers=servers is None,
-        channel_id=_channel(step),
-    )
-
-
-def _unregister(step: Step) -> UnregisterBroker:
-    return UnregisterBroker(
-        broker_addr=step["addr"],
-        cluster_name=step["cluster"],
-        broker_name=step["broker"],
-        broker_id=step["brokerId"],
-    )
-
-
-def _command(step: Step) -> Request:
-    match step["op"]:
-        case "put_kv":
-            return PutKvConfig(namespace=step["namespace"], key=step["key"], value=step["value"])
-        case "delete_kv":
-            return DeleteKvConfig(namespace=step["namespace"], key=step["key"])
-        case "wipe_write_perm":
-            return WipeWritePerm(broker_name=step["broker"])
-        case "add_write_perm":
-            return AddWritePerm(broker_name=step["broker"])
-        case "delete_topic":
-            return DeleteTopic(topic=step["topic"], cluster_name=step.get("cluster"))
-        case "register_topic":
-            queues = [msgspec.convert(queue, QueueData) for queue in step["queues"]]
-            return RegisterTopic(topic=step["topic"], queue_datas=queues)
-        case "update_config":
-            return UpdateNamesrvConfig(properties=step["properties"])
-        case unknown:
-            raise ValueError(f"unknown operation {unknown}")
+def load_cases(paths: tuple[Path, ...]) -> list[Case]:
+    """The cases in several files. Raises CaseError, also for two of one name."""
+    cases: dict[str, Case] = {}
+    for path in paths:
+        case = load_case(path)
+        if case.name in cases:
+            raise CaseError(path, f"`name` {case.name} is another file's too, and what came of it would be replaced")
+        cases[case.name] = case
+    return list(cases.values())

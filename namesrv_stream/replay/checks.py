@@ -34,7 +34,7 @@ def check_output(check: Check, tables: RouteTables, settings: NamesrvSettings, b
     }
     if check.lookups:
         in_force = settings.restored(tables.namesrv_config)
-        asks = [pair["ask"] for pair in check.lookups]
+        asks = [each.ask for each in check.lookups]
         output["lookups"] = [{"ask": ask, "answer": _answer(ask, tables, in_force)} for ask in asks]
     return output
 

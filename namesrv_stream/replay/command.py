@@ -14,7 +14,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from namesrv_stream.replay.cases import Case, load_case
+from namesrv_stream.replay.cases import Case, load_cases
 
 Replay = Callable[[Case], dict[str, Any]]
 
@@ -36,7 +36,7 @@ CASES_AT_ONCE = 3
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="CASE.json ...")
 def replay(engine: str, folder: Path, files: tuple[Path, ...]) -> None:
     """Replay scenario cases, for example an incident written down as one, and write what came of them."""
-    cases = [load_case(file) for file in files]
+    cases = load_cases(files)
     folder.mkdir(parents=True, exist_ok=True)
     with _engine(engine) as run, ThreadPoolExecutor(CASES_AT_ONCE if engine == "stream" else 1) as pool:
         for case, output in zip(cases, pool.map(run, cases), strict=True):

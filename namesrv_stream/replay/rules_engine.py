@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.replay.cases import Case, Step, data_version, requests_of
+from namesrv_stream.replay.cases import Case
 from namesrv_stream.replay.checks import check_output, wire_version
+from namesrv_stream.replay.steps import QueryVersionStep, Step
 from namesrv_stream.rules.lease import (
     AddressState,
     ClockJump,
@@ -32,7 +33,7 @@ def replay_by_rules(case: Case) -> Json:
     registry = OneByOne(case.settings())
     numbered = list(enumerate(case.steps))
     if case.replay == "event_time":
-        numbered.sort(key=lambda each: each[1]["t"])
+        numbered.sort(key=lambda each: each[1].t)
     checks, results = {check.after: check for check in case.expect.checks}, {}
     output: Json = {"checks": []}
     for done, (number, step) in enumerate(numbered):
@@ -55,9 +56,9 @@ class OneByOne:
 
     def apply(self, step: Step, offset: int) -> Json | None:
         """The step's reply, None where it has none."""
-        self.pass_time(step["t"])
-        queried = self._queried(step) if step["op"] == "query_version" else {}
-        replies = [self.handle(request, LogPosition(step["t"], 0, offset)) for request in requests_of(step)]
+        self.pass_time(step.t)
+        queried = self._queried(step) if isinstance(step, QueryVersionStep) else {}
+        replies = [self.handle(request, LogPosition(step.t, 0, offset)) for request in step.requests()]
         return replies[-1] | queried if replies else None
 
     def pass_time(self, now_ms: int) -> None:
@@ -100,11 +101,11 @@ class OneByOne:
             self.routes.end(LeaseEnd(event.kind, address, at, event.last_heard_ms))
         return {}
 
-    def _queried(self, step: Step) -> Json:
+    def _queried(self, step: QueryVersionStep) -> Json:
         tables = self.routes.view()
-        known = tables.live.get(step["addr"])
+        known = tables.live.get(step.addr)
         return {
-            "changed": is_version_changed(tables, step["addr"], data_version(step["version"])),
+            "changed": is_version_changed(tables, step.addr, step.version),
             "version": wire_version(known.data_version) if known else None,
         }
 

@@ -9,8 +9,9 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.heartbeat_log import TOPIC_CONFIG, HeartbeatProducer, ensure_topic
-from namesrv_stream.replay.cases import Case, Check, Step, requests_of
+from namesrv_stream.replay.cases import Case, Check
 from namesrv_stream.replay.checks import check_output
+from namesrv_stream.replay.steps import RestartStep, ScanStep, Step
 from namesrv_stream.stream.background import BackgroundJob
 from namesrv_stream.tables.reader import RouteReader
 
@@ -62,19 +63,19 @@ class _Pipeline:
         self._producer = HeartbeatProducer(kafka, self._settings.kafka_topic)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _at: object) -> None:
         self._producer.close()
-        self._stop()
+        self._stop(error)
 
     def replay_in_turn(self) -> list[Json]:
         """Each step is published before the next is delivered; a tick of its time goes ahead of it."""
         checks = []
         for number, step in enumerate(self._case.steps):
-            if step["t"] > self._now_ms:
-                self._now_ms = step["t"]
-                self._producer.tick(event_time_ms=self._base_ms + step["t"])
+            if step.t > self._now_ms:
+                self._now_ms = step.t
+                self._producer.tick(event_time_ms=self._base_ms + step.t)
                 self._publish_all()
-            if step["op"] == "restart":
+            if isinstance(step, RestartStep):
                 self._stop()
             self._send(step)
             self._publish_all()
@@ -86,14 +87,14 @@ class _Pipeline:
         """All steps are delivered in the order of the file before the job starts; the end is checked."""
         for step in self._case.steps:
             self._send(step)
-            if step["op"] == "scan":
-                self._producer.tick(event_time_ms=self._base_ms + step["t"])
+            if isinstance(step, ScanStep):
+                self._producer.tick(event_time_ms=self._base_ms + step.t)
         self._publish_all()
         return [self._output(check) for check in self._checks.values()]
 
     def _send(self, step: Step) -> None:
-        for request in requests_of(step):
-            self._producer.send(request, event_time_ms=self._base_ms + step["t"])
+        for request in step.requests():
+            self._producer.send(request, event_time_ms=self._base_ms + step.t)
 
     def _publish_all(self) -> None:
         self._producer.flush()
@@ -101,9 +102,9 @@ class _Pipeline:
             self._job = BackgroundJob(self._spark, self._settings).__enter__()
         self._job.process_all()
 
-    def _stop(self) -> None:
+    def _stop(self, error: BaseException | None = None) -> None:
         if self._job is not None:
-            self._job.__exit__(None, None, None)
+            self._job.__exit__(None, error, None)
             self._job = None
 
     def _output(self, check: Check) -> Json:
