@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Self, TypeVar
@@ -19,7 +20,6 @@ from namesrv_stream.rules.requests import BrokerRequest, Request
 from namesrv_stream.rules.rows import LogPosition
 
 log = logging.getLogger(__name__)
-R = TypeVar("R", bound=Request)
 T = TypeVar("T")
 
 DELIVERY_TIMEOUT_MS = 20_000
@@ -31,6 +31,9 @@ _RETRY_S = 1.0
 _MAX_RETRY_S = 15.0
 _MAX_BLOCK_MS = 1_000
 _CLOSE_LIMIT_S = 5.0
+_WORKERS = 2
+"""Each may hold an inflated registration and all its topics; more would only wait for each other."""
+
 _POLL_S = 0.001
 _IDLE_POLL_S = 1.0
 """While nothing is on its way: for what librdkafka has to log."""
@@ -57,6 +60,7 @@ class KafkaLink:
         self._on_outcome = on_outcome
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep_up, name="kafka-link", daemon=True)
+        self._workers = ThreadPoolExecutor(_WORKERS, "large-body")
         self._producer: RecordProducer | None = None
         self._poll_timer: asyncio.TimerHandle | None = None
         self._on_the_way = 0
@@ -71,6 +75,7 @@ class KafkaLink:
     async def __aexit__(self, *_: object) -> None:
         """What waits is sent for a few seconds. An attempt to connect ends by itself, unused."""
         self._stop.set()
+        self._workers.shutdown(wait=False)
         until_s = self._loop.time() + _CLOSE_LIMIT_S
         while self._on_the_way and self._loop.time() < until_s:
             await asyncio.sleep(_POLL_S)
@@ -89,56 +94,51 @@ class KafkaLink:
         """Records that Kafka has not acknowledged yet."""
         return self._on_the_way
 
-    def send(self, request: Request, weight_bytes: int = 500) -> asyncio.Future[LogPosition]:
-        """Hands a record to Kafka. Raises NamesrvError at once where Kafka was never there or too much waits."""
-        producer = self._ready(weight_bytes)
-        return self._sent(producer, request, encode_record(request), weight_bytes)
+    def send(self, request: Request, record: bytes | None = None) -> asyncio.Future[LogPosition]:
+        """Hands a record to Kafka, `record` where the request is encoded already.
 
-    async def send_large(
-        self, make: Callable[[], tuple[R, T]], weight_bytes: int
-    ) -> tuple[R, T, asyncio.Future[LogPosition]]:
-        """Makes and encodes a record off the event loop; gives what `make` gave and the future of its place.
-
-        Raises what `make` raises, and NamesrvError as `send`.
+        Raises NamesrvError at once where Kafka was never there or too much waits.
         """
-
-        def made_and_encoded() -> tuple[R, T, bytes]:
-            request, more = make()
-            return request, more, encode_record(request)
-
-        self._ready(weight_bytes)
-        request, more, value = await asyncio.to_thread(made_and_encoded)
-        return request, more, self._sent(self._ready(weight_bytes), request, value, weight_bytes)
-
-    def _ready(self, weight_bytes: int) -> RecordProducer:
-        if self._producer is None:
-            raise KafkaUnreachableError(self._settings.kafka_bootstrap_servers, "no connection yet")
-        if self._on_the_way >= MAX_ON_THE_WAY or self._on_the_way_bytes + weight_bytes > MAX_ON_THE_WAY_BYTES:
-            raise GatewayBusyError(self._on_the_way)
-        return self._producer
-
-    def _sent(
-        self, producer: RecordProducer, request: Request, value: bytes, weight_bytes: int
-    ) -> asyncio.Future[LogPosition]:
+        value = encode_record(request) if record is None else record
+        producer = self._ready(len(value))
         place: asyncio.Future[LogPosition] = self._loop.create_future()
         was_idle = self._on_the_way == 0
         self._on_the_way += 1
-        self._on_the_way_bytes += weight_bytes
+        self._on_the_way_bytes += len(value)
         partition = OF_ITS_KEY if isinstance(request, BrokerRequest) else COMMAND_PARTITION
-        producer.send(record_key(request), value, partition, partial(self._ended, place, weight_bytes))
+        producer.send(record_key(request), value, partition, partial(self._ended, place, len(value)))
         if was_idle and self._on_the_way:
             self._poll_in(_POLL_S)
         return place
 
+    async def aside(self, work: Callable[[], T], held_bytes: int) -> T:
+        """Does off the event loop what takes long on the way to a record; what it holds counts as on the way.
+
+        Raises what `work` raises, and NamesrvError as `send`.
+        """
+        self._ready(held_bytes)
+        self._on_the_way_bytes += held_bytes
+        try:
+            return await self._loop.run_in_executor(self._workers, work)
+        finally:
+            self._on_the_way_bytes -= held_bytes
+
+    def _ready(self, more_bytes: int) -> RecordProducer:
+        if self._producer is None:
+            raise KafkaUnreachableError(self._settings.kafka_bootstrap_servers, "no connection yet")
+        if self._on_the_way >= MAX_ON_THE_WAY or self._on_the_way_bytes + more_bytes > MAX_ON_THE_WAY_BYTES:
+            raise GatewayBusyError(self._on_the_way)
+        return self._producer
+
     def _ended(
         self,
         place: asyncio.Future[LogPosition],
-        weight_bytes: int,
+        record_bytes: int,
         position: LogPosition | None,
         error: NamesrvError | None,
     ) -> None:
         self._on_the_way -= 1
-        self._on_the_way_bytes -= weight_bytes
+        self._on_the_way_bytes -= record_bytes
         self._on_outcome(error)
         self._say(error)
         if place.done():

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from namesrv_stream.config import ConfigBlackListError
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
@@ -14,6 +14,7 @@ from namesrv_stream.gateway.answers import Answers, KeptAnswer
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.link import GatewayBusyError, KafkaLink
 from namesrv_stream.gateway.registrations import Fingerprint, Part, Registered, Registrations, fingerprint
+from namesrv_stream.records import encode_record
 from namesrv_stream.rules.lookup import is_version_changed
 from namesrv_stream.rules.requests import (
     MASTER_ID,
@@ -53,6 +54,7 @@ REGISTRATION_LIMIT_S = 22.0
 LARGE_BODY_BYTES = 16 * 1024
 MAX_BROKERS_OF_A_CONNECTION = 1_000
 
+T = TypeVar("T")
 Handler = Callable[["Writes", RemotingCommand, Connection], Awaitable[RemotingCommand]]
 
 
@@ -148,13 +150,8 @@ class Writes:
     async def _send_in_full(
         self, command: RemotingCommand, said: Fingerprint, channel_id: str
     ) -> asyncio.Future[LogPosition]:
-        if len(command.body) > LARGE_BODY_BYTES:
-            read, part, place = await self._link.send_large(
-                lambda: _read(command, channel_id), weight_bytes=2 * len(command.body)
-            )
-        else:
-            read, part = _read(command, channel_id)
-            place = self._link.send(read, weight_bytes=2 * len(command.body) + 500)
+        read, part, record = await self._made(command, lambda: _read(command, channel_id))
+        place = self._link.send(read, record)
         known = self._registrations.sent_in_full(said, part, read, channel_id, _now_ms())
         self._sending[read.broker_addr] = place
         place.add_done_callback(lambda done: self._full_is_done(read.broker_addr, known, done))
@@ -197,7 +194,7 @@ class Writes:
 
     async def _query_data_version(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         address = read_header(command, BrokerHeader).broker_addr
-        version = decode_body(command.body, DataVersion) if command.body else DataVersion()
+        version = await self._made(command, lambda: decode_body(command.body or b"{}", DataVersion))
         await self._sign_of_life(address, connection)
         header = QueryDataVersionResponseHeader(changed=is_version_changed(self._answers.tables, address, version))
         live = self._answers.live.get(address)
@@ -219,8 +216,10 @@ class Writes:
         await self._in_log(place)
 
     async def _operate(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        request = operator_command(command, requested_by=connection.peer)
-        await self._in_log(self._link.send(request, weight_bytes=len(command.body) + 500))
+        async with connection.order:
+            request = await self._made(command, lambda: operator_command(command, requested_by=connection.peer))
+            place = self._link.send(request)
+        await self._in_log(place)
         match request:
             case WipeWritePerm(broker_name=name):
                 header = WipeWritePermResponseHeader(wipe_topic_count=self._answers.topic_count(name))
@@ -233,7 +232,7 @@ class Writes:
     async def _update_config(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """A5, by the list of what can change at run time."""
         try:
-            request = operator_command(command, requested_by=connection.peer)
+            request = await self._made(command, lambda: operator_command(command, requested_by=connection.peer))
             assert isinstance(request, UpdateNamesrvConfig), "the code says so"
             changes = self._answers.settings.live_changes(request.properties)
         except MalformedBodyError:
@@ -241,7 +240,7 @@ class Writes:
         except ConfigBlackListError:
             return command.answer(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
         if changes:
-            await self._in_log(self._link.send(request, weight_bytes=len(command.body) + 500))
+            await self._in_log(self._link.send(request))
         return command.answer()
 
     # --- what happens besides requests
@@ -288,6 +287,13 @@ class Writes:
         """One record of the gateway's own; returns when Kafka has it."""
         await self._link.send(request)
 
+    async def _made(self, command: RemotingCommand, make: Callable[[], T]) -> T:
+        """What `make` reads out of a request: off the event loop where the body, or what it inflates to, is large."""
+        may_inflate = command.code == RequestCode.REGISTER_BROKER and command.body[:1] not in (b"", b"{")
+        if may_inflate or len(command.body) > LARGE_BODY_BYTES:
+            return await self._link.aside(make, len(command.body))
+        return make()
+
     def _start(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
@@ -309,9 +315,9 @@ class Writes:
             place.set_exception(KafkaUnreachableError(self._link.address, f"no answer within {limit_s:g} s"))
 
 
-def _read(command: RemotingCommand, channel_id: str) -> tuple[RegisterBroker, Part]:
+def _read(command: RemotingCommand, channel_id: str) -> tuple[RegisterBroker, Part, bytes]:
     read = register_broker(command, channel_id)
-    return read, Part.of(command, read)
+    return read, Part.of(command, read), encode_record(read)
 
 
 def _no_fields(command: RemotingCommand) -> dict[str, str] | None:

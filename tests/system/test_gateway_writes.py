@@ -1,5 +1,6 @@
 """Writing requests on a real Kafka: what is answered 0 is in the log, also through an outage and other gateways."""
 
+import zlib
 from contextlib import ExitStack
 
 import pytest
@@ -28,7 +29,12 @@ from namesrv_stream.rules.requests import (
 )
 from namesrv_stream.wire.codes import Flag, RequestCode
 from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
-from namesrv_stream.wire.registration import RegisterBrokerBody, TopicConfigSerializeWrapper, encode_registration
+from namesrv_stream.wire.registration import (
+    MAX_INFLATED_BYTES,
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    encode_registration,
+)
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.fatal import break_for_good
 from tests.gateway.peer import Peer
@@ -296,6 +302,15 @@ def test_a_registration_of_ten_thousand_topics_arrives_whole(site):
         full, light = site.said()
         assert len(full.topic_config_table) == 10_000
         assert isinstance(light, BrokerHeartbeat)
+
+
+def test_a_zlib_bomb_is_refused_for_its_size_and_its_connection_lives(site):
+    with Peer(site.start_gateway().gateway.port) as peer:
+        bomb = zlib.compress(bytes(MAX_INFLATED_BYTES + 1))
+        answer = peer.ask(103, bomb, compressed=True, haServerAddr="", **OF_A_BROKER)
+        assert (answer.code, f"inflates to more than {MAX_INFLATED_BYTES} bytes" in answer.remark) == (1, True)
+        assert register(peer).code == 0
+    assert [type(each) for each in site.said(RegisterBroker)] == [RegisterBroker]
 
 
 def test_a_kafka_that_hangs_is_told_before_a_broker_gives_its_connection_up(site, node):

@@ -1,0 +1,108 @@
+"""The way to Kafka and what is read on it, with a librdkafka whose records nobody takes."""
+
+import asyncio
+import threading
+
+import pytest
+
+from namesrv_stream.config import kafka_client_arguments
+from namesrv_stream.gateway import link as link_module
+from namesrv_stream.gateway import writes as writes_module
+from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.connection import Connection, Connections
+from namesrv_stream.gateway.link import MAX_ON_THE_WAY_BYTES, GatewayBusyError, KafkaLink
+from namesrv_stream.gateway.producer import RecordProducer
+from namesrv_stream.gateway.tls import Certificates
+from namesrv_stream.gateway.writes import LARGE_BODY_BYTES, Writes
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.requests import DataVersion, TopicConfig
+from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.registration import RegisterBrokerBody, TopicConfigSerializeWrapper, encode_registration
+
+OF_A_BROKER = {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "brokerId": "0", "haServerAddr": ""}
+
+
+class Way:
+    """A link that has its producer, and the writes over it of one connection."""
+
+    def __init__(self, settings):
+        self.link = KafkaLink(settings, lambda error: None)
+        self.link._has_opened(RecordProducer(kafka_client_arguments(settings), "topic", 60_000))
+        self.writes = Writes(self.link, "gateway", 0, Answers(RouteTables(), settings))
+        self.connection = Connection(None, Connections(Certificates(settings), "disabled"))
+
+    async def answer_or_none(self, command):
+        """None once it is on the way to Kafka."""
+        before = self.link.on_the_way
+        answering = asyncio.ensure_future(self.writes.answered(command, self.connection))
+        while not answering.done() and self.link.on_the_way == before:
+            await asyncio.sleep(0)
+        return answering.result() if answering.done() else None
+
+
+def registration(number, topics, *, compressed):
+    table = {f"topic-{topic:05}": TopicConfig(8, 8, 6) for topic in range(topics)}
+    said = RegisterBrokerBody(TopicConfigSerializeWrapper(DataVersion(0, 7, number), table))
+    body = encode_registration(said, 493, compressed=compressed)
+    fields = OF_A_BROKER | {"compressed": str(compressed).lower()}
+    return RemotingCommand(code=103, version=493, ext_fields=fields, body=body)
+
+
+@pytest.mark.parametrize(
+    ("command", "reader", "is_aside"),
+    [
+        (registration(1, 20, compressed=False), "register_broker", False),
+        (registration(1, 20, compressed=True), "register_broker", True),
+        (registration(1, 1_000, compressed=False), "register_broker", True),
+        (RemotingCommand(code=217, ext_fields={"topic": "T"}, body=b"{}"), "operator_command", False),
+        (
+            RemotingCommand(code=217, ext_fields={"topic": "T"}, body=b"{0:" * LARGE_BODY_BYTES),
+            "operator_command",
+            True,
+        ),
+        (RemotingCommand(code=318, body=b"a=b\n" * LARGE_BODY_BYTES), "operator_command", True),
+        (RemotingCommand(code=322, ext_fields=OF_A_BROKER, body=b"{}"), "decode_body", False),
+        (RemotingCommand(code=322, ext_fields=OF_A_BROKER, body=b"{0:" * LARGE_BODY_BYTES), "decode_body", True),
+    ],
+)
+def test_what_is_long_to_read_is_not_read_in_the_event_loop(settings, monkeypatch, command, reader, is_aside):
+    read, threads = getattr(writes_module, reader), []
+
+    def noting(*args, **more):
+        threads.append(threading.current_thread())
+        return read(*args, **more)
+
+    monkeypatch.setattr(writes_module, reader, noting)
+
+    async def asked():
+        await Way(settings()).answer_or_none(command)
+
+    asyncio.run(asked())
+    assert [thread is not threading.current_thread() for thread in threads] == [is_aside]
+
+
+def test_a_small_body_weighs_what_it_inflates_to(settings, monkeypatch):
+    monkeypatch.setattr(link_module, "MAX_ON_THE_WAY_BYTES", 1_000_000)
+
+    async def asked():
+        way = Way(settings())
+        answers = [await way.answer_or_none(registration(number, 5_000, compressed=True)) for number in range(4)]
+        assert answers[0] is None, "on its way"
+        assert answers[-1].code == 2, "four records of 395 KB each"
+
+    assert len(registration(0, 5_000, compressed=True).body) < LARGE_BODY_BYTES
+    asyncio.run(asked())
+
+
+def test_what_waits_to_be_read_counts_as_on_its_way(settings):
+    async def asked():
+        link, go_on = Way(settings()).link, threading.Event()
+        waiting = [asyncio.ensure_future(link.aside(go_on.wait, MAX_ON_THE_WAY_BYTES // 8)) for _ in range(8)]
+        await asyncio.sleep(0)
+        with pytest.raises(GatewayBusyError):
+            await link.aside(go_on.wait, 1)
+        go_on.set()
+        assert all(await asyncio.gather(*waiting))
+        assert await link.aside(go_on.wait, 1)
+
+    asyncio.run(asked())
