@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 _QUIET = {
@@ -24,6 +26,18 @@ def set_up_logging(level: int = logging.INFO) -> None:
     root.setLevel(min(level, root.level))
     for name, quiet_level in _QUIET.items():
         logging.getLogger(name).setLevel(logging.NOTSET if root.level <= logging.DEBUG else quiet_level)
+
+
+@contextmanager
+def errors_alone(name: str) -> Iterator[None]:
+    """Within the `with` the logger `name` says no warnings."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 class _StandardError(logging.StreamHandler[TextIO]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from click.core import ParameterSource
 from namesrv_stream.cli.group import say
 from namesrv_stream.fleet.chronicle import DAY_MS, MINUTE_MS, Chronicle, chronicle_plan
 from namesrv_stream.fleet.command import fleet as live_fleet
+from namesrv_stream.logs import errors_alone
 
 _SHAPE = ("brokers", "clusters", "slaves_per_master", "topics", "zones")
 _WITH_HISTORY = (*_SHAPE, "seed", "history_days", "out", "batch_hours")
@@ -35,10 +35,10 @@ def _run(
 def _make_history(days: float, seed: int, shape: dict[str, object], out: Path, batch_hours: float) -> None:
     from namesrv_stream.replay.past import publish_history  # noqa: PLC0415 -- Spark takes seconds to load
 
-    logging.getLogger("namesrv_stream.stream.job").setLevel(logging.ERROR)  # the past needs CreateTime, says no tick
     end_ms = time.time_ns() // 1_000_000 // MINUTE_MS * MINUTE_MS
     chronicle = Chronicle(chronicle_plan(seed, **shape), end_ms - round(days * DAY_MS), days)
-    publish_history(chronicle.records(), out, round(chronicle.records_an_hour * batch_hours), say)
+    with errors_alone("namesrv_stream.stream.job"):  # the past needs CreateTime, and says no tick
+        publish_history(chronicle.records(), out, round(chronicle.records_an_hour * batch_hours), say)
     say(f"the history is in {out}: namesrv-stream --root {out} history")
 
 

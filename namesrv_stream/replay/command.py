@@ -8,13 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 from rich.console import Console
 
 from namesrv_stream.replay.cases import Case, load_cases
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Replay = Callable[[Case], dict[str, Any]]
 
@@ -57,8 +60,8 @@ def _engine(name: str) -> Iterator[Replay]:
 
 
 @contextmanager
-def stream_engine() -> Iterator[Replay]:
-    """One Kafka and one Spark session for all cases that are replayed within the `with`."""
+def stream_engine(spark: SparkSession | None = None) -> Iterator[Replay]:
+    """One Kafka and one Spark session for all cases that are replayed within the `with`; `spark` is not stopped."""
     from namesrv_stream.local.kafka import LocalKafka  # noqa: PLC0415  # as above: Spark takes seconds to load
     from namesrv_stream.local.spark import local_session  # noqa: PLC0415
     from namesrv_stream.replay.stream_engine import replay_by_stream  # noqa: PLC0415
@@ -68,6 +71,7 @@ def stream_engine() -> Iterator[Replay]:
     with ExitStack() as open_things:
         work = Path(open_things.enter_context(tempfile.TemporaryDirectory(prefix="namesrv-replay-")))
         kafka = open_things.enter_context(LocalKafka(work / "kafka"))
-        spark = local_session("replay", {"spark.sql.shuffle.partitions": "1"}, log=work / "spark.log")
-        open_things.callback(spark.stop)
+        if spark is None:
+            spark = local_session("replay", log=work / "spark.log")
+            open_things.callback(spark.stop)
         yield lambda case: replay_by_stream(case, spark, kafka.bootstrap_servers, work / case.name, base_ms)

@@ -52,6 +52,7 @@ class _Pipeline:
         self._settings = NamesrvSettings.model_validate({**settings.model_dump(by_alias=True), **own})
         self._case = case
         self._spark = spark.newSession()  # queries of one session cannot have the same name
+        self._spark.conf.set("spark.sql.shuffle.partitions", "1")
         self._base_ms = base_ms
         self._now_ms = -1
         self._checks = {check.after: check for check in case.expect.checks}
