@@ -23,6 +23,8 @@ FILES_BORNE = 4
 """Small files that a table, or a month of history, may have before they are put together."""
 
 _MAX_FILE_SIZE = "spark.databricks.delta.optimize.maxFileSize"
+_SORT_WITHIN_FILES = "spark.databricks.io.skipping.mdc.sortWithinFiles"
+"""So that the statistics of a file's pages let a reader pass over most of a month for one broker."""
 
 
 class Care(NamedTuple):
@@ -42,6 +44,7 @@ def maintain(spark: SparkSession, root: Root, *, vacuum: bool = True) -> list[Ca
     """
     session = spark.newSession()  # its own settings
     session.conf.set(_MAX_FILE_SIZE, str(EVENT_FILE_BYTES))
+    session.conf.set(_SORT_WITHIN_FILES, "true")
     return [_care_for(session, root, spec, vacuum) for spec in TABLES.values()]
 
 
