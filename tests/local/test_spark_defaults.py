@@ -1,9 +1,15 @@
 """conf/spark-defaults.conf and the jars of conf/ivy.xml, in a real session."""
 
+import signal
 from contextlib import closing
 
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
+
+
+def test_ctrl_c_is_not_pysparks_to_hear(spark):
+    """Its handler would cancel the jobs of a streaming query in the middle of a batch."""
+    assert not getattr(signal.getsignal(signal.SIGINT), "__module__", "").startswith("pyspark")
 
 
 def test_delta_tables_are_written_read_and_travelled(spark, tmp_path):
