@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
 
 from namesrv_stream.config import NamesrvSettings, to_properties_text
 from namesrv_stream.rules import lookup
@@ -26,15 +28,18 @@ from namesrv_stream.wire.headers import (
     GetKvConfigResponseHeader,
     GetKvHeader,
     GetRouteInfoHeader,
+    Header,
     NamespaceHeader,
     header_fields,
     read_header,
 )
 
 FAQ_ADDRESS = "https://rocketmq.apache.org/docs/bestPractice/06FAQ"
-MAX_KEPT_ANSWERS = 50_000
-"""Peers may ask for any number of topics that do not exist: what is kept of it starts anew beyond this."""
+MAX_KEPT_BYTES = 256 * 1024 * 1024
+_BYTES_OF_ANY_ANSWER = 500
+"""What the objects around an answer's bytes take."""
 
+K = TypeVar("K")
 Reader = Callable[["Answers", RemotingCommand], RemotingCommand]
 
 
@@ -47,6 +52,22 @@ class KeptAnswer:
         self.code = code
         self.result = answer.code
         self.prepared = PreparedAnswer(answer)
+
+
+class KeptAnswers(dict[K, KeptAnswer]):
+    """Answers by what was asked. Peers may ask for any number of topics that do not exist: beyond MAX_KEPT_BYTES all
+    are let go, and are kept anew as they are asked for."""
+
+    size_bytes = 0
+
+    def keep(self, key: K, key_bytes: int, answer: KeptAnswer) -> None:
+        """The answer from now on."""
+        more_bytes = key_bytes + answer.prepared.size_bytes + _BYTES_OF_ANY_ANSWER
+        if self.size_bytes + more_bytes > MAX_KEPT_BYTES:
+            self.clear()
+            self.size_bytes = 0
+        self[key] = answer
+        self.size_bytes += more_bytes
 
 
 class Answers:
@@ -66,7 +87,7 @@ class Answers:
         self.settings = settings
         self.epoch = epoch
         self.offsets = offsets
-        self._kept: dict[object, KeptAnswer] = {}
+        self._kept: KeptAnswers[tuple[int | str | None, ...]] = KeptAnswers()
 
     @property
     def live(self) -> Mapping[str, LiveRow]:
@@ -80,10 +101,17 @@ class Answers:
 
     def answer(self, command: RemotingCommand) -> KeptAnswer | None:
         """The answer to a reading request; None for a request code that is no such."""
-        fields = command.ext_fields
-        key = (command.code, *fields.items()) if fields else command.code
+        reading = READERS.get(command.code)
+        if reading is None:
+            return None
+        said = command.ext_fields or {}
+        texts = [said.get(name) for name in reading.fields]
+        key = (command.code, *texts)
         kept = self._kept.get(key)
-        return kept if kept is not None else self._answer_anew(key, command)
+        if kept is None:
+            kept = KeptAnswer(command.code, self._answer_anew(reading.read, command))
+            self._kept.keep(key, sum(len(text) for text in texts if text), kept)
+        return kept
 
     def topic_count(self, broker_name: str) -> int:
         """How many topics have queues on a broker name: what 205 and 327 report."""
@@ -107,18 +135,11 @@ class Answers:
     def _topic_counts(self) -> Counter[str]:
         return Counter(row.broker_name for rows in self.tables.queues.values() for row in rows)
 
-    def _answer_anew(self, key: object, command: RemotingCommand) -> KeptAnswer | None:
-        read = READERS.get(command.code)
-        if read is None:
-            return None
+    def _answer_anew(self, read: Reader, command: RemotingCommand) -> RemotingCommand:
         try:
-            answer = read(self, command)
+            return read(self, command)
         except BadRequestError as error:
-            answer = command.answer(ResponseCode.SYSTEM_ERROR, error.remark)
-        if len(self._kept) >= MAX_KEPT_ANSWERS:
-            self._kept.clear()
-        kept = self._kept[key] = KeptAnswer(command.code, answer)
-        return kept
+            return command.answer(ResponseCode.SYSTEM_ERROR, error.remark)
 
 
 # --- one reader a request code
@@ -129,15 +150,17 @@ def _route(answers: Answers, command: RemotingCommand) -> RemotingCommand:
     settings = answers.settings
     if settings.cluster_test:  # M9
         settings = settings.model_copy(update={"order_message_enable": True})
-    found = lookup.route(answers.tables, str(header.topic), settings, header.own_zone)
+    found = None if header.topic is None else lookup.route(answers.tables, header.topic, settings, header.own_zone)
     if found is None:
-        return no_route(command, str(header.topic))
+        return no_route(command, header.topic)
     return command.answer(body=bodies.encode_body(bodies.topic_route_data(found)))
 
 
-def no_route(command: RemotingCommand, topic: str) -> RemotingCommand:
+def no_route(command: RemotingCommand, topic: str | None) -> RemotingCommand:
     """TOPIC_NOT_EXIST, in RocketMQ's words, which some clients look at."""
-    remark = f"No topic route info in name server for the topic: {topic}\nSee {FAQ_ADDRESS} for further details."
+    remark = (
+        f"No topic route info in name server for the topic: {_in_java(topic)}\nSee {FAQ_ADDRESS} for further details."
+    )
     return command.answer(ResponseCode.TOPIC_NOT_EXIST, remark)
 
 
@@ -147,27 +170,37 @@ def _cluster_info(answers: Answers, command: RemotingCommand) -> RemotingCommand
 
 def _member_group(answers: Answers, command: RemotingCommand) -> RemotingCommand:
     header = read_header(command, BrokerMemberGroupHeader)
-    name = str(header.broker_name)
-    group = bodies.BrokerMemberGroup(str(header.cluster_name), name, lookup.member_group(answers.tables, name))
+    members = {} if header.broker_name is None else lookup.member_group(answers.tables, header.broker_name)
+    group = bodies.BrokerMemberGroup(header.cluster_name, header.broker_name, members)
     body = bodies.encode_body(bodies.GetBrokerMemberGroupResponseBody(group))
     return command.answer(remark="not set any response code", body=body)  # RocketMQ's remark; readers go by the code
 
 
 def _kv(answers: Answers, command: RemotingCommand) -> RemotingCommand:
     header = read_header(command, GetKvHeader)
-    value = answers.tables.kv.get(str(header.namespace), {}).get(str(header.key))
+    table = _kv_table(answers, header.namespace)
+    value = None if table is None or header.key is None else table.get(header.key)
     if value is None:
-        remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+        remark = f"No config item, Namespace: {_in_java(header.namespace)} Key: {_in_java(header.key)}"
         return command.answer(ResponseCode.QUERY_NOT_FOUND, remark, ext_fields={})
     return command.answer(ext_fields=header_fields(GetKvConfigResponseHeader(value=value)))
 
 
 def _kv_list(answers: Answers, command: RemotingCommand) -> RemotingCommand:
     namespace = read_header(command, NamespaceHeader).namespace
-    table = answers.tables.kv.get(str(namespace))
+    table = _kv_table(answers, namespace)
     if table is None:
-        return command.answer(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace}")
+        return command.answer(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {_in_java(namespace)}")
     return command.answer(body=bodies.encode_body(bodies.KVTable(dict(table))))
+
+
+def _kv_table(answers: Answers, namespace: str | None) -> Mapping[str, str] | None:
+    return None if namespace is None else answers.tables.kv.get(namespace)
+
+
+def _in_java(said: str | None) -> str:
+    """A field as Java puts it into a text."""
+    return "null" if said is None else said
 
 
 def _config(answers: Answers, command: RemotingCommand) -> RemotingCommand:
@@ -187,8 +220,8 @@ def _all_topics(answers: Answers, command: RemotingCommand) -> RemotingCommand:
 def _topics_by_cluster(answers: Answers, command: RemotingCommand) -> RemotingCommand:
     if not answers.settings.enable_topic_list:
         return command.answer(ResponseCode.SYSTEM_ERROR, "disable")
-    cluster = str(read_header(command, ClusterHeader).cluster)
-    return _topic_list(lookup.topics_by_cluster(answers.tables, cluster), command)
+    cluster = read_header(command, ClusterHeader).cluster
+    return _topic_list([] if cluster is None else lookup.topics_by_cluster(answers.tables, cluster), command)
 
 
 def _system_topics(answers: Answers, command: RemotingCommand) -> RemotingCommand:
@@ -206,17 +239,28 @@ def _flagged(topics: Callable[[RouteTables], list[str]]) -> Reader:
     return read
 
 
-READERS: Final[Mapping[int, Reader]] = {
-    RequestCode.GET_ROUTEINFO_BY_TOPIC: _route,
-    RequestCode.GET_BROKER_CLUSTER_INFO: _cluster_info,
-    RequestCode.GET_BROKER_MEMBER_GROUP: _member_group,
-    RequestCode.GET_KV_CONFIG: _kv,
-    RequestCode.GET_KVLIST_BY_NAMESPACE: _kv_list,
-    RequestCode.GET_NAMESRV_CONFIG: _config,
-    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _all_topics,
-    RequestCode.GET_TOPICS_BY_CLUSTER: _topics_by_cluster,
-    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: _system_topics,
-    RequestCode.GET_UNIT_TOPIC_LIST: _flagged(lookup.unit_topics),
-    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: _flagged(lookup.unit_sub_topics),
-    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: _flagged(lookup.unit_sub_ununit_topics),
+class Reading(NamedTuple):
+    """Who reads a request, and the fields on which its answer depends: others, such as a trace's, do not count."""
+
+    read: Reader
+    fields: tuple[str, ...] = ()
+
+
+def _by(header: type[Header], read: Reader) -> Reading:
+    return Reading(read, tuple(field.encode_name for field in msgspec.structs.fields(header)))
+
+
+READERS: Final[Mapping[int, Reading]] = {
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: _by(GetRouteInfoHeader, _route),
+    RequestCode.GET_BROKER_CLUSTER_INFO: Reading(_cluster_info),
+    RequestCode.GET_BROKER_MEMBER_GROUP: _by(BrokerMemberGroupHeader, _member_group),
+    RequestCode.GET_KV_CONFIG: _by(GetKvHeader, _kv),
+    RequestCode.GET_KVLIST_BY_NAMESPACE: _by(NamespaceHeader, _kv_list),
+    RequestCode.GET_NAMESRV_CONFIG: Reading(_config),
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Reading(_all_topics),
+    RequestCode.GET_TOPICS_BY_CLUSTER: _by(ClusterHeader, _topics_by_cluster),
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: Reading(_system_topics),
+    RequestCode.GET_UNIT_TOPIC_LIST: Reading(_flagged(lookup.unit_topics)),
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: Reading(_flagged(lookup.unit_sub_topics)),
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: Reading(_flagged(lookup.unit_sub_ununit_topics)),
 }

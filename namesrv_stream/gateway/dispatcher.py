@@ -89,8 +89,8 @@ class Dispatcher:
 
     async def _route_of(self, production: Production, command: RemotingCommand) -> RemotingCommand:
         """M9."""
-        topic = (command.ext_fields or {}).get("topic", "")
-        body = await production.route(topic)
+        topic = (command.ext_fields or {}).get("topic")
+        body = None if topic is None else await production.route(topic)
         return no_route(command, topic) if body is None else command.answer(body=body)
 
     def _is_ready(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from namesrv_stream.gateway.answers import KeptAnswer
+from namesrv_stream.gateway.answers import KeptAnswer, KeptAnswers
 from namesrv_stream.wire.codes import RequestCode, SerializeType
 from namesrv_stream.wire.command import RemotingCommand, decode_command
 from namesrv_stream.wire.errors import FrameError
@@ -18,7 +18,6 @@ _WORDS = struct.Struct(">II")
 _OPAQUE = b'"opaque":'
 _MAX_DIGITS = 9
 _MAX_HEADER_BYTES = 1024
-_MAX_KNOWN = 20_000
 
 Answer = Callable[[RemotingCommand], KeptAnswer | None]
 
@@ -28,7 +27,7 @@ class LookupFrames:
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
-        self._known: dict[bytes, KeptAnswer] = {}
+        self._known: KeptAnswers[bytes] = KeptAnswers()
 
     def take(self, data: bytes) -> tuple[list[bytes], int, list[KeptAnswer]]:
         """Answers the lookups at the front of `data`, which begins with a frame.
@@ -71,7 +70,5 @@ class LookupFrames:
             return None
         kept = self._answer(command)
         if kept is not None:
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
-            self._known[key] = kept
+            self._known.keep(key, len(key), kept)
         return kept

@@ -15,6 +15,7 @@ _CLOSE_LIMIT_S = 5.0
 _REQUEST_LIMIT_S = 5.0
 """Requests are served one after the other: one that says nothing must not keep the next waiting, nor the end."""
 
+_UNKNOWN = "unknown"
 _BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 25)
 
 
@@ -52,13 +53,14 @@ class Metrics:
     def _labelled(self, code: int, result: int) -> tuple[Counter, Histogram]:
         name = _name(RequestCode, code)
         labelled = self._requests.labels(name, _name(ResponseCode, result)), self._seconds.labels(name)
-        self._of_code[code, result] = labelled
+        if name != _UNKNOWN:  # peers make up as many as they like
+            self._of_code[code, result] = labelled
         return labelled
 
 
 def _name(codes: type[RequestCode] | type[ResponseCode], code: int) -> str:
     """One word for all unknown codes: peers must not make up labels."""
-    return codes(code).name if code in codes.__members__.values() else "unknown"
+    return codes(code).name if code in codes.__members__.values() else _UNKNOWN
 
 
 class MetricsServer:

@@ -60,8 +60,8 @@ class KVTable(msgspec.Struct, frozen=True):
 class BrokerMemberGroup(msgspec.Struct, frozen=True, rename="camel"):
     """The addresses of one broker name by id; `cluster` is the one that was asked for, not checked (M6)."""
 
-    cluster: str
-    broker_name: str
+    cluster: str | None
+    broker_name: str | None
     broker_addrs: dict[int, str]
 
 

@@ -71,6 +71,11 @@ class PreparedAnswer:
         self._fixed_header_bytes = len(self._header_start) + len(header_end)
         self._fixed_bytes = 4 + len(answer.body)
 
+    @property
+    def size_bytes(self) -> int:
+        """Of a frame, without the opaque's digits."""
+        return 4 + self._fixed_bytes + self._fixed_header_bytes
+
     def frame(self, opaque: int) -> bytes:
         """The whole frame that answers the request of this opaque."""
         return b"".join(self.pieces(b"%d" % opaque))
