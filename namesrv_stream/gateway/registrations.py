@@ -7,18 +7,16 @@ from what is passed in: no clock, no socket, no Kafka. Times are milliseconds of
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from isal.isal_zlib import crc32
+from msgspec.structs import replace
 
-from namesrv_stream.rules.requests import DataVersion, RegisterBroker
+from namesrv_stream.rules.requests import RegisterBroker
 from namesrv_stream.rules.rows import LiveRow, LogPosition
 from namesrv_stream.wire.command import RemotingCommand
-
-SEND_AGAIN_AFTER_MS = 10_000
-"""A record that the snapshots go on lacking, such as a refused one (D7), is not sent again more often than this."""
 
 MAX_PARTS = 64
 
@@ -47,12 +45,19 @@ class Published(Protocol):
     def offsets(self) -> Mapping[int, int]: ...  # noqa: D102
 
 
-class Part(NamedTuple):
-    """A full registration that is on Kafka, to be sent again when the tables lose its broker; its body compressed."""
+@dataclass(slots=True)
+class Part:
+    """A full registration as it was handed to Kafka, to be sent again when the tables lose its broker.
+
+    `command`: the request, its body compressed. `head`: what it says besides topics. `place`: None until Kafka has
+    acknowledged it.
+    """
 
     command: RemotingCommand
-    data_version: DataVersion
+    head: RegisterBroker
     topic_count: int
+    sent_at_ms: int = 0
+    place: LogPosition | None = None
 
     @classmethod
     def of(cls, command: RemotingCommand, read: RegisterBroker) -> Part:
@@ -63,7 +68,8 @@ class Part(NamedTuple):
             ext_fields=command.ext_fields,
             body=zlib.compress(command.body, zlib.Z_BEST_SPEED),
         )
-        return cls(kept, read.data_version, len(read.topic_config_table))
+        head = replace(read, topic_config_table={}, topic_queue_mapping_info_map={}, channel_id=None)
+        return cls(kept, head, len(read.topic_config_table))
 
     def registration(self) -> RemotingCommand:
         """The request as it came."""
@@ -74,35 +80,38 @@ class Part(NamedTuple):
             body=zlib.decompress(self.command.body),
         )
 
-
-@dataclass(slots=True)
-class Registered:
-    """What one broker address has registered through this gateway.
-
-    `parts`: the full registrations which together say all its topics. `place`: of the latest in the log, None while
-    Kafka has not acknowledged it. `channels`: the connections over which it has registered. `is_doubtful`: what is on
-    Kafka may not be what was sent last, so that the next one goes in full.
-    """
-
-    identity: tuple[str, str, int]
-    data_version: DataVersion
-    timeout_ms: int
-    sent_at_ms: int
-    heard_at_ms: int
-    parts: dict[Fingerprint, Part] = field(default_factory=dict)
-    channels: set[str] = field(default_factory=set)
-    place: LogPosition | None = None
-    is_doubtful: bool = False
-
     def has_been_read(self, published: Published) -> bool:
         """Whether the snapshot must show this registration: it has read the log that far."""
         return self.place is not None and published.offsets.get(self.place.partition, 0) > self.place.offset
 
-    def is_lacking_in(self, address: str, published: Published) -> bool:
+    def is_lacking_in(self, published: Published) -> bool:
         """Whether the snapshot has read this registration and shows another lease, or none."""
-        live = published.live.get(address)
-        is_shown = live is not None and (live[1:4], live.data_version) == (self.identity, self.data_version)
-        return not is_shown and self.has_been_read(published)
+        if not self.has_been_read(published):
+            return False
+        said, live = self.head, published.live.get(self.head.broker_addr)
+        return live is None or (live[1:4], live.data_version) != (
+            (said.cluster_name, said.broker_name, said.broker_id),
+            said.data_version,
+        )
+
+
+@dataclass(slots=True)
+class Registered:
+    """What the log says of one broker address, as far as this gateway knows.
+
+    `parts`: the full registrations which together say all its topics, in their order in the log. `head`: of the last
+    one. `channels`: the connections over which it has registered.
+    """
+
+    head: RegisterBroker
+    heard_at_ms: int
+    parts: dict[Fingerprint, Part] = field(default_factory=dict)
+    channels: set[str] = field(default_factory=set)
+
+    @property
+    def held_bytes(self) -> int:
+        """Of the parts, compressed."""
+        return sum(len(part.command.body) for part in self.parts.values())
 
 
 class Registrations:
@@ -124,35 +133,36 @@ class Registrations:
         """The reason why this registration has to go on Kafka in full; None: a light heartbeat says as much."""
         known = self._registered.get(address)
         if known is None:
-            return "first of its broker"
+            return "first of its broker, or since a send failed or a connection closed"
+        part = known.parts.get(registration)
+        if part is None or part.head != known.head:
+            return "says something new"
         reasons = {
-            "a send failed or a connection closed": known.is_doubtful,
             "first on its connection": channel_id not in known.channels,
-            "says something new": registration not in known.parts,
-            "reconcileIntervalMillis": now_ms - known.sent_at_ms >= self._reconcile_interval_ms,
-            "not in the snapshot": known.is_lacking_in(address, published),
+            "not acknowledged by Kafka": part.place is None,
+            "reconcileIntervalMillis": now_ms - part.sent_at_ms >= self._reconcile_interval_ms,
+            "not in the snapshot": part.is_lacking_in(published),
         }
         return next((reason for reason, applies in reasons.items() if applies), None)
 
     def sent_in_full(
-        self, registration: Fingerprint, part: Part, read: RegisterBroker, channel_id: str, now_ms: int
-    ) -> Registered:
+        self, registration: Fingerprint, part: Part, channel_id: str, now_ms: int, *, is_all: bool = False
+    ) -> None:
         """A full registration was handed to Kafka. Replaces what the address said before, but for parts of a whole.
 
-        Whether the broker has said it, which `heard` tells, or it was sent again without its doing, is another matter.
+        With `is_all` a registration has no other parts: T5 is on. Whether the broker has said it, which `heard` tells,
+        or it was sent again without its doing, is another matter.
         """
-        former = self._registered.get(read.broker_addr)
-        now = Registered(
-            identity=(read.cluster_name, read.broker_name, read.broker_id),
-            data_version=read.data_version,
-            timeout_ms=read.timeout_ms,
-            sent_at_ms=now_ms,
-            heard_at_ms=former.heard_at_ms if former else now_ms,
-            parts=_joined(former, part) | {registration: part},
-            channels={*(former.channels if former else ()), channel_id},
-        )
-        self._registered[read.broker_addr] = now
-        return now
+        address = part.head.broker_addr
+        former = self._registered.get(address)
+        part.sent_at_ms, part.place = now_ms, None
+        now = Registered(part.head, former.heard_at_ms if former else now_ms, {registration: part}, {channel_id})
+        if former is not None:
+            is_known = channel_id in former.channels
+            before = _beneath(former, part) if is_known and not is_all else {}
+            now.parts = {said: each for said, each in before.items() if said != registration} | now.parts
+            now.channels |= former.channels
+        self._registered[address] = now
 
     def heard(self, address: str, channel_id: str, now_ms: int) -> None:
         """A sign of life came over this connection."""
@@ -169,37 +179,41 @@ class Registrations:
         """What the address has registered."""
         return self._registered.get(address)
 
-    def unregistered(self, address: str) -> None:
-        """The broker has left in order: nothing of it is sent again."""
+    def forget(self, address: str) -> None:
+        """What the log says of it is not known any more: it has left in order, or a send failed.
+
+        Everything it says goes in full from now on, and nothing is sent again. What is still on its way changes nothing
+        of that when it arrives.
+        """
         self._registered.pop(address, None)
 
     def closed(self, channel_id: str) -> list[str]:
         """A connection was lost: the addresses that were heard over it, each to be told by a CHANNEL_CLOSED (L6)."""
         addresses = sorted(self._heard_over.pop(channel_id, ()))
         for address in addresses:
-            if known := self._registered.get(address):
-                known.channels.discard(channel_id)
-                known.is_doubtful = True
-                if not known.channels:
-                    del self._registered[address]
+            self.forget(address)
         return addresses
 
-    def to_send_again(self, published: Published, now_ms: int) -> Iterator[tuple[str, Registered]]:
-        """Connected brokers that were heard within their timeout and that the newest snapshot lacks all the same.
+    def lost(self, published: Published, now_ms: int) -> list[str]:
+        """The brokers of `lost_by`."""
+        return [address for address in self._registered if self.lost_by(address, published, now_ms)]
 
-        A broker that has fallen silent is not among them: the gateway does not keep anyone alive.
+    def lost_by(self, address: str, published: Published, now_ms: int) -> Registered | None:
+        """What a connected broker has registered that was heard within its timeout and is lacking in the snapshot.
+
+        A broker that has fallen silent is not lost: the gateway does not keep anyone alive.
         """
-        for address, known in self._registered.items():
-            is_due = now_ms - known.sent_at_ms >= SEND_AGAIN_AFTER_MS and now_ms - known.heard_at_ms < known.timeout_ms
-            if is_due and address not in published.live and known.has_been_read(published):
-                yield address, known
+        known = self._registered.get(address)
+        if known is None or address in published.live or now_ms - known.heard_at_ms >= known.head.timeout_ms:
+            return None
+        return known if all(part.has_been_read(published) for part in known.parts.values()) else None
 
 
-def _joined(former: Registered | None, part: Part) -> dict[Fingerprint, Part]:
-    """The parts that the new one comes on top of: of the same version it is another part of the whole (B7), and one
-    topic alone is an addition; anything else is the whole."""
-    if former is None or len(former.parts) >= MAX_PARTS:
+def _beneath(former: Registered, part: Part) -> dict[Fingerprint, Part]:
+    """The parts that the new one comes on top of: one that differs in its topics alone is another part of a whole (B7),
+    and one topic alone under another version an addition; anything else is the whole."""
+    if len(former.parts) >= MAX_PARTS:
         return {}
-    if part.data_version == former.data_version or part.topic_count == 1:
-        return former.parts
-    return {}
+    is_addition = part.topic_count == 1 and part.head == replace(former.head, data_version=part.head.data_version)
+    is_part = all(each.head == part.head for each in former.parts.values())
+    return former.parts if is_addition or is_part else {}

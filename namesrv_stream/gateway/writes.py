@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final, TypeVar
 
 from namesrv_stream.config import ConfigBlackListError
@@ -51,6 +53,10 @@ ANSWER_LIMIT_S = 2.5
 REGISTRATION_LIMIT_S = 22.0
 """Registrations alone are waited for longer: 24 s (B2)."""
 
+SEND_AGAIN_AFTER_S = 10.0
+"""For how long the snapshots must lack a connected broker. A broker that leaves tells its name servers one after the
+other, and waits 3 s for each that is dead: it may be gone from the tables before it tells this one."""
+
 LARGE_BODY_BYTES = 16 * 1024
 MAX_BROKERS_OF_A_CONNECTION = 1_000
 
@@ -65,6 +71,13 @@ class TooManyBrokersError(BadRequestError):
         super().__init__(f"over {MAX_BROKERS_OF_A_CONNECTION} broker addresses registered over this connection")
 
 
+class ConnectionLostError(BadRequestError):
+    """A request whose turn came when its connection was lost: nobody hears this answer."""
+
+    def __init__(self) -> None:
+        super().__init__("the connection was lost")
+
+
 class Writes:
     """Turns writing requests into records. Lives in the event loop.
 
@@ -76,7 +89,7 @@ class Writes:
         self._gateway_id = gateway_id
         self._answers = answers
         self._registrations = Registrations(reconcile_interval_ms)
-        self._sending: dict[str, asyncio.Future[LogPosition]] = {}
+        self._lost: set[str] = set()
         self._speaking: dict[str, Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
@@ -100,7 +113,7 @@ class Writes:
         address = (command.ext_fields or {}).get("brokerAddr", "")
         channel_id, now_ms = self._channel_id(connection), _now_ms()
         why = self._registrations.why_in_full(address, channel_id, fingerprint(command), self._answers, now_ms)
-        if why is not None or address in self._sending:
+        if why is not None:
             return None
         try:
             place = self._link.send(BrokerHeartbeat(broker_addr=address, channel_id=channel_id))
@@ -111,71 +124,72 @@ class Writes:
 
     def answer_to_registration(self, command: RemotingCommand, error: BaseException | None) -> KeptAnswer:
         """The answer to one that was said again, once its place or `error` is known."""
-        if error is not None:
-            return KeptAnswer(command.code, _busy(command, error))
         address = (command.ext_fields or {}).get("brokerAddr", "")
+        if error is not None:
+            self._registrations.forget(address)
+            return KeptAnswer(command.code, _busy(command, error))
         known = self._registrations.get(address)
-        if known is None or known.identity[2] == MASTER_ID:
+        if known is None or known.head.broker_id == MASTER_ID:
             return self._answers.to_master
-        return KeptAnswer(command.code, self._registration_answer(command, address, known))
+        return KeptAnswer(command.code, self._registration_answer(command, known.head))
 
     async def _register(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         address = (command.ext_fields or {}).get("brokerAddr", "")
-        said = fingerprint(command)
-        async with connection.order:
-            place = await self._send_registration(address, said, command, connection)
-        await self._in_log(place, REGISTRATION_LIMIT_S)
-        known = self._registrations.get(address)
-        return self._registration_answer(command, address, known)
+        async with self._turn(connection) as channel_id:
+            head, place = await self._send_registration(address, command, connection, channel_id)
+        try:
+            await self._in_log(place, REGISTRATION_LIMIT_S)
+        except NamesrvError:
+            self._registrations.forget(address)
+            raise
+        return self._registration_answer(command, head)
 
     async def _send_registration(
-        self, address: str, said: Fingerprint, command: RemotingCommand, connection: Connection
-    ) -> asyncio.Future[LogPosition]:
-        channel_id, now_ms = self._channel_id(connection), _now_ms()
+        self, address: str, command: RemotingCommand, connection: Connection, channel_id: str
+    ) -> tuple[RegisterBroker, asyncio.Future[LogPosition]]:
+        said, now_ms = fingerprint(command), _now_ms()
         why = self._registrations.why_in_full(address, channel_id, said, self._answers, now_ms)
-        if why is None:
+        known = self._registrations.get(address)
+        if why is None and known is not None:
+            place = self._link.send(BrokerHeartbeat(broker_addr=address, channel_id=channel_id))
             self._registrations.heard(address, channel_id, now_ms)
-            # While the full one is on its way, this one's fate is the same.
-            return self._sending.get(address) or self._link.send(
-                BrokerHeartbeat(broker_addr=address, channel_id=channel_id)
-            )
+            return known.head, place
         if not self._registrations.has_room(address, channel_id, MAX_BROKERS_OF_A_CONNECTION):
             raise TooManyBrokersError
         log.debug("%s registers in full: %s", address, why)
+        request, part, record = await self._made(command, lambda: _read(command, channel_id))
         self._speaking[channel_id] = connection
-        place = await self._send_in_full(command, said, channel_id)
+        place = self._send_in_full(said, part, request, record)
         self._registrations.heard(address, channel_id, now_ms)
-        return place
+        return part.head, place
 
-    async def _send_in_full(
-        self, command: RemotingCommand, said: Fingerprint, channel_id: str
+    def _send_in_full(
+        self, said: Fingerprint, part: Part, request: RegisterBroker, record: bytes
     ) -> asyncio.Future[LogPosition]:
-        read, part, record = await self._made(command, lambda: _read(command, channel_id))
-        place = self._link.send(read, record)
-        known = self._registrations.sent_in_full(said, part, read, channel_id, _now_ms())
-        self._sending[read.broker_addr] = place
-        place.add_done_callback(lambda done: self._full_is_done(read.broker_addr, known, done))
+        """The ledger has the order of the log: it is told before anything else can be sent."""
+        place = self._link.send(request, record)
+        is_all = self._answers.settings.delete_topic_with_broker_registration
+        self._registrations.sent_in_full(said, part, str(request.channel_id), _now_ms(), is_all=is_all)
+        place.add_done_callback(partial(self._full_is_done, part))
         return place
 
-    def _full_is_done(self, address: str, known: Registered, done: asyncio.Future[LogPosition]) -> None:
-        if self._sending.get(address) is done:
-            del self._sending[address]
+    def _full_is_done(self, part: Part, done: asyncio.Future[LogPosition]) -> None:
         if done.cancelled() or done.exception() is not None:
-            known.is_doubtful = True
+            self._registrations.forget(part.head.broker_addr)
         else:
-            known.place = done.result()
+            part.place = done.result()
 
-    def _registration_answer(self, command: RemotingCommand, address: str, known: Registered | None) -> RemotingCommand:
+    def _registration_answer(self, command: RemotingCommand, said: RegisterBroker) -> RemotingCommand:
         """R12, R13: of the newest snapshot. A registration that R6 refuses is told no master."""
         header = RegisterBrokerResponseHeader()
-        if known is not None and known.identity[2] != MASTER_ID:
-            holders = self._answers.tables.brokers.get(known.identity[1], {})
-            master, former = holders.get(MASTER_ID), holders.get(known.identity[2])
+        if said.broker_id != MASTER_ID:
+            holders = self._answers.tables.brokers.get(said.broker_name, {})
+            master, former = holders.get(MASTER_ID), holders.get(said.broker_id)
             of_former = self._answers.live.get(former.broker_addr) if former else None
             is_refused = (
                 of_former is not None
-                and of_former.broker_addr != address
-                and of_former.data_version.state_version > known.data_version.state_version
+                and of_former.broker_addr != said.broker_addr
+                and of_former.data_version.state_version > said.data_version.state_version
             )
             if master is not None and not is_refused:
                 of_master = self._answers.live.get(master.broker_addr)
@@ -187,7 +201,7 @@ class Writes:
     async def _unregister(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         request = unregister_broker(command)
         async with connection.order:
-            self._registrations.unregistered(request.broker_addr)
+            self._registrations.forget(request.broker_addr)
             place = self._link.send(request)
         await self._in_log(place)
         return command.answer()
@@ -209,8 +223,7 @@ class Writes:
         """L2: of a broker that anybody knows; nothing goes on Kafka for others."""
         if self._registrations.get(address) is None and address not in self._answers.live:
             return
-        async with connection.order:
-            channel_id = self._channel_id(connection)
+        async with self._turn(connection) as channel_id:
             self._registrations.heard(address, channel_id, _now_ms())
             place = self._link.send(BrokerHeartbeat(broker_addr=address, channel_id=channel_id))
         await self._in_log(place)
@@ -246,27 +259,35 @@ class Writes:
     # --- what happens besides requests
 
     def follow(self, answers: Answers) -> None:
-        """A newer snapshot. Connected brokers that it lacks are registered again."""
+        """A newer snapshot. Connected brokers that it lacks, and goes on lacking, are registered again."""
         self._answers = answers
-        for address, known in list(self._registrations.to_send_again(answers, _now_ms())):
-            log.warning("%s is connected and not in epoch %d: its registration is sent again", address, answers.epoch)
-            known.sent_at_ms = _now_ms()
-            self._start(self._send_again(address, known))
+        for address in self._registrations.lost(answers, _now_ms()):
+            if address not in self._lost:
+                self._lost.add(address)
+                self._loop.call_later(SEND_AGAIN_AFTER_S, self._is_still_lost, address)
 
-    async def _send_again(self, address: str, known: Registered) -> None:
-        """Over a connection that is still there: its end is told after this, not before."""
+    def _is_still_lost(self, address: str) -> None:
+        self._lost.discard(address)
+        if not self.is_stopping:
+            self._start(self._send_again(address))
+
+    async def _send_again(self, address: str) -> None:
+        """All parts at once, unless the address has said something meanwhile or is gone."""
+        known = self._registrations.lost_by(address, self._answers, _now_ms())
+        if known is None:
+            return
         channel_id = max(known.channels)
         connection = self._speaking[channel_id]
-        async with connection.order:
-            if self._registrations.get(address) is not known:
-                return  # it has said something since, or is gone
-            for said, part in list(known.parts.items()):
-                try:
-                    await self._send_in_full(part.registration(), said, channel_id)
-                except NamesrvError as error:
-                    known.is_doubtful = True
-                    log.warning("not sent again: %s", error)
-                    return
+        try:
+            async with self._turn(connection):
+                again = await self._link.aside(lambda: _read_again(known, channel_id), known.held_bytes)
+                if self._registrations.lost_by(address, self._answers, _now_ms()) is known:
+                    log.warning("%s is connected and not in the tables: its registration is sent again", address)
+                    for said, part, request, record in again:
+                        self._send_in_full(said, part, request, record)
+        except NamesrvError as error:
+            self._registrations.forget(address)
+            log.warning("%s is not sent again: %s", address, error)
 
     def connection_lost(self, connection: Connection) -> None:
         """L6. A gateway that stops says nothing: its brokers are at others, or back within their timeout."""
@@ -286,6 +307,14 @@ class Writes:
     async def put(self, request: Request) -> None:
         """One record of the gateway's own; returns when Kafka has it."""
         await self._link.send(request)
+
+    @asynccontextmanager
+    async def _turn(self, connection: Connection) -> AsyncIterator[str]:
+        """Of a request that speaks for a broker over the channel whose id this gives: its end is told after that."""
+        async with connection.order:
+            if connection.is_lost:
+                raise ConnectionLostError
+            yield self._channel_id(connection)
 
     async def _made(self, command: RemotingCommand, make: Callable[[], T]) -> T:
         """What `make` reads out of a request: off the event loop where the body, or what it inflates to, is large."""
@@ -318,6 +347,11 @@ class Writes:
 def _read(command: RemotingCommand, channel_id: str) -> tuple[RegisterBroker, Part, bytes]:
     read = register_broker(command, channel_id)
     return read, Part.of(command, read), encode_record(read)
+
+
+def _read_again(known: Registered, channel_id: str) -> list[tuple[Fingerprint, Part, RegisterBroker, bytes]]:
+    requests = [(said, part, register_broker(part.registration(), channel_id)) for said, part in known.parts.items()]
+    return [(said, part, request, encode_record(request)) for said, part, request in requests]
 
 
 def _no_fields(command: RemotingCommand) -> dict[str, str] | None:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from namesrv_stream.gateway.registrations import SEND_AGAIN_AFTER_MS, Part, Registrations, fingerprint
+from namesrv_stream.gateway.registrations import MAX_PARTS, Part, Registrations, fingerprint
 from namesrv_stream.rules.requests import DataVersion, TopicConfig
 from namesrv_stream.rules.rows import LiveRow, LogPosition
 from namesrv_stream.wire.codes import RequestCode
@@ -20,13 +20,13 @@ IN_LOG = LogPosition(0, 0, 5)
 NOTHING = SimpleNamespace(live={}, offsets={})
 
 
-def command(counter=1, topics=("A", "B"), **changed):
+def command(counter=1, topics=("A", "B"), filter_servers=(), **changed):
     header = RegisterBrokerHeader(
         **{"broker_name": "a", "broker_addr": ADDRESS, "cluster_name": "c", "broker_id": 0} | changed
     )
     table = {topic: TopicConfig(8, 8, 6) for topic in topics}
     wrapper = TopicConfigSerializeWrapper(DataVersion(0, 7, counter), table)
-    body = encode_registration(RegisterBrokerBody(wrapper), 493)
+    body = encode_registration(RegisterBrokerBody(wrapper, list(filter_servers)), 493)
     return RemotingCommand(
         code=RequestCode.REGISTER_BROKER,
         ext_fields=header_fields(header) | {"brokerId": str(header.broker_id)},
@@ -52,12 +52,17 @@ class Gateway:
     def why(self, said, channel="g/1", shown=NOTHING):
         return self.ledger.why_in_full(ADDRESS, channel, fingerprint(said), shown, self.now_ms)
 
-    def send(self, said, channel="g/1", place=IN_LOG):
-        read = register_broker(said, channel)
-        known = self.ledger.sent_in_full(fingerprint(said), Part.of(said, read), read, channel, self.now_ms)
-        known.place = place
+    def send(self, said, channel="g/1", place=IN_LOG, **how):
+        """Hands it to Kafka, which acknowledges it unless `place` is None."""
+        part = Part.of(said, register_broker(said, channel))
+        self.ledger.sent_in_full(fingerprint(said), part, channel, self.now_ms, **how)
+        part.place = place
         self.ledger.heard(ADDRESS, channel, self.now_ms)
-        return known
+        return part
+
+    def kept(self):
+        """What is sent again, in its order."""
+        return [each.registration() for each in self.ledger.get(ADDRESS).parts.values()]
 
 
 @pytest.fixture
@@ -68,7 +73,7 @@ def gateway():
 
 
 def test_first_registration_goes_in_full():
-    assert Gateway().why(command()) == "first of its broker"
+    assert Gateway().why(command()).startswith("first of its broker")
 
 
 def test_the_same_again_is_a_light_heartbeat_before_and_after_its_publication(gateway):
@@ -77,19 +82,25 @@ def test_the_same_again_is_a_light_heartbeat_before_and_after_its_publication(ga
     assert gateway.why(command(), shown=published(live())) is None
 
 
+OTHER_HEADS = [
+    command(broker_id=1),
+    command(broker_name="b"),
+    command(cluster_name="d"),
+    command(ha_server_addr="10.0.0.1:1"),
+    command(heartbeat_timeout_millis=10_000),
+    command(enable_acting_master=True),
+    command(enable_acting_master=False),
+    command(zone_name="z"),
+    command(filter_servers=["10.0.0.9:1"]),
+]
+
+
 @pytest.mark.parametrize(
     "other",
     [
+        *OTHER_HEADS,
         command(counter=2),
         command(topics=("A", "C")),
-        command(broker_id=1),
-        command(broker_name="b"),
-        command(cluster_name="d"),
-        command(ha_server_addr="10.0.0.1:1"),
-        command(heartbeat_timeout_millis=10_000),
-        command(enable_acting_master=True),
-        command(enable_acting_master=False),
-        command(zone_name="z"),
         RemotingCommand(code=103, version=407, ext_fields=command().ext_fields, body=command().body),
     ],
 )
@@ -108,22 +119,48 @@ def test_a_snapshot_that_has_read_it_and_shows_something_else_asks_for_all(gatew
     assert gateway.why(command(), shown=shown) == "not in the snapshot"
 
 
-def test_what_kafka_has_not_acknowledged_is_not_missed_in_the_snapshot():
-    gateway = Gateway()
-    gateway.send(command(), place=None)
-    assert gateway.why(command(), shown=published()) is None
-
-
-def test_after_a_failed_send_all_is_said_again(gateway):
-    gateway.ledger.get(ADDRESS).is_doubtful = True
-    assert gateway.why(command()) == "a send failed or a connection closed"
+@pytest.mark.parametrize("other", OTHER_HEADS)
+def test_who_says_something_else_and_then_the_former_says_both_in_full(gateway, other):
+    """All under one data version."""
+    gateway.send(other)
+    assert gateway.why(command()) == "says something new", "it is in the log, but not last"
+    assert gateway.why(other) is None
     gateway.send(command())
+    assert gateway.why(command()) is None
+    assert gateway.why(other) == "says something new"
+    assert gateway.kept() == [command()], "the last one alone is sent again"
+
+
+def test_a_former_version_is_said_in_full_again_when_it_comes_back(gateway):
+    gateway.send(command(counter=2))
+    assert gateway.why(command()) == "says something new"
+    gateway.send(command())
+    assert gateway.why(command(counter=2)) == "says something new"
+
+
+def test_what_is_on_its_way_is_in_the_log_only_when_kafka_says_so():
+    gateway = Gateway()
+    part = gateway.send(command(), place=None)
+    assert gateway.why(command()) == gateway.why(command(), shown=published()) == "not acknowledged by Kafka"
+    part.place = IN_LOG
     assert gateway.why(command()) is None
 
 
+def test_after_a_failed_send_every_part_is_said_again_also_one_that_arrives_meanwhile(gateway):
+    second, third = command(topics=("C", "D")), command(topics=("E", "F"))
+    gateway.send(second)
+    on_its_way = gateway.send(third, place=None)
+    gateway.ledger.forget(ADDRESS)
+    on_its_way.place = IN_LOG
+    for part in (command(), second, third):
+        assert gateway.why(part) is not None
+    gateway.send(second)
+    assert [gateway.why(part) is None for part in (command(), second, third)] == [False, True, False]
+
+
 def test_after_an_unregistration_all_is_said_again(gateway):
-    gateway.ledger.unregistered(ADDRESS)
-    assert gateway.why(command()) == "first of its broker"
+    gateway.ledger.forget(ADDRESS)
+    assert gateway.why(command()).startswith("first of its broker")
 
 
 @pytest.mark.parametrize(("passed_ms", "why"), [(RECONCILE_MS - 1, None), (RECONCILE_MS, "reconcileIntervalMillis")])
@@ -138,24 +175,90 @@ def test_interval_zero_says_all_always():
     assert gateway.why(command()) == "reconcileIntervalMillis"
 
 
-def test_parts_of_one_version_are_each_known(gateway):
-    """enableSplitRegistration: the same version in parts, again and again (B7)."""
-    gateway.send(command(topics=("C", "D")))
-    assert gateway.why(command()) is None
-    assert gateway.why(command(topics=("C", "D"))) is None
-    assert len(gateway.ledger.get(ADDRESS).parts) == 2
+PARTS = [command(topics=topics) for topics in (("A", "B"), ("C", "D"), ("E", "F"))]
+"""enableSplitRegistration: the same version in parts, again and again (B7)."""
+
+
+@pytest.fixture
+def split():
+    """All parts are in the log, at places 5, 6 and 7."""
+    gateway = Gateway()
+    for number, part in enumerate(PARTS):
+        gateway.send(part, place=LogPosition(0, 0, 5 + number))
+    return gateway
+
+
+def test_parts_of_one_version_are_each_known_and_sent_again_in_their_order(split):
+    assert [split.why(part) for part in PARTS] == [None] * 3
+    assert split.kept() == PARTS
+    split.send(PARTS[0])
+    assert split.kept() == [PARTS[1], PARTS[2], PARTS[0]], "the order of the log"
+
+
+def test_each_part_is_reconciled(split):
+    split.now_ms = RECONCILE_MS
+    for part in PARTS:
+        assert split.why(part) == "reconcileIntervalMillis"
+        split.send(part)
+        assert split.why(part) is None
+
+
+def test_each_part_that_a_snapshot_lacks_is_said_again(split):
+    shown = published(offset=8)
+    for number, part in enumerate(PARTS):
+        assert split.why(part, shown=shown) == "not in the snapshot"
+        split.send(part, place=LogPosition(0, 0, 8 + number))
+        assert split.why(part, shown=shown) is None
+
+
+def test_each_part_is_said_again_over_a_new_connection(split):
+    assert split.why(PARTS[0], channel="g/2") == "first on its connection"
+    for part in PARTS:
+        assert split.why(part, channel="g/2") is not None
+        split.send(part, channel="g/2")
+        assert split.why(part, channel="g/2") is None
+
+
+def test_a_part_that_says_something_else_of_the_broker_begins_anew(split):
+    other = command(topics=("G", "H"), zone_name="z")
+    split.send(other)
+    assert split.kept() == [other]
+    assert [split.why(part) for part in PARTS] == ["says something new"] * 3
+
+
+def test_a_registration_is_all_where_topics_go_with_it(gateway):
+    """T5: each part takes the topics of the others away."""
+    gateway.send(PARTS[1], is_all=True)
+    assert gateway.why(PARTS[0]) == "says something new"
+    assert gateway.kept() == [PARTS[1]]
+
+
+def test_parts_without_end_are_not_kept(gateway):
+    for number in range(1, MAX_PARTS):
+        gateway.send(command(topics=(f"T{number}", "U")))
+    assert len(gateway.kept()) == MAX_PARTS
+    gateway.send(command(topics=("A", "C")))
+    assert gateway.kept() == [command(topics=("A", "C"))]
 
 
 def test_one_topic_alone_comes_on_top_and_the_next_whole_replaces_all(gateway):
-    gateway.send(command(counter=2, topics=("C",)))
-    assert len(gateway.ledger.get(ADDRESS).parts) == 2
-    gateway.send(command(counter=3, topics=("A", "C")))
-    assert list(gateway.ledger.get(ADDRESS).parts) == [fingerprint(command(counter=3, topics=("A", "C")))]
+    addition, whole = command(counter=2, topics=("C",)), command(counter=2, topics=("A", "B", "C"))
+    gateway.send(addition)
+    assert gateway.kept() == [command(), addition]
+    assert [gateway.why(command()), gateway.why(addition)] == ["says something new", None]
+    gateway.send(whole)
+    assert gateway.kept() == [whole]
+    assert gateway.why(whole) is None
+
+
+def test_one_topic_alone_that_says_something_else_of_the_broker_begins_anew(gateway):
+    other = command(counter=2, topics=("C",), zone_name="z")
+    gateway.send(other)
+    assert gateway.kept() == [other]
 
 
 def test_a_kept_part_is_the_request_as_it_came(gateway):
-    (part,) = gateway.ledger.get(ADDRESS).parts.values()
-    assert register_broker(part.registration()) == register_broker(command())
+    assert gateway.kept() == [command()]
 
 
 def test_closed_connection_names_all_who_were_heard_over_it(gateway):
@@ -163,13 +266,19 @@ def test_closed_connection_names_all_who_were_heard_over_it(gateway):
     gateway.ledger.heard("10.0.0.3:1", "g/2", 0)
     assert gateway.ledger.closed("g/1") == [ADDRESS, "10.0.0.2:1"]
     assert gateway.ledger.closed("g/1") == []
-    assert gateway.why(command(), channel="g/3") == "first of its broker"
+    assert gateway.why(command(), channel="g/3").startswith("first of its broker")
 
 
-def test_a_broker_with_another_connection_is_remembered_and_says_all_again(gateway):
-    gateway.send(command(), channel="g/2")
-    gateway.ledger.closed("g/1")
-    assert gateway.why(command(), channel="g/2") == "a send failed or a connection closed"
+def test_a_broker_with_another_connection_says_every_part_again_when_one_is_lost(split):
+    for part in PARTS:
+        split.send(part, channel="g/2")
+    on_its_way = split.send(PARTS[2], channel="g/2", place=None)
+    split.ledger.closed("g/1")
+    on_its_way.place = IN_LOG
+    for part in PARTS:
+        assert split.why(part, channel="g/2") is not None
+        split.send(part, channel="g/2")
+    assert [split.why(part, channel="g/2") for part in PARTS] == [None] * 3
 
 
 def test_a_connection_speaks_for_so_many_brokers_and_no_more(gateway):
@@ -179,40 +288,39 @@ def test_a_connection_speaks_for_so_many_brokers_and_no_more(gateway):
     assert gateway.ledger.has_room("10.0.0.3:1", "g/2", 2)
 
 
-def due(gateway, shown):
-    return [address for address, _ in gateway.ledger.to_send_again(shown, gateway.now_ms)]
+def lost(gateway, shown):
+    return gateway.ledger.lost(shown, gateway.now_ms)
 
 
-def test_a_connected_broker_that_the_tables_have_lost_is_sent_again(gateway):
-    gateway.now_ms = SEND_AGAIN_AFTER_MS
-    assert due(gateway, published()) == [ADDRESS]
-    assert due(gateway, published(live())) == []
-    assert due(gateway, published(offset=5)) == [], "the snapshot has not read it yet"
+def test_a_connected_broker_that_the_tables_lack_is_lost(gateway):
+    assert lost(gateway, published()) == [ADDRESS]
+    assert lost(gateway, published(live())) == []
+    assert lost(gateway, published(offset=5)) == [], "the snapshot has not read it yet"
 
 
-def test_it_is_not_sent_again_at_every_snapshot(gateway):
-    gateway.now_ms = SEND_AGAIN_AFTER_MS - 1
-    assert due(gateway, published()) == []
+def test_a_broker_is_lost_only_when_the_tables_must_show_all_its_parts(split):
+    assert [lost(split, published(offset=offset)) for offset in (7, 8)] == [[], [ADDRESS]]
+    split.send(PARTS[0], place=None)
+    assert lost(split, published(offset=8)) == []
 
 
 def test_a_silent_broker_is_not_kept_alive(gateway):
     gateway.now_ms = 120_000
-    assert due(gateway, published()) == []
+    assert lost(gateway, published()) == []
     gateway.ledger.heard(ADDRESS, "g/1", 119_999)
-    assert due(gateway, published()) == [ADDRESS]
+    assert lost(gateway, published()) == [ADDRESS]
 
 
 def test_what_is_sent_again_is_no_sign_of_life(gateway):
-    gateway.now_ms = 119_000
-    assert due(gateway, published()) == [ADDRESS]
+    gateway.now_ms = 119_999
     (said, part), *_ = gateway.ledger.get(ADDRESS).parts.items()
-    read = register_broker(part.registration())
-    gateway.ledger.sent_in_full(said, part, read, "g/1", gateway.now_ms).place = IN_LOG
-    gateway.now_ms += SEND_AGAIN_AFTER_MS
-    assert due(gateway, published()) == []
+    gateway.ledger.sent_in_full(said, part, "g/1", gateway.now_ms)
+    part.place = IN_LOG
+    assert lost(gateway, published()) == [ADDRESS]
+    gateway.now_ms = 120_000
+    assert lost(gateway, published()) == []
 
 
-def test_a_broker_that_has_left_is_not_sent_again(gateway):
-    gateway.now_ms = SEND_AGAIN_AFTER_MS
-    gateway.ledger.unregistered(ADDRESS)
-    assert due(gateway, published()) == []
+def test_a_broker_that_has_left_is_not_lost(gateway):
+    gateway.ledger.forget(ADDRESS)
+    assert lost(gateway, published()) == []

@@ -7,7 +7,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway import registrations
+from namesrv_stream.gateway import writes
 from namesrv_stream.gateway.service import BackgroundGateway
 from namesrv_stream.heartbeat_log import ensure_topic
 from namesrv_stream.local.kafka import LocalKafka
@@ -235,7 +235,7 @@ def test_a_broker_at_two_gateways_is_two_channels_of_one_lease(site):
 
 
 def test_a_connected_broker_that_a_new_snapshot_lacks_is_registered_again(site, monkeypatch):
-    monkeypatch.setattr(registrations, "SEND_AGAIN_AFTER_MS", 0)
+    monkeypatch.setattr(writes, "SEND_AGAIN_AFTER_S", 0)
     with Peer(site.start_gateway().gateway.port) as peer:
         register(peer, topics=("A",))
         register(peer, topics=("B",))
