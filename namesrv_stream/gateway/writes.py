@@ -135,8 +135,8 @@ class Writes:
 
     async def _register(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         address = (command.ext_fields or {}).get("brokerAddr", "")
-        async with self._turn(connection) as channel_id:
-            head, place = await self._send_registration(address, command, connection, channel_id)
+        async with connection.order:
+            head, place = await self._send_registration(address, command, connection)
         try:
             await self._in_log(place, REGISTRATION_LIMIT_S)
         except NamesrvError:
@@ -145,9 +145,9 @@ class Writes:
         return self._registration_answer(command, head)
 
     async def _send_registration(
-        self, address: str, command: RemotingCommand, connection: Connection, channel_id: str
+        self, address: str, command: RemotingCommand, connection: Connection
     ) -> tuple[RegisterBroker, asyncio.Future[LogPosition]]:
-        said, now_ms = fingerprint(command), _now_ms()
+        said, channel_id, now_ms = fingerprint(command), self._channel_id(connection), _now_ms()
         why = self._registrations.why_in_full(address, channel_id, said, self._answers, now_ms)
         known = self._registrations.get(address)
         if why is None and known is not None:
@@ -310,7 +310,7 @@ class Writes:
 
     @asynccontextmanager
     async def _turn(self, connection: Connection) -> AsyncIterator[str]:
-        """Of a request that speaks for a broker over the channel whose id this gives: its end is told after that."""
+        """For what may come late to a channel, whose id this gives: never after the end of the channel was told."""
         async with connection.order:
             if connection.is_lost:
                 raise ConnectionLostError

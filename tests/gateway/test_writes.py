@@ -1,0 +1,434 @@
+"""What brokers say, into a log whose acknowledgements come when the test says so: what is answered, and sent again."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import KafkaUnreachableError
+from namesrv_stream.gateway import writes
+from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.connection import Connection, Connections
+from namesrv_stream.gateway.tls import Certificates
+from namesrv_stream.gateway.writes import LARGE_BODY_BYTES, Writes
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, RegisterBroker, UnregisterBroker
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.wire.codes import RequestCode, ResponseCode
+from namesrv_stream.wire.command import RemotingCommand
+from tests.gateway.test_registrations import ADDRESS, command
+
+FULL, LIGHT = RegisterBroker, BrokerHeartbeat
+PARTS = [command(topics=topics) for topics in (("A", "B"), ("C", "D"))]
+LEAVE = RemotingCommand(
+    code=RequestCode.UNREGISTER_BROKER,
+    ext_fields={"brokerName": "a", "brokerAddr": ADDRESS, "clusterName": "c", "brokerId": "0"},
+)
+
+
+class Log:
+    """A link whose records get their places when `acknowledge` is called, or never."""
+
+    address = "127.0.0.1:1"
+
+    def __init__(self):
+        self.said = []
+        self.waiting = []
+        self.working = asyncio.Event()
+        self.working.set()
+
+    def send(self, request, record=None):
+        place = asyncio.get_running_loop().create_future()
+        self.said.append(request)
+        self.waiting.append((len(self.said) - 1, place))
+        return place
+
+    async def aside(self, work, held_bytes):
+        await self.working.wait()
+        return work()
+
+    def acknowledge(self):
+        for offset, place in self.waiting:
+            place.set_result(LogPosition(0, 0, offset))
+        self.waiting.clear()
+
+    def fail(self):
+        for _, place in self.waiting:
+            place.set_exception(KafkaUnreachableError(self.address, "lost"))
+            place.exception()
+        self.waiting.clear()
+
+    @property
+    def kinds(self):
+        return [type(each) for each in self.said]
+
+
+class Site:
+    """A gateway between its connections and its link."""
+
+    def __init__(self):
+        self.log = Log()
+        self.settings = NamesrvSettings()
+        self.writes = Writes(self.log, "g", 300_000, self.answers())
+        self._connections = Connections(Certificates(self.settings), "disabled")
+
+    def answers(self, **live):
+        """A snapshot that has read the whole log so far and shows these leases."""
+        return Answers(RouteTables(live=live), self.settings, offsets={0: len(self.log.said)})
+
+    def connect(self):
+        return Connection(SimpleNamespace(lookups=None), self._connections)
+
+    def ask(self, said, connection):
+        return asyncio.ensure_future(self.writes.answered(said, connection))
+
+    async def told(self, said, connection):
+        """The code of the answer, with Kafka's acknowledgement."""
+        asked = self.ask(said, connection)
+        await settle()
+        self.log.acknowledge()
+        return (await asked).code
+
+    async def lose(self, connection):
+        connection.is_lost = True
+        self.writes.connection_lost(connection)
+        await settle()
+
+
+async def settle():
+    """Lets everything go on that waits for nothing."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def run():
+    def running(scenario):
+        async def in_loop():
+            await scenario(Site())
+
+        asyncio.run(in_loop())
+
+    return running
+
+
+def test_what_says_nothing_new_is_a_send_alone(run):
+    async def scenario(site):
+        broker = site.connect()
+        assert site.writes.said_again(command(), broker) is None, "it is the first"
+        assert await site.told(command(), broker) == 0
+        place = site.writes.said_again(command(), broker)
+        assert site.log.said[1] == BrokerHeartbeat(broker_addr=ADDRESS, channel_id="g/1")
+        site.log.acknowledge()
+        await place
+        assert site.writes.answer_to_registration(command(), None).result == 0
+        assert site.writes.said_again(command(counter=2), broker) is None, "it says something new"
+        assert site.writes.said_again(command(), site.connect()) is None, "it is the first on its connection"
+        assert site.log.kinds == [FULL, LIGHT]
+
+    run(scenario)
+
+
+def test_what_was_said_before_over_the_connection_comes_first(run):
+    async def scenario(site):
+        broker = site.connect()
+        await site.told(command(), broker)
+        broker.await_answer(command())
+        assert site.writes.said_again(command(), broker) is None, "an answer is outstanding"
+        broker.reply(command(), None)
+        async with broker.order:
+            assert site.writes.said_again(command(), broker) is None, "something is being handed to Kafka"
+        assert site.writes.said_again(command(), broker) is not None
+
+    run(scenario)
+
+
+def test_a_registration_that_is_said_again_and_fails_is_answered_busy_and_said_in_full(run):
+    async def scenario(site):
+        broker = site.connect()
+        await site.told(command(), broker)
+        place = site.writes.said_again(command(), broker)
+        site.log.fail()
+        answer = site.writes.answer_to_registration(command(), place.exception())
+        assert answer.result == ResponseCode.SYSTEM_BUSY
+        assert site.writes.said_again(command(), broker) is None
+        assert await site.told(command(), broker) == 0
+        assert site.log.kinds == [FULL, LIGHT, FULL]
+
+    run(scenario)
+
+
+def test_a_light_one_that_waited_its_turn_and_fails_is_answered_busy_and_said_in_full(run):
+    async def scenario(site):
+        broker = site.connect()
+        await site.told(command(), broker)
+        async with broker.order:
+            asked = site.ask(command(), broker)
+        await settle()
+        site.log.fail()
+        assert (await asked).code == ResponseCode.SYSTEM_BUSY
+        await site.told(command(), broker)
+        assert site.log.kinds == [FULL, LIGHT, FULL]
+
+    run(scenario)
+
+
+def test_nothing_is_answered_by_a_heartbeat_before_the_log_has_it(run):
+    async def scenario(site):
+        broker = site.connect()
+        first, again = site.ask(command(), broker), site.ask(command(), broker)
+        await settle()
+        assert site.log.kinds == [FULL, FULL]
+        assert not first.done() and not again.done()
+        site.log.acknowledge()
+        assert [(await each).code for each in (first, again)] == [0, 0]
+
+    run(scenario)
+
+
+def test_after_a_part_that_failed_no_part_is_answered_by_a_heartbeat_until_it_is_in_the_log(run):
+    async def scenario(site):
+        broker = site.connect()
+        for part in PARTS:
+            await site.told(part, broker)
+        failing = site.ask(command(topics=("E",)), broker)
+        await settle()
+        site.log.fail()
+        assert (await failing).code == ResponseCode.SYSTEM_BUSY
+        assert await site.told(PARTS[1], broker) == 0
+        assert await site.told(PARTS[0], broker) == 0
+        assert site.log.kinds[3:] == [FULL, FULL]
+        for part in PARTS:
+            assert site.writes.said_again(part, broker) is not None, "both are in the log again"
+
+    run(scenario)
+
+
+def test_a_part_that_fails_after_the_next_was_said_takes_the_next_with_it(run):
+    async def scenario(site):
+        broker = site.connect()
+        first = site.ask(PARTS[0], broker)
+        await settle()
+        failing = site.log.waiting.pop()
+        second = site.ask(PARTS[1], broker)
+        await settle()
+        site.log.acknowledge()
+        assert (await second).code == 0
+        site.log.waiting.append(failing)
+        site.log.fail()
+        assert (await first).code == ResponseCode.SYSTEM_BUSY
+        for part in PARTS:
+            assert await site.told(part, broker) == 0
+        assert site.log.kinds == [FULL] * 4
+
+    run(scenario)
+
+
+def test_who_goes_back_to_what_it_said_before_says_it_in_full(run):
+    async def scenario(site):
+        broker = site.connect()
+        for acting in (True, False, True, True):
+            await site.told(command(enable_acting_master=acting), broker)
+        assert site.log.kinds == [FULL, FULL, FULL, LIGHT]
+
+    run(scenario)
+
+
+def test_a_part_alone_is_all_where_topics_go_with_it(run):
+    async def scenario(site):
+        site.settings = NamesrvSettings(delete_topic_with_broker_registration=True)
+        site.writes.follow(site.answers())
+        broker = site.connect()
+        for part in (*PARTS, *PARTS):
+            await site.told(part, broker)
+        assert site.log.kinds == [FULL] * 4
+
+    run(scenario)
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """The time that a broker has to leave, short, and what passes it."""
+    monkeypatch.setattr(writes, "SEND_AGAIN_AFTER_S", 0.05)
+
+    async def passed():
+        over = asyncio.Event()
+        asyncio.get_running_loop().call_later(writes.SEND_AGAIN_AFTER_S, over.set)
+        await over.wait()
+        await settle()
+
+    return passed
+
+
+def test_a_broker_that_the_tables_lack_is_sent_again_in_the_order_of_its_parts(run, soon):
+    async def scenario(site):
+        broker = site.connect()
+        for part in PARTS:
+            await site.told(part, broker)
+        site.writes.follow(site.answers())
+        await soon()
+        assert site.log.kinds == [FULL] * 4
+        assert site.log.said[2:] == site.log.said[:2]
+        site.log.acknowledge()
+        await settle()
+        for part in PARTS:
+            assert site.writes.said_again(part, broker) is not None, "they are in the log"
+
+    run(scenario)
+
+
+def test_what_was_replaced_is_not_sent_again(run, soon):
+    async def scenario(site):
+        broker = site.connect()
+        for zone in ("x", "y", "x"):
+            await site.told(command(zone_name=zone), broker)
+        site.writes.follow(site.answers())
+        await soon()
+        assert [each.zone_name for each in site.log.said] == ["x", "y", "x", "x"]
+
+    run(scenario)
+
+
+def test_a_broker_that_leaves_is_not_brought_back_before_it_tells_this_gateway(run, soon):
+    """It has told another one first, and the tables know it."""
+
+    async def scenario(site):
+        broker = site.connect()
+        await site.told(command(), broker)
+        site.writes.follow(site.answers())
+        await settle()
+        assert await site.told(LEAVE, broker) == 0
+        site.writes.follow(site.answers())
+        await soon()
+        assert site.log.kinds == [FULL, UnregisterBroker]
+
+    run(scenario)
+
+
+def test_a_broker_that_the_tables_show_again_is_not_sent_again(run, soon):
+    async def scenario(site):
+        broker = site.connect()
+        await site.told(command(), broker)
+        site.writes.follow(site.answers())
+        site.writes.follow(site.answers(**{ADDRESS: SimpleNamespace()}))
+        await soon()
+        assert site.log.kinds == [FULL]
+
+    run(scenario)
+
+
+def test_several_snapshots_without_a_broker_send_it_again_once(run, soon):
+    async def scenario(site):
+        broker = site.connect()
+        await site.told(command(), broker)
+        for _ in range(3):
+            site.writes.follow(site.answers())
+        await soon()
+        assert site.log.kinds == [FULL, FULL]
+
+    run(scenario)
+
+
+def test_a_broker_whose_connection_is_lost_is_not_sent_again(run, soon):
+    """Neither while it waits for its time, nor for its turn, nor for what it said to be read again."""
+
+    async def scenario(site):
+        broker = site.connect()
+        await site.told(command(), broker)
+        site.writes.follow(site.answers())
+        await site.lose(broker)
+        await soon()
+        assert site.log.kinds == [FULL, ChannelClosed]
+
+        broker = site.connect()
+        await site.told(command(), broker)
+        async with broker.order:
+            site.writes.follow(site.answers())
+            await soon()
+            await site.lose(broker)
+        await settle()
+        assert site.log.kinds[2:] == [FULL, ChannelClosed]
+
+    run(scenario)
+
+
+def test_what_a_broker_says_while_it_is_read_again_stands(run, soon):
+    async def scenario(site):
+        broker, other = site.connect(), site.connect()
+        await site.told(command(), broker)
+        site.log.working.clear()
+        site.writes.follow(site.answers())
+        await soon()
+        asked = site.ask(LEAVE, other)
+        await settle()
+        site.log.acknowledge()
+        assert (await asked).code == 0
+        site.log.working.set()
+        await settle()
+        assert site.log.kinds == [FULL, UnregisterBroker]
+
+    run(scenario)
+
+
+def test_a_part_that_cannot_be_sent_again_is_said_in_full_by_its_broker(run, soon):
+    async def scenario(site):
+        broker = site.connect()
+        for part in PARTS:
+            await site.told(part, broker)
+        site.writes.follow(site.answers())
+        await soon()
+        site.log.fail()
+        await settle()
+        for part in PARTS:
+            assert await site.told(part, broker) == 0
+        assert site.log.kinds == [FULL] * 6
+
+    run(scenario)
+
+
+def test_a_gateway_that_stops_sends_nobody_again(run, soon):
+    async def scenario(site):
+        await site.told(command(), site.connect())
+        site.writes.follow(site.answers())
+        site.writes.is_stopping = True
+        await soon()
+        assert site.log.kinds == [FULL]
+
+    run(scenario)
+
+
+def test_a_registration_that_waits_when_its_connection_is_lost_is_told_before_its_end(run):
+    async def scenario(site):
+        broker = site.connect()
+        await site.told(command(), broker)
+        async with broker.order:
+            site.ask(command(), broker)
+            await settle()
+            await site.lose(broker)
+        await settle()
+        assert site.log.kinds == [FULL, LIGHT, ChannelClosed]
+
+    run(scenario)
+
+
+def test_a_sign_of_life_that_is_read_when_its_connection_is_lost_comes_to_nothing(run):
+    """Else the closed channel would hold the lease for good."""
+    query = RemotingCommand(
+        code=RequestCode.QUERY_DATA_VERSION, ext_fields=LEAVE.ext_fields, body=b"{}".ljust(LARGE_BODY_BYTES + 1)
+    )
+
+    async def scenario(site):
+        lost, other = site.connect(), site.connect()
+        for connection in (lost, other):
+            await site.told(command(), connection)
+        site.log.working.clear()
+        asked = site.ask(query, lost)
+        await settle()
+        await site.lose(lost)
+        await site.told(command(), other)
+        site.log.working.set()
+        await asked
+        assert site.log.kinds == [FULL, FULL, ChannelClosed, FULL]
+
+    run(scenario)
