@@ -142,7 +142,7 @@ def _play(plan: FleetPlan, producer: HeartbeatProducer, duration_s: float, *, un
     playing = Fleet(plan, producer)
     playing.start()
     with _shown(playing):
-        threading.Event().wait(None if math.isinf(duration_s) else duration_s)
+        playing.wait(None if math.isinf(duration_s) else duration_s)
     playing.stop(unregister=unregister)
     _say_end(playing)
 

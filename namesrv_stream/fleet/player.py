@@ -69,6 +69,11 @@ class Fleet:
             self._send(_unregistrations(self._model, self._now_ms()))
         self._producer.flush(limit_s)
 
+    def wait(self, limit_s: float | None = None) -> None:
+        """Returns when the limit has passed. Raises what has ended the fleet's thread before."""
+        self._thread.join(limit_s)
+        self.check()
+
     def check(self) -> None:
         """Raises what has ended the fleet's thread, if anything has."""
         if self._failure is not None:

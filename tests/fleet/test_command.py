@@ -2,7 +2,9 @@
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from namesrv_stream.cli import main
 from namesrv_stream.fleet.command import ChurnType
 from namesrv_stream.fleet.plan import Churn
 
@@ -21,3 +23,11 @@ def test_churn_has_a_kind_and_a_rate_a_minute(text, kind, per_minute):
 def test_other_churn_is_a_usage_error(text):
     with pytest.raises(click.UsageError):
         ChurnType().convert(text, None, None)
+
+
+def test_a_history_is_not_published_among_other_things(tmp_path):
+    (tmp_path / "notes.txt").touch()
+    result = CliRunner().invoke(main, ["fleet", "--history", "1", "--out", str(tmp_path)])
+    assert result.exit_code == 1
+    assert f"{tmp_path} is not empty. Name a new folder" in result.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
