@@ -65,7 +65,8 @@ class Connections:
     def close_idle(self, now_s: float, limit_s: float) -> None:
         """Closes who has neither sent nor received for `limit_s`, or has not ended a frame within it."""
         for connection in [each for each in self.open if each.is_idle(now_s, limit_s)]:
-            log.info("connection of %s closed: nothing whole came within %d s", connection.peer, limit_s)
+            if not connection.is_closing:
+                log.info("connection of %s closed: nothing whole came within %d s", connection.peer, limit_s)
             connection.close()
 
 
@@ -163,11 +164,16 @@ class Connection(asyncio.Protocol):
         )
 
     def close(self) -> None:
-        """Closes once what was written has been sent; at once where the peer takes nothing."""
-        if self._is_held_by_peer:
+        """Closes once what was written has been sent; at once where the peer takes nothing, or when called again."""
+        if self._is_held_by_peer or self.is_closing:
             self._transport.abort()
         else:
             self._transport.close()
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it is closed, but for what has yet to be sent."""
+        return self._transport.is_closing()
 
     @property
     def is_answered(self) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
-from namesrv_stream.gateway.answers import Answers, KeptAnswer, no_route
+from namesrv_stream.gateway.answers import READERS, Answers, KeptAnswer, no_route
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.lookup_frames import LookupFrames
 from namesrv_stream.gateway.metrics import Metrics
@@ -19,6 +20,8 @@ from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 from namesrv_stream.wire.command import RemotingCommand
 
+log = logging.getLogger(__name__)
+
 
 class Dispatcher:
     """Answers the requests of all connections. Lives in the event loop."""
@@ -26,16 +29,17 @@ class Dispatcher:
     def __init__(self, answers: Answers, writes: Writes, metrics: Metrics) -> None:
         self._production = Production(answers.settings.product_env_name) if answers.settings.cluster_test else None
         self._answers = answers
+        self._is_loading = True
         self._writes = writes
         self._metrics = metrics
         self._started_s = time.perf_counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self.lookups: LookupFrames | None = None
-        self.serve(answers)
 
     def serve(self, answers: Answers) -> None:
-        """Answers from these from now on."""
+        """Answers from these from now on; until the first call nobody is told that a topic does not exist."""
         self._answers = answers
+        self._is_loading = False
         self.lookups = None if self._waits_for_service() else LookupFrames(self._certain_route)
 
     def answer(self, command: RemotingCommand, connection: Connection) -> bytes | None:
@@ -74,7 +78,7 @@ class Dispatcher:
         connection.reply_frame(command, answered.prepared.frame(command.opaque))
 
     def _read(self, command: RemotingCommand) -> KeptAnswer:
-        if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC and self.lookups is None and not self._is_ready():
+        if not self._is_ready(command.code):
             return KeptAnswer(command.code, command.answer(ResponseCode.SYSTEM_ERROR, "name server not ready"))  # M5
         kept = self._answers.answer(command)
         if kept is None:
@@ -93,12 +97,17 @@ class Dispatcher:
         body = None if topic is None else await production.route(topic)
         return no_route(command, topic) if body is None else command.answer(body=body)
 
-    def _is_ready(self) -> bool:
-        """Whether the time of needWaitForService is over; lookups are answered by their bytes from then on."""
-        if not self._waits_for_service():
-            self.serve(self._answers)
+    def _is_ready(self, code: int) -> bool:
+        """Whether the tables have been read and, for lookups, the time of needWaitForService is over; lookups are
+        answered by their bytes from then on."""
+        if self._is_loading:
+            return code not in READERS
+        if code != RequestCode.GET_ROUTEINFO_BY_TOPIC or self.lookups is not None:
             return True
-        return False
+        if self._waits_for_service():
+            return False
+        self.serve(self._answers)
+        return True
 
     def _waits_for_service(self) -> bool:
         settings = self._answers.settings
@@ -117,9 +126,13 @@ class Dispatcher:
         self, answering: Coroutine[Any, Any, RemotingCommand], command: RemotingCommand, connection: Connection
     ) -> None:
         started_s = time.perf_counter()
-        answer = None
+        answer: RemotingCommand | None = None
         try:
             answer = await answering
-            self._metrics.answered(command.code, answer.code, time.perf_counter() - started_s)
+        except Exception as error:
+            log.exception("request code %d of %s: an error of ours", command.code, connection.peer)
+            answer = command.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
         finally:
+            if answer is not None:
+                self._metrics.answered(command.code, answer.code, time.perf_counter() - started_s)
             connection.reply(command, answer)

@@ -11,7 +11,7 @@ from typing import Any
 
 from deltalake.exceptions import DeltaError
 
-from namesrv_stream.errors import NamesrvError
+from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.rows import SnapshotRow, TopicRow
 from namesrv_stream.tables.reader import RegistryView, RouteReader
@@ -48,14 +48,16 @@ def _queues(view: RegistryView) -> dict[str, list[TopicRow]]:
 
 
 class Follower:
-    """Runs within a `with`. `on_snapshot` is called in its thread with each new snapshot, the newest one first.
+    """Runs from `start` to `stop`. `on_snapshot` is called in its thread with each new snapshot, the newest one first,
+    `on_nothing` each time the storage says that nothing is published.
 
     A registry that is not there yet, or not readable for a while, is waited for; the snapshot before is served on.
     """
 
-    def __init__(self, root: Root, on_snapshot: OnSnapshot) -> None:
+    def __init__(self, root: Root, on_snapshot: OnSnapshot, on_nothing: Callable[[], None]) -> None:
         self._root = root
         self._on_snapshot = on_snapshot
+        self._on_nothing = on_nothing
         self._reader: RouteReader | None = None
         self._latest: FollowedSnapshot | None = None
         self._view: Any = None
@@ -85,6 +87,8 @@ class Follower:
             except (NamesrvError, DeltaError, OSError) as error:
                 self._say(str(error))
                 self._reader = None  # a folder that was made anew is opened anew
+                if isinstance(error, NotARegistryError | NoSuchSnapshotError):
+                    self._on_nothing()
             except Exception as error:
                 log.exception("the tables cannot be read")
                 self._say(str(error))

@@ -14,16 +14,17 @@ from pathlib import Path
 from typing import Any, Self
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.errors import NamesrvError
+from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
 from namesrv_stream.gateway import kv_file, notices
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.follower import FollowedSnapshot, Follower
-from namesrv_stream.gateway.link import KafkaLink
+from namesrv_stream.gateway.link import GatewayBusyError, KafkaLink
 from namesrv_stream.gateway.metrics import Metrics, MetricsServer
 from namesrv_stream.gateway.server import Server
 from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.requests import PutKvConfig
 from namesrv_stream.tables.root import Root
 
 try:
@@ -38,7 +39,7 @@ _STUCK_AFTER_S = 10.0
 _START_LIMIT_S = 30.0
 _STOP_LIMIT_S = 60.0
 FIRST_SNAPSHOT_LIMIT_S = 2.0
-"""How long a start waits for the tables to be read, so that the first lookups are not answered from nothing."""
+"""How long a start waits for the tables to be read, so that the first lookups are answered as all others."""
 
 
 class Gateway:
@@ -51,6 +52,7 @@ class Gateway:
         self._open_things = AsyncExitStack()
         self._answers = Answers(RouteTables(), settings)
         self._latest: FollowedSnapshot | None = None
+        self._has_looked = asyncio.Event()
         self._has_snapshot = asyncio.Event()
         self._is_stale = False
         self._looked_around_s = time.monotonic()
@@ -80,11 +82,16 @@ class Gateway:
         self._dispatcher = Dispatcher(self._answers, self._writes, self.metrics)
         self._server = Server(settings, self._dispatcher)
         async with AsyncExitStack() as opening:
-            follower = Follower(Root(settings.delta_root, settings.storage_options or None), self._hand_over)
+            root = Root(settings.delta_root, settings.storage_options or None)
+            follower = Follower(
+                root,
+                lambda snapshot: self._in_loop(self._serve, snapshot),
+                lambda: self._in_loop(self._serve_nothing),
+            )
             follower.start()
             opening.push_async_callback(asyncio.to_thread, follower.stop)
             await opening.enter_async_context(self._link)
-            await self._wait_for_snapshot()
+            await self._wait_for_tables()
             self._metrics_server = self._open_metrics(opening)
             await self._server.start()
             self._open_things = opening.pop_all()
@@ -100,12 +107,12 @@ class Gateway:
         await self._server.stop()
         await self._open_things.aclose()
 
-    async def _wait_for_snapshot(self) -> None:
+    async def _wait_for_tables(self) -> None:
         try:
             async with asyncio.timeout(FIRST_SNAPSHOT_LIMIT_S):
-                await self._has_snapshot.wait()
+                await self._has_looked.wait()
         except TimeoutError:
-            log.warning("no snapshot yet in %s: no route is known until the job publishes", self._settings.delta_root)
+            log.warning("the tables in %s are not read yet: lookups have to ask again", self._settings.delta_root)
 
     def _open_metrics(self, opening: AsyncExitStack) -> MetricsServer | None:
         settings = self._settings
@@ -118,10 +125,16 @@ class Gateway:
         opening.push_async_callback(asyncio.to_thread, server.close)
         return server
 
-    def _hand_over(self, snapshot: FollowedSnapshot) -> None:
+    def _in_loop(self, serve: Callable[..., None], *snapshot: FollowedSnapshot) -> None:
         """Called by the follower's thread."""
         with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._serve, snapshot)
+            self._loop.call_soon_threadsafe(serve, *snapshot)
+
+    def _serve_nothing(self) -> None:
+        """No route exists yet: that is an answer too, unless one is known from before."""
+        if not self._has_looked.is_set():
+            self._has_looked.set()
+            self._dispatcher.serve(self._answers)
 
     def _serve(self, snapshot: FollowedSnapshot) -> None:
         """Swaps in a whole snapshot; what is encoded stays where only signs of life are new."""
@@ -135,6 +148,7 @@ class Gateway:
         self._answers, self._latest = answers, snapshot
         self._dispatcher.serve(answers)
         self._writes.follow(answers)
+        self._has_looked.set()
         self._has_snapshot.set()
         self.metrics.epoch.set(answers.epoch)
         self.metrics.brokers(Counter(row.cluster_name for row in snapshot.tables.live.values()))
@@ -172,13 +186,22 @@ class Gateway:
         if self._answers.tables.kv:
             return
         commands = kv_file.commands_of(Path(self._settings.kv_config_path))
-        try:
-            for command in commands:
-                await self._writes.put(command)
-        except NamesrvError as error:
-            log.error("kvConfigPath is taken over in part: %s Start again to take over all of it.", error)
+        taken_over = [command for command in commands if await self._is_taken_over(command)]
         if commands:
-            log.info("%d KV entries taken over from %s", len(commands), self._settings.kv_config_path)
+            log.info("%d of %d KV entries taken over from kvConfigPath", len(taken_over), len(commands))
+
+    async def _is_taken_over(self, command: PutKvConfig) -> bool:
+        """Tries until Kafka has taken the entry, or has refused it."""
+        while True:
+            try:
+                await self._writes.put(command)
+                return True
+            except (KafkaUnreachableError, GatewayBusyError):
+                await asyncio.sleep(_LOOK_AROUND_EVERY_S)
+            except NamesrvError as error:
+                entry = f"{command.namespace}/{command.key}"
+                log.error("KV entry %s is not taken over: %s Then put it by mqadmin updateKvConfig.", entry, error)
+                return False
 
     def _count_outcome(self, error: NamesrvError | None) -> None:
         if error is None:

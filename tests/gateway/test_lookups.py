@@ -1,6 +1,7 @@
 """Reading requests, answered from memory while Kafka is away."""
 
 import json
+from pathlib import Path
 
 import pytest
 from tenacity import retry, stop_after_delay, wait_fixed
@@ -157,6 +158,28 @@ def test_gateway_starts_without_any_table_and_finds_them_later(settings, request
         assert peer.ask(105, topic="TopicA").code == 0
 
 
+def test_nobody_is_told_that_a_topic_does_not_exist_while_the_tables_cannot_be_read(registry, settings):
+    log = Path(registry.root) / "snapshot" / "_delta_log"
+    away = log.rename(log.with_name("away"))
+    log.mkdir()
+    (log / f"{0:020}.json").write_text("{")
+    with BackgroundGateway(settings()) as running, Peer(running.gateway.port) as peer:
+        for code in (105, 106, 206, 304, 901):
+            answer = peer.ask(code, topic="TopicA")
+            assert (answer.code, answer.remark) == (1, "name server not ready")
+        assert peer.ask(4711).code == 3
+        (log / f"{0:020}.json").unlink()
+        log.rmdir()
+        away.rename(log)
+
+        @eventually
+        def ready():
+            assert peer.ask(105, topic="TopicA").code == 0
+
+        ready()
+        assert peer.ask(105, topic="Nowhere").code == 17
+
+
 @pytest.mark.parametrize(
     ("code", "fields"),
     [
@@ -195,6 +218,13 @@ def test_bad_writes_are_told_what_is_wrong_with_or_without_kafka(peer, code, bod
     answer = peer.ask(code, body=body, **fields)
     assert answer.code == expected[0]
     assert answer.remark == expected[1] if expected[1] or answer.code == 0 else answer.remark
+
+
+def test_an_error_of_ours_is_an_answer_too(peer):
+    answer = peer.ask(318, body=rb"enableTopicList=\ud800")
+    assert answer.code == 1
+    assert answer.remark.startswith("UnicodeEncodeError")
+    assert peer.ask(106).code == 0
 
 
 def test_registration_with_another_checksum_is_refused(peer):

@@ -1,6 +1,7 @@
 """The server around the codec: bad input, TLS, PROXY headers, idle and slow peers, many peers, an orderly stop."""
 
 import contextlib
+import itertools
 import logging
 import resource
 import socket
@@ -75,7 +76,7 @@ def test_requests_ahead_of_the_break_are_answered(gateway):
         assert bad.is_closed_by_server()
 
 
-def test_proxy_header_names_the_peer_and_the_requests_follow(gateway):
+def test_proxy_header_names_the_peer_and_the_requests_follow(gateway, caplog):
     v2 = (
         b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + bytes([192, 0, 2, 7, 127, 0, 0, 1]) + struct.pack(">HH", 5000, 9876)
     )
@@ -84,6 +85,10 @@ def test_proxy_header_names_the_peer_and_the_requests_follow(gateway):
             behind.socket.sendall(header[:5])
             behind.socket.sendall(header[5:] + LOOKUP)
             assert behind.receive().code == 0
+            behind.socket.sendall(frame(2, b"{]"))
+            assert behind.is_closed_by_server()
+        assert "connection of 192.0.2.7:5000 (through 127.0.0.1:" in caplog.text
+        caplog.clear()
 
 
 def test_silent_and_endlessly_slow_peers_are_closed_and_busy_ones_are_not(registry, settings):
@@ -126,6 +131,43 @@ def test_who_takes_no_answers_is_not_read_from(gateway, peer):
                 sent += greedy.socket.send(LOOKUP * 500)
         assert sent < 100 * 1024 * 1024, "the server went on reading"
         assert peer.ask(105, topic="TopicA").code == 0
+
+
+def test_an_idle_peer_that_takes_no_answers_is_closed_and_said_once(registry, settings, caplog):
+    """Also where what waits for it is below the transport's high-water mark."""
+    caplog.set_level(logging.INFO)
+    buffers = {"serverChannelMaxIdleTimeSeconds": 1, "serverSocketSndBufSize": 4096}
+    with BackgroundGateway(settings(**buffers)) as running, socket.socket() as greedy:
+        greedy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        greedy.connect(("127.0.0.1", running.gateway.port))
+        connections = running.gateway._server.connections.open
+
+        @eventually
+        def accepted():
+            assert len(connections) == 1
+
+        accepted()
+        (connection,) = connections
+        counted = running.gateway.metrics.registry.get_sample_value
+        found = {"code": "GET_ROUTEINFO_BY_TOPIC", "result": "SUCCESS"}
+        for sent in itertools.count(10, 10):
+            greedy.sendall(LOOKUP * 10)
+
+            @eventually
+            def answered(wanted=sent):
+                assert counted("namesrv_requests_total", found) == wanted
+
+            answered()
+            if connection._transport.get_write_buffer_size():
+                break
+        assert not connection._is_held_by_peer
+
+        @eventually
+        def closed():
+            assert not connections
+
+        closed()
+    assert caplog.text.count("nothing whole came") == 1
 
 
 def test_incomplete_frames_of_all_peers_together_are_limited(gateway, peer, monkeypatch):
@@ -175,9 +217,6 @@ def test_every_captured_request_gets_an_answer_or_none_as_it_wants(fuzzed, name)
             answers.append(captured.receive())
         opaques = {1} if golden.command.is_oneway else {1, golden.command.opaque}
         assert {answer.opaque for answer in answers} == opaques
-
-
-# --- TLS
 
 
 # --- the whole process
@@ -250,10 +289,12 @@ def fuzzed(tmp_path_factory, nobody):
 
 
 def spoil_and_look(port, pieces):
-    """Sends it all, then whether a lookup over another connection is answered."""
-    with contextlib.suppress(OSError), Peer(port) as bad:
-        for piece in pieces:
+    """Has each piece read, over a connection of its own, and then a lookup answered."""
+    for piece in pieces:
+        with Peer(port) as bad, contextlib.suppress(OSError):  # the server closes at what makes no sense
             bad.socket.sendall(piece)
+            bad.socket.shutdown(socket.SHUT_WR)
+            assert bad.is_closed_by_server()
     with Peer(port) as good:
         good.socket.sendall(LOOKUP)
         assert good.receive().code == 0

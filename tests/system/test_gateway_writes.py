@@ -1,16 +1,19 @@
 """Writing requests on a real Kafka: what is answered 0 is in the log, also through an outage and other gateways."""
 
+import json
 import zlib
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway import writes
+from namesrv_stream.gateway import link, writes
 from namesrv_stream.gateway.service import BackgroundGateway
 from namesrv_stream.heartbeat_log import ensure_topic
 from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.records import MAX_RECORD_BYTES
 from namesrv_stream.rules.requests import (
     AddWritePerm,
     BrokerHeartbeat,
@@ -119,6 +122,34 @@ def register(peer, counter=1, topics=("A", "B"), **changed):
         **{"broker_name": "a", "broker_addr": ADDRESS, "cluster_name": "c", "broker_id": 0} | changed
     )
     return peer.ask(RequestCode.REGISTER_BROKER, body, **header_fields(header))
+
+
+def with_kv_file(site, table):
+    """A site whose registry has a snapshot and no KV, and a gateway that is given a NameServer's KV file."""
+    site.registry.register(ADDRESS, "c", "a")
+    Path(site.settings.kv_config_path).write_text(json.dumps({"configTable": table}))
+
+
+def test_a_kv_entry_that_kafka_refuses_keeps_no_other_back_and_is_named(site, caplog):
+    with_kv_file(site, {"n": {"a": "1", "large": "x" * (MAX_RECORD_BYTES + 1), "z": "2"}})
+    with BackgroundGateway(site.settings):
+        site.comes_to_say(PutKvConfig, PutKvConfig)
+    assert [(each.key, each.value) for each in site.said()] == [("a", "1"), ("z", "2")]
+    assert "KV entry n/large is not taken over" in caplog.text
+
+
+def test_kv_entries_that_kafka_does_not_take_yet_are_taken_over_later(site, monkeypatch):
+    monkeypatch.setattr(link, "MAX_ON_THE_WAY", 0)
+    with_kv_file(site, {"n": {"a": "1", "z": "2"}})
+    with BackgroundGateway(site.settings) as running, Peer(running.gateway.port) as peer:
+
+        @eventually
+        def busy():
+            assert "records wait for Kafka" in peer.ask(102, namespace="n", key="k").remark
+
+        busy()
+        monkeypatch.undo()
+        site.comes_to_say(PutKvConfig, PutKvConfig)
 
 
 OF_A_BROKER = {"brokerName": "a", "brokerAddr": ADDRESS, "clusterName": "c", "brokerId": 0}
