@@ -1,17 +1,17 @@
 """What brokers say, into a log whose acknowledgements come when the test says so: what is answered, and sent again."""
 
 import asyncio
+import gc
 from types import SimpleNamespace
 
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError
-from namesrv_stream.gateway import writes
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.connection import Connection, Connections
 from namesrv_stream.gateway.tls import Certificates
-from namesrv_stream.gateway.writes import LARGE_BODY_BYTES, Writes
+from namesrv_stream.gateway.writes import LARGE_BODY_BYTES, REGISTRATION_LIMIT_S, SEND_AGAIN_AFTER_S, Writes
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, RegisterBroker, UnregisterBroker
 from namesrv_stream.rules.rows import LogPosition
@@ -50,7 +50,8 @@ class Log:
 
     def acknowledge(self):
         for offset, place in self.waiting:
-            place.set_result(LogPosition(0, 0, offset))
+            if not place.done():
+                place.set_result(LogPosition(0, 0, offset))
         self.waiting.clear()
 
     def fail(self):
@@ -64,13 +65,35 @@ class Log:
         return [type(each) for each in self.said]
 
 
+class Clock:
+    """Timers that go off when `passes` says so."""
+
+    def __init__(self):
+        self.timers = []
+
+    def call_later(self, after_s, call, *args):
+        timer = asyncio.Handle(call, args, asyncio.get_running_loop())
+        self.timers.append((after_s, timer, lambda: call(*args)))
+        return timer
+
+    async def passes(self, after_s):
+        """Those that were set to go off after just this time do so now."""
+        due = [each for each in self.timers if each[0] == after_s]
+        self.timers = [each for each in self.timers if each[0] != after_s]
+        for _, timer, call in due:
+            if not timer.cancelled():
+                call()
+        await settle()
+
+
 class Site:
-    """A gateway between its connections and its link."""
+    """A gateway between its connections, its link and its clock."""
 
     def __init__(self):
         self.log = Log()
         self.settings = NamesrvSettings()
         self.writes = Writes(self.log, "g", 300_000, self.answers())
+        self.writes._loop = self.clock = Clock()
         self._connections = Connections(Certificates(self.settings), "disabled")
 
     def answers(self, **live):
@@ -104,11 +127,18 @@ async def settle():
 
 @pytest.fixture
 def run():
+    """Runs a scenario, in which nothing that the gateway does by itself may end in an error."""
+
     def running(scenario):
+        errors = []
+
         async def in_loop():
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
             await scenario(Site())
+            gc.collect()
 
         asyncio.run(in_loop())
+        assert errors == []
 
     return running
 
@@ -247,29 +277,16 @@ def test_a_part_alone_is_all_where_topics_go_with_it(run):
     run(scenario)
 
 
-@pytest.fixture
-def soon(monkeypatch):
-    """The time that a broker has to leave, short, and what passes it."""
-    monkeypatch.setattr(writes, "SEND_AGAIN_AFTER_S", 0.05)
-
-    async def passed():
-        over = asyncio.Event()
-        asyncio.get_running_loop().call_later(writes.SEND_AGAIN_AFTER_S, over.set)
-        await over.wait()
-        await settle()
-
-    return passed
-
-
-def test_a_broker_that_the_tables_lack_is_sent_again_in_the_order_of_its_parts(run, soon):
+def test_a_broker_that_the_tables_lack_is_sent_again_in_the_order_of_its_parts(run):
     async def scenario(site):
         broker = site.connect()
         for part in PARTS:
             await site.told(part, broker)
         site.writes.follow(site.answers())
-        await soon()
+        await site.clock.passes(SEND_AGAIN_AFTER_S)
         assert site.log.kinds == [FULL] * 4
         assert site.log.said[2:] == site.log.said[:2]
+        assert site.writes.said_again(PARTS[0], broker) is None, "it is on its way"
         site.log.acknowledge()
         await settle()
         for part in PARTS:
@@ -278,19 +295,19 @@ def test_a_broker_that_the_tables_lack_is_sent_again_in_the_order_of_its_parts(r
     run(scenario)
 
 
-def test_what_was_replaced_is_not_sent_again(run, soon):
+def test_what_was_replaced_is_not_sent_again(run):
     async def scenario(site):
         broker = site.connect()
         for zone in ("x", "y", "x"):
             await site.told(command(zone_name=zone), broker)
         site.writes.follow(site.answers())
-        await soon()
+        await site.clock.passes(SEND_AGAIN_AFTER_S)
         assert [each.zone_name for each in site.log.said] == ["x", "y", "x", "x"]
 
     run(scenario)
 
 
-def test_a_broker_that_leaves_is_not_brought_back_before_it_tells_this_gateway(run, soon):
+def test_a_broker_that_leaves_is_not_brought_back_before_it_tells_this_gateway(run):
     """It has told another one first, and the tables know it."""
 
     async def scenario(site):
@@ -300,37 +317,43 @@ def test_a_broker_that_leaves_is_not_brought_back_before_it_tells_this_gateway(r
         await settle()
         assert await site.told(LEAVE, broker) == 0
         site.writes.follow(site.answers())
-        await soon()
+        await site.clock.passes(SEND_AGAIN_AFTER_S)
         assert site.log.kinds == [FULL, UnregisterBroker]
 
     run(scenario)
 
 
-def test_a_broker_that_the_tables_show_again_is_not_sent_again(run, soon):
+def test_a_broker_that_the_tables_show_again_is_not_sent_again(run):
     async def scenario(site):
         broker = site.connect()
         await site.told(command(), broker)
         site.writes.follow(site.answers())
         site.writes.follow(site.answers(**{ADDRESS: SimpleNamespace()}))
-        await soon()
+        await site.clock.passes(SEND_AGAIN_AFTER_S)
         assert site.log.kinds == [FULL]
 
     run(scenario)
 
 
-def test_several_snapshots_without_a_broker_send_it_again_once(run, soon):
+def test_what_the_tables_go_on_lacking_is_sent_again_once_in_a_while(run):
+    """Such as what R6 refuses."""
+
     async def scenario(site):
         broker = site.connect()
         await site.told(command(), broker)
-        for _ in range(3):
-            site.writes.follow(site.answers())
-        await soon()
-        assert site.log.kinds == [FULL, FULL]
+        for again in range(1, 4):
+            for _ in range(3):
+                site.writes.follow(site.answers())
+            assert [after_s for after_s, *_ in site.clock.timers].count(SEND_AGAIN_AFTER_S) == 1
+            await site.clock.passes(SEND_AGAIN_AFTER_S)
+            assert site.log.kinds == [FULL] * (1 + again)
+            site.log.acknowledge()
+            await settle()
 
     run(scenario)
 
 
-def test_a_broker_whose_connection_is_lost_is_not_sent_again(run, soon):
+def test_a_broker_whose_connection_is_lost_is_not_sent_again(run):
     """Neither while it waits for its time, nor for its turn, nor for what it said to be read again."""
 
     async def scenario(site):
@@ -338,14 +361,14 @@ def test_a_broker_whose_connection_is_lost_is_not_sent_again(run, soon):
         await site.told(command(), broker)
         site.writes.follow(site.answers())
         await site.lose(broker)
-        await soon()
+        await site.clock.passes(SEND_AGAIN_AFTER_S)
         assert site.log.kinds == [FULL, ChannelClosed]
 
         broker = site.connect()
         await site.told(command(), broker)
         async with broker.order:
             site.writes.follow(site.answers())
-            await soon()
+            await site.clock.passes(SEND_AGAIN_AFTER_S)
             await site.lose(broker)
         await settle()
         assert site.log.kinds[2:] == [FULL, ChannelClosed]
@@ -353,13 +376,13 @@ def test_a_broker_whose_connection_is_lost_is_not_sent_again(run, soon):
     run(scenario)
 
 
-def test_what_a_broker_says_while_it_is_read_again_stands(run, soon):
+def test_what_a_broker_says_while_it_is_read_again_stands(run):
     async def scenario(site):
         broker, other = site.connect(), site.connect()
         await site.told(command(), broker)
         site.log.working.clear()
         site.writes.follow(site.answers())
-        await soon()
+        await site.clock.passes(SEND_AGAIN_AFTER_S)
         asked = site.ask(LEAVE, other)
         await settle()
         site.log.acknowledge()
@@ -371,13 +394,13 @@ def test_what_a_broker_says_while_it_is_read_again_stands(run, soon):
     run(scenario)
 
 
-def test_a_part_that_cannot_be_sent_again_is_said_in_full_by_its_broker(run, soon):
+def test_a_part_that_cannot_be_sent_again_is_said_in_full_by_its_broker(run):
     async def scenario(site):
         broker = site.connect()
         for part in PARTS:
             await site.told(part, broker)
         site.writes.follow(site.answers())
-        await soon()
+        await site.clock.passes(SEND_AGAIN_AFTER_S)
         site.log.fail()
         await settle()
         for part in PARTS:
@@ -387,12 +410,44 @@ def test_a_part_that_cannot_be_sent_again_is_said_in_full_by_its_broker(run, soo
     run(scenario)
 
 
-def test_a_gateway_that_stops_sends_nobody_again(run, soon):
+def test_a_part_that_fails_when_sent_again_takes_the_others_with_it(run):
+    async def scenario(site):
+        broker = site.connect()
+        for part in PARTS:
+            await site.told(part, broker)
+        site.writes.follow(site.answers())
+        await site.clock.passes(SEND_AGAIN_AFTER_S)
+        arriving = site.log.waiting.pop()
+        site.log.fail()
+        site.log.waiting.append(arriving)
+        site.log.acknowledge()
+        await settle()
+        for part in PARTS:
+            assert site.writes.said_again(part, broker) is None
+
+    run(scenario)
+
+
+def test_a_registration_that_kafka_does_not_acknowledge_is_answered_in_time_and_said_in_full(run):
+    async def scenario(site):
+        broker = site.connect()
+        asked = site.ask(command(), broker)
+        await settle()
+        await site.clock.passes(REGISTRATION_LIMIT_S)
+        assert (await asked).code == ResponseCode.SYSTEM_BUSY
+        assert await site.told(PARTS[1], broker) == 0
+        assert site.writes.said_again(command(), broker) is None
+        assert site.writes.said_again(PARTS[1], broker) is not None
+
+    run(scenario)
+
+
+def test_a_gateway_that_stops_sends_nobody_again(run):
     async def scenario(site):
         await site.told(command(), site.connect())
         site.writes.follow(site.answers())
         site.writes.is_stopping = True
-        await soon()
+        await site.clock.passes(SEND_AGAIN_AFTER_S)
         assert site.log.kinds == [FULL]
 
     run(scenario)
@@ -403,11 +458,13 @@ def test_a_registration_that_waits_when_its_connection_is_lost_is_told_before_it
         broker = site.connect()
         await site.told(command(), broker)
         async with broker.order:
-            site.ask(command(), broker)
+            asked = site.ask(command(), broker)
             await settle()
             await site.lose(broker)
         await settle()
         assert site.log.kinds == [FULL, LIGHT, ChannelClosed]
+        site.log.acknowledge()
+        await asked
 
     run(scenario)
 
