@@ -137,13 +137,13 @@ class Registrations:
         part = known.parts.get(registration)
         if part is None or part.head != known.head:
             return "says something new"
-        reasons = {
-            "first on its connection": channel_id not in known.channels,
-            "not acknowledged by Kafka": part.place is None,
-            "reconcileIntervalMillis": now_ms - part.sent_at_ms >= self._reconcile_interval_ms,
-            "not in the snapshot": part.is_lacking_in(published),
-        }
-        return next((reason for reason, applies in reasons.items() if applies), None)
+        if channel_id not in known.channels:
+            return "first on its connection"
+        if part.place is None:
+            return "not acknowledged by Kafka"
+        if now_ms - part.sent_at_ms >= self._reconcile_interval_ms:
+            return "reconcileIntervalMillis"
+        return "not in the snapshot" if part.is_lacking_in(published) else None
 
     def sent_in_full(
         self, registration: Fingerprint, part: Part, channel_id: str, now_ms: int, *, is_all: bool = False

@@ -315,6 +315,7 @@ def test_what_is_sent_again_is_no_sign_of_life(gateway):
     gateway.now_ms = 119_999
     (said, part), *_ = gateway.ledger.get(ADDRESS).parts.items()
     gateway.ledger.sent_in_full(said, part, "g/1", gateway.now_ms)
+    assert lost(gateway, published()) == [], "it is on its way"
     part.place = IN_LOG
     assert lost(gateway, published()) == [ADDRESS]
     gateway.now_ms = 120_000
