@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import socket
 import threading
 
 import pytest
@@ -27,23 +28,36 @@ def production(settings, tmp_path):
         yield running
 
 
+class AddressServer(http.server.ThreadingHTTPServer):
+    """Names `addresses` as the environment `center`, once it may `go_on`. `asked` counts requests."""
+
+    def __init__(self, addresses):
+        super().__init__(("127.0.0.1", 0), _Names)
+        self.addresses = addresses
+        self.asked = 0
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+
+class _Names(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.asked += 1
+        self.server.go_on.wait(30)
+        self.send_response(200 if self.path == "/rocketmq/nsaddr-center?nofix=1" else 404)
+        self.end_headers()
+        self.wfile.write(f"{';'.join(self.server.addresses)}\n".encode())
+
+    def log_message(self, *_):
+        pass
+
+
 @pytest.fixture
 def named(production, monkeypatch):
-    """An address server that knows the environment `center`."""
-
-    class Names(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200 if self.path == "/rocketmq/nsaddr-center?nofix=1" else 404)
-            self.end_headers()
-            self.wfile.write(f"127.0.0.1:1;{production.address}\n".encode())
-
-        def log_message(self, *_):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Names) as server:
+    with AddressServer(["127.0.0.1:1", production.address]) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setenv("ROCKETMQ_NAMESRV_DOMAIN", f"127.0.0.1:{server.server_port}")
-        yield
+        yield server
+        server.go_on.set()
         server.shutdown()
 
 
@@ -72,3 +86,22 @@ def test_without_an_address_server_there_is_no_route(registry, settings, nobody,
 def test_production_is_not_asked_unless_that_is_set(registry, settings, named):
     with BackgroundGateway(settings()) as running, Peer(running.gateway.port) as peer:
         assert peer.ask(105, topic="OnlyThere").code == 17
+
+
+def test_lookups_wait_for_an_address_server_together_and_its_late_answer_counts(registry, settings, named):
+    named.go_on.clear()
+    with BackgroundGateway(settings(clusterTest=True)) as running, Peer(running.gateway.port) as peer:
+        assert peer.ask(105, topic="OnlyThere").code == 17, "it takes longer than a client waits"
+        for _ in range(2):
+            peer.send(105, topic="OnlyThere")
+        assert peer.ask(106).code == 0, "so both are waiting"
+        named.go_on.set()
+        assert [broker_names(peer.receive()) for _ in range(2)] == [{"broker-p"}] * 2
+        assert named.asked == 1
+
+
+def test_a_name_server_that_does_not_answer_leaves_time_for_the_next(registry, settings, named):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        named.addresses.insert(0, f"127.0.0.1:{silent.getsockname()[1]}")
+        with BackgroundGateway(settings(clusterTest=True)) as running, Peer(running.gateway.port) as peer:
+            assert broker_names(peer.ask(105, topic="OnlyThere")) == {"broker-p"}
