@@ -187,6 +187,10 @@ class Registrations:
         """
         self._registered.pop(address, None)
 
+    def forget_all(self) -> None:
+        """What any registration comes to has changed."""
+        self._registered.clear()
+
     def closed(self, channel_id: str) -> list[str]:
         """A connection was lost: the addresses that were heard over it, each to be told by a CHANNEL_CLOSED (L6)."""
         addresses = sorted(self._heard_over.pop(channel_id, ()))

@@ -168,7 +168,7 @@ class Writes:
     ) -> asyncio.Future[LogPosition]:
         """The ledger has the order of the log: it is told before anything else can be sent."""
         place = self._link.send(request, record)
-        is_all = self._answers.settings.delete_topic_with_broker_registration
+        is_all = _topics_go(self._answers)
         self._registrations.sent_in_full(said, part, str(request.channel_id), _now_ms(), is_all=is_all)
         place.add_done_callback(partial(self._full_is_done, part))
         return place
@@ -260,6 +260,8 @@ class Writes:
 
     def follow(self, answers: Answers) -> None:
         """A newer snapshot. Connected brokers that it lacks, and goes on lacking, are registered again."""
+        if _topics_go(answers) != _topics_go(self._answers):
+            self._registrations.forget_all()  # the same registration comes to something else from now on
         self._answers = answers
         for address in self._registrations.lost(answers, _now_ms()):
             if address not in self._lost:
@@ -347,6 +349,11 @@ class Writes:
 def _read(command: RemotingCommand, channel_id: str) -> tuple[RegisterBroker, Part, bytes]:
     read = register_broker(command, channel_id)
     return read, Part.of(command, read), encode_record(read)
+
+
+def _topics_go(answers: Answers) -> bool:
+    """T5: a registration takes the topics away that it does not name."""
+    return answers.settings.delete_topic_with_broker_registration
 
 
 def _read_again(known: Registered, channel_id: str) -> list[tuple[Fingerprint, Part, RegisterBroker, bytes]]:

@@ -277,6 +277,23 @@ def test_a_part_alone_is_all_where_topics_go_with_it(run):
     run(scenario)
 
 
+def test_when_topics_begin_to_go_with_a_registration_all_is_said_again(run):
+    """T5 is switched on or off at run time: what was joined as parts is so no more."""
+
+    async def scenario(site):
+        broker = site.connect()
+        for part in PARTS:
+            await site.told(part, broker)
+        for goes in (True, False):
+            site.settings = NamesrvSettings(delete_topic_with_broker_registration=goes)
+            site.writes.follow(site.answers())
+            for _ in range(2):
+                await site.told(PARTS[0], broker)
+        assert site.log.kinds[2:] == [FULL, LIGHT, FULL, LIGHT]
+
+    run(scenario)
+
+
 def test_a_broker_that_the_tables_lack_is_sent_again_in_the_order_of_its_parts(run):
     async def scenario(site):
         broker = site.connect()
