@@ -96,9 +96,10 @@ class Site:
         self.writes._loop = self.clock = Clock()
         self._connections = Connections(Certificates(self.settings), "disabled")
 
-    def answers(self, **live):
-        """A snapshot that has read the whole log so far and shows these leases."""
-        return Answers(RouteTables(live=live), self.settings, offsets={0: len(self.log.said)})
+    def answers(self, read_to=None, **live):
+        """A snapshot that has read the log so far, the whole of it unless told, and shows these leases."""
+        offset = len(self.log.said) if read_to is None else read_to
+        return Answers(RouteTables(live=live), self.settings, offsets={0: offset})
 
     def connect(self):
         return Connection(SimpleNamespace(lookups=None), self._connections)
@@ -286,7 +287,7 @@ def test_when_topics_begin_to_go_with_a_registration_all_is_said_again(run):
             await site.told(part, broker)
         for goes in (True, False):
             site.settings = NamesrvSettings(delete_topic_with_broker_registration=goes)
-            site.writes.follow(site.answers())
+            site.writes.follow(site.answers(read_to=0))
             for _ in range(2):
                 await site.told(PARTS[0], broker)
         assert site.log.kinds[2:] == [FULL, LIGHT, FULL, LIGHT]
