@@ -1,6 +1,7 @@
 """Writing requests on a real Kafka: what is answered 0 is in the log, also through an outage and other gateways."""
 
 import json
+import logging
 import zlib
 from contextlib import ExitStack
 from pathlib import Path
@@ -312,17 +313,32 @@ def test_nothing_that_was_answered_0_is_lost_in_an_outage_and_the_rest_is_told(s
         assert in_log >= {f"k{number}" for number, code in answers.items() if code == 0}
 
 
-def test_writes_go_on_when_librdkafka_has_broken_for_good(site):
+def test_writes_go_on_when_librdkafka_has_broken_for_good_and_the_log_says_both_once(site, node, caplog):
+    caplog.set_level(logging.INFO)
     running = site.start_gateway()
     with Peer(running.gateway.port) as peer:
-        break_for_good(running.gateway._link._producer)
+
+        def put():
+            return peer.ask(100, namespace="n", key="k", value="v").code
+
+        with node.paused():
+            assert put() == 2, "its record is on its way"
+            break_for_good(running.gateway._link._producer)
+
+            @eventually
+            def told():
+                assert "Writing requests are answered SYSTEM_BUSY" in caplog.text
+
+            told()
 
         @eventually
         def back():
-            assert peer.ask(100, namespace="n", key="k", value="v").code == 0
+            assert put() == 0
 
         back()
-        assert running.gateway._link.on_the_way == 0
+    assert running.gateway._link.on_the_way == 0
+    assert caplog.text.count("Writing requests are answered SYSTEM_BUSY") == 1
+    assert caplog.text.count("takes records again") == 1
 
 
 def test_a_registration_of_ten_thousand_topics_arrives_whole(site):
