@@ -107,7 +107,12 @@ def test_broker_and_client_of_the_line_before(stack, admin, tmp_path):
 
 @pytest.mark.full
 def test_acting_master_is_shown_while_the_master_is_silent_for_ten_seconds(stack, tmp_path):
-    assert stack.ask(318, b"supportActingMaster=true").code == 0
+
+    @eventually
+    def switched_on():
+        assert stack.ask(318, b"supportActingMaster=true").code == 0, "the gateway may not have found Kafka yet"
+
+    switched_on()
     acting = {"enableSlaveActingMaster": "true"}
     with (
         broker(tmp_path / "m", stack.namesrv_addr, "broker-x", **acting) as master,
