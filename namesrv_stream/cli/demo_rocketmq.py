@@ -28,6 +28,14 @@ def demo_rocketmq(invocation: Invocation, data: Path) -> None:
         with stage.output.status("Starting RocketMQ's broker ..."):
             real = open_things.enter_context(broker(data / BROKER, stage.stack.gateway.address, "broker-a"))
         _Scenes(data, stage, real).play()
+    stage.scene("What is left")
+    stage.say(
+        f"Broker, gateway, Kafka and Spark are stopped; all tables are in {stage.root}. Go on with these:\n\n"
+        f"  .venv/bin/namesrv-stream --root {stage.root} why broker-a\n"
+        f"  .venv/bin/namesrv-stream --root {stage.root} snapshots\n\n"
+        "or give your own broker a name server on this machine, until Ctrl-C:\n\n"
+        "  .venv/bin/namesrv-stream up --brokers 0"
+    )
 
 
 class _Scenes:
@@ -53,6 +61,7 @@ class _Scenes:
         stage.scene("kill -9 of the broker: its connection to the gateway closes")
         self._broker.kill()
         stage.until("its route is gone", lambda tables: TOPIC not in tables.queues)
+        stage.say("So the next answer of mqadmin is an error, as it should be:")
         self._mqadmin("topicRoute", "-t", TOPIC)
         stage.scene("What happened, and why")
         stage.run("history")

@@ -70,8 +70,8 @@ class LazyGroup(click.Group):
         """Runs the command; an error becomes its message and an exit status, or a traceback with --debug."""
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
-            raise
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise  # click knows what to do, also where who reads us has gone, as `| head` does
         except Exception as error:
             if ctx.meta.get(DEBUG):
                 raise

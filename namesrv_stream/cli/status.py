@@ -101,7 +101,8 @@ def _shown(served: Served, lag: Lag, facts: dict[str, object], settings: Namesrv
 def _lines(served: Served, lag: Lag, facts: dict[str, object], settings: NamesrvSettings) -> Iterator[tuple[str, Text]]:
     snapshot, tables = served.snapshot, served.tables
     yield "job", _job(served)
-    yield "", Text(f"run {snapshot.run_id}, term {snapshot.term}, batch {snapshot.batch_id}")
+    batch = "no batch yet" if snapshot.batch_id is None else f"batch {snapshot.batch_id}"
+    yield "", Text(f"run {snapshot.run_id}, term {snapshot.term}, {batch}")
     yield (
         "serves",
         Text(

@@ -37,7 +37,7 @@ class NotFoundError(NamesrvError):
     def __init__(self, kind: str, name: str, known: Iterable[str], epoch: int) -> None:
         names = sorted(set(known))
         super().__init__(
-            f"there is no {kind} {name} in epoch {epoch}. {did_you_mean(name, names) or _what_there_is(names)}"
+            f"there is no {kind} {name} in epoch {epoch}. {did_you_mean(name, names).rstrip() or _what_there_is(names)}"
         )
         self.kind = kind
         self.name = name

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from deltalake import DeltaTable
 
@@ -74,7 +75,7 @@ class Snapshots:
 
     def _in_force_at(self, at_ms: int) -> SnapshotRow:
         """The highest epoch whose event time is not after `at_ms`. Event time never falls from epoch to epoch."""
-        asked = f"event time {at_ms} ms"
+        asked = f"event time {datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
         oldest = self.oldest_readable()
         earlier = f"event_time <= {_timestamp(at_ms)} AND epoch >= {oldest.epoch}"
         if found := self._rows(earlier, "ORDER BY epoch DESC LIMIT 1"):
