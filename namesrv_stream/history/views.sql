@@ -75,7 +75,9 @@ WITH stretch AS (
            AS up_millis,
          min(from_time) AS first_from_time,
          max_by(expected_until, from_time) AS expected_until
-  FROM stretch LATERAL VIEW explode(sequence(to_date(from_time), to_date(up_until))) AS day
+  FROM stretch LATERAL VIEW explode(  -- most stretches lie within a day, and a sequence takes its time
+    IF(to_date(from_time) = to_date(up_until), array(to_date(from_time)), sequence(to_date(from_time), to_date(up_until)))
+  ) AS day
   GROUP BY cluster_name, broker_name, broker_id, day
 ), known AS (  -- and the days after each, until it was up again
   SELECT *,
@@ -110,7 +112,7 @@ WITH fallen AS (
   SELECT *, lead(from_time) OVER (PARTITION BY cluster_name, broker_name, broker_id ORDER BY from_time) AS back_at
   FROM broker_session
 ), counted AS (
-  SELECT date_format(to_time, 'yyyy-MM') AS month, cluster_name, broker_name, broker_id,
+  SELECT trunc(to_time, 'MONTH') AS month, cluster_name, broker_name, broker_id,
          count(*) AS unplanned_ends,
          count_if(back_at <= to_time + INTERVAL 10 MINUTES) AS flaps,
          min(session_millis) AS shortest_session_millis
@@ -118,7 +120,10 @@ WITH fallen AS (
   WHERE ended_by IN ('EXPIRED', 'CHANNEL_CLOSED')
   GROUP BY ALL
 )
-SELECT rank() OVER (PARTITION BY month ORDER BY flaps DESC, unplanned_ends DESC) AS flap_rank, * FROM counted;
+SELECT rank() OVER (PARTITION BY month ORDER BY flaps DESC, unplanned_ends DESC) AS flap_rank,
+       date_format(month, 'yyyy-MM') AS month, cluster_name, broker_name, broker_id, unplanned_ends, flaps,
+       shortest_session_millis
+FROM counted;
 
 -- One row an expired lease: how long after the last sign of life it left the routes.
 CREATE OR REPLACE TEMPORARY VIEW time_to_expiry AS
