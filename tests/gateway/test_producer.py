@@ -1,5 +1,6 @@
 """The producer without a Kafka: its options, and what becomes of records that nobody takes."""
 
+import logging
 import ssl
 
 import pytest
@@ -152,6 +153,7 @@ def test_a_producer_that_cannot_be_replaced_yet_is_replaced_later(nobody, tmp_pa
 
 
 def test_what_librdkafka_says_of_an_outage_has_a_name_of_its_own_which_the_log_is_quiet_about(nobody, caplog):
+    caplog.set_level(logging.DEBUG, "librdkafka")  # another test may have set up the log
     ends = []
     producer = RecordProducer(arguments(nobody), "topic", 300)
     producer.send(b"k", b"v", OF_ITS_KEY, lambda *end: ends.append(end))
