@@ -34,6 +34,6 @@ def spark(tmp_path_factory):
     from namesrv_stream.local.spark import local_session  # noqa: PLC0415 -- pyspark's import takes a second
 
     warehouse = str(tmp_path_factory.mktemp("warehouse"))
-    session = local_session("tests", {"spark.sql.warehouse.dir": warehouse, "spark.driver.memory": "1g"}, cores="2")
+    session = local_session("tests", {"spark.sql.warehouse.dir": warehouse, "spark.driver.memory": "2g"}, cores="2")
     yield session
     session.stop()
