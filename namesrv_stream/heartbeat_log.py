@@ -259,7 +259,7 @@ def _producer_options(kafka: KafkaOptions, delivery_timeout_ms: int) -> dict[str
     }
 
 
-class _AdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python ships no types
+class AdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python ships no types
     """Ends its thread also where nobody answers: kafka-python 3.0 leaves one behind for each attempt."""
 
     def __init__(self, **options: Any) -> None:
@@ -274,7 +274,7 @@ class _AdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python ship
 def _admin(kafka: KafkaOptions) -> Iterator[KafkaAdminClient]:
     with _named_errors(_address(kafka)):
         known = {name: value for name, value in kafka.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
-        admin = _AdminClient(**{"bootstrap_timeout_ms": _CONNECT_LIMIT_MS, **known})
+        admin = AdminClient(**{"bootstrap_timeout_ms": _CONNECT_LIMIT_MS, **known})
         try:
             yield admin
         finally:

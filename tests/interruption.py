@@ -1,6 +1,8 @@
 """Programs that a test interrupts with SIGINT."""
 
+import subprocess
 import sys
+from contextlib import contextmanager
 
 _PROGRAM = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
@@ -11,3 +13,14 @@ _PROGRAM = (
 def interruptible(*arguments):
     """The command line as a shell starts it in the foreground: in the background its children ignore SIGINT."""
     return [sys.executable, "-c", _PROGRAM, *arguments]
+
+
+@contextmanager
+def running(*arguments):
+    """The command line, with what it says kept for the test; it is ended whatever happens."""
+    process = subprocess.Popen(interruptible(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()

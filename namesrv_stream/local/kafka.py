@@ -6,8 +6,7 @@ import uuid
 from pathlib import Path
 from typing import Self
 
-from kafka import KafkaAdminClient
-
+from namesrv_stream.heartbeat_log import AdminClient
 from namesrv_stream.local.jars import CHECKOUT, retrieved_jars
 from namesrv_stream.local.java import find_java
 from namesrv_stream.local.ports import HOST, check_free, free_ports, listens
@@ -75,7 +74,7 @@ class LocalKafka(OwnedServer):
         """Whether it accepts connections and counts itself among the brokers."""
         if not listens(self._port):
             return False
-        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
+        admin = AdminClient(bootstrap_servers=self.bootstrap_servers)
         try:
             return bool(admin.describe_cluster()["brokers"])
         finally:

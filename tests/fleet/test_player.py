@@ -4,17 +4,9 @@ import pytest
 
 from namesrv_stream.fleet.plan import FleetPlan
 from namesrv_stream.fleet.player import Fleet
+from tests.faulty import FaultyProducer, UnforeseenError
 
 LIMIT_S = 30
-
-
-class UnforeseenError(Exception):
-    pass
-
-
-class FaultyProducer:
-    def send(self, _request):
-        raise UnforeseenError
 
 
 def test_who_waits_for_a_fleet_is_told_what_ended_it():

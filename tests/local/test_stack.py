@@ -11,17 +11,9 @@ from namesrv_stream.local.ports import free_ports
 from namesrv_stream.local.stack import LocalStack
 from namesrv_stream.stream.background import BackgroundJob
 from tests.cli.registry import PublishedRegistry
+from tests.faulty import FaultyProducer, UnforeseenError
 
 LIMIT_S = 30
-
-
-class UnforeseenError(Exception):
-    pass
-
-
-class FaultyProducer:
-    def send(self, _request):
-        raise UnforeseenError
 
 
 @pytest.fixture

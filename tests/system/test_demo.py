@@ -1,12 +1,11 @@
 """`namesrv-stream demo`, broken off in the middle of its story."""
 
 import signal
-import subprocess
 
 import pytest
 
 from namesrv_stream.tables.reader import RouteReader
-from tests.interruption import interruptible
+from tests.interruption import running
 
 pytestmark = pytest.mark.system
 LIMIT_S = 120
@@ -14,11 +13,8 @@ LIMIT_S = 120
 
 @pytest.fixture
 def demo(tmp_path):
-    command = interruptible("demo", "--data", str(tmp_path / "data"))
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    yield running
-    running.kill()
-    running.communicate()
+    with running("demo", "--data", str(tmp_path / "data")) as process:
+        yield process
 
 
 def test_ctrl_c_ends_the_demo_in_order_and_leaves_its_tables(demo, tmp_path):

@@ -2,14 +2,13 @@
 
 import re
 import signal
-import subprocess
 
 import pytest
 from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.local.ports import free_ports, listens
 from namesrv_stream.tables.reader import RouteReader
-from tests.interruption import interruptible
+from tests.interruption import running
 
 pytestmark = pytest.mark.system
 LIMIT_S = 120
@@ -22,11 +21,8 @@ def up(tmp_path):
     settings = {"kafka.bootstrap.servers": kafka, "listenPort": "0", "kvConfigPath": "", "delta.root": tmp_path / "r"}
     settings |= {"jobTicker": "true", "tickMillis": "20"}  # somebody writes while all ends
     options = [option for key, text in settings.items() for option in ("--set", f"{key}={text}")]
-    command = interruptible(*options, "up", "--data", str(tmp_path), "--brokers", "2", "--topics", "1")
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    yield running
-    running.kill()
-    running.communicate()
+    with running(*options, "up", "--data", str(tmp_path), "--brokers", "2", "--topics", "1") as process:
+        yield process
 
 
 def test_up_ends_in_order_when_interrupted_and_logs_each_step(up, tmp_path):
