@@ -27,7 +27,7 @@ from namesrv_stream.stream.source import COMMAND_TYPES, MAX_REJECTED_BYTES, REJE
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.schemas import ROUTE_TABLES
-from namesrv_stream.tables.writer import RowChanges
+from namesrv_stream.tables.writer import RowChanges, changes_to_write
 
 log = logging.getLogger(__name__)
 
@@ -200,7 +200,7 @@ class MicroBatches:
         """Publish what has come, with the signs of life if there is anything; whether a snapshot came of it."""
         came = self._registry.take_batch()
         rejected, self._rejected = self._rejected, []
-        changes = {name: RowChanges(of.upserts, of.deletes) for name, of in came.changes.items()}
+        changes = changes_to_write(came.changes)
         if not (changes or came.events or rejected or include_live or self._has_moved):
             return False
         heard = self._registry.take_signs_of_life()

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import pyarrow as pa
 
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.rules import journal
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import columns_to_arrow, rows_to_arrow
 from namesrv_stream.tables.schemas import TableSpec
@@ -57,6 +58,11 @@ class RowChanges:
 
 Changes = Mapping[str, RowChanges]
 """By table name."""
+
+
+def changes_to_write(changes: Mapping[str, journal.RowChanges]) -> dict[str, RowChanges]:
+    """What the rules have changed."""
+    return {name: RowChanges(of_table.upserts, of_table.deletes) for name, of_table in changes.items()}
 
 
 def appended(spec: TableSpec, rows: Rows) -> pa.Table:

@@ -6,12 +6,8 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.requests import Command, DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.routes import LeaseEnd, RouteRegistry
 from namesrv_stream.rules.rows import LogPosition, SnapshotRow
-from namesrv_stream.tables.publication import Batch, Publisher, Writers
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
-from namesrv_stream.tables.writer import RowChanges
-
-PARTITION = 0
+from tests.published import Published
 
 
 class PublishedRegistry:
@@ -21,9 +17,8 @@ class PublishedRegistry:
         self.root = root
         self.now_ms = now_ms
         self.next_offset = 0
-        self._batch_id = -1
         self._rules = RouteRegistry(NamesrvSettings())
-        self._publisher = Publisher.claim(Writers.only(RustWriter(Root(root))), "run-1", now_ms)
+        self._published = Published(Root(root), now_ms)
 
     def register(
         self, address: str, cluster: str, name: str, broker_id: int = 0, publish: bool = True, **fields: object
@@ -52,14 +47,8 @@ class PublishedRegistry:
         return self.publish()
 
     def publish(self) -> SnapshotRow:
-        self._batch_id += 1
-        done = self._rules.take_batch()
-        changes = {name: RowChanges(change.upserts, change.deletes) for name, change in done.changes.items()}
-        offsets = {PARTITION: self.next_offset}
-        return self._publisher.publish(
-            Batch("query-1", self._batch_id, self.now_ms, offsets, changes, done.events), self.now_ms
-        )
+        return self._published.publish(self._rules, self.now_ms, self.next_offset, self.now_ms)
 
     def _next_place(self) -> LogPosition:
         self.next_offset += 1
-        return LogPosition(self.now_ms, PARTITION, self.next_offset - 1)
+        return LogPosition(self.now_ms, 0, self.next_offset - 1)

@@ -6,10 +6,8 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.requests import Command, DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.routes import LeaseEnd, RouteRegistry
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
-from namesrv_stream.tables.publication import Batch, Publisher, Writers
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
-from namesrv_stream.tables.writer import RowChanges
+from tests.published import Published
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -19,10 +17,10 @@ DAY_MS = 24 * HOUR_MS
 class SeededRegistry:
     """Says what brokers and operators said, at the times of event that the caller names."""
 
-    def __init__(self, root: Root, now_ms: int) -> None:
-        self.rules = RouteRegistry(NamesrvSettings())
+    def __init__(self, root: Root, now_ms: int, settings: NamesrvSettings | None = None) -> None:
+        self.rules = RouteRegistry(settings or NamesrvSettings())
         self._now_ms = now_ms
-        self._publisher = Publisher.claim(Writers.only(RustWriter(root)), "run", now_ms)
+        self._published = Published(root, now_ms)
         self._at_ms = 0
         self._offset = 0
 
@@ -59,17 +57,16 @@ class SeededRegistry:
     def unregister(self, at_ms: int, address: str) -> None:
         self.rules.end(LeaseEnd("UNREGISTERED", address, self._place(at_ms), at_ms))
 
+    def close_channel(self, at_ms: int, address: str) -> None:
+        self.rules.end(LeaseEnd("CHANNEL_CLOSED", address, self._place(at_ms), at_ms))
+
     def command(self, at_ms: int, command: Command) -> None:
         self.rules.command(command, self._place(at_ms))
 
     def publish(self, at_ms: int | None = None, rejected: tuple[RejectedRow, ...] = ()) -> int:
         """All since the last one as a micro-batch, read up to `at_ms`; the epoch."""
-        came = self.rules.take_batch()
-        changes = {name: RowChanges(of.upserts, of.deletes) for name, of in came.changes.items()}
-        batch = Batch(
-            "query", self._publisher.last.epoch, at_ms or self._at_ms, {0: self._offset}, changes, came.events, rejected
-        )
-        return self._publisher.publish(batch, self._now_ms).epoch
+        event_ms = at_ms or self._at_ms
+        return self._published.publish(self.rules, event_ms, self._offset, self._now_ms, rejected).epoch
 
     def _place(self, at_ms: int) -> LogPosition:
         self._offset += 1
