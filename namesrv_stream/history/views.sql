@@ -4,10 +4,19 @@
 --     namesrv-stream snapshots --sql > registry.sql && spark-sql -i registry.sql
 --
 -- A broker here is (cluster_name, broker_name, broker_id): it stays the same one when its address changes.
+-- Days, hours and months are those of UTC, whatever spark.sql.session.timeZone is: they are worked out from
+-- milliseconds, because to_date and its like would take those of that zone.
 -- broker_event is partitioned by event_month ('2026-11'): a condition on it, where a view has it, spares the other
 -- months, and file statistics do the same for a condition on event_time. A condition on a session's to_time does so too.
 
--- One row a stretch of time in which a broker was in the routes. to_time and ended_by are NULL while it lasts.
+-- One row: up to when the history is known, as an instant and as its day and month. NULL before the first record.
+CREATE OR REPLACE TEMPORARY VIEW known_until AS
+SELECT at, day, date_format(day, 'yyyy-MM') AS event_month
+FROM (SELECT max(event_time) AS at, date_from_unix_date(CAST(unix_millis(max(event_time)) DIV 86400000 AS INT)) AS day
+      FROM snapshot);
+
+-- One row a stretch of time in which a broker was in the routes. to_time and ended_by are NULL while it lasts, last_addr
+-- is then the address of now. back_at: when its next session began.
 --
 -- Where one address held the id from the beginning of its lease to its end, the line of the end tells the session, and
 -- `live` tells the one that lasts. Only brokers whose id has ever passed between living addresses (a promotion, a new
@@ -20,7 +29,8 @@ WITH handed_over AS (
          cluster_name, broker_name, broker_id, broker_addr, epoch, seq, event_time, type, last_heard_at,
          type IN ('REGISTERED', 'ID_TAKEN') AS begins
   FROM broker_event LEFT SEMI JOIN handed_over USING (cluster_name, broker_name, broker_id)
-  WHERE type IN ('REGISTERED', 'ID_TAKEN', 'ID_LOST') OR lease_millis IS NOT NULL
+  WHERE type IN ('REGISTERED', 'ID_TAKEN', 'ID_LOST')
+     OR type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
 ), followed AS (
   SELECT *, last_value(IF(begins, broker_addr, NULL)) IGNORE NULLS OVER of_broker AS holder
   FROM line
@@ -43,87 +53,110 @@ WITH handed_over AS (
   WHERE IF(begins, NOT coalesce(takes_over, false), coalesce(began_before, false) AND NOT coalesce(hands_over, false))
   WINDOW of_broker AS (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq)
 ), session AS (
-  SELECT cluster_name, broker_name, broker_id, broker_addr AS first_addr, next_addr AS last_addr,
+  SELECT cluster_name, broker_name, broker_id, edge.broker_addr AS first_addr,
+         coalesce(next_addr, broker.broker_addr) AS last_addr,
          event_time AS from_time, next_time AS to_time, next_type AS ended_by, next_last_heard_at AS last_heard_at
-  FROM edge
+  FROM edge LEFT JOIN broker USING (cluster_name, broker_name, broker_id)
   WHERE begins
   UNION ALL
   SELECT /*+ BROADCAST(handed_over) */
          cluster_name, broker_name, broker_id, broker_addr, broker_addr,
          timestamp_millis(unix_millis(event_time) - lease_millis), event_time, type, last_heard_at
   FROM broker_event LEFT ANTI JOIN handed_over USING (cluster_name, broker_name, broker_id)
-  WHERE lease_millis IS NOT NULL
+  WHERE type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
   UNION ALL
-  SELECT cluster_name, broker_name, broker_id, broker_addr, NULL, lease_began_at, NULL, NULL, NULL
+  SELECT cluster_name, broker_name, broker_id, broker_addr, broker_addr, lease_began_at, NULL, NULL, NULL
   FROM broker JOIN (SELECT broker_addr, lease_began_at FROM live) USING (broker_addr)
        LEFT ANTI JOIN handed_over USING (cluster_name, broker_name, broker_id)
 )
-SELECT *, unix_millis(coalesce(to_time, (SELECT max(event_time) FROM snapshot))) - unix_millis(from_time)
-            AS session_millis
+SELECT *,
+       lead(from_time) OVER (PARTITION BY cluster_name, broker_name, broker_id ORDER BY from_time) AS back_at,
+       unix_millis(coalesce(to_time, (SELECT at FROM known_until))) - unix_millis(from_time) AS session_millis
 FROM session;
 
--- One row a broker and day (UTC) from its first registration on: how long it was in the routes, and for how long it
--- should have been. A broker that unregistered or moved and has not come back was not expected any more.
+-- One row a broker and day on which it was expected: how long it was in the routes, and how long it should have been.
+--
+-- A broker is expected from its first registration on. A planned end (it unregistered, moved to another cluster or name,
+-- or lost its id to another address) ends that until it is back: the time between counts for neither. After an unplanned
+-- end it counts as away until it is back, for 7 days at most: then it is taken for decommissioned. So what is said of a
+-- day stays the same, whenever the broker comes back.
 CREATE OR REPLACE TEMPORARY VIEW broker_availability AS
-WITH stretch AS (
-  SELECT cluster_name, broker_name, broker_id, from_time, coalesce(to_time, now.at) AS up_until,
-         IF(ended_by IN ('UNREGISTERED', 'MOVED', 'ID_LOST'), to_time, now.at) AS expected_until
-  FROM broker_session CROSS JOIN (SELECT max(event_time) AS at FROM snapshot) AS now
-), day_up AS (  -- days on which it was up at least once
-  SELECT cluster_name, broker_name, broker_id, day,
-         sum(unix_millis(least(up_until, timestamp(day + 1))) - unix_millis(greatest(from_time, timestamp(day))))
+WITH stretch AS (  -- a session, and the time after it in which the broker was still expected
+  SELECT cluster_name, broker_name, broker_id, unix_millis(from_time) AS from_ms,
+         unix_millis(coalesce(to_time, at)) AS up_until_ms,
+         CASE WHEN to_time IS NULL THEN unix_millis(at)
+              WHEN ended_by IN ('UNREGISTERED', 'MOVED', 'ID_LOST') THEN unix_millis(to_time)
+              ELSE unix_millis(least(to_time + INTERVAL 7 DAYS, coalesce(back_at, at))) END AS expected_until_ms
+  FROM broker_session CROSS JOIN known_until
+), of_day AS (
+  SELECT cluster_name, broker_name, broker_id, day_number,
+         sum(greatest(0, least(up_until_ms, (day_number + 1) * 86400000) - greatest(from_ms, day_number * 86400000)))
            AS up_millis,
-         min(from_time) AS first_from_time,
-         max_by(expected_until, from_time) AS expected_until
+         sum(least(expected_until_ms, (day_number + 1) * 86400000) - greatest(from_ms, day_number * 86400000))
+           AS expected_millis
   FROM stretch LATERAL VIEW explode(  -- most stretches lie within a day, and a sequence takes its time
-    IF(to_date(from_time) = to_date(up_until), array(to_date(from_time)), sequence(to_date(from_time), to_date(up_until)))
-  ) AS day
-  GROUP BY cluster_name, broker_name, broker_id, day
-), known AS (  -- and the days after each, until it was up again
-  SELECT *,
-         IF(lag(day) OVER of_broker IS NULL, first_from_time, timestamp(day)) AS known_from,
-         coalesce(timestamp(lead(day) OVER of_broker), expected_until) AS known_until
-  FROM day_up
-  WINDOW of_broker AS (PARTITION BY cluster_name, broker_name, broker_id ORDER BY day)
-), each_day AS (
-  SELECT cluster_name, broker_name, broker_id, known_day AS day, IF(known_day = day, up_millis, 0) AS up_millis,
-         unix_millis(least(known_until, timestamp(known_day + 1)))
-           - unix_millis(greatest(known_from, timestamp(known_day))) AS known_millis
-  FROM known LATERAL VIEW explode(sequence(day, to_date(known_until))) AS known_day
+    IF(from_ms DIV 86400000 = expected_until_ms DIV 86400000, array(from_ms DIV 86400000),
+       sequence(from_ms DIV 86400000, expected_until_ms DIV 86400000))
+  ) AS day_number
+  GROUP BY ALL
 )
-SELECT cluster_name, broker_name, broker_id, day, up_millis, known_millis, up_millis / known_millis AS availability
-FROM each_day
-WHERE known_millis > 0;
+SELECT cluster_name, broker_name, broker_id, date_from_unix_date(CAST(day_number AS INT)) AS day,
+       up_millis, expected_millis, up_millis / expected_millis AS availability
+FROM of_day
+WHERE expected_millis > 0;
 
--- One row a cluster and day: over all its brokers, and of its worst one.
+-- One row a cluster and day: over all its brokers, and of its worst one. For a longer time divide the sums of
+-- up_millis and expected_millis: a mean of days would weigh a day with few brokers like any other.
 CREATE OR REPLACE TEMPORARY VIEW cluster_availability AS
 SELECT cluster_name, day,
        count(*) AS brokers,
-       sum(up_millis) / sum(known_millis) AS availability,
+       sum(up_millis) AS up_millis,
+       sum(expected_millis) AS expected_millis,
+       sum(up_millis) / sum(expected_millis) AS availability,
        min(availability) AS worst_availability,
        min_by(concat(broker_name, ' ', broker_id), availability) AS worst_broker
 FROM broker_availability
 GROUP BY cluster_name, day;
 
+-- One row a group of brokers, two at least, that went unplanned one after the other, no more than a minute apart: the
+-- outage of a zone, a switch, a host. When a broker went is for a silent one its last sign of life: those that die at
+-- one moment were last heard within the minute before it (brokers speak at least that often), whenever they expire.
+--
+-- Columns: first_gone_at and last_gone_at, brokers (how many), cluster_names and which (sorted arrays, in `which` each
+-- broker as 'cluster name id').
+CREATE OR REPLACE TEMPORARY VIEW shared_outage AS
+WITH gone AS (
+  SELECT cluster_name, concat_ws(' ', cluster_name, broker_name, broker_id) AS broker,
+         IF(ended_by = 'EXPIRED', last_heard_at, to_time) AS gone_at
+  FROM broker_session
+  WHERE ended_by IN ('EXPIRED', 'CHANNEL_CLOSED')
+)
+SELECT min(gone_at) AS first_gone_at,
+       max(gone_at) AS last_gone_at,
+       count(DISTINCT broker) AS brokers,
+       array_sort(collect_set(cluster_name)) AS cluster_names,
+       array_sort(collect_set(broker)) AS which
+FROM gone
+GROUP BY session_window(gone_at, '1 minute')
+HAVING brokers >= 2;
+
 -- One row a broker and month in which it fell out unplanned. A flap is one after which it was back within 10 minutes.
 -- flap_rank 1 has flapped most in that month.
 CREATE OR REPLACE TEMPORARY VIEW broker_flapping AS
 WITH fallen AS (
-  SELECT *, lead(from_time) OVER (PARTITION BY cluster_name, broker_name, broker_id ORDER BY from_time) AS back_at
-  FROM broker_session
-), counted AS (
-  SELECT trunc(to_time, 'MONTH') AS month, cluster_name, broker_name, broker_id,
+  SELECT trunc(date_from_unix_date(CAST(unix_millis(to_time) DIV 86400000 AS INT)), 'MONTH') AS month,
+         cluster_name, broker_name, broker_id,
          count(*) AS unplanned_ends,
          count_if(back_at <= to_time + INTERVAL 10 MINUTES) AS flaps,
          min(session_millis) AS shortest_session_millis
-  FROM fallen
+  FROM broker_session
   WHERE ended_by IN ('EXPIRED', 'CHANNEL_CLOSED')
   GROUP BY ALL
 )
 SELECT rank() OVER (PARTITION BY month ORDER BY flaps DESC, unplanned_ends DESC) AS flap_rank,
        date_format(month, 'yyyy-MM') AS month, cluster_name, broker_name, broker_id, unplanned_ends, flaps,
        shortest_session_millis
-FROM counted;
+FROM fallen;
 
 -- One row an expired lease: how long after the last sign of life it left the routes.
 CREATE OR REPLACE TEMPORARY VIEW time_to_expiry AS
@@ -156,7 +189,7 @@ GROUP BY cluster_name, zone_name, broker_name;
 
 -- One row an hour and kind of event.
 CREATE OR REPLACE TEMPORARY VIEW route_changes AS
-SELECT event_month, date_trunc('HOUR', event_time) AS hour, type, count(*) AS events,
+SELECT event_month, timestamp_millis(unix_millis(event_time) DIV 3600000 * 3600000) AS hour, type, count(*) AS events,
        count(DISTINCT broker_name) AS broker_names
 FROM broker_event
 GROUP BY event_month, hour, type;

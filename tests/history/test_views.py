@@ -48,9 +48,13 @@ def rows(spark, root, registry):
 
     def rows(statement):
         register_views(spark, root)
-        return [tuple(row) for row in spark.sql(statement).collect()]
+        return rows_of(spark, statement)
 
     return rows
+
+
+def rows_of(session, statement):
+    return [tuple(row) for row in session.sql(statement).collect()]
 
 
 SESSIONS = (
@@ -70,7 +74,11 @@ def test_a_session_goes_from_registration_to_its_end_and_the_last_is_open(regist
         (0, at(hours(3)), at(hours(4)), "UNREGISTERED", A),
         (0, at(hours(5)), None, None, A),
     ]
-    assert rows("SELECT session_millis FROM broker_session ORDER BY from_time") == [(HOUR_MS,)] * 3
+    assert rows("SELECT session_millis, last_addr, back_at FROM broker_session ORDER BY from_time") == [
+        (HOUR_MS, A, at(hours(3))),
+        (HOUR_MS, A, at(hours(5))),
+        (HOUR_MS, A, None),
+    ]
 
 
 def test_r8_a_broker_that_changes_its_address_stays_in_one_session(registry, rows):
@@ -90,6 +98,7 @@ def test_r5_a_promotion_ends_the_slave_s_session_and_the_master_s_goes_on(regist
     registry.expire(hours(3), A)
     registry.publish(at_ms=hours(4))
     assert rows(SESSIONS) == [(0, at(hours(1)), None, None, A), (1, at(hours(1)), at(hours(2)), "ID_LOST", B)]
+    assert rows("SELECT last_addr FROM broker_session WHERE to_time IS NULL") == [(B,)]
 
 
 def test_an_id_taken_under_another_cluster_ends_the_session_once(registry, rows):
@@ -131,9 +140,10 @@ def test_sessions_and_availability_are_those_of_the_broker_table_at_every_moment
     up_ms = Counter()
     for *key, since, until in wanted:
         up_ms[tuple(key)] += ((until or at(history.event_ms)) - since) / timedelta(milliseconds=1)
-    by_day = spark.sql(f"SELECT {columns}, sum(up_millis), max(availability) FROM broker_availability GROUP BY ALL")
-    assert {tuple(row[:3]): row[3] for row in by_day.collect()} == {key: ms for key, ms in up_ms.items() if ms}
-    assert all(row[4] <= 1 for row in by_day.collect())
+    totals = f"SELECT {columns}, sum(up_millis), max(availability) FROM broker_availability GROUP BY ALL"
+    by_broker = rows_of(spark, totals)
+    assert {row[:3]: row[3] for row in by_broker} == {key: ms for key, ms in up_ms.items() if ms}
+    assert all(row[4] <= 1 for row in by_broker)
 
 
 def test_availability_counts_from_the_first_registration_to_the_last_expected_moment(registry, rows):
@@ -150,19 +160,111 @@ def test_availability_counts_from_the_first_registration_to_the_last_expected_mo
         ("broker-a", day(2), 12, 1),
         ("broker-b", day(0), 6, 1),
     ]
-    clusters = rows("SELECT day, brokers, availability, worst_broker FROM cluster_availability ORDER BY day")
-    assert clusters[1] == (day(1), 1, 0.75, "broker-a 0")
+    columns = "day, brokers, up_millis / 3600000, expected_millis / 3600000, availability, worst_availability"
+    clusters = rows(f"SELECT {columns}, worst_broker FROM cluster_availability ORDER BY day")
+    assert clusters[0][:-1] == (day(0), 2, 18, 18, 1, 1)
+    assert clusters[1] == (day(1), 1, 18, 24, 0.75, 0.75, "broker-a 0")
+
+
+AVAILABILITY = (
+    "SELECT cluster_name, day, up_millis / 3600000, expected_millis / 3600000 FROM broker_availability ORDER BY 1, 2"
+)
 
 
 def test_a_day_without_the_broker_counts_as_away(registry, rows):
     registry.register(hours(12), A, "broker-a")
     registry.expire(hours(18), A)
     registry.publish(at_ms=hours(60))
-    assert rows("SELECT day, availability FROM broker_availability ORDER BY day") == [
-        (day(0), 0.5),
-        (day(1), 0),
-        (day(2), 0),
+    assert rows(AVAILABILITY) == [("c1", day(0), 6, 12), ("c1", day(1), 0, 24), ("c1", day(2), 0, 12)]
+
+
+def test_a_planned_absence_counts_for_nothing_also_after_the_broker_is_back(registry, rows):
+    registry.register(hours(12), A, "broker-a")
+    registry.unregister(hours(18), A)
+    registry.publish(at_ms=hours(60))
+    before = rows(AVAILABILITY)
+    assert before == [("c1", day(0), 6, 6)]
+    registry.register(hours(3 * 24 + 10), A, "broker-a")
+    registry.publish(at_ms=hours(4 * 24))
+    assert rows(AVAILABILITY) == [*before, ("c1", day(3), 14, 14)]
+
+
+def test_d1_a_broker_that_moves_and_comes_back_is_expected_where_it_was(registry, rows):
+    registry.register(hours(12), A, "broker-a")
+    registry.register(hours(30), A, "broker-a", cluster="c2")
+    registry.register(hours(60), A, "broker-a")
+    registry.publish(at_ms=hours(72))
+    assert rows(AVAILABILITY) == [
+        ("c1", day(0), 12, 12),
+        ("c1", day(1), 6, 6),
+        ("c1", day(2), 12, 12),
+        ("c2", day(1), 18, 18),
+        ("c2", day(2), 12, 12),
     ]
+
+
+def test_a_broker_that_is_killed_for_good_counts_as_away_for_seven_days(root, rows):
+    registry = SeededRegistry(root, NOW)
+    registry.register(hours(-10 * 24), A, "broker-a")
+    registry.expire(hours(-9 * 24 + 6), A)
+    registry.publish(at_ms=hours(48))
+    away = [("c1", day(number), 0, 24) for number in range(-8, -2)]
+    gone = [("c1", day(-10), 24, 24), ("c1", day(-9), 6, 24), *away, ("c1", day(-2), 0, 6)]
+    assert rows(AVAILABILITY) == gone
+    registry.register(hours(50), A, "broker-a")
+    registry.publish(at_ms=hours(51))
+    assert rows(AVAILABILITY) == [*gone, ("c1", day(2), 1, 1)]
+
+
+def test_brokers_that_go_no_more_than_a_minute_apart_share_an_outage(registry, rows):
+    """A dies at once with B, whose connection tells so; C expires first, but was heard two minutes later."""
+    for address, name, cluster in ((A, "broker-a", "c1"), (B, "broker-b", "c2"), (C, "broker-c", "c1")):
+        registry.register(hours(1), address, name, cluster=cluster)
+    died_ms = hours(2)
+    registry.close_channel(died_ms, B)
+    registry.expire(died_ms + 2 * MINUTE_MS + 1, C, silent_ms=1)
+    registry.expire(died_ms + 9 * MINUTE_MS, A, silent_ms=9 * MINUTE_MS + 30_000)
+    registry.publish()
+    columns = "first_gone_at, last_gone_at, brokers, cluster_names, which"
+    assert rows(f"SELECT {columns} FROM shared_outage") == [
+        (at(died_ms - 30_000), at(died_ms), 2, ["c1", "c2"], ["c1 broker-a 0", "c2 broker-b 0"])
+    ]
+
+
+def test_one_broker_that_falls_twice_shares_no_outage(registry, rows):
+    for fall_ms in (0, 30_000):
+        registry.register(hours(1) + fall_ms, A, "broker-a")
+        registry.close_channel(hours(1) + fall_ms + 1, A)
+    registry.register(hours(1), B, "broker-b")
+    registry.unregister(hours(1) + 1, B)
+    registry.publish()
+    assert rows("SELECT * FROM shared_outage") == []
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/St_Johns"])
+def test_days_hours_and_months_are_those_of_utc_in_any_session_time_zone(spark, root, zone):
+    """On the last hour of a month in UTC, and half an hour into it: another day, month and hour in these zones."""
+    registry = SeededRegistry(root, NOW)
+    turn_ms = round(datetime(2026, 10, 1, tzinfo=UTC).timestamp() * 1000)
+    registry.register(turn_ms - HOUR_MS, A, "broker-a")
+    registry.expire(turn_ms - HOUR_MS // 4, A)
+    registry.register(turn_ms + HOUR_MS // 4, A, "broker-a")
+    registry.publish(at_ms=turn_ms + HOUR_MS)
+    statements = (
+        "SELECT string(day), up_millis, expected_millis FROM broker_availability ORDER BY day",
+        "SELECT month, flaps, unplanned_ends FROM broker_flapping",
+        "SELECT unix_millis(hour), type FROM route_changes ORDER BY ALL",
+        "SELECT string(day), event_month FROM known_until",
+    )
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", zone)
+    register_views(session, root)
+    days, flapping, changes, [known] = (rows_of(session, each) for each in statements)
+    quarter = HOUR_MS // 4
+    assert days == [("2026-09-30", 3 * quarter, HOUR_MS), ("2026-10-01", 3 * quarter, HOUR_MS)]
+    assert flapping == [("2026-09", 0, 1)]
+    assert changes == [(turn_ms - HOUR_MS, "EXPIRED"), (turn_ms - HOUR_MS, "REGISTERED"), (turn_ms, "REGISTERED")]
+    assert known == ("2026-10-01", "2026-10")
 
 
 def test_flapping_ranks_by_falls_that_were_short(registry, rows):
@@ -224,11 +326,11 @@ def test_rejected_records_are_shown_as_text_as_far_as_they_are_text(registry, ro
 
 def test_an_empty_registry_has_empty_views(spark, root, registry):
     register_views(spark, root)
-    names = (
-        "broker_session broker_availability cluster_availability broker_flapping time_to_expiry topic_with_one_broker"
-    )
-    for name in [*names.split(), "topic_spread", "route_changes", "operator_command", "rejected_record"]:
+    names = """broker_session broker_availability cluster_availability shared_outage broker_flapping time_to_expiry
+        topic_with_one_broker topic_spread route_changes operator_command rejected_record"""
+    for name in names.split():
         assert spark.table(name).count() == 0
+    assert rows_of(spark, "SELECT * FROM known_until") == [(None, None, None)]
 
 
 def test_views_of_an_epoch_do_not_see_later_ones(spark, root, registry):
