@@ -6,21 +6,24 @@ from pathlib import Path
 
 import pytest
 
+from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.fleet.chronicle import HOUR_MS, Chronicle, chronicle_plan
 from namesrv_stream.history.views import history_sql, register_views
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from tests.history.by_rules import publish_by_rules
+from tests.history.seeded import SeededRegistry
 from tests.tables.rows import NOW
 
 pytestmark = pytest.mark.spark
 
 COOKBOOK = Path(__file__).parent.parent.parent / "docs" / "cookbook.md"
 QUESTIONS = re.findall(r"^## (.*?)\n.*?```sql\n(.*?);\n```", COOKBOOK.read_text(), re.DOTALL | re.MULTILINE)
+MOVED_HOUSE = "Which brokers have changed their address?"
+OF_A_TOPIC = "When was a topic made, changed or deleted?"
 DAYS = 2.5
-START_MS = int(datetime(2026, 11, 14, tzinfo=UTC).timestamp() * 1000)
-"""The cookbook names this month."""
+START_MS = int(datetime(2026, 8, 14, tzinfo=UTC).timestamp() * 1000)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,7 @@ def test_there_are_a_dozen_questions_at_least():
 def test_the_answers_tell_the_incidents_of_the_fleet(answers):
     assert answers["Which brokers flap?"][0].flaps >= 14
     assert max(row.brokers for row in answers["When did several brokers go at once?"]) == 4
-    assert [row.to_addr for row in answers["Which brokers have changed their address?"]] == ["10.0.200.1:10911"]
+    assert [row.to_addr for row in answers[MOVED_HOUSE]] == ["10.0.200.1:10911"]
     [expiry] = answers["How long does it take until a dead broker has left the routes?"]
     assert (expiry.p50_millis, expiry.max_millis) == (120_001, 120_001)
     assert {row.requested_by for row in answers["Who asked for what?"]} == {"ann@operations", "bob@desk"}
@@ -64,3 +67,40 @@ def test_the_statements_for_spark_sql_make_the_same_views(spark, root):
     for statement in history_sql(root, RouteReader(root).snapshots.newest()):
         session.sql(statement)
     assert session.sql("SELECT * FROM broker_session ORDER BY ALL").collect() == wanted
+
+
+A, B, C, D = (f"10.0.0.{number}:10911" for number in range(1, 5))
+
+
+@pytest.fixture(scope="module")
+def small_answers(spark, tmp_path_factory):
+    """Of the questions about addresses and topics, on a history of a few brokers; by whole hours."""
+    place = Root(str(tmp_path_factory.mktemp("small") / "registry"))
+    registry = SeededRegistry(place, NOW, NamesrvSettings(delete_topic_with_broker_registration=True))
+    registry.register(START_MS, A, "broker-a", topics=("order_created", "T"))
+    registry.unregister(START_MS + HOUR_MS, A)
+    registry.register(START_MS + 2 * HOUR_MS, B, "broker-a", topics=("order_created", "T"))
+    registry.register(START_MS + 3 * HOUR_MS, B, "broker-a", topics=("T", "U"))
+    registry.register(START_MS + 4 * HOUR_MS, C, "broker-b")
+    registry.register(START_MS + 5 * HOUR_MS, D, "broker-b", cluster="c2")
+    registry.register(START_MS + 6 * HOUR_MS, C, "broker-c")
+    registry.register(START_MS + 7 * HOUR_MS, B, "broker-c")
+    registry.register(START_MS + 8 * HOUR_MS, C, "broker-c")
+    registry.publish()
+    session = spark.newSession()
+    register_views(session, place)
+    return {question: session.sql(dict(QUESTIONS)[question]).collect() for question in (MOVED_HOUSE, OF_A_TOPIC)}
+
+
+def test_an_address_has_changed_whether_or_not_the_broker_was_away_but_not_with_the_cluster(small_answers):
+    found = [(row.cluster_name, row.broker_name, row.from_addr, row.to_addr) for row in small_answers[MOVED_HOUSE]]
+    assert found == [("c1", "broker-a", A, B), ("c1", "broker-c", C, B), ("c1", "broker-c", B, C)]
+
+
+def test_t5_a_removal_is_found_in_a_line_that_also_adds_and_other_topics_are_left_out(small_answers):
+    names = [
+        (row.type, [each.topic for each in row.before or ()], [each.topic for each in row.after or ()])
+        for row in small_answers[OF_A_TOPIC]
+    ]
+    came, went = ("TOPICS_CHANGED", [], ["order_created"]), ("TOPICS_CHANGED", ["order_created"], [])
+    assert names == [came, went, came, went]
