@@ -11,7 +11,7 @@ from typing import TextIO
 _QUIET = {
     "kafka": logging.CRITICAL,  # says each lost connection several times; what follows from it is logged by us
     "librdkafka": logging.CRITICAL,
-    "py4j": logging.ERROR,
+    "py4j": logging.CRITICAL,  # tells what a micro-batch raised, which the job tells, and that a stop broke one off
 }
 
 

@@ -10,7 +10,7 @@ for name in ("namesrv_stream.job", "kafka.client", "librdkafka", "py4j"):
         logging.getLogger(name).log(level, "%s %s", name, logging.getLevelName(level))
 """
 OURS = {f"namesrv_stream.job {level}" for level in ("WARNING", "ERROR", "CRITICAL")}
-LIBRARIES = {"kafka.client CRITICAL", "librdkafka CRITICAL", "py4j ERROR", "py4j CRITICAL"}
+LIBRARIES = {"kafka.client CRITICAL", "librdkafka CRITICAL", "py4j CRITICAL"}
 
 
 def logged(set_up):

@@ -7,7 +7,7 @@ import pytest
 from namesrv_stream.tables.reader import RouteReader
 from tests.interruption import running
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.full]
 LIMIT_S = 120
 
 

@@ -54,6 +54,7 @@ def test_java_client_sends_and_receives_through_our_route(stack, master, admin, 
         assert sorted(client.receive("Made", len(bodies))) == sorted(bodies)
 
 
+@pytest.mark.full
 def test_slave_joins_its_master_and_each_leaves_its_own_way(stack, master, tmp_path):
     slave = broker(tmp_path / "slave", stack.namesrv_addr, "broker-a", 1).start()
     try:

@@ -124,6 +124,7 @@ def await_end_of_one(jobs):
     return ended[0]
 
 
+@pytest.mark.full
 def test_a_job_that_was_replaced_during_an_outage_of_kafka_does_not_take_it_back(topic, spark, tmp_path):
     with LocalKafka(tmp_path / "kafka") as node:
         impatient = {"kafka.request.timeout.ms": "2000", "kafka.default.api.timeout.ms": "2000"}

@@ -67,7 +67,13 @@ def heads_beyond(view, root):
     return {spec.name for spec in PINNED_TABLES if Root(root).open(spec).version() > versions[spec.name]}
 
 
-@pytest.mark.parametrize("at_commit", [1, len(TABLES_IN_TURN)], ids=["between two tables", "after the last table"])
+@pytest.mark.parametrize(
+    "at_commit",
+    [
+        pytest.param(1, id="between two tables"),
+        pytest.param(len(TABLES_IN_TURN), id="after the last table", marks=pytest.mark.full),
+    ],
+)
 def test_readers_never_see_half_a_batch_of_a_job_that_was_killed(heartbeats, spark, tmp_path, at_commit):
     with Onlooker(heartbeats.root) as onlooker:
         with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
@@ -213,7 +219,7 @@ def test_an_outage_of_kafka_is_waited_out_and_loses_nothing(topic, spark, tmp_pa
             job.process_all()
             heartbeats.say(registration(2))
             node.kill()
-            pauses = await_attempts(caplog, node.bootstrap_servers, 3)
+            pauses = await_attempts(caplog, node.bootstrap_servers, 2)
             assert all(shorter < longer for shorter, longer in pairwise(pauses))
             node.start()
             heartbeats.say(registration(3))

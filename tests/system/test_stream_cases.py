@@ -16,17 +16,13 @@ IN_EVERY_RUN = {
     "all_brokers_silent",  # ticks alone bring time along
     "broker_row_follows_latest_holder",  # shared rows, zones, acting flag
     "channel_close_evicts_at_once",
-    "config_black_list",
     "delete_topic_in_cluster",
     "filter_list_set_keep_clear",
     "kv_basic",
     "late_record_changes_nothing",
     "long_gap_is_an_eviction",
-    "move_to_other_name",
     "out_of_order_heartbeats",
     "promotion_across_keys_out_of_order",
-    "refused_registration_leaves_no_trace",
-    "register_topic",
     "restart_durable",
     "static_topic_mapping",
     "timeout_boundary",
