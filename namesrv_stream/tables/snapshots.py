@@ -9,13 +9,15 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from namesrv_stream.errors import NoSuchSnapshotError, SnapshotGoneError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, select
-from namesrv_stream.tables.schemas import SNAPSHOT
+from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT
 
 
 def _now_ms() -> int:
@@ -26,6 +28,7 @@ class Snapshots:
     """The snapshot rows of one registry, as of the last `refresh`. `now_ms` tells what retention counts from."""
 
     def __init__(self, root: Root, now_ms: Callable[[], int] = _now_ms) -> None:
+        self._root = root
         self._table = root.open(SNAPSHOT)
         self._now_ms = now_ms
 
@@ -80,9 +83,15 @@ class Snapshots:
         earlier = f"event_time <= {_timestamp(at_ms)} AND epoch >= {oldest.epoch}"
         if found := self._rows(earlier, "ORDER BY epoch DESC LIMIT 1"):
             return found[0]
-        if oldest.epoch == 1 or oldest.event_time is None:
+        if oldest.epoch == 1 or oldest.event_time is None or at_ms < self._first_event_ms():
             raise NoSuchSnapshotError(asked, self.newest().epoch)
         raise SnapshotGoneError(asked, oldest.epoch)
+
+    def _first_event_ms(self) -> int:
+        """What no snapshot tells any more: the history goes back further than they do. Reads no file."""
+        files = pa.table(self._root.open(BROKER_EVENT).get_add_actions(flatten=True))
+        first_us: int | None = pc.min(files["min.event_time"]).value
+        return 0 if first_us is None else first_us // 1000
 
     def _rows(self, condition: str, then: str = "") -> list[SnapshotRow]:
         return rows_from_arrow(SNAPSHOT, select(self._table, SNAPSHOT, condition, then))

@@ -19,7 +19,7 @@ from namesrv_stream.tables.root import DAY_MS, Root
 from namesrv_stream.tables.schemas import SNAPSHOT, TOPIC
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import RowChanges
-from tests.tables.rows import NOW, T0, broker, live, topic
+from tests.tables.rows import NOW, T0, broker, event, live, topic
 from tests.tables.test_publication import claim
 
 
@@ -116,6 +116,18 @@ def test_a_snapshot_past_retention_is_gone_and_the_oldest_is_named(root):
     for asked in ({"epoch": 2}, {"at_ms": T0}):
         with pytest.raises(SnapshotGoneError, match="oldest readable epoch is 3"):
             reader.open(**asked)
+
+
+def test_a_time_past_retention_is_gone_from_the_first_event_on_and_never_was_before_it(root):
+    publisher = claim(root, at_ms=NOW - 40 * DAY_MS)
+    old = Batch("query", 0, T0, {0: 0}, {"topic": RowChanges([topic("t")])}, events=[event("a", T0)])
+    publisher.publish(old, NOW - 39 * DAY_MS)
+    publish(publisher, 1, NOW)
+    reader = RouteReader(root)
+    with pytest.raises(SnapshotGoneError):
+        reader.open(at_ms=T0)
+    with pytest.raises(NoSuchSnapshotError):
+        reader.open(at_ms=T0 - 1)
 
 
 def test_the_newest_snapshot_is_readable_however_old(root):
