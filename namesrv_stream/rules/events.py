@@ -16,7 +16,7 @@ import msgspec
 
 from namesrv_stream.rules.journal import RowChange, net_of
 from namesrv_stream.rules.requests import DataVersion, RegisterBroker
-from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, LiveRow, LogPosition, TopicMappingRow, TopicRow
+from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, LiveRow, LogPosition
 
 MAX_LISTED_TOPICS = 200
 """A step that changes more topics of one broker name is told by their count; the tables at its epoch have the rows."""
@@ -27,7 +27,11 @@ BEGINS = ("REGISTERED", "ID_TAKEN")
 LEASE_ENDS = ("UNREGISTERED", "CHANNEL_CLOSED", "EXPIRED", "MOVED", "REFUSED")
 """Types of the lines with which a lease ends. A REFUSED without `lease_millis` ended none."""
 
+_COUNTED_TABLES = ("topic", "topic_mapping")
 _QUIET_LIVE_COLUMNS = ("last_update_timestamp", "data_version")
+
+_Sides = tuple[str | None, str | None]
+"""`before` and `after` of a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +60,8 @@ def history_of(step: Step, changes: Sequence[RowChange]) -> list[BrokerEventRow]
     changes = net_of(changes)
     if step.command is not None:
         return _command_lines(step, changes)
-    topics = [change for change in changes if change.table in ("topic", "topic_mapping")]
-    others = [change for change in changes if change.table not in ("topic", "topic_mapping")]
+    topics = [change for change in changes if change.table in _COUNTED_TABLES]
+    others = [change for change in changes if change.table not in _COUNTED_TABLES]
     lines = [line for address in _addresses(others) for line in _address_lines(step, address, others, bool(topics))]
     lines.sort(key=lambda line: line.type != "ID_LOST")  # an id is lost before the next holder has it
     lines += [_topics_line(step, name, of_name, changes) for name, of_name in _by_broker_name(topics).items()]
@@ -75,8 +79,6 @@ def _refused_line(step: Step, request: RegisterBroker) -> BrokerEventRow:
         broker_id=request.broker_id,
         broker_addr=request.broker_addr,
         data_version=request.data_version,
-        before=None,
-        after=None,
     )
 
 
@@ -133,8 +135,7 @@ def _address_line(
         broker_id=getattr(about, "broker_id", None),
         broker_addr=address,
         data_version=getattr(about, "data_version", None),
-        before=_json_rows((change.table, change.before) for change in changes),
-        after=_json_rows((change.table, change.after) for change in changes),
+        rows=_rows_told(changes),
         last_heard_at=_last_heard(step, about) if ended else None,
         lease_millis=max(0, step.event_time - about.lease_began_at) if ended else None,
     )
@@ -190,8 +191,7 @@ def _topics_line(
         broker_id=getattr(about, "broker_id", None),
         broker_addr=step.broker_addr,
         data_version=getattr(about, "data_version", None),
-        before=_json_rows((change.table, change.before) for change in changes),
-        after=_json_rows((change.table, change.after) for change in changes),
+        rows=_rows_told(changes),
     )
 
 
@@ -205,17 +205,15 @@ def _command_lines(step: Step, changes: Sequence[RowChange]) -> list[BrokerEvent
             step,
             type_=step.cause,
             broker_name=name,
-            before=_json_rows((change.table, change.before) for change in of_name),
-            after=_json_rows((change.table, change.after) for change in of_name),
+            rows=_rows_told(of_name),
         )
         for name, of_name in of_names.items()
     ]
     if lines:
         return lines
-    before = _json_rows((change.table, change.before) for change in rest)
-    after = _json_rows((change.table, change.after) for change in rest)
+    before, after = _rows_told(rest)
     name = getattr(step.command, "broker_name", None)
-    return [_line(step, type_=step.cause, broker_name=name, before=before, after=after or subject)]
+    return [_line(step, type_=step.cause, broker_name=name, rows=(before, after or subject))]
 
 
 def _by_broker_name(changes: Iterable[RowChange]) -> dict[str, list[RowChange]]:
@@ -225,21 +223,25 @@ def _by_broker_name(changes: Iterable[RowChange]) -> dict[str, list[RowChange]]:
     return groups
 
 
-def _json_rows(rows: Iterable[tuple[str, tuple[object, ...] | None]]) -> str | None:
-    """JSON text {table: [row, ...]}, {table: {"count": n}} for very many topics, None where there is no row."""
-    of_table: dict[str, list[object]] = {}
-    for table, row in rows:
-        if row is not None:
-            of_table.setdefault(table, []).append(row)
-    if not of_table:
-        return None
-    return msgspec.json.encode({table: _listed(found) for table, found in of_table.items()}).decode()
+def _rows_told(changes: Iterable[RowChange]) -> _Sides:
+    """The rows before and after as JSON text {table: [row, ...]}, None where there is none.
+
+    Of very many topics both sides have {table: {"count": n}}, also the side that has few.
+    """
+    of_table: dict[str, list[RowChange]] = {}
+    for change in changes:
+        of_table.setdefault(change.table, []).append(change)
+    sides: tuple[dict[str, object], dict[str, object]] = ({}, {})
+    for table, of_one in of_table.items():
+        is_counted = table in _COUNTED_TABLES and len(of_one) > MAX_LISTED_TOPICS
+        for side, rows in zip(sides, zip(*((each.before, each.after) for each in of_one), strict=True), strict=True):
+            if found := [row for row in rows if row is not None]:
+                side[table] = {"count": len(found)} if is_counted else [as_json_row(row) for row in found]
+    return _json(sides[0]), _json(sides[1])
 
 
-def _listed(rows: Sequence[Any]) -> object:
-    if len(rows) > MAX_LISTED_TOPICS and isinstance(rows[0], TopicRow | TopicMappingRow):
-        return {"count": len(rows)}
-    return [as_json_row(row) for row in rows]
+def _json(tables: dict[str, object]) -> str | None:
+    return msgspec.json.encode(tables).decode() if tables else None
 
 
 def as_json_row(row: Any) -> dict[str, object]:
@@ -259,8 +261,7 @@ def _line(  # noqa: PLR0913  # the columns of broker_event, by name
     step: Step,
     *,
     type_: str,
-    before: str | None,
-    after: str | None,
+    rows: _Sides = (None, None),
     cluster_name: str | None = None,
     broker_name: str | None = None,
     broker_id: int | None = None,
@@ -283,8 +284,8 @@ def _line(  # noqa: PLR0913  # the columns of broker_event, by name
         data_version=data_version,
         cause=step.cause,
         requested_by=step.requested_by,
-        before=before,
-        after=after,
+        before=rows[0],
+        after=rows[1],
         last_heard_at=last_heard_at,
         lease_millis=lease_millis,
     )

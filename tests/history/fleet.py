@@ -1,62 +1,129 @@
-"""A registry with a random history: records through the rules and the publisher, without Spark or Kafka."""
+"""Random histories: all that brokers and operators may say, through the rules, and into Delta by delta-rs."""
 
 from __future__ import annotations
 
 import random
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.rules.requests import DataVersion, RegisterBroker, TopicConfig
+from namesrv_stream.history.membership import Membership
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.requests import (
+    AddWritePerm,
+    Command,
+    DataVersion,
+    DeleteKvConfig,
+    DeleteTopic,
+    PutKvConfig,
+    QueueData,
+    RegisterBroker,
+    RegisterTopic,
+    TopicConfig,
+    UpdateNamesrvConfig,
+    WipeWritePerm,
+)
 from namesrv_stream.rules.routes import LeaseEnd, RouteRegistry
-from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.tables.publication import Batch, Publisher, Writers
+from namesrv_stream.rules.rows import LiveRow, LogPosition
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
-from namesrv_stream.tables.rust_writer import RustWriter
-from namesrv_stream.tables.writer import RowChanges
+from tests.published import Published
+
+_ADDRESSES = [f"10.0.0.{number}:10911" for number in range(6)]
+_CLUSTERS = ["c1", "c2"]
+_NAMES = ["broker-a", "broker-b", "broker-c"]
+_TOPICS = ["T", "U", "V"]
 
 
-class RandomHistory:
-    """Brokers that come, go, move and take ids from one another; each `publish` is one epoch."""
+class RandomLife:
+    """Brokers that come, go, move and take ids from one another, and operators who change what they said."""
 
-    def __init__(
-        self, root: Root, seed: int, start_ms: int, now_ms: int, retention_ms: int = DEFAULT_RETENTION_MS
-    ) -> None:
+    def __init__(self, seed: int, start_ms: int) -> None:
         self.rules = RouteRegistry(NamesrvSettings())
         self.event_ms = start_ms
-        self._rng = random.Random(seed)
-        self._now_ms = now_ms
-        self._publisher = Publisher.claim(Writers.only(RustWriter(root)), "run", now_ms, retention_ms)
+        self.rng = random.Random(seed)
         self._offset = 0
 
-    def step(self, gap_ms: int = 60_000) -> None:
-        """One random record or end of a lease, `gap_ms` after the one before."""
-        rng = self._rng
+    def step(self, gap_ms: int = 60_000, late_ms: int = 0) -> None:
+        """One random record or end of a lease, `gap_ms` after the one before.
+
+        An expiry may come up to `late_ms` after its time, as where it crosses the end of a micro-batch.
+        """
         self.event_ms += gap_ms
         self._offset += 1
         at = LogPosition(self.event_ms, 0, self._offset)
-        address = f"10.0.0.{rng.randrange(6)}:10911"
-        if rng.random() < 0.3:
-            kind = rng.choice(["EXPIRED", "UNREGISTERED", "CHANNEL_CLOSED"])
-            self.rules.end(LeaseEnd(kind, address, at, self.event_ms))
-            return
-        request = RegisterBroker(
-            cluster_name=rng.choice(["c1", "c2"]),
-            broker_name=rng.choice(["broker-a", "broker-b", "broker-c"]),
+        drawn = self.rng.random()
+        if drawn < 0.15:
+            self._expire(late_ms)
+        elif drawn < 0.3:
+            kind = self.rng.choice(["UNREGISTERED", "CHANNEL_CLOSED"])
+            self.rules.end(LeaseEnd(kind, self.rng.choice(_ADDRESSES), at, self.event_ms))
+        elif drawn < 0.5:
+            self.rules.command(self._command(), at)
+        else:
+            self.rules.register(self._registration(), at, lease_only=self.rng.random() < 0.05)
+
+    def _expire(self, late_ms: int) -> None:
+        leases = self.rules.view().live.values()
+        if leases:
+            lease = self.rng.choice(list(leases))
+            ended_ms = max(lease.last_update_timestamp, self.event_ms - self.rng.randint(0, late_ms))
+            at = LogPosition(ended_ms, -1, -1)
+            self.rules.end(LeaseEnd("EXPIRED", lease.broker_addr, at, lease.last_update_timestamp))
+
+    def _command(self) -> Command:
+        rng, name, topic = self.rng, self.rng.choice([*_NAMES, "nobody"]), self.rng.choice([*_TOPICS, "W"])
+        key = {"namespace": rng.choice("MN"), "key": rng.choice("kl")}
+        return rng.choice(
+            [
+                PutKvConfig(**key, value=rng.choice("vw"), requested_by="ann@desk"),
+                DeleteKvConfig(**key),
+                WipeWritePerm(broker_name=name),
+                AddWritePerm(broker_name=name),
+                DeleteTopic(topic=topic, cluster_name=rng.choice([None, *_CLUSTERS])),
+                RegisterTopic(topic=topic, queue_datas=[QueueData(each, 2, 2, 6) for each in (_NAMES[0], name)]),
+                UpdateNamesrvConfig(properties={"deleteTopicWithBrokerRegistration": rng.choice(["true", "false"])}),
+            ]
+        )
+
+    def _registration(self) -> RegisterBroker:
+        rng, name = self.rng, self.rng.choice(_NAMES)
+        mapping = {rng.choice(_TOPICS): {"bname": name, "epoch": rng.randrange(3)}} if rng.random() < 0.2 else {}
+        return RegisterBroker(
+            cluster_name=rng.choice(_CLUSTERS),
+            broker_name=name,
             broker_id=rng.randrange(3),
-            broker_addr=address,
+            broker_addr=rng.choice(_ADDRESSES),
             zone_name=rng.choice([None, "z"]),
             enable_acting_master=rng.choice([None, True]),
             filter_server_list=rng.choice([[], ["f:1"], ["f:1", "f:2"]]),
             ha_server_addr=rng.choice(["", "10.0.0.9:10912"]),
             data_version=DataVersion(rng.randrange(2), 0, rng.randrange(3)),
-            topic_config_table={topic: TopicConfig(4, 4, 6) for topic in rng.sample(["T", "U", "V"], 2)},
+            topic_config_table={topic: TopicConfig(rng.choice([4, 8]), 4, 6) for topic in rng.sample(_TOPICS, 2)},
+            topic_queue_mapping_info_map=mapping,
         )
-        self.rules.register(request, at)
+
+
+class RandomHistory(RandomLife):
+    """A registry of a random life; each `publish` is one epoch."""
+
+    def __init__(
+        self, root: Root, seed: int, start_ms: int, now_ms: int, retention_ms: int = DEFAULT_RETENTION_MS
+    ) -> None:
+        super().__init__(seed, start_ms)
+        self._now_ms = now_ms
+        self._published = Published(root, now_ms, retention_ms)
 
     def publish(self) -> int:
         """What has happened, as one micro-batch; the epoch."""
-        came = self.rules.take_batch()
-        changes = {name: RowChanges(of.upserts, of.deletes) for name, of in came.changes.items()}
-        batch_id = self._publisher.last.epoch
-        offsets = {0: self._offset + 1}
-        batch = Batch("query", batch_id, self.event_ms, offsets, changes, came.events)
-        return self._publisher.publish(batch, self._now_ms).epoch
+        return self._published.publish(self.rules, self.event_ms, self._offset + 1, self._now_ms).epoch
+
+
+def assert_members_are(members: Membership, view: RouteTables) -> None:
+    """Whole rows, but for what is heard: a new data version is told by its topics, and signs of life not at all."""
+    routes = members.routes()
+    assert routes.brokers == view.brokers
+    assert routes.clusters == view.clusters
+    assert routes.filters == view.filters
+    assert _without_what_is_heard(routes.live) == _without_what_is_heard(view.live)
+
+
+def _without_what_is_heard(live: dict[str, LiveRow]) -> dict[str, LiveRow]:
+    return {address: row._replace(last_update_timestamp=0, data_version=DataVersion()) for address, row in live.items()}

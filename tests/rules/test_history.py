@@ -1,23 +1,26 @@
 """The lines of history: every change of broker, cluster and filter rows is told, once, with its cause."""
 
 import json
-import random
 
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.history.membership import Membership
 from namesrv_stream.rules.requests import (
     DataVersion,
     DeleteTopic,
     PutKvConfig,
     RegisterBroker,
     TopicConfig,
+    UpdateNamesrvConfig,
     WipeWritePerm,
 )
 from namesrv_stream.rules.routes import LeaseEnd, RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
+from tests.history.fleet import RandomLife, assert_members_are
 
 ROW = TopicConfig(4, 4, 6)
+T0 = 1_700_000_000_000
 
 
 @pytest.fixture
@@ -203,11 +206,29 @@ def test_a_command_is_told_with_who_asked_a_line_a_broker_name(registry):
 
 def test_a_command_without_effect_leaves_a_line_all_the_same(registry):
     log = Log(registry)
+    registry.command(PutKvConfig(namespace="n", key="k", value="v"), log.at())
+    log.told()
     registry.command(WipeWritePerm(broker_name="nobody"), log.at())
     registry.command(PutKvConfig(namespace="n", key="k", value="v"), log.at())
     wiped, put = log.told()
-    assert (wiped.broker_name, wiped.before) == ("nobody", None)
-    assert {row["key"] for row in json.loads(put.after)["kv_config"]} == {"", "k"}
+    assert (wiped.type, wiped.broker_name, wiped.before) == ("WIPE_WRITE_PERM_OF_BROKER", "nobody", None)
+    assert (put.type, put.before) == ("PUT_KV_CONFIG", None)
+    assert [set(json.loads(line.after)) for line in (wiped, put)] == [{"command"}, {"command"}]
+
+
+def test_k1_a_value_put_is_told_with_the_one_before_and_the_namespace_where_it_is_new(registry):
+    log = Log(registry)
+    for value in "vw":
+        registry.command(PutKvConfig(namespace="n", key="k", value=value), log.at())
+    first, second = log.told()
+    told = [first.before, first.after, second.before, second.after]
+    sides = [json.loads(side or "{}").get("kv_config", []) for side in told]
+    assert [[(row["key"], row["value"]) for row in side] for side in sides] == [
+        [],
+        [("", None), ("k", "v")],
+        [("k", "v")],
+        [("k", "w")],
+    ]
 
 
 def test_very_many_topics_are_told_by_their_count(registry):
@@ -216,43 +237,21 @@ def test_very_many_topics_are_told_by_their_count(registry):
     assert json.loads(log.told()[-1].after) == {"topic": {"count": 201}}
 
 
+def test_t5_of_very_many_topics_that_went_the_few_that_came_with_it_are_counted_too(registry):
+    log = Log(registry)
+    registry.command(UpdateNamesrvConfig(properties={"deleteTopicWithBrokerRegistration": "true"}), log.at())
+    log.register("a:1", topics=[f"T{i}" for i in range(201)])
+    log.told()
+    log.register("a:1", topics=["T0", "U"], data_version=DataVersion(0, 0, 1))
+    [line] = log.told()
+    assert (json.loads(line.before), json.loads(line.after)) == ({"topic": {"count": 200}}, {"topic": {"count": 1}})
+
+
 @pytest.mark.parametrize("seed", range(20))
-def test_replaying_the_lines_from_nothing_gives_the_tables(registry, seed):
-    rng, log = random.Random(seed), Log(registry)
-    tables = {"broker": {}, "cluster": {}, "filter": {}}
-    for _ in range(150):
-        address = f"{rng.choice('abcdef')}:1"
-        if rng.random() < 0.3:
-            log.end(rng.choice(["EXPIRED", "UNREGISTERED", "CHANNEL_CLOSED"]), address)
-        else:
-            log.register(
-                address,
-                name=rng.choice(["broker-a", "broker-b", "broker-c"]),
-                broker_id=rng.randrange(3),
-                cluster=rng.choice(["c1", "c2"]),
-                zone_name=rng.choice([None, "z"]),
-                enable_acting_master=rng.choice([None, True]),
-                filter_server_list=rng.choice([[], ["f:1"]]),
-                data_version=DataVersion(rng.randrange(2), 0, 0),
-            )
-        for line in log.told():
-            replay(tables, line)
-    view = registry.view()
-    held = {(name, i): row.broker_addr for name, holders in view.brokers.items() for i, row in holders.items()}
-    assert {key: row["broker_addr"] for key, row in tables["broker"].items()} == held
-    assert set(tables["cluster"]) == {(c, name) for c, names in view.clusters.items() for name in names}
-    assert {key[0]: tuple(row["filter_server_list"]) for key, row in tables["filter"].items()} == view.filters
-
-
-KEYS = {"broker": ("broker_name", "broker_id"), "cluster": ("cluster_name", "broker_name"), "filter": ("broker_addr",)}
-
-
-def replay(tables, line):
-    """What was before goes, unless another line of the step has put its own there; what is after comes."""
-    for table, columns in KEYS.items():
-        for row in json.loads(line.before or "{}").get(table, []):
-            key = tuple(row[column] for column in columns)
-            if tables[table].get(key) == row:
-                del tables[table][key]
-        for row in json.loads(line.after or "{}").get(table, []):
-            tables[table][tuple(row[column] for column in columns)] = row
+def test_replaying_the_lines_from_nothing_gives_the_tables(seed):
+    life = RandomLife(seed, T0)
+    lines = []
+    for _ in range(200):
+        life.step(gap_ms=life.rng.choice([0, 1, 60_000]), late_ms=300_000)
+        lines += life.rules.take_batch().events
+        assert_members_are(Membership.after(lines), life.rules.view())
