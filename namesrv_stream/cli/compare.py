@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ from rich.console import Group, RenderableType
 
 from namesrv_stream.cli.group import say
 from namesrv_stream.cli.moments import Moment
-from namesrv_stream.cli.output import counted, duration_text, heading, iso_text, table, time_text
+from namesrv_stream.cli.output import counted, duration_text, heading, iso_text, perm_text, table, time_text
 from namesrv_stream.cli.story import Sentence, story_of_broker, story_of_topic
 from namesrv_stream.cli.view import (
     Answer,
@@ -22,18 +23,26 @@ from namesrv_stream.cli.view import (
     print_answer,
     root_of,
     show,
+    span_of,
     view_options,
 )
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import SnapshotGoneError
 from namesrv_stream.history.diff import Diff, Difference, Row, diff_of_events, diff_of_views
-from namesrv_stream.history.events import events_between, newest_events
+from namesrv_stream.history.events import AsOf, Span, events_between, names_told, newest_events
 from namesrv_stream.history.topics import topic_history
-from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.wire.json_text import encode_json
 
 _MOMENT = Moment(epochs=True)
+_TIME = Moment(epochs=False)
+_READABLE: dict[str, Callable[[int], str | None]] = {
+    "perm": perm_text,
+    "lease_began_at": iso_text,
+    "heartbeat_timeout_millis": duration_text,
+}
 
 
 @click.command("diff")
@@ -46,32 +55,37 @@ def diff(invocation: Invocation, before: int | datetime, after: int | datetime, 
 
     For moments past snapshot.retention the events between the two tell it.
     """
-    reader = open_reader(invocation.settings)
-    found, source = _diff(reader, root_of(invocation.settings), before, after)
+    moments = moment_of(before), moment_of(after)
+    found, source = _diff(open_reader(invocation.settings), root_of(invocation.settings), *moments)
     fields = {
-        "from": str(moment_of(before)),
-        "to": str(moment_of(after)),
+        "from": str(moments[0]),
+        "to": str(moments[1]),
         "source": source,
         "differences": [each._asdict() for each in found.differences],
         "unnamedTopics": found.unnamed,
     }
     title = f"{counted(len(found.differences), 'difference')}"
-    span = f"{moment_of(before)} to {moment_of(after)}, by {source}"
+    span = f"{moments[0]} to {moments[1]}, by {source}"
     print_answer(Answer(encode_json(fields), lambda plain: _diff_shown(found, title, span, plain)), as_json=as_json)
 
 
-def _diff(reader: RouteReader, root: Root, before: int | datetime, after: int | datetime) -> tuple[Diff, str]:
-    moments = moment_of(before), moment_of(after)
+def _diff(reader: RouteReader, root: Root, before: AsOf, after: AsOf) -> tuple[Diff, str]:
+    views = [_opened(reader, moment) for moment in (before, after)]
+    if views[0] is not None and views[1] is not None:
+        return diff_of_views(views[0], views[1]), "snapshots"
+    gone = [str(moment) for moment, view in zip((before, after), views, strict=True) if view is None]
+    say(f"past snapshot.retention: {' and '.join(gone)}. The events between the two moments tell the differences.")
+    newest = reader.snapshots.newest()
+    undone, done = events_between(root, newest, after, before), events_between(root, newest, before, after)
+    return diff_of_events(done, undone), "events"
+
+
+def _opened(reader: RouteReader, moment: AsOf) -> RegistryView | None:
+    """None where the snapshot is gone. One that never was is an error."""
     try:
-        first, second = (reader.open(**moment._asdict()) for moment in moments)
-    except SnapshotGoneError as gone:
-        say(f"{gone.asked} is past snapshot.retention: the events between the two moments tell the differences.")
-        newest = reader.snapshots.newest()
-        lines = events_between(root, newest, *moments)
-        if lines:
-            return diff_of_events(lines), "events"
-        return diff_of_events(events_between(root, newest, *moments[::-1])).reversed(), "events"
-    return diff_of_views(first, second), "snapshots"
+        return reader.open(moment.epoch, moment.at_ms)
+    except SnapshotGoneError:
+        return None
 
 
 def _diff_shown(found: Diff, title: str, span: str, plain: bool) -> RenderableType:
@@ -89,51 +103,63 @@ def _key(each: Difference) -> str:
 
 
 def _values(each: Difference) -> str:
+    key = TABLES[each.table].key
     if each.before is None or each.after is None:
         row: Row = each.after or each.before or {}
-        told = {column: value for column, value in row.items() if value not in each.key and value not in (None, "", [])}
-        return ", ".join(f"{column} {_text(value)}" for column, value in told.items())
+        told = {column: value for column, value in row.items() if column not in key and value not in (None, "", [])}
+        return ", ".join(f"{column} {_text(column, value)}" for column, value in told.items())
     was, became = each.before, each.after
     return ", ".join(
-        f"{column} {_text(was.get(column))} -> {_text(became.get(column))}"
+        f"{column} {_text(column, was.get(column))} -> {_text(column, became.get(column))}"
         for column in became
         if was.get(column) != became.get(column)
     )
 
 
-def _text(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+def _text(column: str, value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(_READABLE.get(column, str)(value))
 
 
 @click.command("why")
 @click.argument("subject", metavar="BROKER|ADDRESS|TOPIC")
-@click.option("--since", type=Moment(epochs=False), help="Only later events: 03:12, 2026-11-21 03:12, 10m, 2h ago.")
+@click.option("--since", type=_TIME, help="Only events from then on: 03:12, 2026-11-21 03:12, 10m, 2h ago.")
+@click.option("--until", type=_TIME, help="Only events up to then.")
 @click.option("--topic", "is_topic", is_flag=True, help="Take it for a topic also where a broker has this name.")
 @view_options(as_of=False, watch=False)
 @click.pass_obj
-def why(invocation: Invocation, subject: str, since: datetime | None, is_topic: bool, view: View) -> None:
+def why(  # noqa: PLR0913, PLR0917  # one argument an option, as click hands them over
+    invocation: Invocation,
+    subject: str,
+    since: datetime | None,
+    until: datetime | None,
+    is_topic: bool,
+    view: View,
+) -> None:
     """The story of a broker name, a broker address or a topic, in sentences, newest last."""
-    root = root_of(invocation.settings)
-    since_ms = None if since is None else int(since.timestamp() * 1000)
+    root, span = root_of(invocation.settings), span_of(since, until)
 
     def answer(served: Served) -> Answer:
-        told = _story(root, served, subject, since_ms, is_topic)
+        told = _story(root, served, subject, span, is_topic)
         fields = [each._asdict() | {"event_time": iso_text(each.event_time)} for each in told]
         return Answer(encode_json(fields), lambda plain: _story_shown(served, subject, told, plain))
 
     show(invocation, view, answer)
 
 
-def _story(root: Root, served: Served, subject: str, since_ms: int | None, is_topic: bool) -> list[Sentence]:
+def _story(root: Root, served: Served, subject: str, span: Span, is_topic: bool) -> list[Sentence]:
     tables, snapshot = served.tables, served.snapshot
-    if not is_topic:
-        lines = newest_events(root, snapshot, subject, since_ms, limit=None)
-        if lines or subject in tables.brokers or subject in tables.live or newest_events(root, snapshot, subject):
-            return story_of_broker(lines)
-    found = topic_history(root, snapshot, subject, since_ms)
+    ever = () if is_topic else names_told(root, snapshot)
+    if subject in ever:
+        return story_of_broker(newest_events(root, snapshot, subject, span, limit=None))
+    found = topic_history(root, snapshot, subject, span)
     if not (found.lines or subject in tables.queues or topic_history(root, snapshot, subject).lines):
-        known = tables.queues if is_topic else [*tables.brokers, *tables.live, *tables.queues]
-        raise NotFoundError("topic" if is_topic else "broker or topic", subject, known, snapshot.epoch)
+        raise NotFoundError(
+            "topic" if is_topic else "broker or topic", subject, [*ever, *tables.queues], snapshot.epoch
+        )
     return story_of_topic(subject, found.lines, found.untold)
 
 

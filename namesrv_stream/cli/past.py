@@ -23,10 +23,11 @@ from namesrv_stream.cli.view import (
     print_answer,
     root_of,
     show,
+    span_of,
     view_options,
 )
 from namesrv_stream.config import Invocation
-from namesrv_stream.history.events import newest_events
+from namesrv_stream.history.events import names_told, newest_events
 from namesrv_stream.history.views import history_sql
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.root import Root
@@ -35,6 +36,7 @@ from namesrv_stream.wire.json_text import encode_json
 DEFAULT_EVENTS = 50
 DEFAULT_SNAPSHOTS = 20
 _NAMED = 3
+_TIME = Moment(epochs=False)
 _NOT_TOLD = ("type", "requestedBy")
 _COLOURS = {
     "REGISTERED": "green",
@@ -56,25 +58,32 @@ _NAMES: dict[str, Callable[[dict[str, Any]], str]] = {
 
 @click.command("history")
 @click.option("-b", "--broker", metavar="NAME|ADDRESS", help="Only of this broker name or address.")
-@click.option("--since", type=Moment(epochs=False), help="Only later ones: 03:12, 2026-11-21 03:12, 10m, 2h ago.")
+@click.option("--since", type=_TIME, help="Only those from then on: 03:12, 2026-11-21 03:12, 10m, 2h ago.")
+@click.option("--until", type=_TIME, help="Only those up to then.")
 @click.option("--limit", type=click.IntRange(min=1), default=DEFAULT_EVENTS, show_default=True, help="The newest N.")
 @view_options()
 @click.pass_obj
-def history(invocation: Invocation, broker: str | None, since: datetime | None, limit: int, view: View) -> None:
+def history(  # noqa: PLR0913, PLR0917  # one argument an option, as click hands them over
+    invocation: Invocation,
+    broker: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    limit: int,
+    view: View,
+) -> None:
     """What happened to brokers and topics, newest last: registrations, ends of leases, commands, and their causes."""
-    root = root_of(invocation.settings)
-    since_ms = None if since is None else int(since.timestamp() * 1000)
+    root, asked = root_of(invocation.settings), span_of(since, until)
 
     def answer(served: Served) -> Answer:
-        events = newest_events(root, served.snapshot, broker, since_ms, limit)
-        if broker is not None and not events and not newest_events(root, served.snapshot, broker, limit=1):
-            known = [*served.tables.brokers, *served.tables.live]
-            raise NotFoundError("event of broker", broker, known, served.snapshot.epoch)
+        span = asked._replace(until=(*asked.until, served.remembered)) if served.remembered else asked
+        events = newest_events(root, served.snapshot, broker, span, limit)
+        if broker is not None and not events and broker not in (ever := names_told(root, served.snapshot)):
+            raise NotFoundError("event of broker", broker, ever, served.snapshot.epoch)
         return Answer(
             encode_json([_event_fields(event) for event in events]), lambda plain: _events_shown(served, events, plain)
         )
 
-    show(invocation, view, answer)
+    show(invocation, view, answer, remembers="what was before it")
 
 
 def _event_fields(event: BrokerEventRow) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import msgspec
 from rich.console import Group, RenderableType
 
 from namesrv_stream.cli.output import counted, duration_text, heading, iso_text, perm_text, table
-from namesrv_stream.cli.view import Answer, NotFoundError, Served, View, show, view_options
+from namesrv_stream.cli.view import BROKERS_ALONE, Answer, NotFoundError, Served, View, show, view_options
 from namesrv_stream.config import Invocation
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.rows import LiveRow
@@ -92,7 +92,7 @@ def _topics_shown(served: Served, cluster: str | None, topics: list[str], plain:
 @click.pass_obj
 def cluster_list(invocation: Invocation, view: View) -> None:
     """Clusters, their broker names, and who holds which id. --json prints RocketMQ's ClusterInfo."""
-    show(invocation, view, _clusters, remembers=True)
+    show(invocation, view, _clusters, remembers=BROKERS_ALONE)
 
 
 def _clusters(served: Served) -> Answer:
@@ -135,7 +135,7 @@ def _heard(served: Served, address: str) -> str:
 @click.pass_obj
 def broker_list(invocation: Invocation, view: View) -> None:
     """Every broker address with a lease. One whose id another address has taken is marked: it holds none."""
-    show(invocation, view, _brokers, remembers=True)
+    show(invocation, view, _brokers, remembers=BROKERS_ALONE)
 
 
 def _brokers(served: Served) -> Answer:

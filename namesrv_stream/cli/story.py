@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, get_args
 
 from namesrv_stream.cli.output import counted, duration_text, perm_text
 from namesrv_stream.history.membership import Rows, counts_told, rows_told
+from namesrv_stream.history.topics import ONE_OF_SEVERAL
+from namesrv_stream.rules.requests import Command
 from namesrv_stream.rules.rows import BrokerEventRow
 
 _NAMED = 5
+_COMMANDS = frozenset(kind.__struct_config__.tag for kind in get_args(Command))
+_TOPIC_TABLES = {"topic": "topic", "topic_mapping": "static mapping"}
+_SETTING_TABLES: dict[str, tuple[str, ...]] = {"kv_config": ("namespace", "key"), "namesrv_config": ("key",)}
 _LABELS = {
     "zone_name": "its zone",
     "enable_acting_master": "its acting flag",
@@ -50,7 +55,8 @@ def _maybe(topic: str, untold: Sequence[BrokerEventRow]) -> str:
     names = _some(sorted({line.broker_name or "" for line in untold}))
     return (
         f"Up to here {counted(len(untold), 'change')} of very many topics at once, on {names}, named none of them, and "
-        f"no snapshot was asked what they did to {topic}: it is past snapshot.retention, or one of too many."
+        f"no snapshot tells what they did to {topic}: there are too many of them, several came in one epoch, or it is "
+        "past snapshot.retention."
     )
 
 
@@ -68,7 +74,7 @@ def _of_broker(line: BrokerEventRow) -> Iterator[str]:
             changes = ", ".join(_changes(before, after)) or "nothing that a lookup shows"
             yield f"{who} registered again and changed {changes}."
         case "TOPICS_CHANGED":
-            yield f"{line.broker_name}: {_topics(line, before, after)}, because {_because(line)}."
+            yield f"{line.broker_name}: {', '.join(_topics(line, before, after))}, {_because(line)}."
         case "REFUSED" if line.lease_millis is None:
             yield f"{who} was refused: the address that holds this id has a higher state version."
         case "UNREGISTERED" | "CHANNEL_CLOSED" | "EXPIRED" | "MOVED" | "REFUSED":
@@ -76,16 +82,23 @@ def _of_broker(line: BrokerEventRow) -> Iterator[str]:
             lasted = duration_text(line.lease_millis or 0)
             yield f"{who if 'broker' in before else lost} {_end(line)}; it had been alive for {lasted}."
         case _:
-            effect = _topics(line, before, after) if line.before else "nothing changed"
-            yield f"{_asker(line)} asked for {line.type}: {effect}."
+            effects = [*_topics(line, before, after), *_settings(before, after)]
+            yield f"{_asker(line)} asked for {line.type}: {', '.join(effects) or 'nothing changed'}."
 
 
 def _of_topic(topic: str, line: BrokerEventRow) -> Iterator[str]:
-    before, after = ({row["broker_name"]: row for row in _rows_of(topic, side)} for side in (line.before, line.after))
-    for name in sorted(before.keys() | after.keys()):
-        yield f"{_topic_change(topic, name, before.get(name), after.get(name))}, because {_because(line)}."
-    if not before and not after:
+    changes = [*_row_changes(topic, line, "topic", _topic_change), *_row_changes(topic, line, "topic_mapping", _mapped)]
+    yield from (f"{change}, {_because(line)}." for change in changes)
+    if not changes and line.type in _COMMANDS:
         yield f"{_asker(line)} asked for {line.type} of {topic}: nothing changed."
+
+
+def _row_changes(topic: str, line: BrokerEventRow, table: str, told: Callable[..., str]) -> Iterator[str]:
+    before, after = (
+        {row["broker_name"]: row for row in rows_told(side).get(table, []) if row["topic"] == topic}
+        for side in (line.before, line.after)
+    )
+    yield from (told(topic, name, before.get(name), after.get(name)) for name in sorted(before.keys() | after.keys()))
 
 
 def _topic_change(topic: str, name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
@@ -97,8 +110,12 @@ def _topic_change(topic: str, name: str, before: Mapping[str, Any] | None, after
     return f"{topic} on {name} changed {', '.join(_field_changes(before, after))}"
 
 
-def _rows_of(topic: str, side: str | None) -> list[dict[str, Any]]:
-    return [row for row in rows_told(side).get("topic", []) if row["topic"] == topic]
+def _mapped(topic: str, name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
+    return f"the static mapping of {topic} on {name} {_verb(before, after)}"
+
+
+def _verb(before: object, after: object) -> str:
+    return "came" if not before else "went" if not after else "changed"
 
 
 def _who(line: BrokerEventRow) -> str:
@@ -132,15 +149,17 @@ def _end(line: BrokerEventRow) -> str:
 def _because(line: BrokerEventRow) -> str:
     match line.cause:
         case "REGISTER_BROKER":
-            return f"{line.broker_addr} registered"
+            return f"because {line.broker_addr} registered"
         case "SILENCE":
-            return f"{line.broker_addr} expired in silence"
+            return f"because {line.broker_addr} expired in silence"
         case "UNREGISTER_BROKER":
-            return f"{line.broker_addr} unregistered"
+            return f"because {line.broker_addr} unregistered"
         case "CHANNEL_CLOSED":
-            return f"{line.broker_addr} lost its last connection"
+            return f"because {line.broker_addr} lost its last connection"
+        case cause if cause == ONE_OF_SEVERAL:
+            return "in one or more of several changes of very many topics at once"
         case _:
-            return f"{_asker(line)} asked for {line.cause}"
+            return f"because {_asker(line)} asked for {line.cause}"
 
 
 def _asker(line: BrokerEventRow) -> str:
@@ -172,19 +191,32 @@ def _value(value: Any) -> str:
     return "none" if value in (None, "") else str(value)
 
 
-def _topics(line: BrokerEventRow, before: Rows, after: Rows) -> str:
-    counted_only = max(counts_told(line.before), counts_told(line.after))
-    was, became = ({row["topic"]: row for row in side.get("topic", [])} for side in (before, after))
-    groups = {
-        "came": sorted(became.keys() - was.keys()),
-        "went": sorted(was.keys() - became.keys()),
-        "changed": sorted(was.keys() & became.keys()),
-    }
-    parts = [f"{counted(len(names), 'topic')} {verb} ({_some(names)})" for verb, names in groups.items() if names]
-    if counted_only:
-        verb = "came" if not line.before else "went" if not line.after else "changed"
-        parts.append(f"{counted(counted_only, 'topic')} {verb}")
-    return ", ".join(parts) or "static mappings or settings changed"
+def _topics(line: BrokerEventRow, before: Rows, after: Rows) -> Iterator[str]:
+    counts = counts_told(line.before), counts_told(line.after)
+    for table, noun in _TOPIC_TABLES.items():
+        was, became = ({row["topic"] for row in side.get(table, [])} for side in (before, after))
+        groups = {"came": became - was, "went": was - became, "changed": was & became}
+        for verb, names in groups.items():
+            if names:
+                yield f"{counted(len(names), noun)} {verb} ({_some(sorted(names))})"
+        count_before, count_after = (side.get(table, 0) for side in counts)
+        if count_before or count_after:
+            yield f"{counted(max(count_before, count_after), noun)} {_verb(count_before, count_after)}"
+
+
+def _settings(before: Rows, after: Rows) -> Iterator[str]:
+    """Of KV and settings. A namespace that was made goes with the first key in it, and is not told by itself."""
+    for table, key in _SETTING_TABLES.items():
+        was, became = (
+            {"/".join(row[column] for column in key): row["value"] for row in side.get(table, []) if row["key"]}
+            for side in (before, after)
+        )
+        for name in sorted(was.keys() | became.keys()):
+            if name not in became:
+                yield f"{name} was removed, which was {was[name]}"
+            else:
+                former = f" instead of {was[name]}" if name in was else ""
+                yield f"{name} was set to {became[name]}{former}"
 
 
 def _some(names: Sequence[str]) -> str:

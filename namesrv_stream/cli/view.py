@@ -21,13 +21,16 @@ from namesrv_stream.cli.moments import Moment
 from namesrv_stream.cli.output import console, duration_text, heading, print_shown, time_text
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import NamesrvError, SnapshotGoneError, did_you_mean
-from namesrv_stream.history.events import AsOf, members_at
+from namesrv_stream.history.events import AsOf, Span, members_at
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
 
 DEFAULT_WATCH_S = 1.0
+BROKERS_ALONE = "its brokers, not what they had and when heard"
+"""For `show`: what the events tell of lists of brokers."""
+
 _NAMED = 5
 
 
@@ -68,6 +71,11 @@ class View(NamedTuple):
 def moment_of(asked: int | datetime) -> AsOf:
     """An epoch, or a moment of event time."""
     return AsOf(at_ms=int(asked.timestamp() * 1000)) if isinstance(asked, datetime) else AsOf(epoch=asked)
+
+
+def span_of(since: datetime | None, until: datetime | None) -> Span:
+    """What --since and --until say."""
+    return Span(moment_of(since).at_ms if since else None, (moment_of(until),) if until else ())
 
 
 class Served(NamedTuple):
@@ -165,10 +173,10 @@ def root_of(settings: NamesrvSettings) -> Root:
     return Root(url, settings.storage_options or None)
 
 
-def show(invocation: Invocation, view: View, answer: Callable[[Served], Answer], *, remembers: bool = False) -> None:
+def show(invocation: Invocation, view: View, answer: Callable[[Served], Answer], *, remembers: str = "") -> None:
     """Prints the answer of the snapshot that was asked for; with --watch, that of each new one.
 
-    `remembers`: the answer needs the brokers alone, which the events tell where the snapshot is gone.
+    `remembers`: what the events tell of the answer where the snapshot is gone, if they can; said to the reader.
     """
     reader = open_reader(invocation.settings)
     if view.watch_s is not None:
@@ -179,7 +187,7 @@ def show(invocation: Invocation, view: View, answer: Callable[[Served], Answer],
     except SnapshotGoneError as gone:
         if not remembers or view.as_of is None:
             raise
-        say(f"{gone.asked} is past snapshot.retention: the events tell its brokers, not what they had and when heard.")
+        say(f"{gone.asked} is past snapshot.retention: the events tell {remembers}.")
         served = _remembered(reader, invocation.settings, moment_of(view.as_of))
     warn_if_stale(served)
     print_answer(answer(served), as_json=view.as_json)

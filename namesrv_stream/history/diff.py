@@ -36,10 +36,6 @@ class Diff(NamedTuple):
     differences: list[Difference]
     unnamed: Mapping[str, int]
 
-    def reversed(self) -> Diff:
-        """The way back."""
-        return Diff([each._replace(before=each.after, after=each.before) for each in self.differences], self.unnamed)
-
 
 def diff_of_views(before: RegistryView, after: RegistryView) -> Diff:
     """From two snapshots."""
@@ -51,17 +47,21 @@ def diff_of_views(before: RegistryView, after: RegistryView) -> Diff:
     return Diff(differences, {})
 
 
-def diff_of_events(lines: Iterable[BrokerEventRow]) -> Diff:
-    """From the lines between the two, in order of the log."""
+def diff_of_events(lines: Iterable[BrokerEventRow], undone: Iterable[BrokerEventRow] = ()) -> Diff:
+    """From the lines that the second moment has and the first one lacks, in order of the log; `undone`: the reverse.
+
+    There are both where an epoch is compared with a time: an expiry may come in a later epoch than its time.
+    """
     first: dict[str, dict[tuple[Any, ...], Row | None]] = {spec.name: {} for spec in ROUTE_TABLES}
     last: dict[str, dict[tuple[Any, ...], Row | None]] = {spec.name: {} for spec in ROUTE_TABLES}
     unnamed: Counter[str] = Counter()
-    for line in lines:
+    back = [line._replace(before=line.after, after=line.before) for line in undone]
+    for line in [*reversed(back), *lines]:
         before, after = _by_key(line.before), _by_key(line.after)
         for table, key in {**before, **after}:
             first[table].setdefault(key, before.get((table, key)))
             last[table][key] = after.get((table, key))
-        unnamed[line.broker_name or ""] += max(counts_told(line.before), counts_told(line.after))
+        unnamed[line.broker_name or ""] += max(sum(counts_told(side).values()) for side in (line.before, line.after))
     differences = [each for table, rows in first.items() for each in _differences(table, rows, last[table])]
     return Diff(differences, {name: count for name, count in sorted(unnamed.items()) if count})
 

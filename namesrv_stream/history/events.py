@@ -6,12 +6,13 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
+from deltalake import DeltaTable
 
 from namesrv_stream.history.membership import Membership
 from namesrv_stream.rules.events import BEGINS, LEASE_ENDS
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.root import Root, select
+from namesrv_stream.tables.root import Root, query, select
 from namesrv_stream.tables.schemas import BROKER_EVENT
 
 _PLACE = f"(epoch * {2**32} + seq)"
@@ -34,33 +35,72 @@ class AsOf(NamedTuple):
         """SQL: the lines up to this moment."""
         if self.at_ms is None:
             return f"epoch <= {self.epoch}"
-        return f"event_time <= to_timestamp_millis({self.at_ms}) AND event_month <= '{_month(self.at_ms)}'"
+        return f"event_time <= {_timestamp(self.at_ms)} AND event_month <= '{_month(self.at_ms)}'"
+
+    def includes(self, line: BrokerEventRow) -> bool:
+        """Whether `has_come` selects the line."""
+        return line.epoch <= (self.epoch or 0) if self.at_ms is None else line.event_time <= self.at_ms
+
+
+class Span(NamedTuple):
+    """A stretch of history: from an event time in epoch milliseconds on, up to the first of some moments."""
+
+    since_ms: int | None = None
+    until: tuple[AsOf, ...] = ()
+
+    @property
+    def covers(self) -> str:
+        """SQL: the lines within."""
+        since_ms = self.since_ms or 0
+        since = f"event_time >= {_timestamp(since_ms)} AND event_month >= '{_month(since_ms)}'"
+        return " AND ".join([since, *(end.has_come for end in self.until)])
+
+    def holds(self, line: BrokerEventRow) -> bool:
+        """Whether `covers` selects the line."""
+        return line.event_time >= (self.since_ms or 0) and all(end.includes(line) for end in self.until)
+
+
+EVERYTHING = Span()
 
 
 def newest_events(
-    root: Root,
-    snapshot: SnapshotRow,
-    broker: str | None = None,
-    since_ms: int | None = None,
-    limit: int | None = 50,
+    root: Root, snapshot: SnapshotRow, broker: str | None = None, span: Span = EVERYTHING, limit: int | None = 50
 ) -> list[BrokerEventRow]:
-    """The newest `limit` events up to a snapshot, in order of the log. `broker`: a broker name or an address."""
+    """The newest `limit` events within, up to a snapshot, in order of the log. `broker`: a broker name or an address.
+
+    Which epochs they are of is asked first, of the narrow columns: `before` and `after` of a year are not read for 50.
+    """
     concerned = "true" if broker is None else f"{quoted(broker)} IN (broker_name, broker_addr)"
-    newest = "" if limit is None else f" LIMIT {limit}"
-    return _lines(root, snapshot, f"{concerned} AND {_since(since_ms)} ORDER BY epoch DESC, seq DESC{newest}")[::-1]
+    condition = f"{concerned} AND {span.covers}"
+    if limit is None:
+        return _lines(root, snapshot, f"{condition} ORDER BY epoch, seq")
+    newest = f"{condition} ORDER BY epoch DESC, seq DESC LIMIT {limit}"
+    first = _first(root, snapshot, f"SELECT min(epoch) FROM (SELECT epoch FROM rows WHERE {newest}) AS newest")
+    return [] if first is None else _lines(root, snapshot, f"epoch >= {first} AND {newest}")[::-1]
 
 
-def topic_events(root: Root, snapshot: SnapshotRow, topic: str, since_ms: int | None = None) -> list[BrokerEventRow]:
-    """The events that name a topic, in order of the log. What tells only how many topics changed names none."""
-    named = quoted(f'"topic":{msgspec.json.encode(topic).decode()}')
-    mentioned = f"(strpos(before, {named}) > 0 OR strpos(after, {named}) > 0)"
-    return _lines(root, snapshot, f"{mentioned} AND {_since(since_ms)} ORDER BY epoch, seq")
+def topic_events(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVERYTHING) -> list[BrokerEventRow]:
+    """The events that name a topic, and those that tell only how many topics changed, in order of the log.
+
+    Of each epoch that lies within in part all of them: what several of one epoch came to is known together only.
+    """
+    texts = [f'"topic":{msgspec.json.encode(topic).decode()}', '"topic":{"count":', '"topic_mapping":{"count":']
+    mentioned = " OR ".join(f"strpos({side}, {quoted(text)}) > 0" for text in texts for side in ("before", "after"))
+    epochs = "true"
+    if span != EVERYTHING:
+        bounds = [
+            _first(root, snapshot, f"SELECT {end}(epoch) FROM rows WHERE {span.covers}") for end in ("min", "max")
+        ]
+        if None in bounds:
+            return []
+        epochs = "epoch BETWEEN {} AND {}".format(*bounds)
+    return _lines(root, snapshot, f"({mentioned}) AND {epochs} ORDER BY epoch, seq")
 
 
-def topic_count_events(root: Root, snapshot: SnapshotRow, since_ms: int | None = None) -> list[BrokerEventRow]:
-    """The events that tell only how many topics changed, in order of the log."""
-    counted = """(strpos(before, '"topic":{"count":') > 0 OR strpos(after, '"topic":{"count":') > 0)"""
-    return _lines(root, snapshot, f"{counted} AND {_since(since_ms)} ORDER BY epoch, seq")
+def names_told(root: Root, snapshot: SnapshotRow) -> set[str]:
+    """All broker names and addresses that there have been, up to a snapshot."""
+    columns = "SELECT broker_name FROM rows UNION SELECT broker_addr FROM rows"
+    return {name for name in query(_table(root, snapshot), columns).column(0).to_pylist() if name is not None}
 
 
 def events_between(root: Root, snapshot: SnapshotRow, after: AsOf, until: AsOf) -> list[BrokerEventRow]:
@@ -84,14 +124,21 @@ def members_at(root: Root, snapshot: SnapshotRow, moment: AsOf) -> Membership:
 
 
 def _lines(root: Root, snapshot: SnapshotRow, condition: str) -> list[BrokerEventRow]:
-    table = root.open(BROKER_EVENT, snapshot.versions[BROKER_EVENT.name])
-    return rows_from_arrow(BROKER_EVENT, select(table, BROKER_EVENT, condition))
+    return rows_from_arrow(BROKER_EVENT, select(_table(root, snapshot), BROKER_EVENT, condition))
 
 
-def _since(since_ms: int | None) -> str:
-    if since_ms is None:
-        return "true"
-    return f"event_time >= to_timestamp_millis({since_ms}) AND event_month >= '{_month(since_ms)}'"
+def _first(root: Root, snapshot: SnapshotRow, sql: str) -> int | None:
+    """The one value of a query."""
+    value: int | None = query(_table(root, snapshot), sql).column(0)[0].as_py()
+    return value
+
+
+def _table(root: Root, snapshot: SnapshotRow) -> DeltaTable:
+    return root.open(BROKER_EVENT, snapshot.versions[BROKER_EVENT.name])
+
+
+def _timestamp(at_ms: int) -> str:
+    return f"to_timestamp_millis({at_ms})"
 
 
 def _month(at_ms: int) -> str:

@@ -68,9 +68,17 @@ class Membership:
         for fields in after.get("filter", ()):
             self.filters[fields["broker_addr"]] = FilterRow(fields["broker_addr"], tuple(fields["filter_server_list"]))
         if line.type in LEASE_ENDS and line.lease_millis is not None:
-            self.live.pop(line.broker_addr or "", None)
+            self._end(line)
         for fields in after.get("live", ()):
             self.live[fields["broker_addr"]] = _live_row(fields)
+
+    def _end(self, line: BrokerEventRow) -> None:
+        """Of an end that was told late the line lacks the id where another address had taken it in the meantime."""
+        self.live.pop(line.broker_addr or "", None)
+        key = (line.broker_name or "", line.broker_id or 0)
+        held = self.brokers.get(key)
+        if held is not None and held.broker_addr == line.broker_addr:
+            self.brokers.pop(key)
 
 
 def rows_told(side: str | None) -> Rows:
@@ -79,10 +87,10 @@ def rows_told(side: str | None) -> Rows:
     return {table: rows for table, rows in told.items() if isinstance(rows, list)}
 
 
-def counts_told(side: str | None) -> int:
-    """Of how many rows `before` or `after` tells the number alone."""
+def counts_told(side: str | None) -> dict[str, int]:
+    """Table -> of how many rows `before` or `after` tells the number alone."""
     told = msgspec.json.decode(side) if side else {}
-    return sum(rows["count"] for rows in told.values() if isinstance(rows, dict) and "count" in rows)
+    return {table: rows["count"] for table, rows in told.items() if isinstance(rows, dict) and "count" in rows}
 
 
 def _broker_row(fields: dict[str, Any]) -> BrokerRow:

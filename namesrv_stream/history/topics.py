@@ -2,69 +2,145 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import NamedTuple
+from itertools import groupby
+from typing import Any, NamedTuple
 
 import msgspec
 
-from namesrv_stream.history.events import quoted, topic_count_events, topic_events
+from namesrv_stream.history.events import EVERYTHING, Span, quoted, topic_events
+from namesrv_stream.history.membership import counts_told, rows_told
 from namesrv_stream.rules.events import as_json_row
-from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow, TopicRow
+from namesrv_stream.rules.routes import CAUSES
+from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.root import Root, select
-from namesrv_stream.tables.schemas import TOPIC
+from namesrv_stream.tables.schemas import TOPIC, TOPIC_MAPPING, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
 
 EPOCHS_LOOKED_INTO = 50
 """The newest whose lines have a count only; each costs the reading of a row or two."""
 
-RowsByBroker = dict[str, TopicRow]
+ONE_OF_SEVERAL = ""
+"""The `cause` of a line that tells what several lines of one epoch came to, each of which has a count only."""
+
+TopicRowFields = dict[str, Any] | None
+"""The topic's row of one table and broker name as a JSON object, None where it has none."""
 
 
 class TopicHistory(NamedTuple):
     """`lines`: those that concern the topic, in order of the log; `before` and `after` of a line that has a count only
-    are the topic's rows in the snapshots around it. `untold`: lines with a count of which no snapshot is left, or
-    older than the newest EPOCHS_LOOKED_INTO: the topic may be among what they count."""
+    are the topic's rows in the snapshots around it. `untold`: lines with a count of which no snapshot tells whether
+    the topic is among what they count: none is left, they are older than the newest EPOCHS_LOOKED_INTO, or several of
+    one epoch leave the topic as it was."""
 
     lines: list[BrokerEventRow]
     untold: list[BrokerEventRow]
 
 
-def topic_history(root: Root, snapshot: SnapshotRow, topic: str, since_ms: int | None = None) -> TopicHistory:
-    """What happened to a topic up to a snapshot."""
-    named = topic_events(root, snapshot, topic, since_ms)
-    counting = topic_count_events(root, snapshot, since_ms)
+def topic_history(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVERYTHING) -> TopicHistory:
+    """What happened to a topic within a stretch of time, up to a snapshot."""
+    events = topic_events(root, snapshot, topic, span)
+    named, untold = [line for line in events if _names(topic, line)], list[BrokerEventRow]()
     snapshots = Snapshots(root)
     oldest = snapshots.oldest_readable().epoch
-    readable = sorted({line.epoch for line in counting if line.epoch > oldest})[-EPOCHS_LOOKED_INTO:]
-    told = [line for line in counting if line.epoch in readable]
-    found = _as_snapshots_tell(told, named, lambda epoch: _rows_at(root, snapshots.find(epoch), topic))
-    lines = sorted([*named, *found], key=lambda line: (line.epoch, line.seq))
-    return TopicHistory(lines, [line for line in counting if line.epoch not in readable])
+    for spec in (TOPIC, TOPIC_MAPPING):
+        counting = {line.epoch for line in events if _counts(spec, line)}
+        readable = sorted(epoch for epoch in counting if epoch > oldest)[-EPOCHS_LOOKED_INTO:]
+        rows_at = cache(lambda epoch, spec=spec: _rows_at(root, spec, snapshots.find(epoch), topic))
+        found = _as_snapshots_tell(spec, topic, [line for line in events if line.epoch in readable], rows_at)
+        named += found.lines
+        untold += [*(line for line in events if _counts(spec, line) and line.epoch not in readable), *found.untold]
+    return TopicHistory(*(sorted(filter(span.holds, lines), key=_place) for lines in (named, untold)))
 
 
 def _as_snapshots_tell(
-    counting: Iterable[BrokerEventRow], named: Iterable[BrokerEventRow], rows_at: Callable[[int], RowsByBroker]
-) -> list[BrokerEventRow]:
-    """One line at most an epoch and broker name, the last that counts; none where another line names the topic."""
-    rows_at = cache(rows_at)
-    last = {(line.epoch, line.broker_name or ""): line for line in counting}
-    for line in named:
-        last.pop((line.epoch, line.broker_name or ""), None)
-    found = []
-    for (epoch, name), line in last.items():
+    spec: TableSpec,
+    topic: str,
+    events: Iterable[BrokerEventRow],
+    rows_at: Callable[[int], dict[str, dict[str, Any]]],
+) -> TopicHistory:
+    """What the lines with a count did to the topic. `events`: whole epochs. `rows_at`: broker name -> row."""
+    told = TopicHistory([], [])
+    for (epoch, name), lines in groupby(sorted(events, key=_epoch_and_name), _epoch_and_name):
         before, after = rows_at(epoch - 1).get(name), rows_at(epoch).get(name)
-        if before != after:
-            found.append(line._replace(before=_told(before), after=_told(after)))
-    return found
+        for run, was, became in _runs(spec, topic, lines, before, after):
+            if was != became:
+                cause = run[0].cause if len(run) == 1 else ONE_OF_SEVERAL
+                told.lines.append(run[-1]._replace(cause=cause, before=_told(spec, was), after=_told(spec, became)))
+            elif len(run) > 1 and (was or _may_come_and_go(run)):
+                told.untold.extend(run)
+    return told
 
 
-def _rows_at(root: Root, snapshot: SnapshotRow, topic: str) -> RowsByBroker:
-    table = root.open(TOPIC, snapshot.versions[TOPIC.name])
-    rows: list[TopicRow] = rows_from_arrow(TOPIC, select(table, TOPIC, f"topic = {quoted(topic)}"))
-    return {row.broker_name: row for row in rows}
+def _runs(
+    spec: TableSpec,
+    topic: str,
+    lines: Iterable[BrokerEventRow],
+    before: TopicRowFields,
+    after: TopicRowFields,
+) -> Iterator[tuple[list[BrokerEventRow], TopicRowFields, TopicRowFields]]:
+    """Lines with a count between two moments at which the topic's row is known, and that row before and after them.
+
+    It is known in the snapshots around the epoch, where a line names the topic, and after the end of a broker name's
+    last lease, with which all its topics go (U3).
+    """
+    run: list[BrokerEventRow] = []
+    for line in lines:
+        is_counting = _counts(spec, line)
+        if is_counting:
+            run.append(line)
+        was, became = (_row_named(spec, topic, side) for side in (line.before, line.after))
+        is_last_end = is_counting and line.after is None and line.cause in CAUSES.values()
+        if was or became or is_last_end:
+            if run:
+                yield run, before, was
+            run, before = [], became
+    if run:
+        yield run, before, after
 
 
-def _told(row: TopicRow | None) -> str | None:
-    return None if row is None else msgspec.json.encode({TOPIC.name: [as_json_row(row)]}).decode()
+def _may_come_and_go(run: Sequence[BrokerEventRow]) -> bool:
+    """Whether a topic that is there neither before nor after the lines may have been there between two of them.
+
+    Of lines with both sides those of registrations alone may bring topics or take them (T5), not those of permissions.
+    """
+    both_ways = [line.cause == "REGISTER_BROKER" for line in run]
+    brings = [index for index, line in enumerate(run) if line.after and (not line.before or both_ways[index])]
+    takes = [index for index, line in enumerate(run) if line.before and (not line.after or both_ways[index])]
+    return bool(brings and takes) and brings[0] < takes[-1]
+
+
+def _names(topic: str, line: BrokerEventRow) -> bool:
+    """Whether the line has a row of the topic, or counts nothing: a command that names it without an effect."""
+    has_row = any(
+        _row_named(spec, topic, side) for spec in (TOPIC, TOPIC_MAPPING) for side in (line.before, line.after)
+    )
+    return has_row or not any(_counts(spec, line) for spec in (TOPIC, TOPIC_MAPPING))
+
+
+def _counts(spec: TableSpec, line: BrokerEventRow) -> bool:
+    return spec.name in counts_told(line.before) or spec.name in counts_told(line.after)
+
+
+def _row_named(spec: TableSpec, topic: str, side: str | None) -> TopicRowFields:
+    return next((row for row in rows_told(side).get(spec.name, ()) if row["topic"] == topic), None)
+
+
+def _rows_at(root: Root, spec: TableSpec, snapshot: SnapshotRow, topic: str) -> dict[str, dict[str, Any]]:
+    table = root.open(spec, snapshot.versions[spec.name])
+    rows = rows_from_arrow(spec, select(table, spec, f"topic = {quoted(topic)}"))
+    return {row.broker_name: as_json_row(row) for row in rows}
+
+
+def _told(spec: TableSpec, row: TopicRowFields) -> str | None:
+    return None if row is None else msgspec.json.encode({spec.name: [row]}).decode()
+
+
+def _place(line: BrokerEventRow) -> tuple[int, int]:
+    return line.epoch, line.seq
+
+
+def _epoch_and_name(line: BrokerEventRow) -> tuple[int, str]:
+    return line.epoch, line.broker_name or ""

@@ -66,8 +66,12 @@ def select(table: DeltaTable, spec: TableSpec, condition: str = "true", then: st
     By delta-rs's own SQL: pyarrow's datasets would do, but importing them imports pandas, a second for a command.
     """
     columns = ", ".join(f'"{name}"' for name in spec.schema.names)
-    found = QueryBuilder().register("rows", table).execute(f"SELECT {columns} FROM rows WHERE {condition} {then}")
-    return pa.RecordBatchReader.from_stream(found).read_all().cast(spec.schema)
+    return query(table, f"SELECT {columns} FROM rows WHERE {condition} {then}").cast(spec.schema)
+
+
+def query(table: DeltaTable, sql: str) -> pa.Table:
+    """What delta-rs answers to a SQL statement, in which the table is `rows`."""
+    return pa.RecordBatchReader.from_stream(QueryBuilder().register("rows", table).execute(sql)).read_all()
 
 
 def check_format(root: Root, spec: TableSpec, properties: Mapping[str, str | None]) -> None:

@@ -37,14 +37,15 @@ class PublishedRegistry:
         self._rules.register(request, self._next_place())
         return self.publish() if publish else None
 
-    def command(self, command: Command) -> SnapshotRow:
+    def command(self, command: Command, publish: bool = True) -> SnapshotRow | None:
         self._rules.command(command, self._next_place())
-        return self.publish()
+        return self.publish() if publish else None
 
-    def expire(self, address: str) -> SnapshotRow:
-        """The lease of `address`, which was heard just now, ends."""
-        self._rules.end(LeaseEnd("EXPIRED", address, LogPosition(self.now_ms, -1, -1), self.now_ms))
-        return self.publish()
+    def expire(self, address: str, publish: bool = True, late_ms: int = 0) -> SnapshotRow | None:
+        """The lease of `address`, which was heard just then, has ended `late_ms` ago."""
+        ended_ms = self.now_ms - late_ms
+        self._rules.end(LeaseEnd("EXPIRED", address, LogPosition(ended_ms, -1, -1), ended_ms))
+        return self.publish() if publish else None
 
     def publish(self) -> SnapshotRow:
         return self._published.publish(self._rules, self.now_ms, self.next_offset, self.now_ms)

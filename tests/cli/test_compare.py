@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from namesrv_stream.rules.requests import DeleteTopic, WipeWritePerm
+from namesrv_stream.rules.requests import AddWritePerm, DeleteTopic, WipeWritePerm
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES
 from tests.cli.registry import PublishedRegistry
@@ -40,7 +40,7 @@ def told(result):
 def test_diff_names_rows_that_came_went_and_changed(run, story):
     _heading, _columns, *rows = lines(run("diff 3 5"))
     assert [row.split(maxsplit=3)[:3] for row in rows] == [["topic", "-", "Orders"], ["topic", "~", "TopicA"]]
-    assert rows[1].endswith("perm 6 -> 4")
+    assert rows[1].endswith("perm RW- -> R--")
 
 
 def test_diff_as_json_has_both_rows_and_says_where_it_is_from(run, story):
@@ -59,10 +59,22 @@ def test_diff_backwards_tells_the_way_back(run, story):
     assert (back["before"], back["after"]["topic"]) == (None, "Orders")
 
 
-@pytest.mark.parametrize("line", ["diff 1 99", "diff 0 3"])
+@pytest.mark.parametrize("line", ["diff 1 99", "diff 99 1", "diff 0 3", "diff 3 0"])
 def test_diff_of_an_epoch_that_never_was_names_the_newest(run, story, line):
     result = run(line)
     assert (result.exit_code, "the newest epoch is 6" in result.stderr) == (1, True)
+
+
+def test_diff_shows_all_columns_but_the_key_and_times_and_permissions_as_people_write_them(run, registry):
+    registry.register(MASTER, "c1", "broker-a", 1, enable_acting_master=True)
+    told = {row.split()[0]: row for row in lines(run("diff 1 2"))[2:]}
+    assert (
+        told["broker"].split("broker-a 1")[1].split()
+        == f"broker_addr {MASTER}, cluster_name c1, enable_acting_master True".split()
+    )
+    assert told["topic"].endswith("read_queue_nums 8, write_queue_nums 8, perm R--, topic_sys_flag 0")
+    began = datetime.fromtimestamp(registry.now_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    assert f"heartbeat_timeout_millis 2m, ha_server_addr {MASTER}1, lease_began_at {began[:-6]}Z" in told["live"]
 
 
 def test_diff_of_what_is_no_time_says_what_is_accepted(run, story):
@@ -114,7 +126,14 @@ def test_why_since_leaves_out_what_was_before_and_ends_with_the_present(run, sto
 
 
 @pytest.mark.parametrize(
-    ("subject", "nearest"), [("broker-x", "broker-a"), ("topica", "TopicA"), ("Orders --topic", None)]
+    ("subject", "nearest"),
+    [
+        ("broker-aa", "broker-a"),
+        ("broker-bb", "broker-b"),  # which has gone
+        ("10.0.0.33:10911", OTHER),
+        ("topica", "TopicA"),
+        ("Orders --topic", None),
+    ],
 )
 def test_why_names_the_nearest_where_nothing_has_that_name(run, story, subject, nearest):
     result = run(f"why {subject}")
@@ -122,6 +141,20 @@ def test_why_names_the_nearest_where_nothing_has_that_name(run, story, subject, 
         int(nearest is not None),
         True,
     )
+
+
+def test_history_names_the_nearest_also_of_those_that_have_gone(run, story):
+    assert "Did you mean broker-b?" in run("history -b broker-bb").stderr
+
+
+def test_why_until_leaves_out_what_came_later(run, story):
+    until = datetime.fromtimestamp((story.now_ms - 130_000) / 1000, UTC).isoformat()
+    assert len(told(run("why TopicA --json"))) == 4
+    assert len(told(run(f"why TopicA --json --until {until}"))) == 3
+    assert told(run(f"why {OTHER} --json --until {until}")) == [
+        f"{OTHER} registered as broker-b 0 of c2.",
+        f"broker-b: 1 topic came (TopicA), because {OTHER} registered.",
+    ]
 
 
 MANY = tuple(f"T{number}" for number in range(300))
@@ -148,6 +181,47 @@ def test_why_does_not_lay_a_counted_change_to_a_topic_that_another_line_of_the_e
     registry.command(DeleteTopic(topic="U", requested_by="ann@desk"))
     _came, *others = told(run("why U --json"))
     assert others == ["U left broker-a, because ann@desk asked for DELETE_TOPIC_IN_NAMESRV."]
+
+
+def test_why_tells_a_restart_within_one_epoch_of_a_name_with_very_many_topics(run, registry):
+    registry.register(MASTER, "c1", "broker-a", topics=MANY)
+    registry.register(OTHER, "c1", "broker-b", topics=("T7", "U"))
+    registry.now_ms += 1_000
+    registry.expire(MASTER, publish=False)
+    registry.now_ms += 1_000
+    registry.register(SLAVE, "c1", "broker-a", topics=MANY)
+    [_, _, left, came] = told(run("why T7 --json"))
+    assert left == f"T7 left broker-a, because {MASTER} expired in silence."
+    assert came == f"T7 came to broker-a with 8 read and 8 write queues, RW-, because {SLAVE} registered."
+    assert len(told(run("why U --json"))) == 1
+    since = datetime.fromtimestamp(registry.now_ms / 1000, UTC).isoformat()
+    assert told(run(f"why T7 --json --since {since}")) == [came]
+
+
+def test_why_lays_to_none_of_several_counted_changes_in_one_epoch_what_they_came_to(run, registry):
+    registry.register(MASTER, "c1", "broker-a", topics=MANY, publish=False)
+    registry.command(WipeWritePerm(broker_name="broker-a", requested_by="ann@desk"))
+    assert told(run("why T7 --json")) == [
+        "T7 came to broker-a with 8 read and 8 write queues, R--, "
+        "in one or more of several changes of very many topics at once."
+    ]
+
+
+def test_why_says_where_several_counted_changes_in_one_epoch_left_a_topic_as_it_was(run, registry):
+    registry.register(MASTER, "c1", "broker-a", topics=MANY)
+    registry.command(WipeWritePerm(broker_name="broker-a"), publish=False)
+    registry.command(AddWritePerm(broker_name="broker-a"))
+    [came, maybe] = told(run("why T7 --json"))
+    assert came.startswith("T7 came to broker-a")
+    assert maybe.startswith("Up to here 2 changes of very many topics at once, on broker-a, named none of them")
+    registry.register(OTHER, "c1", "broker-b", topics=("U",))
+    assert len(told(run("why U --json"))) == 1
+
+
+def test_why_asks_the_snapshots_for_static_mappings_too(run, registry):
+    mappings = {topic: {"bname": "broker-a", "epoch": 1} for topic in MANY}
+    registry.register(MASTER, "c1", "broker-a", topic_queue_mapping_info_map=mappings)
+    assert told(run("why T7 --json")) == [f"the static mapping of T7 on broker-a came, because {MASTER} registered."]
 
 
 def test_why_says_where_nothing_is_left_that_names_a_topic(run, registry, now_ms):
@@ -199,7 +273,7 @@ def registry_of_old(tmp_path, now_ms):
     old.now_ms += 60_000
     old.register(SLAVE, "c1", "broker-a", 1)
     old.now_ms += 60_000
-    old.expire(MASTER)
+    old.expire(MASTER, late_ms=90_000)
     old.now_ms = now_ms
     old.register(OTHER, "c2", "broker-b")
     return old
@@ -241,6 +315,38 @@ def test_diff_past_retention_is_told_by_the_events(run, registry_of_old):
         ("broker", ["broker-a", 1]),
         ("broker", ["broker-b", 0]),
     ]
+
+
+@pytest.mark.parametrize("line", ["diff 2 99", "diff 99 2", "diff 2 0", "diff 0 2"])
+def test_diff_past_retention_too_names_the_newest_for_an_epoch_that_never_was(run, registry_of_old, line):
+    result = run(line)
+    assert (result.exit_code, result.stdout, "the newest epoch is 5" in result.stderr) == (1, "", True)
+
+
+def test_diff_past_retention_of_an_epoch_and_a_time_knows_of_an_expiry_that_came_late(run, registry_of_old):
+    """At 30 s the master expired, at 60 s, in epoch 3, the slave came, and epoch 4 tells of the master."""
+    begun_ms = registry_of_old.now_ms - 40 * DAY_MS
+    at_40_s = datetime.fromtimestamp((begun_ms + 40_000) / 1000, UTC).isoformat()
+    forth, back = (
+        json.loads(run(f"diff {span} --json").stdout)["differences"] for span in (f"3 {at_40_s}", f"{at_40_s} 3")
+    )
+    gone = [(each["key"], each["after"]) for each in forth if each["table"] == "live"]
+    assert gone == [([MASTER], None), ([SLAVE], None)]
+    assert [(each["key"], each["before"]) for each in back if each["table"] == "live"] == gone
+
+
+def test_history_past_retention_is_there_up_to_a_moment(run, registry_of_old):
+    everything = json.loads(run("history --json").stdout)
+    by_epoch = run("history --json --as-of 3")
+    assert "past snapshot.retention" in by_epoch.stderr
+    assert json.loads(by_epoch.stdout) == [event for event in everything if event["epoch"] <= 3] != []
+    assert json.loads(run("history --json --as-of 30d").stdout) == [
+        event for event in everything if event["epoch"] <= 4
+    ]
+    assert json.loads(run("history --json --until 30d").stdout) == [
+        event for event in everything if event["epoch"] <= 4
+    ]
+    assert json.loads(run("history --json --until 50d").stdout) == []
 
 
 def test_diff_past_retention_goes_backwards_too(run, registry_of_old):

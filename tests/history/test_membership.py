@@ -2,12 +2,12 @@
 
 import pytest
 
-from namesrv_stream.history.events import AsOf, events_between, members_at
+from namesrv_stream.history.events import AsOf, events_between, members_at, newest_events
 from namesrv_stream.history.membership import Membership
-from namesrv_stream.rules.rows import LiveRow
+from namesrv_stream.rules.rows import FilterRow
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
-from tests.history.fleet import RandomHistory
+from tests.history.fleet import RandomHistory, assert_members_are
 from tests.tables.rows import NOW
 
 T0 = NOW - 90 * 24 * 3_600_000
@@ -18,48 +18,55 @@ def root(tmp_path):
     return Root(str(tmp_path / "registry"))
 
 
-def without_what_is_heard(live):
-    """History tells a new data version by its topics, and no signs of life."""
-    return {address: _identity(row) for address, row in live.items()}
-
-
-def _identity(row: LiveRow):
-    return row.cluster_name, row.broker_name, row.broker_id, row.ha_server_addr, row.lease_began_at
-
-
-def assert_members_are(members, view):
-    routes = members.routes()
-    assert routes.brokers == view.brokers
-    assert routes.clusters == view.clusters
-    assert routes.filters == view.filters
-    assert without_what_is_heard(routes.live) == without_what_is_heard(view.live)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_members_of_every_epoch_and_time_are_those_of_its_snapshot(root, seed):
+def lived(root, seed, epochs):
+    """A history with events of the same millisecond and expiries that come epochs after their time: epoch -> time."""
     history = RandomHistory(root, seed, T0, NOW)
-    epochs = {}
-    for _ in range(12):
-        for _ in range(5):
-            history.step()
-        epochs[history.publish()] = history.event_ms
+    published = {}
+    for _ in range(epochs):
+        for _ in range(8):
+            history.step(gap_ms=history.rng.choice([0, 60_000]), late_ms=900_000)
+        published[history.publish()] = history.event_ms
+        history.event_ms += 1
+    return published
+
+
+def without(view, gone):
+    brokers = {(name, i): row for name, ids in view.brokers.items() for i, row in ids.items()}
+    return Membership(
+        {key: row for key, row in brokers.items() if row.broker_addr not in gone},
+        {address: FilterRow(address, servers) for address, servers in view.filters.items() if address not in gone},
+        {address: row for address, row in view.live.items() if address not in gone},
+    )
+
+
+@pytest.fixture(scope="module", params=range(3))
+def registry(request, tmp_path_factory):
+    """A root, and the times of its epochs."""
+    root = Root(str(tmp_path_factory.mktemp("history") / "registry"))
+    return root, lived(root, request.param, 12)
+
+
+def test_members_of_an_epoch_are_those_of_its_snapshot_and_of_a_time_those_not_expired_by_then(registry):
+    root, epochs = registry
     reader = RouteReader(root)
     newest = reader.snapshots.newest()
+    expired = [line for line in newest_events(root, newest, limit=None) if line.type == "EXPIRED"]
+    late = set()
     for epoch, at_ms in epochs.items():
         view = reader.open(epoch=epoch).routes
         assert_members_are(members_at(root, newest, AsOf(epoch=epoch)), view)
-        assert_members_are(members_at(root, newest, AsOf(at_ms=at_ms)), view)
+        gone = {line.broker_addr for line in expired if line.epoch > epoch and line.event_time <= at_ms}
+        assert_members_are(members_at(root, newest, AsOf(at_ms=at_ms)), without(view, gone).routes())
+        late |= gone
+    assert late
 
 
-def test_all_lines_and_those_of_living_leases_alone_come_to_the_same(root):
-    history = RandomHistory(root, 7, T0, NOW)
-    for _ in range(80):
-        history.step()
-    last = AsOf(epoch=history.publish())
+def test_all_lines_and_those_of_living_leases_alone_come_to_the_same(registry):
+    root, epochs = registry
     newest = RouteReader(root).snapshots.newest()
-    lines = events_between(root, newest, AsOf(epoch=0), last)
-    assert_members_are(Membership.after(lines), history.rules.view())
-    assert members_at(root, newest, last) == Membership.after(lines)
+    for moment in [*(AsOf(epoch=epoch) for epoch in epochs), *(AsOf(at_ms=at_ms) for at_ms in epochs.values())]:
+        lines = events_between(root, newest, AsOf(epoch=0), moment)
+        assert members_at(root, newest, moment) == Membership.after(lines)
 
 
 def test_before_the_first_line_there_is_nobody(root):

@@ -1,0 +1,220 @@
+"""Each line of history as a sentence, and none that says what is not so."""
+
+import json
+
+import pytest
+
+from namesrv_stream.cli.story import story_of_broker, story_of_topic
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.requests import (
+    AddWritePerm,
+    DataVersion,
+    DeleteKvConfig,
+    DeleteTopic,
+    PutKvConfig,
+    QueueData,
+    RegisterBroker,
+    RegisterTopic,
+    TopicConfig,
+    UpdateNamesrvConfig,
+    WipeWritePerm,
+)
+from namesrv_stream.rules.routes import LeaseEnd, RouteRegistry
+from namesrv_stream.rules.rows import LogPosition
+from tests.history.fleet import RandomLife
+
+A, B = "10.0.0.1:10911", "10.0.0.2:10911"
+NOBODY = "an operator without a name"
+ASKED = {"requested_by": "ann@desk"}
+
+
+class Life:
+    """A registry in which A is broker-a 0 of c1 with the topic T, and the lines of what happens next."""
+
+    def __init__(self):
+        self.rules = RouteRegistry(NamesrvSettings())
+        self.second = 0
+        self.register()
+        self.rules.take_batch()
+
+    def at(self):
+        self.second += 1
+        return LogPosition(1_000 * self.second, 0, self.second)
+
+    def register(self, address=A, broker_id=0, name="broker-a", topics=("T",), counter=0, state=0, **fields):
+        request = RegisterBroker(
+            cluster_name="c1",
+            broker_name=name,
+            broker_id=broker_id,
+            broker_addr=address,
+            data_version=DataVersion(state, 0, counter),
+            topic_config_table=dict.fromkeys(topics, TopicConfig(8, 8, 6)),
+            **fields,
+        )
+        self.rules.register(request, self.at())
+
+    def end(self, kind, address=A, silent_ms=0):
+        at = self.at()
+        self.rules.end(LeaseEnd(kind, address, at, at.event_time - silent_ms))
+
+    def command(self, command):
+        self.rules.command(command, self.at())
+
+    def lines(self):
+        return self.rules.take_batch().events
+
+
+@pytest.fixture
+def life():
+    return Life()
+
+
+def texts(sentences):
+    return [sentence.text for sentence in sentences]
+
+
+@pytest.mark.parametrize(
+    ("happens", "told"),
+    [
+        (lambda life: life.register(B, 1), [f"{B} registered as broker-a 1 of c1"]),
+        (
+            lambda life: life.register(B),
+            [
+                f"{A} is no longer broker-a 0 of c1, which another address or another id replaced",
+                f"{B} registered as broker-a 0 of c1, in the place of {A}",
+            ],
+        ),
+        (
+            lambda life: life.register(broker_id=1),
+            [
+                f"{A} is no longer broker-a 0 of c1, which another address or another id replaced",
+                f"{A}, alive already, is broker-a 1 of c1 now",
+            ],
+        ),
+        (
+            lambda life: life.register(zone_name="z", filter_server_list=["f:1"]),
+            [f"{A} (broker-a 0 of c1) registered again and changed its zone none to z, its filter servers none to f:1"],
+        ),
+        (
+            lambda life: life.register(topics=("T", "U"), counter=1),
+            [f"broker-a: 1 topic came (U), because {A} registered"],
+        ),
+        (
+            lambda life: life.register(counter=1, topic_queue_mapping_info_map={"T": {"bname": "broker-a"}}),
+            [f"broker-a: 1 static mapping came (T), because {A} registered"],
+        ),
+        (
+            lambda life: life.end("UNREGISTERED"),
+            [
+                f"{A} (broker-a 0 of c1) unregistered in order; it had been alive for 1s",
+                f"broker-a: 1 topic went (T), because {A} unregistered",
+            ],
+        ),
+        (
+            lambda life: life.end("CHANNEL_CLOSED"),
+            [
+                f"{A} (broker-a 0 of c1) lost its last connection; it had been alive for 1s",
+                f"broker-a: 1 topic went (T), because {A} lost its last connection",
+            ],
+        ),
+        (
+            lambda life: life.end("EXPIRED", silent_ms=1_000),
+            [
+                f"{A} (broker-a 0 of c1) was not heard for 1s and expired; it had been alive for 1s",
+                f"broker-a: 1 topic went (T), because {A} expired in silence",
+            ],
+        ),
+        (
+            lambda life: life.register(name="broker-b", topics=()),
+            [
+                f"{A} (broker-a 0 of c1) left, to register under another name or cluster; it had been alive for 1s",
+                f"broker-a: 1 topic went (T), because {A} registered",
+                f"{A} registered as broker-b 0 of c1",
+            ],
+        ),
+    ],
+)
+def test_what_brokers_do_is_told(life, happens, told):
+    happens(life)
+    assert [text.removesuffix(".") for text in texts(story_of_broker(life.lines()))] == told
+
+
+@pytest.mark.parametrize(
+    ("command", "effect"),
+    [
+        (WipeWritePerm(broker_name="broker-a"), "1 topic changed (T)"),
+        (WipeWritePerm(broker_name="nobody"), "nothing changed"),
+        (AddWritePerm(broker_name="broker-a"), "nothing changed"),
+        (DeleteTopic(topic="T"), "1 topic went (T)"),
+        (DeleteTopic(topic="U"), "nothing changed"),
+        (RegisterTopic(topic="N", queue_datas=[QueueData("broker-a", 4, 4, 6)]), "1 topic came (N)"),
+        (RegisterTopic(topic="N", queue_datas=[QueueData("nobody", 4, 4, 6)]), "nothing changed"),
+        (PutKvConfig(namespace="NS", key="k", value="v"), "NS/k was set to v"),
+        (PutKvConfig(namespace="OLD", key="k", value="w"), "OLD/k was set to w instead of v"),
+        (PutKvConfig(namespace="OLD", key="k", value="v"), "nothing changed"),
+        (DeleteKvConfig(namespace="OLD", key="k"), "OLD/k was removed, which was v"),
+        (DeleteKvConfig(namespace="NS", key="k"), "nothing changed"),
+        (
+            UpdateNamesrvConfig(properties={"orderMessageEnable": "false"}),
+            "orderMessageEnable was set to false instead of true",
+        ),
+        (UpdateNamesrvConfig(properties={"orderMessageEnable": "true"}), "nothing changed"),
+    ],
+)
+def test_what_operators_ask_for_is_told_with_its_effect(life, command, effect):
+    life.command(PutKvConfig(namespace="OLD", key="k", value="v"))
+    life.command(UpdateNamesrvConfig(properties={"orderMessageEnable": "true"}))
+    life.lines()
+    life.command(command)
+    assert texts(story_of_broker(life.lines())) == [f"{NOBODY} asked for {command.__struct_config__.tag}: {effect}."]
+
+
+def test_a_refusal_is_told_of_who_had_a_lease_and_of_who_had_none(life):
+    life.register(state=2)
+    life.register(B, 1)
+    life.lines()
+    life.register(B, state=1)
+    life.register(B, state=1)
+    ended, refused = texts(story_of_broker(life.lines()))
+    assert ended.startswith(f"{B} (broker-a 1 of c1) was refused under another identity, which ended its lease;")
+    assert refused == f"{B} (broker-a 0 of c1) was refused: the address that holds this id has a higher state version."
+
+
+@pytest.mark.parametrize(
+    ("happens", "told"),
+    [
+        (
+            lambda life: life.register(counter=1, topic_queue_mapping_info_map={"T": {"bname": "broker-a"}}),
+            [f"the static mapping of T on broker-a came, because {A} registered."],
+        ),
+        (
+            lambda life: life.command(RegisterTopic(topic="T", queue_datas=[QueueData("broker-a", 4, 8, 6)], **ASKED)),
+            ["T on broker-a changed read queues 8 to 4, because ann@desk asked for REGISTER_TOPIC_IN_NAMESRV."],
+        ),
+        (
+            lambda life: life.command(DeleteTopic(topic="T", cluster_name="c2", **ASKED)),
+            ["ann@desk asked for DELETE_TOPIC_IN_NAMESRV of T: nothing changed."],
+        ),
+        (lambda life: life.end("EXPIRED"), [f"T left broker-a, because {A} expired in silence."]),
+    ],
+)
+def test_what_befalls_a_topic_is_told(life, happens, told):
+    happens(life)
+    naming = [line for line in life.lines() if '"topic":"T"' in f"{line.before}{line.after}"]
+    assert texts(story_of_topic("T", naming)) == told
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_every_line_is_told_and_nothing_changed_only_where_it_has_no_row(seed):
+    life = RandomLife(seed, 0)
+    for _ in range(200):
+        life.step()
+    for line in life.rules.take_batch().events:
+        [sentence] = story_of_broker([line])
+        changed = {*json.loads(line.before or "{}"), *json.loads(line.after or "{}")} - {"command"}
+        assert ("nothing changed" in sentence.text) is (not changed and line.type != "REFUSED")
+        for topic in "TUV":
+            if f'"topic":"{topic}"' in f"{line.before}{line.after}":
+                story = texts(story_of_topic(topic, [line]))
+                assert story
+                assert all(("nothing changed" in text) is (not changed) for text in story)

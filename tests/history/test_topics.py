@@ -1,0 +1,51 @@
+"""The history of a topic, where the lines name it and where they have a count only."""
+
+import json
+
+import pytest
+
+from namesrv_stream.history.topics import ONE_OF_SEVERAL, topic_history
+from namesrv_stream.rules import events
+from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.root import Root
+from tests.history.fleet import RandomHistory
+from tests.tables.rows import NOW
+
+T0 = NOW - 24 * 3_600_000
+
+
+def history_of_topics(root, seed):
+    history = RandomHistory(root, seed, T0, NOW)
+    for _ in range(12):
+        for _ in range(4):
+            history.step(late_ms=300_000)
+        history.publish()
+    newest = RouteReader(root).snapshots.newest()
+    return {topic: topic_history(root, newest, topic) for topic in "TUVW"}
+
+
+def facts_of(topic, lines):
+    """(epoch, broker name, seq, table) -> the topic's row before and after."""
+    facts = {}
+    for line in lines:
+        for table in ("topic", "topic_mapping"):
+            sides = [json.loads(side or "{}").get(table, []) for side in (line.before, line.after)]
+            rows = [next((row for row in side if row != "count" and row["topic"] == topic), None) for side in sides]
+            if rows != [None, None]:
+                facts[line.epoch, line.broker_name, line.seq, table] = rows
+    return facts
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_lines_have_counts_nothing_is_told_that_is_not_so_and_nothing_left_out(tmp_path, monkeypatch, seed):
+    """The same history, its lines with the names and with counts only."""
+    named = history_of_topics(Root(str(tmp_path / "named")), seed)
+    monkeypatch.setattr(events, "MAX_LISTED_TOPICS", 0)
+    counted = history_of_topics(Root(str(tmp_path / "counted")), seed)
+    for topic in "TUVW":
+        true, found = facts_of(topic, named[topic].lines), counted[topic]
+        sure = facts_of(topic, [line for line in found.lines if line.cause != ONE_OF_SEVERAL])
+        unsure = [*found.untold, *(line for line in found.lines if line.cause == ONE_OF_SEVERAL)]
+        assert sure.items() <= true.items()
+        assert {key[:2] for key in true.keys() - sure.keys()} <= {(line.epoch, line.broker_name) for line in unsure}
+        assert sure or topic == "W"
