@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import click
 from click.core import ParameterSource
 
 from namesrv_stream.cli.group import say
-from namesrv_stream.fleet.chronicle import DAY_MS, MINUTE_MS, Chronicle, chronicle_plan
+from namesrv_stream.fleet.chronicle import DAY_MS, MINUTE_MS, SHAPE, Chronicle, chronicle_plan
 from namesrv_stream.fleet.command import fleet as live_fleet
 from namesrv_stream.logs import errors_alone
 
+_LONGEST_DAYS = 3660
+_LEAST_BATCH_HOURS, _MOST_BATCH_HOURS = 0.05, 744
 _SHAPE = ("brokers", "clusters", "slaves_per_master", "topics", "zones")
 _WITH_HISTORY = (*_SHAPE, "seed", "history_days", "out", "batch_hours")
 
@@ -42,15 +45,24 @@ def _make_history(days: float, seed: int, shape: dict[str, object], out: Path, b
     say(f"the history is in {out}: namesrv-stream --root {out} history")
 
 
+def _number(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
+    """nan is within every range."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("nan is no number.")
+    return value
+
+
 fleet = click.Command(
     "fleet",
     params=[
         *live_fleet.params,
         click.Option(
             ["--history", "history_days"],
-            type=click.FloatRange(0, min_open=True),
+            type=click.FloatRange(0, _LONGEST_DAYS, min_open=True),
+            callback=_number,
             metavar="DAYS",
-            help="Do not run: publish the past of so many days, with incidents, through a Kafka and a job of its own.",
+            help="Do not run: publish the past of so many days, with incidents, through a Kafka and a job of its own. "
+            f"Has {', '.join(f'--{name} {count}' for name, count in SHAPE.items())} unless told otherwise.",
         ),
         click.Option(
             ["--out"],
@@ -61,7 +73,8 @@ fleet = click.Command(
         ),
         click.Option(
             ["--batch-hours"],
-            type=click.FloatRange(0, min_open=True),
+            type=click.FloatRange(_LEAST_BATCH_HOURS, _MOST_BATCH_HOURS),
+            callback=_number,
             default=1.0,
             show_default=True,
             help="Hours of --history in one epoch.",

@@ -23,6 +23,9 @@ DAY_MS = 24 * HOUR_MS
 MINUTE_MS = 60_000
 TICK_MS = MINUTE_MS
 
+SHAPE = {"brokers": 12, "clusters": 2, "zones": 3}
+"""Fields of FleetPlan that a history has otherwise than a fleet of the present."""
+
 CHURN_AN_HOUR = 0.01
 """Share of the brokers that crash or restart by chance in an hour."""
 TOPICS_A_DAY = 3.0
@@ -38,9 +41,9 @@ _NEW_HOST = "10.0.200.1"
 def chronicle_plan(seed: int, **shape: Any) -> FleetPlan:
     """A fleet whose records are few enough for months: one sign of life a minute, in full once an hour.
 
-    `shape`: fields of FleetPlan that differ from 12 brokers in 2 clusters and 3 zones.
+    `shape`: fields of FleetPlan, instead of those in SHAPE.
     """
-    sizes: dict[str, Any] = {"brokers": 12, "clusters": 2, "zones": 3, **shape}
+    sizes: dict[str, Any] = {**SHAPE, **shape}
     by_chance = sizes["brokers"] * CHURN_AN_HOUR / 60 / 2
     churn = {Churn.CRASH: by_chance, Churn.RESTART: by_chance, Churn.CREATE_TOPIC: TOPICS_A_DAY / (24 * 60)}
     return FleetPlan(

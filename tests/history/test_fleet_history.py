@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from namesrv_stream.cli import main
+from namesrv_stream.fleet.chronicle import chronicle_plan
 
 
 @pytest.mark.parametrize(("options", "folder"), [("", "data/history"), (" --out elsewhere", "elsewhere")])
@@ -24,7 +25,19 @@ def test_what_holds_for_brokers_of_the_present_alone_is_refused(options):
     assert (result.exit_code, "has no effect with --history" in result.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("days", ["0", "-1", "week"])
+@pytest.mark.parametrize("days", ["0", "-1", "week", "nan", "inf", "1e12"])
 def test_what_is_no_number_of_days_is_refused(days):
     result = CliRunner().invoke(main, ["fleet", "--history", days])
     assert (result.exit_code, "--history" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("hours", ["0", "0.0001", "nan", "inf", "1e12"])
+def test_epochs_of_less_than_a_record_or_of_more_than_a_month_are_refused(hours):
+    result = CliRunner().invoke(main, ["fleet", "--history", "1", "--batch-hours", hours])
+    assert (result.exit_code, "--batch-hours" in result.stderr) == (2, True)
+
+
+def test_help_names_the_fleet_that_a_history_has_unless_told_otherwise():
+    text = " ".join(CliRunner().invoke(main, ["fleet", "--help"]).stdout.split())
+    plan = chronicle_plan(0)
+    assert f"Has --brokers {plan.brokers}, --clusters {plan.clusters}, --zones {plan.zones} unless told" in text
