@@ -133,4 +133,6 @@ def _job(served: Served) -> Text:
 def _behind(lag: Lag) -> Text:
     if lag.records is None:
         return Text(f"unknown: {lag.problem}", "yellow")
-    return Text("nothing" if lag.records == 0 else f"{counted(lag.records, 'record')} since that snapshot")
+    return Text(
+        "nothing" if lag.records == 0 else f"{counted(lag.records, 'record')} since that snapshot, ticks included"
+    )

@@ -32,6 +32,15 @@ BROKERS_ALONE = "its brokers, not what they had and when heard"
 """For `show`: what the events tell of lists of brokers."""
 
 _NAMED = 5
+_SYSTEM_PREFIXES = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", "%DLQ%")
+_SYSTEM_TOPICS = {
+    "TBW102",
+    "SELF_TEST_TOPIC",
+    "BenchmarkTest",
+    "OFFSET_MOVED_EVENT",
+    "SCHEDULE_TOPIC_XXXX",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
+}
 
 
 class NotFoundError(NamesrvError):
@@ -51,7 +60,12 @@ def _what_there_is(names: list[str]) -> str:
     if not names:
         return "There is none at all yet."
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f"There is {', '.join(names[:_NAMED])}{more}."
+    return f"There is {', '.join(sorted(names, key=_is_system_topic)[:_NAMED])}{more}."
+
+
+def _is_system_topic(name: str) -> bool:
+    """Whether brokers make a topic of this name by themselves."""
+    return name in _SYSTEM_TOPICS or name.startswith(_SYSTEM_PREFIXES)
 
 
 class View(NamedTuple):

@@ -247,6 +247,11 @@ def test_a_name_like_no_other_is_answered_with_some_that_there_are(run, registry
     assert "There is T0, T1, T10, T100, T101 and 295 more." in run("why zzz --topic").stderr
 
 
+def test_topics_that_brokers_make_by_themselves_are_named_last(run, registry):
+    registry.register(MASTER, "c1", "broker-a", topics=("%RETRY%g", "RMQ_SYS_TRACE_TOPIC", "TBW102", "Z1", "Z2"))
+    assert "There is Z1, Z2, %RETRY%g, RMQ_SYS_TRACE_TOPIC, TBW102." in run("why qqq --topic").stderr
+
+
 @pytest.mark.parametrize("line", ["diff 1 1", "history", "diff 1h 1h"])
 def test_an_empty_registry_has_no_past(run, line):
     result = run(line)
