@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
@@ -14,7 +14,7 @@ from namesrv_stream.errors import NotARegistryError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import with_partition_column
 from namesrv_stream.tables.root import CHECKPOINT_INTERVAL, RETENTION_PROPERTY, Root, select, table_properties
-from namesrv_stream.tables.schemas import SNAPSHOT, TABLES, TableSpec
+from namesrv_stream.tables.schemas import BROKER_EVENT, SMALL_EVENT_FILE_BYTES, SNAPSHOT, TABLES, TableSpec
 from namesrv_stream.tables.snapshots import newest_row
 from namesrv_stream.tables.writer import DELETED, BaseMovedError, Commit, CommitTag, RowChanges
 
@@ -85,11 +85,16 @@ class RustWriter:
             return table.version()
 
     def file_count(self, spec: TableSpec, version: int) -> int:
-        return len(self._at(spec, version).file_uris())
+        table = self._at(spec, version)
+        return len(table.file_uris(file_pruning_predicate=_newest_partition(spec, table)))
 
     def compact(self, spec: TableSpec, base: int) -> int:
         with self._on(spec, base) as table:
-            table.optimize.compact(commit_properties=CommitProperties(max_commit_retries=0))
+            table.optimize.compact(
+                _newest_partition(spec, table),
+                SMALL_EVENT_FILE_BYTES if spec is BROKER_EVENT else None,
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
             return table.version()
 
     def _at(self, spec: TableSpec, version: int) -> DeltaTable:
@@ -130,6 +135,13 @@ class RustWriter:
         table = self._root.open(spec)
         if table.metadata().configuration.get(RETENTION_PROPERTY) != str(retention_ms):
             table.alter.set_table_properties(table_properties(spec, retention_ms), raise_if_not_exists=False)
+
+
+def _newest_partition(spec: TableSpec, table: DeltaTable) -> list[tuple[str, str, Any]] | None:
+    """As delta-rs filters; None for the whole of a table without partitions."""
+    if spec.partition_column is None:
+        return None
+    return [(spec.partition_column, "=", max((each[spec.partition_column] for each in table.partitions()), default=""))]
 
 
 class _CommitOptions(TypedDict):

@@ -23,9 +23,13 @@ TEXT, INT, LONG = pa.string(), pa.int32(), pa.int64()
 EVENT_MONTH = "event_month"
 """Partition column of `broker_event`, 'YYYY-MM' of event_time in UTC.
 
-Files of one month are compacted and clustered by broker among themselves, so years of history are not rewritten for
-a new day; within a month, file statistics of event_time find the time.
+Files of one month are compacted and put in order among themselves, so years of history are not rewritten for a new
+day.
 """
+EVENT_FILE_BYTES = 32 * 1024 * 1024
+"""Of one file of `broker_event` in order: a busy month has several, of which a question leaves most unread."""
+SMALL_EVENT_FILE_BYTES = EVENT_FILE_BYTES // 2
+"""Smaller ones are put together; larger ones are in order, which the job's everyday compaction may not undo."""
 
 
 @dataclass(frozen=True)

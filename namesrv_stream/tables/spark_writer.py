@@ -19,11 +19,22 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow, with_partition_column
 from namesrv_stream.tables.root import FORMAT_PROPERTY, RETENTION_PROPERTY, Root, check_format, table_properties
-from namesrv_stream.tables.schemas import FORMAT, SNAPSHOT, TABLES, TableSpec
+from namesrv_stream.tables.schemas import (
+    BROKER_EVENT,
+    FORMAT,
+    SMALL_EVENT_FILE_BYTES,
+    SNAPSHOT,
+    TABLES,
+    TableSpec,
+)
 from namesrv_stream.tables.writer import DELETED, BaseMovedError, Commit, CommitTag, RowChanges
 
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _COMMIT_ONCE = {"spark.databricks.delta.maxCommitAttempts": "0", "spark.sql.session.timeZone": "UTC"}
+_COMPACT_SMALL = dict.fromkeys(
+    ("spark.databricks.delta.optimize.minFileSize", "spark.databricks.delta.optimize.maxFileSize"),
+    str(SMALL_EVENT_FILE_BYTES),
+)
 
 
 class SparkWriter:
@@ -92,17 +103,24 @@ class SparkWriter:
         return self._landed(spec, head, tag)
 
     def file_count(self, spec: TableSpec, version: int) -> int:
-        return len(self._at(spec, version).inputFiles())
+        return len(self._at(spec, version).where(self._newest_partition(spec, version)).inputFiles())
 
     def compact(self, spec: TableSpec, base: int) -> int:
         with self._on(spec, base, None):
-            self._table(spec).optimize().executeCompaction()
+            self._table(spec).optimize().where(self._newest_partition(spec, base)).executeCompaction()
         return self._landed(spec, base, None)
+
+    def _newest_partition(self, spec: TableSpec, version: int) -> str:
+        """As SQL; the whole of a table without partitions."""
+        if spec.partition_column is None:
+            return "true"
+        newest = self._at(spec, version).agg(F.max(spec.partition_column)).collect()[0][0]
+        return f"{spec.partition_column} = '{newest}'"
 
     def _session(self, spec: TableSpec) -> SparkSession:
         if spec.name not in self._sessions:
             session = self._spark.newSession()
-            for name, value in _COMMIT_ONCE.items():
+            for name, value in (_COMMIT_ONCE | (_COMPACT_SMALL if spec is BROKER_EVENT else {})).items():
                 session.conf.set(name, value)
             self._sessions[spec.name] = session
         return self._sessions[spec.name]

@@ -155,7 +155,10 @@ class TableWriter(Protocol):
         """Brings the rows of an older version back, on top of `head`."""
 
     def file_count(self, spec: TableSpec, version: int) -> int:
-        """Data files at `version`."""
+        """Data files at `version` that compaction looks at: of a partitioned table, those of the newest partition."""
 
     def compact(self, spec: TableSpec, base: int) -> int:
-        """Merges small files. Untagged: the rows stay as they are."""
+        """Merges small files; of a partitioned table in its newest partition alone, maintenance has been at the others.
+
+        Untagged: the rows stay as they are.
+        """

@@ -1,13 +1,16 @@
 """What both engines promise to publication."""
 
+import random
+
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from namesrv_stream.errors import NotARegistryError, RegistryTooNewError
 from namesrv_stream.rules.rows import FilterRow, KvConfigRow, SnapshotRow
+from namesrv_stream.tables import rust_writer
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
-from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
+from namesrv_stream.tables.root import DAY_MS, DEFAULT_RETENTION_MS, Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import (
     BROKER,
@@ -17,11 +20,11 @@ from namesrv_stream.tables.schemas import (
     LIVE,
     PINNED_TABLES,
     SNAPSHOT,
-    TABLES,
     TOPIC,
 )
 from namesrv_stream.tables.spark_writer import SparkWriter
 from namesrv_stream.tables.writer import BaseMovedError, CommitTag, RowChanges, holds_rows_of
+from tests.tables.conftest import BOOKKEEPING
 from tests.tables.rows import T0, broker, event, live, topic
 
 TAG = CommitTag(epoch=2, term=1)
@@ -43,8 +46,6 @@ def test_merge_inserts_updates_and_deletes_by_key(writer):
 @pytest.mark.parametrize(
     ("spec", "row"),
     [
-        (BROKER, broker(zone_name=None, acting=None)),
-        (BROKER, broker(broker_id=2**62, zone_name="z", acting=False)),
         (LIVE, live("10.0.0.1:10911", at_ms=T0 + 1)),
         (FILTER, FilterRow("10.0.0.1:10911", ("f2", "f1"))),
         (KV_CONFIG, KvConfigRow("namespace", "", None)),
@@ -56,13 +57,14 @@ def test_a_row_comes_back_as_it_was_written(writer, spec, row):
 
 
 def test_a_row_written_again_is_replaced_as_a_whole(writer):
-    first = writer.merge(BROKER, 0, RowChanges([broker(zone_name="z", acting=True)]), TAG)
-    second = writer.merge(BROKER, first, RowChanges([broker()]), TAG)
-    assert rows_at(writer, BROKER, second) == [broker()]
+    before, after = broker(2**62, zone_name="z", acting=False), broker(2**62, zone_name=None, acting=None)
+    first = writer.merge(BROKER, 0, RowChanges([before]), TAG)
+    second = writer.merge(BROKER, first, RowChanges([after]), TAG)
+    assert (rows_at(writer, BROKER, first), rows_at(writer, BROKER, second)) == ([before], [after])
 
 
-def test_a_merge_without_effect_keeps_the_rows_and_returns_its_own_version(writer):
-    first = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
+def test_a_merge_without_effect_keeps_the_rows_and_returns_its_own_version(writer, rust):
+    first = rust.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
     second = writer.merge(TOPIC, first, RowChanges(deletes=[("absent", "broker-a")]), TAG)
     assert second == writer.head(TOPIC)
     assert rows_at(writer, TOPIC, second) == [topic("t")]
@@ -99,12 +101,13 @@ def test_a_write_on_a_base_that_has_moved_changes_nothing(writer, root, write):
     assert [foreign.head(spec) for spec in (TOPIC, BROKER_EVENT)] == [1, 1]
 
 
-def test_a_restore_on_a_head_that_has_moved_changes_nothing(writer, root):
-    half = writer.merge(TOPIC, 0, RowChanges([topic("half")]), TAG)
-    RustWriter(root).touch(TOPIC, half, CommitTag(9, 9))
+@BOOKKEEPING
+def test_a_restore_on_a_head_that_has_moved_changes_nothing(writer, rust):
+    half = rust.merge(TOPIC, 0, RowChanges([topic("half")]), TAG)
+    rust.touch(TOPIC, half, CommitTag(9, 9))
     with pytest.raises(BaseMovedError):
         writer.restore(TOPIC, half, 0, TAG)
-    assert RustWriter(root).head(TOPIC) == half + 1
+    assert rust.head(TOPIC) == half + 1
 
 
 def test_a_foreign_commit_between_look_and_commit_is_not_rebased_on(writer, root, monkeypatch):
@@ -124,46 +127,80 @@ def test_a_foreign_commit_between_look_and_commit_is_not_rebased_on(writer, root
         writer.append(BROKER_EVENT, 0, rows_to_arrow(BROKER_EVENT, [event("a")]), TAG)
 
 
-def test_touch_makes_a_young_version_of_the_same_rows(writer):
-    first = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
+@BOOKKEEPING
+def test_touch_makes_a_young_version_of_the_same_rows(writer, rust):
+    first = rust.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
     second = writer.touch(TOPIC, first, TAG)
     assert second == first + 1
     assert rows_at(writer, TOPIC, second) == [topic("t")]
 
 
-def test_restore_brings_an_older_version_back_on_top(writer):
-    first = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
-    half = writer.merge(TOPIC, first, RowChanges([topic("half")]), CommitTag(3, 1))
+@BOOKKEEPING
+def test_restore_brings_an_older_version_back_on_top(writer, rust):
+    first = rust.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
+    half = rust.merge(TOPIC, first, RowChanges([topic("half")]), CommitTag(3, 1))
     restored = writer.restore(TOPIC, half, first, TAG)
     assert restored > half
     assert rows_at(writer, TOPIC, restored) == [topic("t")]
     assert holds_rows_of(writer.commits(TOPIC, first), first)
 
 
-def test_compaction_keeps_the_rows_in_fewer_files(writer):
+@BOOKKEEPING
+def test_compaction_keeps_the_rows_in_fewer_files_of_the_newest_month(writer, rust, root):
     base = 0
-    for number in range(3):
-        base = writer.append(BROKER_EVENT, base, rows_to_arrow(BROKER_EVENT, [event(str(number))]), TAG)
+    events = [event(str(number), T0 + number // 2 * 40 * DAY_MS) for number in range(4)]
+    for each in events:
+        base = rust.append(BROKER_EVENT, base, rows_to_arrow(BROKER_EVENT, [each]), TAG)
     compacted = writer.compact(BROKER_EVENT, base)
-    assert writer.file_count(BROKER_EVENT, base) == 3
-    assert writer.file_count(BROKER_EVENT, compacted) == 1
-    assert rows_at(writer, BROKER_EVENT, compacted) == [event("0"), event("1"), event("2")]
+    assert [writer.file_count(BROKER_EVENT, version) for version in (base, compacted)] == [2, 1]
+    assert len(root.open(BROKER_EVENT, compacted).file_uris()) == 2 + 1
+    assert rows_at(writer, BROKER_EVENT, compacted) == events
     assert holds_rows_of(writer.commits(BROKER_EVENT, base), base)
 
 
-def test_newest_snapshot_is_the_highest_epoch_whatever_the_order_of_files(writer):
+@BOOKKEEPING
+def test_compaction_of_a_table_without_partitions_takes_all_of_it(writer, rust):
+    base = 0
+    for number in range(3):
+        base = rust.merge(TOPIC, base, RowChanges([topic(str(number))]), TAG)
+    compacted = writer.compact(TOPIC, base)
+    assert [writer.file_count(TOPIC, version) for version in (base, compacted)] == [3, 1]
+
+
+def test_compaction_leaves_a_file_that_maintenance_has_put_in_order(rust, root, monkeypatch):
+    rust.ensure_tables(DEFAULT_RETENTION_MS)
+    wide = event("in order")._replace(after=random.randbytes(50_000).hex())
+    ordered = rust.append(BROKER_EVENT, 0, rows_to_arrow(BROKER_EVENT, [wide]), TAG)
+    [[large, size]] = [[each["path"], each["size_bytes"]] for each in files_of(root, ordered)]
+    monkeypatch.setattr(rust_writer, "SMALL_EVENT_FILE_BYTES", size)
+    base = ordered
+    for number in range(3):
+        base = rust.append(BROKER_EVENT, base, rows_to_arrow(BROKER_EVENT, [event(str(number))]), TAG)
+    left = [each["path"] for each in files_of(root, rust.compact(BROKER_EVENT, base))]
+    assert (len(left), large in left) == (2, True)
+
+
+def files_of(root, version):
+    return pa.table(root.open(BROKER_EVENT, version).get_add_actions()).to_pylist()
+
+
+@BOOKKEEPING
+def test_newest_snapshot_is_the_highest_epoch_whatever_the_order_of_files(writer, rust):
     assert writer.newest_snapshot() == (None, 0)
     base = 0
-    for epoch in (1, 3, 2):
+    for epoch, engine in ((1, rust), (3, writer), (2, rust)):
         row = SnapshotRow(epoch, 1, "run", None, None, T0, None, {0: 9}, {"topic": epoch}, {})
-        base = writer.append(SNAPSHOT, base, rows_to_arrow(SNAPSHOT, [row]), TAG)
+        base = engine.append(SNAPSHOT, base, rows_to_arrow(SNAPSHOT, [row]), TAG)
     newest, version = writer.newest_snapshot()
     assert (newest.epoch, newest.offsets, newest.versions, version) == (3, {0: 9}, {"topic": 3}, base)
 
 
-def test_tables_carry_format_feed_and_twice_the_retention(make_writer, root):
+@BOOKKEEPING
+def test_tables_carry_format_feed_and_twice_the_retention(make_writer, root, limit_tables):
+    of_each_kind = (BROKER, LIVE, BROKER_EVENT, SNAPSHOT)
+    limit_tables(*of_each_kind)
     make_writer(root).ensure_tables(DEFAULT_RETENTION_MS)
-    for spec in TABLES.values():
+    for spec in of_each_kind:
         properties = root.open(spec).metadata().configuration
         assert properties["registry.format"] == "1"
         assert properties["delta.enableChangeDataFeed"] == str(bool(spec.key) and spec is not LIVE).lower()
@@ -171,8 +208,10 @@ def test_tables_carry_format_feed_and_twice_the_retention(make_writer, root):
         assert properties["delta.logRetentionDuration"] == f"interval {60 * 86_400} seconds"
 
 
-def test_tables_that_are_there_are_kept_and_follow_a_new_retention(writer, root):
-    version = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
+@BOOKKEEPING
+def test_tables_that_are_there_are_kept_and_follow_a_new_retention(writer, rust, root, limit_tables):
+    limit_tables(TOPIC)
+    version = rust.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
     writer.ensure_tables(DEFAULT_RETENTION_MS // 2)
     assert rows_at(writer, TOPIC, writer.head(TOPIC)) == [topic("t")]
     assert holds_rows_of(writer.commits(TOPIC, version), version)
@@ -195,7 +234,9 @@ def test_a_delta_table_that_is_no_registrys_is_refused(make_writer, root):
 
 
 @pytest.mark.spark
-def test_both_engines_write_the_same_rows_and_the_same_change_feed(spark, tmp_path):
+def test_both_engines_write_the_same_rows_and_the_same_change_feed(spark, tmp_path, limit_tables):
+    """Each on a table that the other one has made and written."""
+    limit_tables(BROKER)
     told = []
     for order in ("rust spark", "spark rust"):
         root = Root(str(tmp_path / order.split()[0]))
