@@ -2,92 +2,148 @@
 
 The job takes a commit that only rearranges rows as the base of its next write, and whoever is second gives way: here
 a table that the job changes at that moment is left for the next time. So neither breaks the other.
+
+Spark puts the months of history in order, delta-rs does the rest, in milliseconds a table.
 """
 
 from __future__ import annotations
 
+import time
+from collections import Counter
+from dataclasses import dataclass
 from typing import NamedTuple
 
+import pyarrow as pa
 from delta.exceptions import DeltaConcurrentModificationException
-from delta.tables import DeltaTable
+from deltalake import CommitProperties
+from deltalake.exceptions import CommitFailedError, DeltaError
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
-from namesrv_stream.tables.root import Root, check_format
-from namesrv_stream.tables.schemas import BROKER_EVENT, EVENT_MONTH, SNAPSHOT, TABLES, TableSpec
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.schemas import (
+    BROKER_EVENT,
+    EVENT_FILE_BYTES,
+    EVENT_MONTH,
+    SMALL_EVENT_FILE_BYTES,
+    SNAPSHOT,
+    TABLES,
+    TableSpec,
+)
 from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.writer import BaseMovedError
 
-EVENT_FILE_BYTES = 32 * 1024 * 1024
-"""Of one file of `broker_event`: a busy month has several, so that a broker's story leaves most of them unread."""
 FILES_BORNE = 4
 """Small files that a table, or a month of history, may have before they are put together."""
 
-_MAX_FILE_SIZE = "spark.databricks.delta.optimize.maxFileSize"
-_SORT_WITHIN_FILES = "spark.databricks.io.skipping.mdc.sortWithinFiles"
-"""So that the statistics of a file's pages let a reader pass over most of a month for one broker."""
+_CLUSTERING = {
+    "spark.databricks.delta.optimize.maxFileSize": str(EVENT_FILE_BYTES),
+    # Sorted within its files and in small pages, a month lets a reader pass over all but the pages asked for.
+    "spark.databricks.io.skipping.mdc.sortWithinFiles": "true",
+    "parquet.page.row.count.limit": "2000",
+    # Z-order interleaves the bits of each column's rank among so many. There are some 16 types: with more ranks their
+    # bits would be the low ones, and each type be all over the month.
+    "spark.databricks.io.skipping.mdc.rangeId.max": "16",
+}
+_JOB_WROTE_IT = "the job was writing it"
+_AT_REST = "a snapshot that can be read needs a version that Delta would let go: has the job been stopped for long?"
+_FOREIGN_COMMITS = (BaseMovedError, CommitFailedError, DeltaConcurrentModificationException)
 
 
 class Care(NamedTuple):
-    """What was done for one table. `is_put_off`: the job wrote it at that moment, so it waits for the next time."""
+    """What was done for one table. `put_off`: why it waits for the next time, empty where it does not."""
 
     table: str
     files_before: int
     files_after: int
-    is_put_off: bool
+    put_off: str
 
 
 def maintain(spark: SparkSession, root: Root, *, vacuum: bool = True) -> list[Care]:
     """Compacts every table, drops snapshot rows past retention, and removes files that no retained snapshot needs.
 
     History is never shortened. Files go twice `snapshot.retention` after the commit that replaced them (the tables'
-    own property), so what a retained snapshot names stays readable.
+    own property), so what a retained snapshot names stays readable. The newest snapshot is retained for ever: once a
+    registry has published nothing for so long that Delta would let its version go, a table is left alone.
     """
+    snapshots = Snapshots(root)
     session = spark.newSession()  # its own settings
-    session.conf.set(_MAX_FILE_SIZE, str(EVENT_FILE_BYTES))
-    session.conf.set(_SORT_WITHIN_FILES, "true")
-    return [_care_for(session, root, spec, vacuum) for spec in TABLES.values()]
+    for name, value in _CLUSTERING.items():
+        session.conf.set(name, value)
+    caretaker = _Caretaker(session, root, snapshots.oldest_readable(), 2 * snapshots.retention_ms)
+    return [caretaker.care_for(spec, vacuum) for spec in TABLES.values()]
 
 
-def _care_for(session: SparkSession, root: Root, spec: TableSpec, vacuum: bool) -> Care:
-    path = root.spark_path(spec)
-    check_format(root, spec, DeltaTable.forPath(session, path).detail().collect()[0]["properties"])
-    before = _file_count(session, path)
-    is_put_off = False
-    try:
-        if spec is SNAPSHOT:
-            _drop_unreadable_snapshots(session, root)
+@dataclass(frozen=True)
+class _Caretaker:
+    """`oldest`: the oldest readable snapshot; younger ones name the same versions or newer ones. `kept_ms`: how long
+    Delta keeps the log and files that have been replaced.
+    """
+
+    session: SparkSession
+    root: Root
+    oldest: SnapshotRow
+    kept_ms: int
+
+    def care_for(self, spec: TableSpec, vacuum: bool) -> Care:
+        before = self._file_count(spec)
+        if spec is not SNAPSHOT and not self._is_kept(spec):
+            return Care(spec.name, before, before, _AT_REST)
+        put_off = ""
+        try:
+            self._put_in_order(spec)
+        except _FOREIGN_COMMITS:
+            put_off = _JOB_WROTE_IT
+        if vacuum:
+            self.root.open(spec).vacuum(dry_run=False, full=True)
+        return Care(spec.name, before, self._file_count(spec), put_off)
+
+    def _is_kept(self, spec: TableSpec) -> bool:
+        """Whether Delta keeps the version that the oldest readable snapshot names.
+
+        It was committed no longer ago than log and removed files are kept, so neither VACUUM nor the checkpoint that a
+        commit of ours may bring takes anything of it.
+        """
+        try:
+            named = self.root.open(spec, self.oldest.versions[spec.name])
+            kept_since_ms = time.time_ns() // 1_000_000 - self.kept_ms
+            return any(commit["timestamp"] >= kept_since_ms for commit in named.history(1))
+        except (DeltaError, OSError):  # it is gone
+            return False
+
+    def _put_in_order(self, spec: TableSpec) -> None:
         if spec is BROKER_EVENT:
-            _cluster_months(session, path)
-        elif before > FILES_BORNE:
-            session.sql(f"OPTIMIZE delta.`{path}`")
-    except DeltaConcurrentModificationException:
-        is_put_off = True
-    if vacuum:
-        session.sql(f"VACUUM delta.`{path}`")
-    return Care(spec.name, before, _file_count(session, path), is_put_off)
+            self._cluster_months()
+            return
+        if spec is SNAPSHOT:
+            self._drop_unreadable_snapshots()
+        writer = RustWriter(self.root)
+        head = writer.head(spec)
+        if writer.file_count(spec, head) > FILES_BORNE:
+            writer.compact(spec, head)
 
+    def _cluster_months(self) -> None:
+        """A month that has gathered small files is written anew in order; the others are left alone.
 
-def _cluster_months(session: SparkSession, path: str) -> None:
-    """A month that has gathered small files is written anew in order of broker and time; the others are left alone."""
-    events = session.read.format("delta").load(path)
-    small = (
-        events.select(EVENT_MONTH, "_metadata.file_path", "_metadata.file_size")
-        .where(F.col("file_size") < EVENT_FILE_BYTES // 2)
-        .groupBy(EVENT_MONTH)
-        .agg(F.count_distinct("file_path").alias("files"))
-        .where(F.col("files") > FILES_BORNE)
-    )
-    for month in small.toArrow()[EVENT_MONTH].to_pylist():
-        session.sql(f"OPTIMIZE delta.`{path}` WHERE {EVENT_MONTH} = '{month}' ZORDER BY (broker_name, event_time)")
+        The lines of a type stand together, within it those of neighbouring broker names, in order of time mostly.
+        """
+        for month in self._months_out_of_order():
+            self.session.sql(
+                f"OPTIMIZE delta.`{self.root.spark_path(BROKER_EVENT)}` WHERE {EVENT_MONTH} = '{month}' "
+                "ZORDER BY (type, broker_name)"
+            )
 
+    def _months_out_of_order(self) -> list[str]:
+        files = pa.table(self.root.open(BROKER_EVENT).get_add_actions(flatten=True))
+        months, sizes = (files[name].to_pylist() for name in (f"partition.{EVENT_MONTH}", "size_bytes"))
+        small = Counter(month for month, size in zip(months, sizes, strict=True) if size < SMALL_EVENT_FILE_BYTES)
+        return sorted(month for month, count in small.items() if count > FILES_BORNE)
 
-def _drop_unreadable_snapshots(session: SparkSession, root: Root) -> None:
-    """Rows of snapshots that retention no longer lets be read: nobody can open what they name."""
-    oldest = Snapshots(root).oldest_readable()
-    table = DeltaTable.forPath(session, root.spark_path(SNAPSHOT))
-    table.delete(F.col("epoch") < oldest.epoch)
+    def _drop_unreadable_snapshots(self) -> None:
+        """Rows of snapshots that retention no longer lets be read: nobody can open what they name."""
+        once = CommitProperties(max_commit_retries=0)
+        self.root.open(SNAPSHOT).delete(f"epoch < {self.oldest.epoch}", commit_properties=once)
 
-
-def _file_count(session: SparkSession, path: str) -> int:
-    count: int = DeltaTable.forPath(session, path).detail().collect()[0]["numFiles"]
-    return count
+    def _file_count(self, spec: TableSpec) -> int:
+        return len(self.root.open(spec).file_uris())

@@ -1,18 +1,22 @@
 """Maintenance bounds the files and never takes what a retained snapshot names, the job running beside it or not."""
 
+import os
+import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
-from tenacity import retry, retry_if_result, stop_after_delay, wait_fixed
 
 from namesrv_stream.tables.maintenance import FILES_BORNE, maintain
-from namesrv_stream.tables.publication import Publisher, Writers
+from namesrv_stream.tables.publication import Batch
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import DAY_MS
 from namesrv_stream.tables.rust_writer import RustWriter
-from namesrv_stream.tables.schemas import ROUTE_TABLES, SNAPSHOT, TOPIC
-from tests.tables.rows import NOW
+from namesrv_stream.tables.schemas import BROKER_EVENT, CLUSTER, PINNED_TABLES, SNAPSHOT, TABLES
+from namesrv_stream.tables.writer import RowChanges
+from tests.tables.rows import NOW, T0, event, live
 from tests.tables.test_publication import WRITTEN, assert_shows_exactly, batch, batches_shown, claim
 
 pytestmark = pytest.mark.spark
@@ -26,14 +30,14 @@ def views_of_all(root):
 
 def test_it_bounds_the_files_and_every_retained_snapshot_reads_as_before(spark, root):
     publisher = claim(root)
-    for number in range(12):
+    for number in range(6):
         publisher.publish(batch(number), NOW)
     before = views_of_all(root)
     care = {each.table: each for each in maintain(spark, root)}
     assert views_of_all(root) == before
-    assert care["broker_event"].files_before == 12
+    assert care["broker_event"].files_before == 6
     assert all(each.files_after <= FILES_BORNE for each in care.values())
-    assert [each.table for each in care.values() if each.is_put_off] == []
+    assert [each.table for each in care.values() if each.put_off] == []
 
 
 @pytest.mark.full
@@ -68,15 +72,20 @@ def test_running_beside_the_job_breaks_neither(spark, root):
         assert shown == {table: {f"batch-{each}" for each in range(epoch - 1)} for table in WRITTEN}
 
 
-def test_a_month_that_is_in_order_is_not_written_again(spark, root):
+def test_a_month_is_put_in_order_of_type_and_broker_once(spark, root):
     publisher = claim(root)
-    for number in range(6):
-        publisher.publish(batch(number), NOW)
+    for number, name in enumerate("bababa"):
+        kinds = ("REGISTERED", "EXPIRED", "ID_TAKEN")
+        events = [event("x")._replace(type=kind, broker_name=name) for kind in kinds]
+        publisher.publish(replace(batch(number), events=events), NOW)
     maintain(spark, root, vacuum=False)
+    [file] = root.open(BROKER_EVENT).file_uris()
+    lines = [(row["type"], row["broker_name"]) for row in pq.read_table(file).to_pylist()]
+    assert lines == sorted(lines)
     writer = RustWriter(root)
-    heads = {spec.name: writer.head(spec) for spec in ROUTE_TABLES}
+    heads = {name: writer.head(spec) for name, spec in TABLES.items()}
     maintain(spark, root, vacuum=False)
-    assert {spec.name: writer.head(spec) for spec in ROUTE_TABLES} == heads
+    assert {name: writer.head(spec) for name, spec in TABLES.items()} == heads
 
 
 def test_rows_of_snapshots_past_retention_go_and_their_history_stays(spark, root):
@@ -93,24 +102,54 @@ def test_rows_of_snapshots_past_retention_go_and_their_history_stays(spark, root
     assert_shows_exactly(root, 0, 1, 2)
 
 
-@pytest.mark.full
+def pass_time(root, days):
+    """As if all that has been committed had been so many days earlier."""
+    for entry in Path(root.url).glob("*/_delta_log/*.json"):
+        older = re.sub(
+            r'"(timestamp|deletionTimestamp)":(\d+)',
+            lambda found: f'"{found[1]}":{int(found[2]) - days * DAY_MS}',
+            entry.read_text(),
+        )
+        entry.write_text(older)
+    for file in Path(root.url).rglob("*"):
+        at_s = file.stat().st_mtime - days * DAY_MS / 1000
+        os.utime(file, (at_s, at_s))
+
+
+def heard(batch_id):
+    return Batch("query", batch_id, T0, {0: batch_id}, {"live": RowChanges([live("batch-0")])})
+
+
 def test_files_go_when_no_retained_snapshot_needs_them(spark, root):
-    """With a retention of a second, so that it passes while the test runs."""
-    publisher = Publisher.claim(Writers.only(RustWriter(root)), "run", NOW, retention_ms=1_000)
-    for number in range(3):
-        publisher.publish(batch(number), NOW)
-    folder, writer = Path(root.uri(TOPIC)), RustWriter(root)
+    publisher = claim(root, at_ms=NOW - 122 * DAY_MS)
+    for number in range(6):
+        publisher.publish(batch(number), NOW - 122 * DAY_MS)
+    publisher.publish(heard(6), NOW - 61 * DAY_MS)
+    maintain(spark, root)
+    folder = Path(root.uri(CLUSTER))
+    assert len(list(folder.glob("*.parquet"))) == 6 + 1
+    pass_time(root, days=61)
+    publisher.publish(heard(7), NOW)
+    maintain(spark, root)
+    assert len(list(folder.glob("*.parquet"))) == 1
+    assert_shows_exactly(root, *range(6))
+    publisher.publish(batch(6), NOW)
+    assert publisher.restored == []
+    assert_shows_exactly(root, *range(7))
 
-    def files_too_many():
-        return len(list(folder.glob("*.parquet"))) - writer.file_count(TOPIC, writer.head(TOPIC))
 
-    @retry(retry=retry_if_result(bool), stop=stop_after_delay(60), wait=wait_fixed(0.5))
-    def left_after_maintenance():
-        maintain(spark, root)
-        return files_too_many()
-
-    assert files_too_many() > 0
-    assert left_after_maintenance() == 0
-    assert_shows_exactly(root, 0, 1, 2)
-    publisher.publish(batch(3), NOW)
-    assert_shows_exactly(root, *range(4))
+def test_the_newest_snapshot_of_a_registry_at_rest_stays_readable_for_ever(spark, root):
+    """Its job was stopped just after it had put files together: the snapshot names versions that Delta would let go."""
+    publisher = claim(root, at_ms=NOW - 61 * DAY_MS)
+    for number in range(6):
+        publisher.publish(batch(number), NOW - 61 * DAY_MS)
+    assert {"live", "broker_event"} <= set(publisher.compact(max_files=1))
+    pass_time(root, days=61)
+    put_off = {each.table for each in maintain(spark, root) if each.put_off}
+    assert put_off == {spec.name for spec in PINNED_TABLES}
+    assert_shows_exactly(root, *range(6))
+    heir = claim(root)
+    maintain(spark, root)
+    assert_shows_exactly(root, *range(6))
+    heir.publish(batch(6), NOW)
+    assert_shows_exactly(root, *range(7))
