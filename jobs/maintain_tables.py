@@ -7,40 +7,22 @@ Small files are put together, snapshot rows past retention go, and VACUUM remove
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path
-
 import click
-from pyspark.sql import SparkSession
 
-from namesrv_stream.config import load_settings
-from namesrv_stream.errors import NamesrvError
-from namesrv_stream.logs import set_up_logging
+from namesrv_stream.cli.job import submitted_session, table_job
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.root import Root
 
 
 @click.command()
-@click.option("-c", "--config", type=click.Path(path_type=Path), help="Properties file with the settings.")
-@click.option("--root", metavar="FOLDER", help="Where the tables are (setting delta.root).")
+@table_job("maintain_tables")
 @click.option("--no-vacuum", is_flag=True, help="Keep files that no retained snapshot needs.")
-def main(config: Path | None, root: str | None, no_vacuum: bool) -> None:
+def main(root: Root, no_vacuum: bool) -> None:
     """Put small files together and remove what no retained snapshot needs."""
-    set_up_logging()
-    try:
-        settings = load_settings(config, os.environ, {} if root is None else {"delta.root": root})
-        spark = SparkSession.builder.appName("maintain-tables").getOrCreate()
-        try:
-            place = Root(settings.delta_root, settings.storage_options or None)
-            for care in maintain(spark, place, vacuum=not no_vacuum):
-                put_off = ", put off: the job was writing it" if care.is_put_off else ""
-                click.echo(f"{care.table}: {care.files_before} files, now {care.files_after}{put_off}")
-        finally:
-            spark.stop()
-    except NamesrvError as error:
-        click.echo(f"maintain_tables: {error}", err=True)
-        sys.exit(error.exit_status)
+    with submitted_session("maintain-tables") as spark:
+        for care in maintain(spark, root, vacuum=not no_vacuum):
+            put_off = f", put off: {care.put_off}" if care.put_off else ""
+            click.echo(f"{care.table}: {care.files_before} files, now {care.files_after}{put_off}")
 
 
 if __name__ == "__main__":
