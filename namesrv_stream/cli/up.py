@@ -43,7 +43,7 @@ def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
         console().print(_what_runs(stack))
         while not stop.wait(_LOOK_EVERY_S):
             stack.check()
-    console().print("Ended in order.")
+    console().print(f"Ended in order. The tables stay in {settings.delta_root}.")
 
 
 def _what_runs(stack: LocalStack) -> Group:

@@ -59,7 +59,6 @@ class LocalStack:
             arguments = kafka_client_arguments(self.settings)
             self._producer = opening.enter_context(HeartbeatProducer(arguments, self.settings.kafka_topic))
             self.gateway = opening.enter_context(BackgroundGateway(self.settings))
-            log.info("the gateway listens at %s", self.gateway.address)
             self._open_things = opening.pop_all()
         return self
 

@@ -39,9 +39,9 @@ def test_up_ends_in_order_when_interrupted_and_logs_each_step(up, tmp_path):
     up.send_signal(signal.SIGINT)
     said, logged = up.communicate(timeout=LIMIT_S)
     assert up.returncode == 0, logged
-    assert said.endswith("Ended in order.\n")
+    assert said.endswith(f"Ended in order. The tables stay in {tmp_path / 'r'}.\n")
     told = [re.sub(r"^\S+ \S+ ", "", line) for line in logged.splitlines()]
-    steps = ["starting Kafka", "Kafka answers", "starting Spark", "run ", "the gateway listens"]
+    steps = ["starting Kafka", "Kafka answers", "starting Spark", "run ", "name server listens"]
     ends = ["stopping the brokers", "stopping the job", "stopping Kafka"]
     found = [next(i for i, line in enumerate(told) if line.startswith(f"INFO {step}")) for step in steps + ends]
     assert found == sorted(found)
