@@ -5,16 +5,37 @@ Each takes a Spark session with `register_views` done, and gives a figure; `sinc
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.dates import ConciseDateFormatter
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from pyspark.sql import SparkSession
+
+from namesrv_stream.errors import NamesrvError
+
+
+class MatplotlibMissingError(NamesrvError):
+    """The plots' library is an extra of this package and is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("plots need matplotlib: pip install 'namesrv-stream[analysis]'.")
+
+
+try:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+    from matplotlib.dates import ConciseDateFormatter
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+    from matplotlib.ticker import MaxNLocator
+except ImportError as error:
+    raise MatplotlibMissingError from error
+
+Plot = Callable[[SparkSession, datetime, datetime], Figure]
+
+MOST_BROKERS = 60
+"""Rows of a plot with a row a broker: a page of it."""
 
 _ENDS = {
     "EXPIRED": "#c62828",
@@ -26,7 +47,7 @@ _ENDS = {
 _KINDS = {
     **_ENDS,
     "REFUSED": "#ad1457",
-    "REGISTERED": "#2e7d32",
+    "REGISTERED": "#81c784",
     "ID_TAKEN": "#81d4fa",
     "CHANGED": "#fdd835",
     "TOPICS_CHANGED": "#bdbdbd",
@@ -34,41 +55,81 @@ _KINDS = {
 _COMMAND = "operator command"
 _COMMAND_COLOUR = "#00838f"
 _UP = "#a5d6a7"
-_AVAILABILITY = LinearSegmentedColormap.from_list("availability", ["#c62828", "#f9a825", "#c8e6c9", "#2e7d32"])
+_SHARES = {0.0: "#b71c1c", 0.9: "#ef6c00", 0.99: "#ffb300", 0.999: "#fff176", 0.9999: "#c8e6c9"}
+"""Lower bound of a class of availability -> its colour: nines are what tells, and the worse the darker."""
+_BROKER = "concat_ws(' ', cluster_name, broker_name, broker_id)"
+_BROKER_LABEL = "cluster, broker name, id"
 _ROW_INCHES = 0.28
+_DAY = timedelta(days=1)
+_LONG = 31 * _DAY
 
 
 def _rows(spark: SparkSession, statement: str, since: datetime, until: datetime) -> Any:
-    """A pandas frame."""
-    return spark.sql(bounded(statement, since, until)).toPandas()
+    """A pandas frame, its times in UTC whatever the session's zone is."""
+    rows = spark.sql(bounded(statement, since, until)).toArrow().to_pandas()
+    times = rows.select_dtypes("datetimetz")
+    return rows.assign(**{name: times[name].dt.tz_convert("UTC") for name in times})
 
 
 def bounded(statement: str, since: datetime, until: datetime) -> str:
-    """`:since` and `:until` as literals; Spark 4.2 does not bind parameters of a statement over views."""
-    for name, moment in ((":since", since), (":until", until)):
-        statement = statement.replace(name, f"TIMESTAMP '{moment.isoformat(sep=' ')}'")
+    """With literals for `:since` and `:until`, and for the days and months (UTC) that they bound.
+
+    Spark 4.2 does not bind parameters of a statement over views.
+    """
+    begin, end = since.astimezone(UTC), until.astimezone(UTC)
+    last = end - timedelta(microseconds=1)  # what ends at midnight has nothing of the day that begins
+    literals = {
+        ":since": f"TIMESTAMP '{begin.isoformat(sep=' ')}'",
+        ":until": f"TIMESTAMP '{end.isoformat(sep=' ')}'",
+        ":first_day": f"DATE '{begin:%Y-%m-%d}'",
+        ":last_day": f"DATE '{last:%Y-%m-%d}'",
+        ":first_month": f"'{begin:%Y-%m}'",
+        ":last_month": f"'{last:%Y-%m}'",
+    }
+    for name, literal in literals.items():
+        statement = statement.replace(name, literal)
     return statement
 
 
+def period(since: datetime, until: datetime) -> str:
+    """As titles say it."""
+    begin, end = (moment.astimezone(UTC) for moment in (since, until))
+    return f"{begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC"
+
+
 def availability_heat_map(spark: SparkSession, since: datetime, until: datetime) -> Figure:
-    """A row a broker, a column a day, the share of the day in which the broker was in the routes."""
+    """A row a broker, a column a day (UTC), the share of the day in which the broker was in the routes."""
     rows = _rows(
         spark,
-        "SELECT concat_ws(' ', cluster_name, broker_name, broker_id) AS broker, day, availability "
-        "FROM broker_availability WHERE day BETWEEN to_date(:since) AND to_date(:until)",
+        f"SELECT {_BROKER} AS broker, day, availability FROM broker_availability "
+        "WHERE day BETWEEN :first_day AND :last_day",
         since,
         until,
     )
-    grid = rows.pivot_table(index="broker", columns="day", values="availability")
-    figure = _figure(len(grid))
-    axes = figure.subplots()
-    image = axes.imshow(
-        grid.to_numpy(float), aspect="auto", cmap=_AVAILABILITY, vmin=min(0.9, grid.min().min()), vmax=1
+    rows["day"] = rows["day"].astype("datetime64[ns]")
+    grid = rows.pivot(index="broker", columns="day", values="availability")
+    shown = grid.loc[grid.mean(axis=1).nsmallest(MOST_BROKERS).index.sort_values()].T.asfreq("D").T
+    figure, axes = _figure(len(shown), _of_all("Availability by broker and day", "lowest", shown, grid), since, until)
+    if shown.empty:
+        return _without_data(figure, axes)
+    colours, norm = ListedColormap([*_SHARES.values()]), BoundaryNorm([*_SHARES, 1.0], len(_SHARES))
+    edges = [shown.columns[0] + day * _DAY for day in range(len(shown.columns) + 1)]
+    axes.pcolormesh(
+        edges,
+        range(len(shown) + 1),
+        shown.to_numpy(float),
+        cmap=colours,
+        norm=norm,
+        edgecolors="white" if len(shown.columns) <= _LONG.days else "none",
     )
-    axes.set_yticks(range(len(grid)), list(grid.index))
-    axes.set_xticks(range(len(grid.columns)), [f"{day:%m-%d}" for day in grid.columns], rotation=90)
-    axes.set_title("Availability by broker and day (UTC)")
-    figure.colorbar(image, label="share of the day in the routes")
+    axes.set_yticks(np.arange(len(shown)) + 0.5, list(shown.index))
+    axes.set_ylabel(_BROKER_LABEL)
+    axes.invert_yaxis()
+    _date_axis(axes)
+    named = [
+        Patch(color=colour, label=f"from {100 * share:g} %" if share else "less") for share, colour in _SHARES.items()
+    ]
+    figure.legend(handles=named, loc="outside lower center", ncols=len(named), frameon=False)
     return figure
 
 
@@ -76,26 +137,34 @@ def up_down_timeline(spark: SparkSession, since: datetime, until: datetime) -> F
     """A line a broker: bars while it was in the routes, a mark in the colour of how each session ended."""
     rows = _rows(
         spark,
-        "SELECT concat_ws(' ', cluster_name, broker_name, broker_id) AS broker, greatest(from_time, :since) AS since, "
-        "least(coalesce(to_time, :until), :until) AS until, to_time, "
-        "IF(to_time <= :until, ended_by, NULL) AS ended_by FROM broker_session "
-        "WHERE from_time < :until AND coalesce(to_time, :until) > :since",
+        f"""
+        WITH shown AS (
+          SELECT {_BROKER} AS broker, greatest(from_time, :since) AS since,
+                 least(coalesce(to_time, :until), :until) AS until,
+                 IF(to_time <= :until, to_time, NULL) AS to_time, IF(to_time <= :until, ended_by, NULL) AS ended_by
+          FROM broker_session
+          WHERE from_time < :until AND coalesce(to_time, :until) > :since
+        ), most AS (
+          SELECT broker, count(ended_by) AS ends, count(*) OVER () AS brokers
+          FROM shown GROUP BY broker ORDER BY ends DESC, broker LIMIT {MOST_BROKERS}
+        )
+        SELECT * FROM shown JOIN most USING (broker)""",
         since,
         until,
     )
     brokers = sorted(rows["broker"].unique(), reverse=True)
-    figure = _figure(len(brokers))
-    axes = figure.subplots()
-    places = [brokers.index(broker) for broker in rows["broker"]]
-    axes.hlines(places, rows["since"], rows["until"], linewidth=8, color=_UP)
-    for how, colour in _ENDS.items():
-        ended = rows[rows["ended_by"] == how]
-        places = [brokers.index(broker) for broker in ended["broker"]]
-        axes.scatter(ended["to_time"], places, s=18, color=colour, label=how, zorder=3)
+    what = _of_all("Sessions and how they ended", "most ended", brokers, range(rows["brokers"].max() if brokers else 0))
+    figure, axes = _figure(len(brokers), what, since, until)
+    if rows.empty:
+        return _without_data(figure, axes)
+    rows["place"] = [brokers.index(broker) for broker in rows["broker"]]
+    axes.hlines(rows["place"], rows["since"], rows["until"], linewidth=8, color=_UP, label="in the routes")
+    for how, ended in rows.groupby("ended_by"):
+        axes.scatter(ended["to_time"], ended["place"], s=18, color=_ENDS[str(how)], label=how, zorder=3)
     axes.set_yticks(range(len(brokers)), brokers)
-    axes.set_title("Sessions of brokers and how they ended")
-    _date_axis(axes)
-    figure.legend(loc="outside lower center", ncols=len(_ENDS), frameon=False)
+    axes.set_ylabel(_BROKER_LABEL)
+    _date_axis(axes, since, until)
+    figure.legend(loc="outside lower center", ncols=len(_ENDS) + 1, frameon=False)
     return figure
 
 
@@ -103,20 +172,23 @@ def flapping_rank(spark: SparkSession, since: datetime, until: datetime) -> Figu
     """The ten brokers that fell out unplanned most often, and how often they were back within ten minutes."""
     rows = _rows(
         spark,
-        "SELECT concat_ws(' ', cluster_name, broker_name, broker_id) AS broker, sum(flaps) AS flaps, "
-        "sum(unplanned_ends - flaps) AS others FROM broker_flapping "
-        "WHERE month BETWEEN date_format(:since, 'yyyy-MM') AND date_format(:until, 'yyyy-MM') "
-        "GROUP BY broker ORDER BY flaps + others DESC LIMIT 10",
+        f"""
+        SELECT {_BROKER} AS broker, count(*) AS ends, count_if(back_at <= to_time + INTERVAL 10 MINUTES) AS flaps
+        FROM broker_session
+        WHERE ended_by IN ('EXPIRED', 'CHANNEL_CLOSED') AND to_time BETWEEN :since AND :until
+        GROUP BY broker ORDER BY ends DESC, broker LIMIT 10""",
         since,
         until,
     )[::-1]
-    figure = _figure(len(rows))
-    axes = figure.subplots()
+    figure, axes = _figure(len(rows), "Flapping", since, until)
+    if rows.empty:
+        return _without_data(figure, axes)
     axes.barh(rows["broker"], rows["flaps"], color="#c62828", label="back within 10 minutes")
-    axes.barh(rows["broker"], rows["others"], left=rows["flaps"], color="#bdbdbd", label="later or not")
+    axes.barh(rows["broker"], rows["ends"] - rows["flaps"], left=rows["flaps"], color="#bdbdbd", label="later or not")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_title("Unplanned ends of leases, whole months")
-    axes.legend(frameon=False)
+    axes.set_xlabel("unplanned ends of leases (EXPIRED, CHANNEL_CLOSED)")
+    axes.set_ylabel(_BROKER_LABEL)
+    axes.legend(frameon=False, loc="lower right")
     return figure
 
 
@@ -125,50 +197,73 @@ def time_to_expiry(spark: SparkSession, since: datetime, until: datetime) -> Fig
     rows = _rows(
         spark,
         "SELECT expiry_millis / 1000 AS seconds FROM time_to_expiry WHERE event_time BETWEEN :since AND :until "
-        "AND event_month BETWEEN date_format(:since, 'yyyy-MM') AND date_format(:until, 'yyyy-MM')",
+        "AND event_month BETWEEN :first_month AND :last_month",
         since,
         until,
     )
-    figure = _figure(8)
-    axes = figure.subplots()
+    figure, axes = _figure(6, "Time to expiry", since, until)
     seconds = rows["seconds"].astype(float)
-    axes.hist(seconds, bins=60, range=(0, 1.1 * max([120.0, *seconds])), color="#1565c0")
-    axes.set_xlabel("seconds from the last sign of life to the end of the lease")
+    if rows.empty:
+        return _without_data(figure, axes)
+    axes.hist(seconds, bins=60, range=(0, 1.1 * max(120.0, seconds.max())), color="#1565c0")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel(
+        "seconds from the last sign of life to the end of the lease "
+        f"(median {seconds.median():,.1f}, longest {seconds.max():,.1f})"
+    )
     axes.set_ylabel("expired leases")
-    axes.set_title("Time to expiry")
     return figure
 
 
 def changes_by_hour(spark: SparkSession, since: datetime, until: datetime) -> Figure:
-    """Events an hour, by kind: an incident stands out."""
+    """Events an hour, by kind: an incident stands out. A period of more than a month is shown by day."""
     rows = _rows(
         spark,
-        "SELECT hour, type, events FROM route_changes WHERE hour BETWEEN :since AND :until "
-        "AND event_month BETWEEN date_format(:since, 'yyyy-MM') AND date_format(:until, 'yyyy-MM')",
+        "SELECT hour, type, events FROM route_changes WHERE hour > :since - INTERVAL 1 HOUR AND hour <= :until "
+        "AND event_month BETWEEN :first_month AND :last_month",
         since,
         until,
     )
-    rows["kind"] = [kind if kind in _KINDS else _COMMAND for kind in rows["type"]]
-    grid = rows.pivot_table(index="hour", columns="kind", values="events", aggfunc="sum", fill_value=0)
-    figure = _figure(10)
-    axes = figure.subplots()
+    unit, step = ("day", _DAY) if until - since > _LONG else ("hour", timedelta(hours=1))
+    figure, axes = _figure(8, f"Changes by {unit}", since, until)
+    if rows.empty:
+        return _without_data(figure, axes)
+    kinds = rows["type"].where(rows["type"].isin(_KINDS), _COMMAND)
+    grid = rows.groupby([rows["hour"].dt.floor(step), kinds])["events"].sum().unstack(fill_value=0)
     bottom = np.zeros(len(grid))
     for kind, colour in {**_KINDS, _COMMAND: _COMMAND_COLOUR}.items():
         if kind in grid:
-            axes.bar(grid.index, grid[kind], bottom=bottom, width=1 / 24, label=kind, color=colour)
-            bottom += grid[kind]
-    axes.set_ylabel("events")
-    axes.set_title("Changes by hour")
-    _date_axis(axes)
+            axes.bar(grid.index, grid[kind], bottom=bottom, width=step / _DAY, align="edge", label=kind, color=colour)
+            bottom += grid[kind].to_numpy()
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylabel(f"events in the {unit}")
+    _date_axis(axes, min(since, grid.index[0]), until)
     figure.legend(loc="outside lower center", ncols=6, frameon=False, fontsize="small")
     return figure
 
 
-def _date_axis(axes: Axes) -> None:
+def _figure(rows: int, what: str, since: datetime, until: datetime) -> tuple[Figure, Axes]:
+    height = max(2.5, 1.5 + rows * _ROW_INCHES)
+    figure = Figure(figsize=(10, height), dpi=96, layout="constrained")
+    axes = figure.subplots()
+    axes.set_title(f"{what}, {period(since, until)}", fontsize="medium")
+    return figure, axes
+
+
+def _of_all(what: str, which: str, shown: Any, everything: Any) -> str:
+    """Says so where not all brokers have room."""
+    return what if len(shown) == len(everything) else f"{what} (the {len(shown)} {which} of {len(everything):,})"
+
+
+def _without_data(figure: Figure, axes: Axes) -> Figure:
+    axes.set_axis_off()
+    axes.text(0.5, 0.5, "nothing in this period", ha="center", va="center", transform=axes.transAxes)
+    return figure
+
+
+def _date_axis(axes: Axes, since: datetime | None = None, until: datetime | None = None) -> None:
     """Says as much of each date as is needed."""
+    if since and until:
+        axes.set_xlim(since, until)  # type: ignore[arg-type]  # dates where the axis has them
     locator = axes.xaxis.get_major_locator()
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]  # matplotlib's
-
-
-def _figure(rows: int) -> Figure:
-    return Figure(figsize=(10, max(2.5, 1.5 + rows * _ROW_INCHES)), dpi=80, layout="constrained")

@@ -4,103 +4,143 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from io import BytesIO
-from typing import Any
 
-from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from namesrv_stream.errors import NamesrvError
+from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGoneError
 from namesrv_stream.history import plots
+from namesrv_stream.history.views import register_views
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.views import open_snapshot
 
-Plot = Callable[[SparkSession, datetime, datetime], Figure]
-
-_PLOTS: tuple[tuple[Plot, str], ...] = (
-    (plots.availability_heat_map, "Each broker's share of each day in the routes."),
-    (plots.up_down_timeline, "When each broker was in the routes; dots say how a session ended."),
-    (plots.flapping_rank, "Who fell out unplanned, and was back at once."),
-    (plots.time_to_expiry, "How long clients were still sent to a broker that was silent."),
-    (plots.changes_by_hour, "Everything that happened, by hour and kind."),
-)
+_PLOTS: dict[str, tuple[plots.Plot, str]] = {
+    "Availability": (
+        plots.availability_heat_map,
+        "Each broker's share of each day in the routes. White: nobody expected it.",
+    ),
+    "Sessions": (plots.up_down_timeline, "When each broker was in the routes; dots say how a session ended."),
+    "Flapping": (plots.flapping_rank, "Who fell out unplanned, and was back at once."),
+    "Time to expiry": (plots.time_to_expiry, "How long clients were still sent to a broker that was silent."),
+    "Changes": (plots.changes_by_hour, "Everything that happened, by kind."),
+}
+_CLUSTERS = """
+    SELECT cluster_name, count(DISTINCT broker_name, broker_id) AS brokers,
+           CAST(100 * sum(up_millis) / sum(expected_millis) AS DECIMAL(6, 3)) AS availability_percent,
+           CAST(100 * min(availability) AS DECIMAL(6, 3)) AS lowest_percent,
+           min_by(concat(broker_name, ' ', broker_id), (availability, day, broker_name, broker_id)) AS of_broker,
+           min_by(day, (availability, day, broker_name, broker_id)) AS on_day
+    FROM broker_availability WHERE day BETWEEN :first_day AND :last_day
+    GROUP BY cluster_name ORDER BY cluster_name"""
+_MOST_LINES = 100
 _TABLES = {
-    "Clusters": """
-        SELECT cluster_name, max(brokers) AS brokers, round(100 * avg(availability), 3) AS availability_percent,
-               round(100 * min(worst_availability), 3) AS worst_broker_day_percent,
-               min_by(worst_broker, worst_availability) AS worst_broker
-        FROM cluster_availability WHERE day BETWEEN to_date(:since) AND to_date(:until)
-        GROUP BY cluster_name ORDER BY cluster_name""",
-    "Several brokers gone within a minute": """
-        SELECT date_trunc('MINUTE', to_time) AS minute, count(*) AS brokers,
-               concat_ws(', ', array_sort(collect_list(concat(broker_name, ' ', broker_id)))) AS which
-        FROM broker_session
-        WHERE ended_by IN ('EXPIRED', 'CHANNEL_CLOSED') AND to_time BETWEEN :since AND :until
-        GROUP BY minute HAVING brokers >= 3 ORDER BY minute""",
-    "Operator commands": """
+    "Several brokers gone at once": f"""
+        SELECT first_gone_at, last_gone_at, brokers, concat_ws(', ', which) AS which
+        FROM shared_outage
+        WHERE last_gone_at >= :since AND first_gone_at <= :until
+        ORDER BY brokers DESC, first_gone_at LIMIT {_MOST_LINES}""",
+    "Operator commands": f"""
         SELECT event_time, requested_by, command, broker_name FROM operator_command
-        WHERE event_time BETWEEN :since AND :until ORDER BY event_time DESC LIMIT 100""",
-    "Topics on one broker name only, at the end": """
-        SELECT broker_name, count(*) AS topics FROM topic_with_one_broker GROUP BY broker_name ORDER BY topics DESC""",
+        WHERE event_time BETWEEN :since AND :until AND event_month BETWEEN :first_month AND :last_month
+        ORDER BY event_time DESC LIMIT {_MOST_LINES}""",
     "Rejected records": """
         SELECT reason, count(*) AS records, max(event_time) AS last_time FROM rejected_record
         WHERE event_time BETWEEN :since AND :until GROUP BY reason ORDER BY records DESC""",
 }
+_LONELY_TOPICS = "SELECT broker_name, count(*) AS topics FROM topic_with_one_broker GROUP BY 1 ORDER BY topics DESC, 1"
+_CLASSES = {"bigint": "number", "decimal": "number", "timestamp": "time", "date": "time"}
+"""How a column is laid out, by its type's name; the others are text."""
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #212121; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 table { border-collapse: collapse; margin: 0.5rem 0 } img { max-width: 100% }
-th, td { text-align: left; padding: 0.2rem 0.8rem 0.2rem 0; border-bottom: 1px solid #e0e0e0; vertical-align: top }
-h2 { margin-top: 2.5rem } p { color: #616161 }
+th, td { text-align: left; padding: 0.2rem 1.2rem 0.2rem 0; border-bottom: 1px solid #e0e0e0; vertical-align: top }
+th, .time { white-space: nowrap } .number { text-align: right; font-variant-numeric: tabular-nums }
+h2 { margin-top: 2.5rem; break-after: avoid } p { color: #616161; break-after: avoid } img, tr { break-inside: avoid }
 """
 
 
 class EmptyPeriodError(NamesrvError):
-    """A period in which no broker was there."""
+    """A period in which no broker was there. `before`, `after`: when the nearest ones left and came, if any did."""
 
-    def __init__(self, since: datetime, until: datetime, known: str) -> None:
-        super().__init__(f"no broker was there from {since} to {until}. The history has {known}.")
-        self.since = since
-        self.until = until
+    def __init__(self, since: datetime, until: datetime, before: str | None, after: str | None) -> None:
+        ends = [f"until {before}"] if before else []
+        ends += [f"from {after} on"] if after else []
+        known = f"There were brokers {' and '.join(ends)}" if ends else "No broker has ever registered"
+        super().__init__(f"no broker was in the routes from {plots.period(since, until)}. {known}.")
+        self.before = before
+        self.after = after
 
 
-def churn_report(spark: SparkSession, since: datetime, until: datetime) -> str:
-    """HTML of the period, from the views of `register_views`. Raises EmptyPeriodError."""
-    _require_brokers(spark, since, until)
-    title = f"Churn from {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC"
-    parts = [*_plot_parts(spark, since, until), *_table_parts(spark, since, until)]
+def churn_report(spark: SparkSession, root: Root, since: datetime, until: datetime) -> str:
+    """HTML of the period, by a session of its own. Raises EmptyPeriodError."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    snapshot = register_views(session, root)
+    sessions = session.table("broker_session").persist()  # half of the page is about them
+    try:
+        _require_brokers(session, since, until)
+        parts = [
+            _table(session, "Clusters, in whole days", plots.bounded(_CLUSTERS, since, until)),
+            *_plot_parts(session, since, until),
+            *(_table(session, heading, plots.bounded(asked, since, until)) for heading, asked in _TABLES.items()),
+        ]
+    finally:
+        sessions.unpersist()
+    parts.append(topics_at(session, root, until))
+    title = f"Churn from {plots.period(since, until)}"
+    made = f"From the registry {root.url}, epoch {snapshot.epoch}, at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC."
     return (
-        f'<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
-        f"<h1>{title}</h1>{''.join(parts)}</html>\n"
+        '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{title}</title><style>{_STYLE}</style>"
+        f"<h1>{title}</h1><p>{html.escape(made)}</p>{''.join(parts)}</html>\n"
     )
 
 
-def _require_brokers(spark: SparkSession, since: datetime, until: datetime) -> None:
-    [times] = spark.sql("SELECT min(from_time) AS first, max(coalesce(to_time, s.at)) AS last FROM broker_session, "
-                        "(SELECT max(event_time) AS at FROM snapshot) AS s").collect()  # fmt: skip
-    if times.first is None:
-        raise EmptyPeriodError(since, until, "no sessions at all: has a broker ever registered?")
-    first, last = times.first.astimezone(UTC), times.last.astimezone(UTC)
-    if since >= until or last < since or first > until:
-        raise EmptyPeriodError(since, until, f"sessions from {first} to {last}")
+def _require_brokers(session: SparkSession, since: datetime, until: datetime) -> None:
+    statement = """
+        WITH stretch AS (SELECT from_time, coalesce(to_time, at) AS up_until FROM broker_session CROSS JOIN known_until)
+        SELECT count_if(from_time < :until AND up_until > :since) AS found,
+               CAST(max(IF(up_until <= :since, up_until, NULL)) AS STRING) AS before,
+               CAST(min(IF(from_time >= :until, from_time, NULL)) AS STRING) AS after
+        FROM stretch"""
+    [sessions] = session.sql(plots.bounded(statement, since, until)).collect()
+    if since >= until or not sessions.found:
+        raise EmptyPeriodError(since, until, sessions.before, sessions.after)
 
 
-def _plot_parts(spark: SparkSession, since: datetime, until: datetime) -> Iterator[str]:
-    for plot, words in _PLOTS:
+def _plot_parts(session: SparkSession, since: datetime, until: datetime) -> Iterator[str]:
+    for heading, (plot, words) in _PLOTS.items():
         image = BytesIO()
-        plot(spark, since, until).savefig(image, format="png")
+        plot(session, since, until).savefig(image, format="png")
         data = base64.b64encode(image.getvalue()).decode()
-        yield f"<h2>{plot.__name__.replace('_', ' ').capitalize()}</h2><p>{words}</p>"
+        yield f"<h2>{heading}</h2><p>{words}</p>"
         yield f'<img alt="{words}" src="data:image/png;base64,{data}">'
 
 
-def _table_parts(spark: SparkSession, since: datetime, until: datetime) -> Iterator[str]:
-    for title, statement in _TABLES.items():
-        frame = spark.sql(plots.bounded(statement, since, until))
-        rows = [_cells("td", row) for row in frame.collect()]
-        table = f"<table>{_cells('th', frame.columns)}{''.join(rows)}</table>" if rows else "<p>None.</p>"
-        yield f"<h2>{title}</h2>{table}"
+def topics_at(session: SparkSession, root: Root, end: datetime) -> str:
+    """A part of the page. Moves the session's views of the tables to `end`, so it comes last."""
+    heading = "Topics on one broker name only, at the end"
+    try:
+        open_snapshot(session, root, at=end)
+    except (NoSuchSnapshotError, SnapshotGoneError) as error:
+        return f"<h2>{heading}</h2><p>Not known: {html.escape(str(error))}</p>"
+    return _table(session, heading, _LONELY_TOPICS)
 
 
-def _cells(tag: str, values: Any) -> str:
-    shown = ("" if value is None else html.escape(str(value)) for value in values)
-    return f"<tr>{''.join(f'<{tag}>{text}</{tag}>' for text in shown)}</tr>"
+def _table(session: SparkSession, heading: str, statement: str) -> str:
+    """All values as Spark's text: as datetimes of Python times would be those of this machine's zone."""
+    frame = session.sql(statement)
+    rows = frame.select([F.col(name).cast("string") for name in frame.columns]).collect()
+    if not rows:
+        return f"<h2>{heading}</h2><p>None.</p>"
+    classes = [_CLASSES.get(kind.partition("(")[0], "text") for _, kind in frame.dtypes]
+    head = "".join(f'<th class="{of}">{name}</th>' for of, name in zip(classes, frame.columns, strict=True))
+    body = "".join(f"<tr>{_cells(classes, row)}</tr>" for row in rows)
+    return f"<h2>{heading}</h2><table><tr>{head}</tr>{body}</table>"
+
+
+def _cells(classes: Iterable[str], texts: Iterable[str | None]) -> str:
+    return "".join(f'<td class="{of}">{html.escape(text or "")}</td>' for of, text in zip(classes, texts, strict=True))

@@ -1,47 +1,121 @@
-"""The churn report of some days of a fleet: one page, nothing to fetch."""
+"""The churn report: one page, nothing to fetch, and what it says where there is nothing to tell."""
 
-import re
+import time
 from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
 
 import pytest
 
-from namesrv_stream.fleet.chronicle import HOUR_MS, Chronicle, chronicle_plan
-from namesrv_stream.history.report import EmptyPeriodError, churn_report
+from namesrv_stream.history import plots
+from namesrv_stream.history.report import EmptyPeriodError, churn_report, topics_at
 from namesrv_stream.history.views import register_views
+from namesrv_stream.rules.requests import WipeWritePerm
 from namesrv_stream.tables.root import Root
-from tests.history.by_rules import publish_by_rules
+from tests.history.seeded import SeededRegistry
 from tests.tables.rows import NOW
 
-pytestmark = pytest.mark.spark
-
 START = datetime(2026, 11, 14, tzinfo=UTC)
-DAYS = 2
+A = "10.0.0.1:10911"
+
+
+def hours(count):
+    return START + timedelta(hours=count)
+
+
+def ms(count):
+    return round(hours(count).timestamp() * 1000)
 
 
 @pytest.fixture(scope="module")
-def page(spark, tmp_path_factory):
-    """A function of the period."""
+def root(tmp_path_factory):
+    """A broker is there from the 1st to the 2nd hour, and with more topics from the 5th on."""
     place = Root(str(tmp_path_factory.mktemp("history") / "registry"))
-    story = Chronicle(chronicle_plan(seed=1), round(START.timestamp() * 1000), DAYS)
-    publish_by_rules(story.records(), place, NOW, 6 * HOUR_MS, [])
-    register_views(spark, place)
-    return lambda since, until: churn_report(spark, since, until)
+    registry = SeededRegistry(place, NOW)
+    registry.register(ms(1), A, "broker-a", topics=("T",))
+    registry.command(ms(1.2), WipeWritePerm(broker_name="broker-a", requested_by="ann@operations"))
+    registry.publish(at_ms=ms(1.5))
+    registry.expire(ms(2), A)
+    registry.register(ms(5), A, "broker-a", topics=("T", "U", "V"))
+    registry.publish(at_ms=ms(6))
+    return place
 
 
-def test_the_page_has_its_plots_inside_and_asks_for_nothing(page):
-    text = page(START, START + timedelta(days=DAYS))
-    assert len(re.findall('<img alt="[^"]+" src="data:image/png;base64,[A-Za-z0-9+/=]{2000,}">', text)) == 5
-    assert not re.findall(r"https?://|<script|<link", text)
-    assert "<td>ann@operations</td>" in text
+@pytest.fixture
+def in_tokyo(monkeypatch):
+    """The machine's time zone, not Spark's."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        yield
+    time.tzset()
 
 
-def test_a_part_of_the_time_shows_that_part_alone(page):
-    text = page(START, START + timedelta(hours=6))
-    assert "ann@operations" not in text
-    assert "<h2>Operator commands</h2><p>None.</p>" in text
+class References(HTMLParser):
+    """What a browser would fetch for a page."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attrs):
+        self.found += [value for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
 
 
-@pytest.mark.parametrize("days", [(-10, -5), (5, 10), (1, 1)])
-def test_a_period_without_brokers_names_the_one_that_there_is(page, days):
-    with pytest.raises(EmptyPeriodError, match=r"sessions from 2026-11-14 00:00:00"):
-        page(*(START + timedelta(days=day) for day in days))
+def test_a_page_has_its_plots_inside_its_times_in_utc_wherever_it_is_made_and_the_topics_of_its_end(
+    spark, root, in_tokyo
+):
+    text = churn_report(spark, root, hours(1), hours(1.75))
+    references = References()
+    references.feed(text)
+    assert len(references.found) == 5
+    assert all(reference.startswith("data:image/png;base64,") for reference in references.found)
+    assert "url(" not in text
+    assert "@import" not in text
+    assert text.count("Churn from 2026-11-14 01:00 to 2026-11-14 01:45 UTC") == 2
+    assert '<td class="time">2026-11-14 01:12:00</td><td class="text">ann@operations</td>' in text
+    assert '<td class="text">broker-a</td><td class="number">1</td>' in text
+    assert "<h2>Several brokers gone at once</h2><p>None.</p>" in text
+
+
+def test_topics_of_a_moment_without_a_snapshot_are_said_not_to_be_known(spark, root):
+    assert "Not known: there is no snapshot of event time 2026-11-14 01:15:00 UTC" in topics_at(
+        spark, root, hours(1.25)
+    )
+
+
+def test_a_period_in_a_gap_is_refused_with_the_gaps_ends(spark, root):
+    with pytest.raises(EmptyPeriodError) as refused:
+        churn_report(spark, root, hours(3), hours(4))
+    assert str(refused.value) == (
+        "no broker was in the routes from 2026-11-14 03:00 to 2026-11-14 04:00 UTC. "
+        "There were brokers until 2026-11-14 02:00:00 and from 2026-11-14 05:00:00 on."
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("2026-11-14 02:00:00", None, "There were brokers until 2026-11-14 02:00:00."),
+        (None, "2026-11-14 05:00:00", "There were brokers from 2026-11-14 05:00:00 on."),
+        (None, None, "No broker has ever registered."),
+    ],
+)
+def test_a_period_without_brokers_names_what_there_is(before, after, told):
+    assert str(EmptyPeriodError(hours(3), hours(4), before, after)).endswith(f" UTC. {told}")
+
+
+@pytest.fixture(scope="module")
+def without_brokers(spark, tmp_path_factory):
+    """A session on a registry to which nobody has said anything."""
+    place = Root(str(tmp_path_factory.mktemp("history") / "registry"))
+    SeededRegistry(place, NOW)
+    session = spark.newSession()
+    register_views(session, place)
+    return session
+
+
+@pytest.mark.parametrize("plot", [plots.availability_heat_map, plots.up_down_timeline, plots.flapping_rank,
+                                  plots.time_to_expiry, plots.changes_by_hour])  # fmt: skip
+def test_a_plot_of_a_period_without_data_says_so(without_brokers, plot):
+    [axes] = plot(without_brokers, hours(1), hours(2)).axes
+    assert [text.get_text() for text in axes.texts] == ["nothing in this period"]

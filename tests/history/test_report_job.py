@@ -1,37 +1,73 @@
-"""jobs/churn_report.py under spark-submit, as conf/spark-defaults.conf says."""
+"""jobs/churn_report.py: what is refused before Spark starts, and a page by spark-submit as conf/ has it."""
 
 import subprocess
 import sys
 from datetime import UTC, datetime
-from html.parser import HTMLParser
 
 import pytest
+from click.testing import CliRunner
 
-from namesrv_stream.fleet.chronicle import HOUR_MS, Chronicle, chronicle_plan
+from jobs.churn_report import main
 from namesrv_stream.local.jars import CHECKOUT
 from namesrv_stream.tables.root import Root
-from tests.history.by_rules import publish_by_rules
+from tests.history.seeded import HOUR_MS, SeededRegistry
 from tests.system.test_cluster import SPARK_HOME, environment
 from tests.tables.rows import NOW
-
-pytestmark = pytest.mark.spark
 
 START_MS = int(datetime(2026, 11, 14, tzinfo=UTC).timestamp() * 1000)
 LIMIT_S = 200
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    place = Root(str(tmp_path_factory.mktemp("history") / "registry"))
-    publish_by_rules(Chronicle(chronicle_plan(seed=1), START_MS, 1).records(), place, NOW, 6 * HOUR_MS, [])
-    return place
+@pytest.fixture
+def root(tmp_path):
+    place = Root(str(tmp_path / "registry"))
+    registry = SeededRegistry(place, NOW)
+    registry.register(START_MS, "10.0.0.1:10911", "broker-a", topics=("T",))
+    registry.publish(at_ms=START_MS + 24 * HOUR_MS)
+    return place.url
 
 
-def submitted(*options):
+def refused(*options):
+    """What is said in one line, and the exit status."""
+    done = CliRunner().invoke(main, [*map(str, options)])
+    assert isinstance(done.exception, SystemExit)
+    return done.stderr.splitlines()[-1], done.exit_code
+
+
+def test_a_folder_without_a_registry_is_one_message(tmp_path):
+    said, status = refused("--root", tmp_path / "nothing", "--out", tmp_path / "report.html")
+    assert (said.startswith("churn_report: "), "holds no registry" in said, status) == (True, True, 1)
+
+
+def test_a_page_for_a_folder_that_is_not_there_is_refused(root, tmp_path):
+    said, status = refused("--root", root, "--out", tmp_path / "nowhere" / "report.html")
+    assert (f"{tmp_path}/nowhere is no folder to write to" in said, status) == (True, 2)
+
+
+def test_a_period_that_ends_before_it_begins_is_refused(root, tmp_path):
+    said, status = refused("--root", root, "--since", "2026-11-16", "--out", tmp_path / "report.html")
+    assert ("--since 2026-11-16 00:00 is not before --until 2026-11-15 00:00" in said, status) == (True, 2)
+
+
+def test_without_matplotlib_it_says_how_to_install_it(monkeypatch, root, tmp_path):
+    for module in ("report", "plots"):
+        monkeypatch.delitem(sys.modules, f"namesrv_stream.history.{module}", raising=False)
+        monkeypatch.delattr(f"namesrv_stream.history.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    said, status = refused("--root", root, "--out", tmp_path / "report.html")
+    assert said == "churn_report: plots need matplotlib: pip install 'namesrv-stream[analysis]'."
+    assert status == 1
+
+
+@pytest.mark.full
+@pytest.mark.spark
+def test_spark_submit_writes_the_page(root, tmp_path):
+    page = tmp_path / "report.html"
     submit = [SPARK_HOME / "bin" / "spark-submit", "--master", "local[2]", "--driver-memory", "1g"]
-    command = [*submit, CHECKOUT / "jobs" / "churn_report.py", *options]
-    return subprocess.run(
-        command,
+    job = [CHECKOUT / "jobs" / "churn_report.py", "--root", root, "--since", "2026-11-14", "--out", page]
+    done = subprocess.run(
+        [*submit, *job],
         cwd=CHECKOUT,
         env=environment(sys.executable),
         capture_output=True,
@@ -39,37 +75,6 @@ def submitted(*options):
         timeout=LIMIT_S,
         check=False,
     )
-
-
-class References(HTMLParser):
-    """What a browser would fetch for a page."""
-
-    def __init__(self):
-        super().__init__()
-        self.found = []
-
-    def handle_starttag(self, tag, attrs):
-        self.found += [value for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
-
-
-def test_the_job_writes_a_page_that_fetches_nothing(root, tmp_path):
-    page = tmp_path / "report.html"
-    done = submitted("--root", root.url, "--since", "2026-11-14", "--out", page)
     assert done.returncode == 0, done.stderr[-5000:]
     assert done.stdout == f"2026-11-14 00:00 to 2026-11-15 00:00: {page}\n"
-    text = page.read_text("utf-8")
-    references = References()
-    references.feed(text)
-    assert len(references.found) == 5
-    assert all(reference.startswith("data:image/png;base64,") for reference in references.found)
-    assert "url(" not in text
-    assert "@import" not in text
-
-
-def test_a_folder_without_a_registry_is_one_message(tmp_path):
-    done = submitted("--root", tmp_path / "nothing", "--out", tmp_path / "report.html")
-    assert done.returncode == 1
-    said = done.stdout + done.stderr  # spark-submit puts a driver's standard error into its standard output
-    assert [line for line in said.splitlines() if line.startswith("churn_report:") and "holds no registry" in line]
-    assert "Traceback" not in said
-    assert not (tmp_path / "report.html").exists()
+    assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
