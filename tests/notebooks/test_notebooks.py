@@ -4,18 +4,30 @@ import base64
 import re
 import subprocess
 import sys
+from io import BytesIO
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 from nbclient import NotebookClient
 
 from namesrv_stream.local.jars import CHECKOUT
+from namesrv_stream.tables.root import Root
+from tests.history.seeded import HOUR_MS, SeededRegistry
+from tests.tables.rows import NOW
 
 FOLDER = CHECKOUT / "notebooks"
 FILES = sorted(FOLDER.glob("*.ipynb"))
-PLOTS = {"churn_history": 6, "route_queries": 0}
+DATA_COLOURS = {
+    "churn_history": ["#c8e6c9", "#a5d6a7", "#c62828", "#1565c0", "#81c784", "#66c2a5"],
+    "route_queries": [],
+}
+"""What data is drawn in, of each plot in order."""
+LEGEND_PIXELS = 400
+"""A colour has no more of them where nothing but the legend shows it."""
 LARGEST_BYTES = 500_000
 """Of a notebook, for a web page to show it."""
 DAYS = 2
@@ -48,26 +60,42 @@ def texts_of(book):
             yield from (str(data) for kind, data in output.get("data", {}).items() if kind.startswith("text/"))
 
 
-def is_drawn(image, folder):
-    """Whether there is more than a ground and a few lines."""
-    file = folder / "plot.png"
-    file.write_bytes(image)
-    pixels = imread(file)
-    return len({tuple(pixel) for row in pixels for pixel in row}) > 20
+def assert_plots_have_data(book, colours):
+    plots = [imread(BytesIO(image))[..., :3] for image in images_of(book)]
+    pixels = [
+        np.count_nonzero(np.abs(plot - to_rgb(colour)).max(axis=-1) < 1 / 512)
+        for plot, colour in zip(plots, colours, strict=True)
+    ]
+    assert min(pixels, default=LEGEND_PIXELS + 1) > LEGEND_PIXELS, pixels
+
+
+def executed(file, root, monkeypatch):
+    monkeypatch.setenv("REGISTRY_ROOT", str(root))
+    book = nbformat.read(file, as_version=4)
+    NotebookClient(book, timeout=250, kernel_name="python3", resources={"metadata": {"path": FOLDER}}).execute()
+    return book
 
 
 @pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.system
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_a_notebook_runs_from_nothing_and_shows_what_the_committed_one_does(monkeypatch, tmp_path, root, file):
-    monkeypatch.setenv("REGISTRY_ROOT", str(root))
-    book = nbformat.read(file, as_version=4)
-    shown_before = [bool(outputs) for outputs in outputs_of(book)]
-    NotebookClient(book, timeout=250, kernel_name="python3", resources={"metadata": {"path": FOLDER}}).execute()
-    assert [bool(outputs) for outputs in outputs_of(book)] == shown_before
-    assert len(images_of(book)) == PLOTS[file.stem]
-    assert all(is_drawn(image, tmp_path) for image in images_of(book))
+def test_a_notebook_runs_from_nothing_and_shows_what_the_committed_one_does(monkeypatch, root, file):
+    book = executed(file, root, monkeypatch)
+    committed = nbformat.read(file, as_version=4)
+    assert [bool(outputs) for outputs in outputs_of(book)] == [bool(outputs) for outputs in outputs_of(committed)]
+    assert_plots_have_data(book, DATA_COLOURS[file.stem])
+
+
+@pytest.mark.full
+@pytest.mark.spark
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_notebook_runs_on_a_registry_in_which_nothing_has_happened_yet(monkeypatch, tmp_path, file):
+    registry = SeededRegistry(Root(str(tmp_path / "registry")), NOW)
+    registry.register(NOW - HOUR_MS, "10.0.0.1:10911", "broker-a", topics=("T",))
+    registry.publish(at_ms=NOW)
+    book = executed(file, tmp_path / "registry", monkeypatch)
+    assert len(images_of(book)) == len(DATA_COLOURS[file.stem])
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -77,7 +105,7 @@ def test_a_committed_notebook_shows_its_outputs_on_a_web_page(file):
     executed = [cell.execution_count for cell in book.cells if cell.cell_type == "code"]
     assert executed == list(range(1, len(executed) + 1))
     assert not [output for outputs in outputs_of(book) for output in outputs if output.output_type == "error"]
-    assert len(images_of(book)) == PLOTS[file.stem]
+    assert_plots_have_data(book, DATA_COLOURS[file.stem])
     assert file.stat().st_size < LARGEST_BYTES
 
 
@@ -89,4 +117,4 @@ def test_a_committed_notebook_has_no_warnings_and_no_path_of_a_machine(file):
 
 
 def test_both_notebooks_are_there():
-    assert {file.stem for file in FILES} == set(PLOTS)
+    assert {file.stem for file in FILES} == set(DATA_COLOURS)
