@@ -4,9 +4,12 @@
     .venv/bin/python -m benchmarks.history --no-clustering
 
 The year is made by a generator for this benchmark alone, not by the rules: each broker registers and goes again, at
-random times, with lines as wide as the rules write them. With 10 million lines a broker goes seven times a day, far
-more often than with 1 % churn an hour: the questions about sessions have as much to do as that many lines can give.
-One broker of 50 loses its id to another address instead of its lease. Maintenance then clusters the history.
+random times. With 10 million lines a broker goes seven times a day, far more often than with 1 % churn an hour: the
+questions about sessions have as much to do as that many lines can give. One broker of 50 loses its id to another
+address instead of its lease. Maintenance then clusters the history.
+
+`before` and `after` have rows of `live` and `broker`, or of 5 topics, with all columns that the rules write. The topics
+are some of the 40 that a broker name has, others each time, and now and then the one that the cookbook asks for.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +34,7 @@ from rich.table import Table
 from namesrv_stream.history.views import register_views
 from namesrv_stream.local.jars import CHECKOUT
 from namesrv_stream.local.spark import local_session
+from namesrv_stream.rules.events import as_json_row
 from namesrv_stream.rules.requests import DataVersion
 from namesrv_stream.rules.rows import BrokerRow, LiveRow, LogPosition, TopicRow
 from namesrv_stream.tables.maintenance import maintain
@@ -40,6 +45,8 @@ from namesrv_stream.tables.schemas import BROKER_EVENT, DATA_VERSION, TIMESTAMP
 from namesrv_stream.tables.writer import RowChanges
 
 BROKERS = 1_000
+BROKER_NAMES = BROKERS // 2
+_TOPICS_A_NAME = 40
 DAYS = 28
 """Of a month here."""
 MONTHS = [datetime(2026, month, 1, tzinfo=UTC) for month in range(1, 13)]
@@ -66,18 +73,11 @@ def month_of_events(start: datetime, count: int, rng: np.random.Generator) -> pa
 def _events(times: np.ndarray, broker: np.ndarray, phase: np.ndarray, lasted: np.ndarray) -> pa.Table:
     """`phase` counts through _OF_A_CYCLE; `lasted`: milliseconds of the lease that ends with the cycle."""
     rows = len(times)
-    text = pa.array(broker.astype(str))
-    name = pc.binary_join_element_wise("broker-a", pc.cast(pa.array(broker // 2), pa.string()), "-")
-    address = pc.binary_join_element_wise("10.0.", text, ":10911", "")
-    told = pc.binary_join_element_wise(
-        '{"live":[{"broker_addr":"', address, '","cluster_name":"cluster-a","broker_name":"', name,
-        '","heartbeat_timeout_millis":120000,"data_version":{"state_version":0,"timestamp":',
-        pc.cast(pa.array(times), pa.string()), ',"counter":1}}],"broker":[{"broker_addr":"', address, '"}]}', "",
-    )  # fmt: skip
     loses_id = (phase == 2) & (broker % _ONE_LOSES_ITS_ID_OF == 0)
     ended, is_begin = pa.array((phase == 2) & ~loses_id), pa.array(phase < 2)
     heard = pa.array(times - 120_001, pa.timestamp("ms", "UTC")).cast(TIMESTAMP)
     version = pa.nulls(rows, DATA_VERSION)
+    told = pc.if_else(pa.array(phase % 2 == 0), _leases_told(broker, times), _topics_told(broker, times))
     columns = {
         "epoch": pa.nulls(rows, pa.int64()),
         "seq": pa.nulls(rows, pa.int64()),
@@ -85,10 +85,10 @@ def _events(times: np.ndarray, broker: np.ndarray, phase: np.ndarray, lasted: np
         "partition": pa.array(np.zeros(rows, np.int32)),
         "offset": pa.array(np.arange(rows)),
         "type": pa.array(np.where(loses_id, "ID_LOST", _OF_A_CYCLE[phase])),
-        "cluster_name": pc.binary_join_element_wise("cluster", pc.cast(pa.array(broker % 10), pa.string()), "-"),
-        "broker_name": name,
+        "cluster_name": _of_broker("cluster_name").take(broker),
+        "broker_name": _of_broker("broker_name").take(broker),
         "broker_id": pa.array(broker % 2),
-        "broker_addr": address,
+        "broker_addr": _of_broker("broker_addr").take(broker),
         "data_version": version,
         "cause": pa.array(_CAUSES[phase]),
         "requested_by": pa.nulls(rows, pa.string()),
@@ -98,6 +98,33 @@ def _events(times: np.ndarray, broker: np.ndarray, phase: np.ndarray, lasted: np
         "lease_millis": pc.if_else(ended, pa.array(lasted), pa.scalar(None, pa.int64())),
     }
     return pa.table(columns).cast(BROKER_EVENT.schema)
+
+
+def _of_broker(column: str) -> pa.Array:
+    return pa.array([getattr(lease, column) for _, lease in map(_broker_rows, range(BROKERS))])
+
+
+def _leases_told(broker: np.ndarray, times: np.ndarray) -> pa.Array:
+    """The rows of each line's broker, those of YEAR_END_MS with the line's own time in them."""
+    of_brokers = [_json(live=[lease], broker=[held]) for held, lease in map(_broker_rows, range(BROKERS))]
+    pieces = zip(*(text.split(str(YEAR_END_MS)) for text in of_brokers), strict=True)
+    own_time = pc.cast(pa.array(times), pa.string())
+    first, *rest = (pa.array(piece).take(pa.array(broker)) for piece in pieces)
+    return pc.binary_join_element_wise(first, *(part for piece in rest for part in (own_time, piece)), "")
+
+
+def _topics_told(broker: np.ndarray, times: np.ndarray) -> pa.Array:
+    """Five topics of each line's broker name, which ones its time says."""
+    texts = [
+        _json(topic=[_topic_row(name + BROKER_NAMES * ((first + more) % _TOPICS_A_NAME)) for more in range(5)])
+        for name in range(BROKER_NAMES)
+        for first in range(_TOPICS_A_NAME)
+    ]
+    return pa.array(texts).take(pa.array(broker // 2 * _TOPICS_A_NAME + times % _TOPICS_A_NAME))
+
+
+def _json(**tables: list[Any]) -> str:
+    return msgspec.json.encode({table: [as_json_row(row) for row in rows] for table, rows in tables.items()}).decode()
 
 
 def make_year(publisher: Publisher, events: int) -> None:
@@ -113,7 +140,7 @@ def make_year(publisher: Publisher, events: int) -> None:
 def end_year(publisher: Publisher) -> None:
     """All brokers are up again. The snapshot names the tables as maintenance has left them."""
     zero = np.zeros(BROKERS, np.int64)
-    _publish(publisher, _events(zero + YEAR_END_MS, np.arange(BROKERS), zero, zero), _routes(YEAR_END_MS))
+    _publish(publisher, _events(zero + YEAR_END_MS, np.arange(BROKERS), zero, zero), _routes())
 
 
 def _publish(publisher: Publisher, lines: pa.Table, changes: dict[str, RowChanges]) -> None:
@@ -126,16 +153,23 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _routes(at_ms: int) -> dict[str, RowChanges]:
-    """All brokers with leases that began at `at_ms`, and 20,000 topics."""
-    brokers: list[tuple[Any, ...]] = []
-    leases: list[tuple[Any, ...]] = []
-    for i in range(BROKERS):
-        address, name, broker_id, cluster = f"10.0.{i}:10911", f"broker-a-{i // 2}", i % 2, f"cluster-{i % 10}"
-        brokers.append(BrokerRow(name, broker_id, address, cluster, f"zone-{i % 3}", False, LogPosition(at_ms, 0, i)))
-        leases.append(LiveRow(address, cluster, name, broker_id, at_ms, 120_000, DataVersion(0, at_ms, 1), "", at_ms))
-    topics: list[tuple[Any, ...]] = [TopicRow(f"topic-{i}", f"broker-a-{i % 500}", 8, 8, 6, 0) for i in range(20_000)]
+def _routes() -> dict[str, RowChanges]:
+    """All brokers with leases that began at YEAR_END_MS, and all topics."""
+    brokers, leases = zip(*map(_broker_rows, range(BROKERS)), strict=True)
+    topics = [_topic_row(number) for number in range(_TOPICS_A_NAME * BROKER_NAMES)]
     return {"broker": RowChanges(brokers), "live": RowChanges(leases), "topic": RowChanges(topics)}
+
+
+def _broker_rows(number: int) -> tuple[BrokerRow, LiveRow]:
+    address, name, broker_id = f"10.0.{number}:10911", f"broker-a-{number // 2}", number % 2
+    cluster, at_ms = f"cluster-{number // 2 % 10}", YEAR_END_MS
+    lease = LiveRow(address, cluster, name, broker_id, at_ms, 120_000, DataVersion(0, at_ms, 1), "", at_ms)
+    return BrokerRow(name, broker_id, address, cluster, f"zone-{number % 3}", False, LogPosition(at_ms, 0, 0)), lease
+
+
+def _topic_row(number: int) -> TopicRow:
+    topic = f"topic-{number}" if number else "order_created"
+    return TopicRow(topic, f"broker-a-{number % BROKER_NAMES}", 8, 8, 6, 0)
 
 
 def scans(node: Any) -> Iterator[tuple[int, int, int]]:
