@@ -1,7 +1,7 @@
 """The churn report: one page, nothing to fetch, and what it says where there is nothing to tell."""
 
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from html.parser import HTMLParser
 
 import pytest
@@ -28,11 +28,13 @@ def ms(count):
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """A broker is there from the 1st to the 2nd hour, and with more topics from the 5th on."""
+    """A broker is there from the 1st to the 2nd hour, and with more topics from the 5th on; another one goes before."""
     place = Root(str(tmp_path_factory.mktemp("history") / "registry"))
     registry = SeededRegistry(place, NOW)
     registry.register(ms(1), A, "broker-a", topics=("T",))
+    registry.register(ms(1), "10.0.0.2:10911", "broker-b")
     registry.command(ms(1.2), WipeWritePerm(broker_name="broker-a", requested_by="ann@operations"))
+    registry.unregister(ms(1.4), "10.0.0.2:10911")
     registry.publish(at_ms=ms(1.5))
     registry.expire(ms(2), A)
     registry.register(ms(5), A, "broker-a", topics=("T", "U", "V"))
@@ -102,6 +104,32 @@ def test_a_period_in_a_gap_is_refused_with_the_gaps_ends(spark, root):
 )
 def test_a_period_without_brokers_names_what_there_is(before, after, told):
     assert str(EmptyPeriodError(hours(3), hours(4), before, after)).endswith(f" UTC. {told}")
+
+
+@pytest.mark.parametrize(
+    ("until", "bounds"),
+    [
+        (datetime(2026, 12, 1, tzinfo=UTC), "DATE '2026-11-14' to DATE '2026-11-30', '2026-11' to '2026-11'"),
+        (datetime(2026, 12, 1, 0, 0, 1, tzinfo=UTC), "DATE '2026-11-14' to DATE '2026-12-01', '2026-11' to '2026-12'"),
+    ],
+)
+def test_the_days_and_months_of_a_period_are_those_of_utc_and_none_that_it_only_touches(until, bounds):
+    begin, end = (moment.astimezone(timezone(timedelta(hours=9))) for moment in (START, until))
+    said = plots.bounded(":first_day to :last_day, :first_month to :last_month", begin, end)
+    assert said == bounds
+
+
+def test_a_plot_has_room_for_the_brokers_that_matter_most_and_says_of_how_many(spark, root, monkeypatch):
+    monkeypatch.setattr(plots, "MOST_BROKERS", 1)
+    session = spark.newSession()
+    register_views(session, root)
+    for plot, of_all, shown in (
+        (plots.up_down_timeline, "(the 1 most ended of 2)", "c1 broker-b 0"),
+        (plots.availability_heat_map, "(the 1 lowest of 2)", "c1 broker-a 0"),
+    ):
+        [axes] = plot(session, hours(0), hours(1.75)).axes
+        assert of_all in axes.get_title()
+        assert [label.get_text() for label in axes.get_yticklabels()] == [shown]
 
 
 @pytest.fixture(scope="module")
