@@ -15,8 +15,8 @@ SELECT at, day, date_format(day, 'yyyy-MM') AS event_month
 FROM (SELECT max(event_time) AS at, date_from_unix_date(CAST(unix_millis(max(event_time)) DIV 86400000 AS INT)) AS day
       FROM snapshot);
 
--- One row a stretch of time in which a broker was in the routes. to_time and ended_by are NULL while it lasts, last_addr
--- is then the address of now. back_at: when its next session began.
+-- One row a stretch of time in which a broker was in the routes. to_time and ended_by are NULL while it lasts, and
+-- last_addr is the address of now. back_at: when its next session began.
 --
 -- Where one address held the id from the beginning of its lease to its end, the line of the end tells the session, and
 -- `live` tells the one that lasts. Only brokers whose id has ever passed between living addresses (a promotion, a new
@@ -70,16 +70,19 @@ WITH handed_over AS (
        LEFT ANTI JOIN handed_over USING (cluster_name, broker_name, broker_id)
 )
 SELECT *,
-       lead(from_time) OVER (PARTITION BY cluster_name, broker_name, broker_id ORDER BY from_time) AS back_at,
+       lead(from_time) OVER (  -- the hash decides most comparisons of a sort, of names the first 8 bytes do not
+         PARTITION BY hash(cluster_name, broker_name, broker_id), cluster_name, broker_name, broker_id
+         ORDER BY from_time, to_time NULLS LAST
+       ) AS back_at,
        unix_millis(coalesce(to_time, (SELECT at FROM known_until))) - unix_millis(from_time) AS session_millis
 FROM session;
 
 -- One row a broker and day on which it was expected: how long it was in the routes, and how long it should have been.
 --
--- A broker is expected from its first registration on. A planned end (it unregistered, moved to another cluster or name,
--- or lost its id to another address) ends that until it is back: the time between counts for neither. After an unplanned
--- end it counts as away until it is back, for 7 days at most: then it is taken for decommissioned. So what is said of a
--- day stays the same, whenever the broker comes back.
+-- A broker is expected from its first registration on. A planned end (it unregistered, moved to another cluster or
+-- name, or lost its id to another address) ends that until it is back: the time between counts for neither. After an
+-- unplanned end it counts as away until it is back, for 7 days at most: then it is taken for decommissioned. So what is
+-- said of a day stays the same, whenever the broker comes back.
 CREATE OR REPLACE TEMPORARY VIEW broker_availability AS
 WITH stretch AS (  -- a session, and the time after it in which the broker was still expected
   SELECT cluster_name, broker_name, broker_id, unix_millis(from_time) AS from_ms,
@@ -121,23 +124,25 @@ GROUP BY cluster_name, day;
 -- One row a group of brokers, two at least, that went unplanned one after the other, no more than a minute apart: the
 -- outage of a zone, a switch, a host. When a broker went is for a silent one its last sign of life: those that die at
 -- one moment were last heard within the minute before it (brokers speak at least that often), whenever they expire.
+-- It is leases that end here: a master that died counts, although a slave has its id before it expires.
 --
--- Columns: first_gone_at and last_gone_at, brokers (how many), cluster_names and which (sorted arrays, in `which` each
--- broker as 'cluster name id').
+-- Columns: event_month in which they left the routes (a group ends with it), first_gone_at and last_gone_at, brokers
+-- (how many), cluster_names and which (sorted arrays, in `which` each broker as 'cluster name id').
 CREATE OR REPLACE TEMPORARY VIEW shared_outage AS
 WITH gone AS (
-  SELECT cluster_name, concat_ws(' ', cluster_name, broker_name, broker_id) AS broker,
-         IF(ended_by = 'EXPIRED', last_heard_at, to_time) AS gone_at
-  FROM broker_session
-  WHERE ended_by IN ('EXPIRED', 'CHANNEL_CLOSED')
+  SELECT event_month, cluster_name, concat_ws(' ', cluster_name, broker_name, broker_id) AS broker,
+         IF(type = 'EXPIRED', last_heard_at, event_time) AS gone_at
+  FROM broker_event
+  WHERE type IN ('EXPIRED', 'CHANNEL_CLOSED')
 )
-SELECT min(gone_at) AS first_gone_at,
+SELECT event_month,
+       min(gone_at) AS first_gone_at,
        max(gone_at) AS last_gone_at,
-       count(DISTINCT broker) AS brokers,
+       size(collect_set(broker)) AS brokers,
        array_sort(collect_set(cluster_name)) AS cluster_names,
        array_sort(collect_set(broker)) AS which
 FROM gone
-GROUP BY session_window(gone_at, '1 minute')
+GROUP BY event_month, session_window(gone_at, '1 minute')
 HAVING brokers >= 2;
 
 -- One row a broker and month in which it fell out unplanned. A flap is one after which it was back within 10 minutes.

@@ -103,4 +103,4 @@ def test_t5_a_removal_is_found_in_a_line_that_also_adds_and_other_topics_are_lef
         for row in small_answers[OF_A_TOPIC]
     ]
     came, went = ("TOPICS_CHANGED", [], ["order_created"]), ("TOPICS_CHANGED", ["order_created"], [])
-    assert names == [came, went, came, went]
+    assert names == [went, came, went, came]

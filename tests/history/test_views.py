@@ -9,6 +9,7 @@ from namesrv_stream.history.views import register_views
 from namesrv_stream.rules.requests import WipeWritePerm
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshots import Snapshots
 from tests.history.fleet import RandomHistory
 from tests.history.seeded import DAY_MS, HOUR_MS, MINUTE_MS, SeededRegistry
 from tests.tables.rows import NOW
@@ -45,9 +46,12 @@ def at(epoch_ms):
 @pytest.fixture
 def rows(spark, root, registry):
     """Rows of a statement over the views of what the registry has published."""
+    registered = set()
 
     def rows(statement):
-        register_views(spark, root)
+        newest = Snapshots(root).newest().epoch
+        if newest not in registered:
+            registered.add(register_views(spark, root).epoch)
         return rows_of(spark, statement)
 
     return rows
@@ -122,7 +126,7 @@ def stretches(held):
     return sorted([*found, *((*key, at(from_ms), None) for key, from_ms in began.items())], key=str)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_sessions_and_availability_are_those_of_the_broker_table_at_every_moment(spark, root, seed):
     """A random history of brokers that come, go, move, and take ids from one another, three days long."""
     history = RandomHistory(root, seed, MIDNIGHT_MS, NOW)
@@ -179,11 +183,14 @@ def test_a_day_without_the_broker_counts_as_away(registry, rows):
 
 
 def test_a_planned_absence_counts_for_nothing_also_after_the_broker_is_back(registry, rows):
+    """A restart on one day, then an absence of days."""
     registry.register(hours(12), A, "broker-a")
     registry.unregister(hours(18), A)
+    registry.register(hours(20), A, "broker-a")
+    registry.unregister(hours(23), A)
     registry.publish(at_ms=hours(60))
     before = rows(AVAILABILITY)
-    assert before == [("c1", day(0), 6, 6)]
+    assert before == [("c1", day(0), 9, 9)]
     registry.register(hours(3 * 24 + 10), A, "broker-a")
     registry.publish(at_ms=hours(4 * 24))
     assert rows(AVAILABILITY) == [*before, ("c1", day(3), 14, 14)]
@@ -241,9 +248,8 @@ def test_one_broker_that_falls_twice_shares_no_outage(registry, rows):
     assert rows("SELECT * FROM shared_outage") == []
 
 
-@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/St_Johns"])
-def test_days_hours_and_months_are_those_of_utc_in_any_session_time_zone(spark, root, zone):
-    """On the last hour of a month in UTC, and half an hour into it: another day, month and hour in these zones."""
+def test_days_hours_and_months_are_those_of_utc_in_any_session_time_zone(spark, root):
+    """The hours before and after the end of a month in UTC, where the session's zone is 2.5 hours behind."""
     registry = SeededRegistry(root, NOW)
     turn_ms = round(datetime(2026, 10, 1, tzinfo=UTC).timestamp() * 1000)
     registry.register(turn_ms - HOUR_MS, A, "broker-a")
@@ -257,7 +263,7 @@ def test_days_hours_and_months_are_those_of_utc_in_any_session_time_zone(spark, 
         "SELECT string(day), event_month FROM known_until",
     )
     session = spark.newSession()
-    session.conf.set("spark.sql.session.timeZone", zone)
+    session.conf.set("spark.sql.session.timeZone", "America/St_Johns")
     register_views(session, root)
     days, flapping, changes, [known] = (rows_of(session, each) for each in statements)
     quarter = HOUR_MS // 4
