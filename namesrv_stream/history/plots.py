@@ -162,6 +162,7 @@ def up_down_timeline(spark: SparkSession, since: datetime, until: datetime) -> F
     for how, ended in rows.groupby("ended_by"):
         axes.scatter(ended["to_time"], ended["place"], s=18, color=_ENDS[str(how)], label=how, zorder=3)
     axes.set_yticks(range(len(brokers)), brokers)
+    axes.set_ylim(-0.7, len(brokers) - 0.3)
     axes.set_ylabel(_BROKER_LABEL)
     _date_axis(axes, since, until)
     figure.legend(loc="outside lower center", ncols=len(_ENDS) + 1, frameon=False)
@@ -188,7 +189,7 @@ def flapping_rank(spark: SparkSession, since: datetime, until: datetime) -> Figu
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("unplanned ends of leases (EXPIRED, CHANNEL_CLOSED)")
     axes.set_ylabel(_BROKER_LABEL)
-    axes.legend(frameon=False, loc="lower right")
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 

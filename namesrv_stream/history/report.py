@@ -40,7 +40,7 @@ _TABLES = {
     "Several brokers gone at once": f"""
         SELECT first_gone_at, last_gone_at, brokers, concat_ws(', ', which) AS which
         FROM shared_outage
-        WHERE last_gone_at >= :since AND first_gone_at <= :until
+        WHERE event_month >= :first_month AND last_gone_at >= :since AND first_gone_at <= :until
         ORDER BY brokers DESC, first_gone_at LIMIT {_MOST_LINES}""",
     "Operator commands": f"""
         SELECT event_time, requested_by, command, broker_name FROM operator_command
