@@ -1,10 +1,15 @@
 """What tests share: one Kafka, one Spark session, and a topic name for each test."""
 
+import os
 import uuid
 
 import pytest
 
 from namesrv_stream.local.kafka import LocalKafka
+
+# Most JVMs of the tests live for seconds, which the second compiler would take for itself. The session lives long.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+BOTH_COMPILERS = "-XX:TieredStopAtLevel=4"
 
 MARKER_OF_FIXTURE = {"spark": "spark", "kafka": "system"}
 
@@ -33,7 +38,11 @@ def topic():
 def spark(tmp_path_factory):
     from namesrv_stream.local.spark import local_session  # noqa: PLC0415 -- pyspark's import takes a second
 
-    warehouse = str(tmp_path_factory.mktemp("warehouse"))
-    session = local_session("tests", {"spark.sql.warehouse.dir": warehouse, "spark.driver.memory": "2g"}, cores="2")
+    options = {
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": BOTH_COMPILERS,
+    }
+    session = local_session("tests", options, cores="2")
     yield session
     session.stop()

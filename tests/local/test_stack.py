@@ -1,7 +1,5 @@
 """Who notices that a thread of the stack has died: the stack itself, without Kafka or Spark here."""
 
-import threading
-
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
@@ -32,21 +30,19 @@ def stack(tmp_path):
 
 def end_gateway(stack):
     stack.gateway._loop.call_soon_threadsafe(stack.gateway._loop.stop)
-    await_end_of("gateway")
+    await_end_of(stack.gateway._thread)
 
 
 def end_fleet(stack, monkeypatch):
     monkeypatch.setattr(stack, "_producer", FaultyProducer(), raising=False)
     stack.start_fleet(FleetPlan(brokers=1, topics=1))
     stack._open_things.pop_all()  # what would stop the fleet waits for Kafka
-    await_end_of("fleet")
+    await_end_of(stack._fleets[-1]._thread)
 
 
-def await_end_of(name):
-    for thread in threading.enumerate():
-        if thread.name == name:
-            thread.join(LIMIT_S)
-            assert not thread.is_alive()
+def await_end_of(thread):
+    thread.join(LIMIT_S)
+    assert not thread.is_alive()
 
 
 def test_a_stack_whose_parts_run_has_nothing_to_tell(stack):

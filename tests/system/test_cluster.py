@@ -74,6 +74,7 @@ def exit_code(process):
     return process.exit_code
 
 
+@pytest.mark.full
 def test_spark_submit_publishes_and_sigterm_ends_it_in_order(heartbeats, tmp_path, monkeypatch):
     """As conf/spark-defaults.conf says, from the checkout. What waits to be published is, before the end."""
     monkeypatch.chdir(CHECKOUT)

@@ -59,7 +59,7 @@ def test_1000_unchanged_heartbeats_commit_nothing_but_signs_of_life_every_30_s(t
         for second in range(1, 101):
             signs = [BrokerHeartbeat(broker_addr=address(number)) for number in BROKERS]
             timed.say(*(map(registration, BROKERS) if second % 25 == 0 else signs), at_ms=second * 1_000)
-            if second % 10 == 0:
+            if second % 15 == 0:
                 job.process_all()
         commits = {name: head - before[name] for name, head in heads(timed.root).items() if head != before[name]}
         assert commits == {"live": 3, "snapshot": 3}

@@ -44,6 +44,7 @@ def test_kafka_takes_a_record_of_nearly_17_mib(kafka, topic):
     assert values_of(kafka, topic, 1) == [value]
 
 
+@pytest.mark.full
 @pytest.mark.system
 def test_kafka_that_crashed_comes_back_at_the_same_address_with_its_records(tmp_path, topic):
     with LocalKafka(tmp_path) as node:

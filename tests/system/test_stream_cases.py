@@ -15,19 +15,17 @@ CASES = sorted(path for path in (Path(__file__).parent.parent / "cases").glob("*
 IN_EVERY_RUN = {
     "all_brokers_silent",  # ticks alone bring time along
     "broker_row_follows_latest_holder",  # shared rows, zones, acting flag
-    "channel_close_evicts_at_once",
-    "delete_topic_in_cluster",
     "filter_list_set_keep_clear",
     "kv_basic",
     "late_record_changes_nothing",
     "long_gap_is_an_eviction",
-    "out_of_order_heartbeats",
     "promotion_across_keys_out_of_order",
     "restart_durable",
     "static_topic_mapping",
     "timeout_boundary",
 }
-"""Together they touch every table, every kind of record and every edge of time; the others are for `make test-full`."""
+"""What the pipeline has to do beyond the rules: time, order, restarts, keys that share rows, and the rarer tables. The
+others, whose rules `tests/rules/test_cases.py` holds in every run too, are for `make test-full`."""
 
 
 def parameters():
