@@ -20,15 +20,18 @@ FROM (SELECT max(event_time) AS at, date_from_unix_date(CAST(unix_millis(max(eve
 --
 -- Where one address held the id from the beginning of its lease to its end, the line of the end tells the session, and
 -- `live` tells the one that lasts. Only brokers whose id has ever passed between living addresses (a promotion, a new
--- address) have their lines followed one by one, the inner steps in one order, so that all windows cost one sort.
+-- address) have their lines followed one by one, the inner steps in one order, so that all windows cost one sort. They
+-- are known by a hash, which is quicker to join by: whoever shares it has the same sessions the longer way.
 CREATE OR REPLACE TEMPORARY VIEW broker_session AS
 WITH handed_over AS (
-  SELECT DISTINCT cluster_name, broker_name, broker_id FROM broker_event WHERE type IN ('ID_TAKEN', 'ID_LOST')
+  SELECT DISTINCT xxhash64(cluster_name, broker_name, broker_id) AS broker
+  FROM broker_event
+  WHERE type IN ('ID_TAKEN', 'ID_LOST')
 ), line AS (
   SELECT /*+ BROADCAST(handed_over) */
          cluster_name, broker_name, broker_id, broker_addr, epoch, seq, event_time, type, last_heard_at,
          type IN ('REGISTERED', 'ID_TAKEN') AS begins
-  FROM broker_event LEFT SEMI JOIN handed_over USING (cluster_name, broker_name, broker_id)
+  FROM broker_event LEFT SEMI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
   WHERE type IN ('REGISTERED', 'ID_TAKEN', 'ID_LOST')
      OR type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
 ), followed AS (
@@ -62,12 +65,12 @@ WITH handed_over AS (
   SELECT /*+ BROADCAST(handed_over) */
          cluster_name, broker_name, broker_id, broker_addr, broker_addr,
          timestamp_millis(unix_millis(event_time) - lease_millis), event_time, type, last_heard_at
-  FROM broker_event LEFT ANTI JOIN handed_over USING (cluster_name, broker_name, broker_id)
+  FROM broker_event LEFT ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
   WHERE type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
   UNION ALL
   SELECT cluster_name, broker_name, broker_id, broker_addr, broker_addr, lease_began_at, NULL, NULL, NULL
   FROM broker JOIN (SELECT broker_addr, lease_began_at FROM live) USING (broker_addr)
-       LEFT ANTI JOIN handed_over USING (cluster_name, broker_name, broker_id)
+       LEFT ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
 )
 SELECT *,
        lead(from_time) OVER (  -- the hash decides most comparisons of a sort, of names the first 8 bytes do not
