@@ -118,13 +118,17 @@ class SnapshotGoneError(NamesrvError):
 
 
 class NoSuchSnapshotError(NamesrvError):
-    """An epoch that has not been published, or a registry without any snapshot (`newest` None)."""
+    """An epoch that has not been published, or a registry without any snapshot (`newest` None).
 
-    def __init__(self, asked: str, newest: int | None) -> None:
+    `oldest`: where a time before the first snapshot was asked for, that snapshot, in words.
+    """
+
+    def __init__(self, asked: str, newest: int | None, oldest: str = "") -> None:
+        first = f"the oldest is {oldest}, " if oldest else ""
         seen = (
             "nothing is published yet: is the job running?"
             if newest is None
-            else f"the newest epoch is {newest}, and `namesrv-stream snapshots` lists what can be read."
+            else f"{first}the newest epoch is {newest}, and `namesrv-stream snapshots` lists what can be read."
         )
         super().__init__(f"there is no snapshot of {asked}; {seen}")
         self.asked = asked

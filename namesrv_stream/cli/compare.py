@@ -56,7 +56,7 @@ def diff(invocation: Invocation, before: int | datetime, after: int | datetime, 
     For moments past snapshot.retention the events between the two tell it.
     """
     moments = moment_of(before), moment_of(after)
-    found, source = _diff(open_reader(invocation.settings), root_of(invocation.settings), *moments)
+    found, source, epochs = _diff(open_reader(invocation.settings), root_of(invocation.settings), *moments)
     fields = {
         "from": str(moments[0]),
         "to": str(moments[1]),
@@ -65,19 +65,21 @@ def diff(invocation: Invocation, before: int | datetime, after: int | datetime, 
         "unnamedTopics": found.unnamed,
     }
     title = f"{counted(len(found.differences), 'difference')}"
-    span = f"{moments[0]} to {moments[1]}, by {source}"
+    span = f"{moments[0]} to {moments[1]}, by {source}{epochs}"
     print_answer(Answer(encode_json(fields), lambda plain: _diff_shown(found, title, span, plain)), as_json=as_json)
 
 
-def _diff(reader: RouteReader, root: Root, before: AsOf, after: AsOf) -> tuple[Diff, str]:
+def _diff(reader: RouteReader, root: Root, before: AsOf, after: AsOf) -> tuple[Diff, str, str]:
+    """The differences, what tells them, and where snapshots do, which: those in force at the two moments."""
     views = [_opened(reader, moment) for moment in (before, after)]
     if views[0] is not None and views[1] is not None:
-        return diff_of_views(views[0], views[1]), "snapshots"
+        epochs = f" of epochs {views[0].snapshot.epoch} and {views[1].snapshot.epoch}"
+        return diff_of_views(views[0], views[1]), "snapshots", epochs
     gone = [str(moment) for moment, view in zip((before, after), views, strict=True) if view is None]
     say(f"past snapshot.retention: {' and '.join(gone)}. The events between the two moments tell the differences.")
     newest = reader.snapshots.newest()
     undone, done = events_between(root, newest, after, before), events_between(root, newest, before, after)
-    return diff_of_events(done, undone), "events"
+    return diff_of_events(done, undone), "events", ""
 
 
 def _opened(reader: RouteReader, moment: AsOf) -> RegistryView | None:

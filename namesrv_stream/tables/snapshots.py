@@ -78,13 +78,15 @@ class Snapshots:
 
     def _in_force_at(self, at_ms: int) -> SnapshotRow:
         """The highest epoch whose event time is not after `at_ms`. Event time never falls from epoch to epoch."""
-        asked = f"event time {datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        asked = _event_time(at_ms)
         oldest = self.oldest_readable()
         earlier = f"event_time <= {_timestamp(at_ms)} AND epoch >= {oldest.epoch}"
         if found := self._rows(earlier, "ORDER BY epoch DESC LIMIT 1"):
             return found[0]
         if oldest.epoch == 1 or oldest.event_time is None or at_ms < self._first_event_ms():
-            raise NoSuchSnapshotError(asked, self.newest().epoch)
+            timed = self._rows(f"event_time IS NOT NULL AND epoch >= {oldest.epoch}", "ORDER BY epoch LIMIT 1")
+            first = "".join(f"epoch {row.epoch} of {_event_time(row.event_time or 0)}" for row in timed)
+            raise NoSuchSnapshotError(asked, self.newest().epoch, first)
         raise SnapshotGoneError(asked, oldest.epoch)
 
     def _first_event_ms(self) -> int:
@@ -104,6 +106,10 @@ def newest_row(snapshot_table: DeltaTable) -> SnapshotRow | None:
         return None
     row: SnapshotRow = rows_from_arrow(SNAPSHOT, select(snapshot_table, SNAPSHOT, f"epoch = {highest}"))[0]
     return row
+
+
+def _event_time(at_ms: int) -> str:
+    return f"event time {datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _timestamp(at_ms: int) -> str:

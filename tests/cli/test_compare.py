@@ -38,7 +38,8 @@ def told(result):
 
 
 def test_diff_names_rows_that_came_went_and_changed(run, story):
-    _heading, _columns, *rows = lines(run("diff 3 5"))
+    heading, _columns, *rows = lines(run("diff 3 5"))
+    assert heading.endswith("by snapshots of epochs 3 and 5")
     assert [row.split(maxsplit=3)[:3] for row in rows] == [["topic", "-", "Orders"], ["topic", "~", "TopicA"]]
     assert rows[1].endswith("perm RW- -> R--")
 

@@ -95,7 +95,9 @@ def test_a_time_means_the_snapshot_in_force_at_that_event_time(root, at_ms, epoc
 
 def test_a_time_before_the_first_record_has_no_snapshot(root):
     publish(claim(root), 0, topic=[topic("t")])
-    with pytest.raises(NoSuchSnapshotError):
+    with pytest.raises(
+        NoSuchSnapshotError, match=r"the oldest is epoch 2 of event time 2023-11-14 22:13:20 UTC, the newest epoch"
+    ):
         RouteReader(root).open(at_ms=T0 - 1)
 
 
