@@ -20,12 +20,12 @@ IN_EVERY_RUN = {
     "late_record_changes_nothing",
     "long_gap_is_an_eviction",
     "promotion_across_keys_out_of_order",
-    "restart_durable",
     "static_topic_mapping",
     "timeout_boundary",
 }
-"""What the pipeline has to do beyond the rules: time, order, restarts, keys that share rows, and the rarer tables. The
-others, whose rules `tests/rules/test_cases.py` holds in every run too, are for `make test-full`."""
+"""What the pipeline has to do beyond the rules: time, order, keys that share rows, and the rarer tables (restarts
+have tests of their own). The others, whose rules `tests/rules/test_cases.py` holds in every run too, are for
+`make test-full`."""
 
 
 def parameters():
