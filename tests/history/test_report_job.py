@@ -1,6 +1,5 @@
 """jobs/churn_report.py: what is refused before Spark starts, and a page by spark-submit as conf/ has it."""
 
-import subprocess
 import sys
 from datetime import UTC, datetime
 
@@ -11,11 +10,10 @@ from jobs.churn_report import main
 from namesrv_stream.local.jars import CHECKOUT
 from namesrv_stream.tables.root import Root
 from tests.history.seeded import HOUR_MS, SeededRegistry
-from tests.system.test_cluster import SPARK_HOME, environment
+from tests.system.test_cluster import submitted
 from tests.tables.rows import NOW
 
 START_MS = int(datetime(2026, 11, 14, tzinfo=UTC).timestamp() * 1000)
-LIMIT_S = 200
 
 
 @pytest.fixture
@@ -64,17 +62,8 @@ def test_without_matplotlib_it_says_how_to_install_it(monkeypatch, root, tmp_pat
 @pytest.mark.spark
 def test_spark_submit_writes_the_page(root, tmp_path):
     page = tmp_path / "report.html"
-    submit = [SPARK_HOME / "bin" / "spark-submit", "--master", "local[2]", "--driver-memory", "1g"]
-    job = [CHECKOUT / "jobs" / "churn_report.py", "--root", root, "--since", "2026-11-14", "--out", page]
-    done = subprocess.run(
-        [*submit, *job],
-        cwd=CHECKOUT,
-        env=environment(sys.executable),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    job = CHECKOUT / "jobs" / "churn_report.py"
+    done = submitted(job, "--root", root, "--since", "2026-11-14", "--out", page)
     assert done.returncode == 0, done.stderr[-5000:]
     assert done.stdout == f"2026-11-14 00:00 to 2026-11-15 00:00: {page}\n"
     assert page.read_text("utf-8").startswith("<!DOCTYPE html>")

@@ -48,6 +48,19 @@ def spark_submit(*options, settings):
     return [SPARK_HOME / "bin" / "spark-submit", *options, JOB, *of_job]
 
 
+def submitted(job, *options):
+    """What a job of jobs/ that ends by itself has said, on local[2]."""
+    return subprocess.run(
+        [SPARK_HOME / "bin" / "spark-submit", "--master", "local[2]", "--driver-memory", "1g", job, *options],
+        cwd=CHECKOUT,
+        env=environment(sys.executable),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+
 @contextlib.contextmanager
 def running(command, log, env):
     """A process that is stopped at the end of the `with` if it still runs then."""

@@ -1,19 +1,14 @@
 """jobs/maintain_tables.py: what is refused before Spark starts, and a maintenance by spark-submit as conf/ has it."""
 
-import subprocess
-import sys
-
 import pytest
 from click.testing import CliRunner
 
 from jobs.maintain_tables import main
 from namesrv_stream.local.jars import CHECKOUT
 from namesrv_stream.tables.schemas import TABLES
-from tests.system.test_cluster import SPARK_HOME, environment
+from tests.system.test_cluster import submitted
 from tests.tables.rows import NOW
 from tests.tables.test_publication import batch, claim
-
-LIMIT_S = 200
 
 
 def test_a_folder_without_a_registry_is_one_message(tmp_path):
@@ -28,16 +23,7 @@ def test_spark_submit_maintains_the_tables_and_says_a_line_for_each(root):
     publisher = claim(root)
     for number in range(6):
         publisher.publish(batch(number), NOW)
-    submit = [SPARK_HOME / "bin" / "spark-submit", "--master", "local[2]", "--driver-memory", "1g"]
-    done = subprocess.run(
-        [*submit, CHECKOUT / "jobs" / "maintain_tables.py", "--root", root.url],
-        cwd=CHECKOUT,
-        env=environment(sys.executable),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    done = submitted(CHECKOUT / "jobs" / "maintain_tables.py", "--root", root.url)
     assert done.returncode == 0, done.stderr[-5000:]
     lines = done.stdout.splitlines()
     assert [line.split(":")[0] for line in lines] == list(TABLES)
