@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from namesrv_stream.heartbeat_log import HeartbeatProducer
+from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.rules.requests import BrokerHeartbeat, DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.rows import LogPosition
 

@@ -27,8 +27,8 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.local.process import OwnedProcess
 from namesrv_stream.local.rocketmq import name_server
+from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import DataVersion, TopicConfig
-from namesrv_stream.rules.routes import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.publication import Batch, Publisher, Writers
 from namesrv_stream.tables.root import Root

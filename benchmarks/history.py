@@ -34,7 +34,7 @@ from rich.table import Table
 from namesrv_stream.history.views import register_views
 from namesrv_stream.local.jars import CHECKOUT
 from namesrv_stream.local.spark import local_session
-from namesrv_stream.rules.events import as_json_row
+from namesrv_stream.rules.history import as_json_row
 from namesrv_stream.rules.requests import DataVersion
 from namesrv_stream.rules.rows import BrokerRow, LiveRow, LogPosition, TopicRow
 from namesrv_stream.tables.maintenance import maintain

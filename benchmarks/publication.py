@@ -25,7 +25,8 @@ from rich.table import Table
 
 from benchmarks.brokers import Brokers
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
-from namesrv_stream.heartbeat_log import HeartbeatProducer, ensure_topic
+from namesrv_stream.kafka.producer import HeartbeatProducer
+from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.local.spark import local_session
 from namesrv_stream.logs import set_up_logging

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from namesrv_stream.rules.routes import RouteRegistry
+from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
 from namesrv_stream.tables.publication import Batch, Publisher, Writers
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root

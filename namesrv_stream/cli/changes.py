@@ -122,7 +122,7 @@ def _newest(settings: NamesrvSettings) -> RegistryView | None:
 
 
 def _sent(settings: NamesrvSettings, request: Command) -> LogPosition:
-    from namesrv_stream.heartbeat_log import HeartbeatProducer  # noqa: PLC0415  # kafka only where it is needed
+    from namesrv_stream.kafka.producer import HeartbeatProducer  # noqa: PLC0415  # kafka only where it is needed
 
     kafka, limit_ms = kafka_client_arguments(settings), _DELIVERY_LIMIT_MS
     with HeartbeatProducer(kafka, settings.kafka_topic, delivery_timeout_ms=limit_ms) as producer:

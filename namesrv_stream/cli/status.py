@@ -45,7 +45,7 @@ def status(invocation: Invocation, no_kafka: bool, view: View) -> None:
 
 
 def _lag(settings: NamesrvSettings, served: Served) -> Lag:
-    from namesrv_stream.heartbeat_log import end_offsets  # noqa: PLC0415  # kafka only where it is asked
+    from namesrv_stream.kafka.topic import end_offsets  # noqa: PLC0415  # kafka only where it is asked
 
     limits = {"bootstrap_timeout_ms": _KAFKA_LIMIT_MS}
     try:

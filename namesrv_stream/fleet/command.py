@@ -19,7 +19,9 @@ from rich.table import Table
 from namesrv_stream.config import Invocation, NamesrvSettings, kafka_client_arguments
 from namesrv_stream.fleet.plan import Churn, FleetPlan
 from namesrv_stream.fleet.player import Fleet, Load
-from namesrv_stream.heartbeat_log import HeartbeatProducer, Ticker, ensure_topic, wait_for_kafka
+from namesrv_stream.kafka.producer import HeartbeatProducer
+from namesrv_stream.kafka.ticker import Ticker
+from namesrv_stream.kafka.topic import ensure_topic, wait_for_kafka
 
 ACTING_MASTER_INTERVAL_MS = 1_000
 ACTING_MASTER_TIMEOUT_MS = 10_000

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
-from namesrv_stream.heartbeat_log import HeartbeatProducer
+from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.rules.requests import BrokerRequest
 from namesrv_stream.rules.rows import LogPosition
 

@@ -15,7 +15,7 @@ from namesrv_stream.fleet.broker import Broker
 from namesrv_stream.fleet.model import Action, FleetModel
 from namesrv_stream.fleet.outbox import Counts, Outbox
 from namesrv_stream.fleet.plan import Churn, FleetPlan
-from namesrv_stream.heartbeat_log import HeartbeatProducer
+from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.rules.requests import BrokerHeartbeat, BrokerRequest
 
 MOST_ON_THEIR_WAY = 20_000

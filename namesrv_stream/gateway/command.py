@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 
 from namesrv_stream.config import Invocation, NamesrvSettings, settings_without_effect, to_properties_text
-from namesrv_stream.gateway.service import Gateway, run_in_loop, serve
+from namesrv_stream.gateway.background import run_in_loop, serve
+from namesrv_stream.gateway.gateway import Gateway
 from namesrv_stream.logs import set_up_logging
 
 log = logging.getLogger(__name__)

@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any
 
 from namesrv_stream.gateway.answers import READERS, Answers, KeptAnswer, no_route
+from namesrv_stream.gateway.cluster_test import Production
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.lookup_frames import LookupFrames
 from namesrv_stream.gateway.metrics import Metrics
-from namesrv_stream.gateway.production import Production
 from namesrv_stream.gateway.writes import HANDLERS, Writes
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
@@ -48,7 +48,7 @@ class Dispatcher:
             place = self._writes.said_again(command, connection)
             if place is not None:
                 connection.await_answer(command)
-                place.add_done_callback(partial(self._is_in_log, command, connection, time.perf_counter()))
+                place.add_done_callback(partial(self._on_registration_logged, command, connection, time.perf_counter()))
                 return None
         if command.code in HANDLERS:
             self._start(self._writes.answered(command, connection), command, connection)
@@ -70,7 +70,7 @@ class Dispatcher:
         """See `connection.Requests`."""
         self._writes.connection_lost(connection)
 
-    def _is_in_log(
+    def _on_registration_logged(
         self, command: RemotingCommand, connection: Connection, started_s: float, place: asyncio.Future[LogPosition]
     ) -> None:
         answered = self._writes.answer_to_registration(command, place.exception())

@@ -14,8 +14,8 @@ from namesrv_stream.config import ConfigBlackListError
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
 from namesrv_stream.gateway.answers import Answers, KeptAnswer
 from namesrv_stream.gateway.connection import Connection
-from namesrv_stream.gateway.link import GatewayBusyError, KafkaLink
-from namesrv_stream.gateway.registrations import Fingerprint, Part, Registered, Registrations, fingerprint
+from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
+from namesrv_stream.gateway.ledger import Fingerprint, FullRegistration, Registered, Registrations, fingerprint
 from namesrv_stream.records import encode_record
 from namesrv_stream.rules.lookup import is_version_changed
 from namesrv_stream.rules.requests import (
@@ -164,16 +164,16 @@ class Writes:
         return part.head, place
 
     def _send_in_full(
-        self, said: Fingerprint, part: Part, request: RegisterBroker, record: bytes
+        self, said: Fingerprint, part: FullRegistration, request: RegisterBroker, record: bytes
     ) -> asyncio.Future[LogPosition]:
         """The ledger has the order of the log: it is told before anything else can be sent."""
         place = self._link.send(request, record)
         is_all = _topics_go(self._answers)
         self._registrations.sent_in_full(said, part, str(request.channel_id), _now_ms(), is_all=is_all)
-        place.add_done_callback(partial(self._full_is_done, part))
+        place.add_done_callback(partial(self._on_full_acknowledged, part))
         return place
 
-    def _full_is_done(self, part: Part, done: asyncio.Future[LogPosition]) -> None:
+    def _on_full_acknowledged(self, part: FullRegistration, done: asyncio.Future[LogPosition]) -> None:
         if done.cancelled() or done.exception() is not None:
             self._registrations.forget(part.head.broker_addr)
         else:
@@ -266,9 +266,9 @@ class Writes:
         for address in self._registrations.lost(answers, _now_ms()):
             if address not in self._lost:
                 self._lost.add(address)
-                self._loop.call_later(SEND_AGAIN_AFTER_S, self._is_still_lost, address)
+                self._loop.call_later(SEND_AGAIN_AFTER_S, self._on_still_lacking, address)
 
-    def _is_still_lost(self, address: str) -> None:
+    def _on_still_lacking(self, address: str) -> None:
         self._lost.discard(address)
         if not self.is_stopping:
             self._start(self._send_again(address))
@@ -346,9 +346,9 @@ class Writes:
             place.set_exception(KafkaUnreachableError(self._link.address, f"no answer within {limit_s:g} s"))
 
 
-def _read(command: RemotingCommand, channel_id: str) -> tuple[RegisterBroker, Part, bytes]:
+def _read(command: RemotingCommand, channel_id: str) -> tuple[RegisterBroker, FullRegistration, bytes]:
     read = register_broker(command, channel_id)
-    return read, Part.of(command, read), encode_record(read)
+    return read, FullRegistration.of(command, read), encode_record(read)
 
 
 def _topics_go(answers: Answers) -> bool:
@@ -356,7 +356,9 @@ def _topics_go(answers: Answers) -> bool:
     return answers.settings.delete_topic_with_broker_registration
 
 
-def _read_again(known: Registered, channel_id: str) -> list[tuple[Fingerprint, Part, RegisterBroker, bytes]]:
+def _read_again(
+    known: Registered, channel_id: str
+) -> list[tuple[Fingerprint, FullRegistration, RegisterBroker, bytes]]:
     requests = [(said, part, register_broker(part.registration(), channel_id)) for said, part in known.parts.items()]
     return [(said, part, request, encode_record(request)) for said, part, request in requests]
 

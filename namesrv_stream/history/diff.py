@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from namesrv_stream.history.membership import counts_told, rows_told
-from namesrv_stream.rules.events import as_json_row
+from namesrv_stream.rules.history import as_json_row
 from namesrv_stream.rules.rows import BrokerEventRow
 from namesrv_stream.tables.reader import RegistryView
 from namesrv_stream.tables.schemas import ROUTE_TABLES

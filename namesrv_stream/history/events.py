@@ -9,7 +9,7 @@ import msgspec
 from deltalake import DeltaTable
 
 from namesrv_stream.history.membership import Membership
-from namesrv_stream.rules.events import BEGINS, LEASE_ENDS
+from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.root import Root, query, select

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from namesrv_stream.rules.events import LEASE_ENDS
+from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.requests import DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, ClusterRow, FilterRow, LiveRow, LogPosition

@@ -11,8 +11,8 @@ import msgspec
 
 from namesrv_stream.history.events import EVERYTHING, Span, quoted, topic_events
 from namesrv_stream.history.membership import counts_told, rows_told
-from namesrv_stream.rules.events import as_json_row
-from namesrv_stream.rules.routes import CAUSES
+from namesrv_stream.rules.history import as_json_row
+from namesrv_stream.rules.registry import CAUSES
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.root import Root, select

@@ -6,7 +6,7 @@ import uuid
 from pathlib import Path
 from typing import Self
 
-from namesrv_stream.heartbeat_log import AdminClient
+from namesrv_stream.kafka.topic import AdminClient
 from namesrv_stream.local.jars import CHECKOUT, retrieved_jars
 from namesrv_stream.local.java import find_java
 from namesrv_stream.local.ports import HOST, check_free, free_ports, listens

@@ -15,8 +15,8 @@ from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import SettingError
 from namesrv_stream.fleet.plan import FleetPlan
 from namesrv_stream.fleet.player import Fleet
-from namesrv_stream.gateway.service import BackgroundGateway
-from namesrv_stream.heartbeat_log import HeartbeatProducer
+from namesrv_stream.gateway.background import BackgroundGateway
+from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.local.folder import owned_folder
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.local.ports import HOST, check_free

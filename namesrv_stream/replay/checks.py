@@ -10,7 +10,7 @@ import msgspec
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.replay.cases import Check
 from namesrv_stream.rules import lookup
-from namesrv_stream.rules.lookup import BrokerData, RouteTables
+from namesrv_stream.rules.lookup import BrokerGroup, RouteTables
 from namesrv_stream.rules.requests import DataVersion
 from namesrv_stream.rules.rows import LiveRow, TopicRow
 
@@ -54,7 +54,7 @@ def _topic(row: TopicRow) -> Json:
     }
 
 
-def _broker(group: BrokerData) -> Json:
+def _broker(group: BrokerGroup) -> Json:
     return {
         "brokerName": group.broker_name,
         "cluster": group.cluster,

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.heartbeat_log import HeartbeatProducer, ensure_topic
+from namesrv_stream.kafka.producer import HeartbeatProducer
+from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.local.spark import local_session
 from namesrv_stream.replay.stream_engine import CREATE_TIME_TOPIC

@@ -20,8 +20,8 @@ from namesrv_stream.rules.lease import (
 )
 from namesrv_stream.rules.lookup import is_version_changed
 from namesrv_stream.rules.registration import RegisterReply
+from namesrv_stream.rules.registry import LeaseEnd, RouteRegistry
 from namesrv_stream.rules.requests import BrokerRequest, Command, RegisterBroker, Request
-from namesrv_stream.rules.routes import LeaseEnd, RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 
 Json = dict[str, Any]

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from namesrv_stream.config import ConfigBlackListError, NamesrvSettings
-from namesrv_stream.rules.registry import RegistryTables, wipe_write_perm
 from namesrv_stream.rules.requests import (
     PERM_READ_WRITE,
     AddWritePerm,
@@ -21,6 +20,7 @@ from namesrv_stream.rules.requests import (
     WipeWritePerm,
 )
 from namesrv_stream.rules.rows import KvConfigRow, NamesrvConfigRow, TopicRow
+from namesrv_stream.rules.tables import RegistryTables, wipe_write_perm
 
 SUCCESS = 0
 NO_PERMISSION = 16

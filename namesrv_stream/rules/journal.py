@@ -19,7 +19,7 @@ class RowChange(NamedTuple):
     after: tuple[object, ...] | None
 
 
-class RowChanges(NamedTuple):
+class NetChanges(NamedTuple):
     """What a whole journal comes to for one table. A row changed there and back is not in it."""
 
     upserts: list[tuple[object, ...]]
@@ -96,11 +96,11 @@ def net_of(journal: Iterable[RowChange]) -> list[RowChange]:
     return [change for change in changes.values() if change.before != change.after]
 
 
-def net_changes(journal: Iterable[RowChange]) -> dict[str, RowChanges]:
+def net_changes(journal: Iterable[RowChange]) -> dict[str, NetChanges]:
     """Rows to upsert and keys to delete per table, for readers who see only the end of the journal."""
-    changes: dict[str, RowChanges] = {}
+    changes: dict[str, NetChanges] = {}
     for change in net_of(journal):
-        of_table = changes.setdefault(change.table, RowChanges([], []))
+        of_table = changes.setdefault(change.table, NetChanges([], []))
         if change.after is None:
             of_table.deletes.append(change.key)
         else:

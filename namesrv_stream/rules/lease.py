@@ -2,7 +2,7 @@
 
 A lease lasts for the broker's timeout of event time after its last sign of life, the last millisecond included.
 Everything here concerns one address and what was said by it or about it. Whether a registration is accepted, and
-what it changes for others, is decided by `rules.routes`, where all addresses meet.
+what it changes for others, is decided by `rules.registry`, where all addresses meet.
 """
 
 from __future__ import annotations

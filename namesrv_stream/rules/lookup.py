@@ -38,7 +38,7 @@ class RouteTables:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerData:
+class BrokerGroup:
     """A broker group as clients see it: its addresses by id, and what its latest registration said (D6, R4)."""
 
     broker_name: str
@@ -58,7 +58,7 @@ class TopicRoute:
     topic: str
     order_topic_conf: str | None
     queue_datas: Sequence[TopicRow]
-    broker_datas: Sequence[BrokerData]
+    broker_datas: Sequence[BrokerGroup]
     filter_server_table: Mapping[str, tuple[str, ...]]
     topic_queue_mappings: Mapping[str, str] | None
 
@@ -67,7 +67,7 @@ class TopicRoute:
 class ClusterInfo:
     """The answer to GET_BROKER_CLUSTER_INFO (M6): every broker group by name, and the names of each cluster."""
 
-    brokers: Mapping[str, BrokerData]
+    brokers: Mapping[str, BrokerGroup]
     clusters: Mapping[str, Sequence[str]]
 
 
@@ -76,10 +76,10 @@ def latest_registered(holders: Iterable[BrokerRow]) -> BrokerRow:
     return max(holders, key=lambda row: row.registered_at)
 
 
-def broker_data(holders: Mapping[int, BrokerRow]) -> BrokerData:
+def broker_data(holders: Mapping[int, BrokerRow]) -> BrokerGroup:
     """A broker group out of its holders by id; there is at least one."""
     shown = latest_registered(holders.values())
-    return BrokerData(
+    return BrokerGroup(
         broker_name=shown.broker_name,
         cluster=shown.cluster_name,
         broker_addrs={broker_id: row.broker_addr for broker_id, row in sorted(holders.items())},
@@ -122,7 +122,7 @@ def order_topic_conf(tables: RouteTables, topic: str) -> str | None:
     return tables.kv.get(ORDER_TOPIC_NAMESPACE, {}).get(topic)
 
 
-def _with_acting_master(group: BrokerData) -> BrokerData:
+def _with_acting_master(group: BrokerGroup) -> BrokerGroup:
     """M3: a group with the acting flag and without id 0 is shown with its smallest id as 0."""
     if not group.enable_acting_master or MASTER_ID in group.broker_addrs:
         return group
@@ -131,7 +131,7 @@ def _with_acting_master(group: BrokerData) -> BrokerData:
     return replace(group, broker_addrs=addresses)
 
 
-def _is_of_other_zone(group: BrokerData, zone_name: str) -> bool:
+def _is_of_other_zone(group: BrokerGroup, zone_name: str) -> bool:
     """M4: only groups that have a master are left out; no zone counts as another one."""
     return MASTER_ID in group.broker_addrs and (group.zone_name or "").lower() != zone_name.lower()
 

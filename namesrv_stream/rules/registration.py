@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, latest_registered
-from namesrv_stream.rules.registry import RegistryTables, follow_holders
 from namesrv_stream.rules.requests import MASTER_ID, PERM_WRITE, DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.rows import (
     BrokerRow,
@@ -19,6 +18,7 @@ from namesrv_stream.rules.rows import (
     TopicMappingRow,
     TopicRow,
 )
+from namesrv_stream.rules.tables import RegistryTables, follow_holders
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,114 +1,159 @@
-"""The registry's tables in memory, as rules read and change them, and what several requests share: a lease ends."""
+"""The route registry: applies what happened, one event at a time in log order, and tells what came of it.
+
+This is where all addresses of a broker name meet (E2). A published `live` row is the accepted lease: what is said of
+an address without one, other than a registration, is ignored. The registry reads no clock and does no I/O; the
+micro-batch takes the changed rows out of it and publishes them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 
-from namesrv_stream.rules.journal import Journal, Table
-from namesrv_stream.rules.lookup import RouteTables, latest_registered
-from namesrv_stream.rules.requests import MASTER_ID, PERM_WRITE
-from namesrv_stream.rules.rows import (
-    BrokerRow,
-    ClusterRow,
-    FilterRow,
-    KvConfigRow,
-    LiveRow,
-    NamesrvConfigRow,
-    TopicMappingRow,
-    TopicRow,
-)
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.commands import CommandReply, apply_command
+from namesrv_stream.rules.history import AppliedEvent, history_of
+from namesrv_stream.rules.journal import NetChanges, net_changes
+from namesrv_stream.rules.lease import EventKind
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.registration import RegisterReply, is_move, is_refused, register, reply
+from namesrv_stream.rules.requests import Command, RegisterBroker
+from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, LogPosition
+from namesrv_stream.rules.tables import RegistryTables, end_lease
+
+CAUSES = {"UNREGISTERED": "UNREGISTER_BROKER", "CHANNEL_CLOSED": "CHANNEL_CLOSED", "EXPIRED": "SILENCE"}
 
 
-class RegistryTables:
-    """All keyed tables and the journal of their changes."""
+@dataclass(frozen=True, slots=True)
+class LeaseEnd:
+    """The keyed state found that a lease ended. `at.offset` and `at.partition` are -1 for an expiry."""
 
-    def __init__(self) -> None:
-        self.journal: Journal = []
-        log = self.journal
-        self.topic: Table[TopicRow] = Table("topic", lambda r: r[:2], lambda r: r.broker_name, log)
-        self.broker: Table[BrokerRow] = Table("broker", lambda r: r[:2], lambda r: r.broker_name, log)
-        self.cluster: Table[ClusterRow] = Table("cluster", lambda r: r[:2], lambda r: r.broker_name, log)
-        self.filter: Table[FilterRow] = Table("filter", lambda r: r[:1], lambda r: r.broker_addr, log)
-        self.live: Table[LiveRow] = Table("live", lambda r: r[:1], lambda r: r.broker_addr, log)
-        self.kv_config: Table[KvConfigRow] = Table("kv_config", lambda r: r[:2], lambda r: r.namespace, log)
-        self.namesrv_config: Table[NamesrvConfigRow] = Table("namesrv_config", lambda r: r[:1], lambda r: r.key, log)
-        self.topic_mapping: Table[TopicMappingRow] = Table("topic_mapping", lambda r: r[:2], lambda r: r.topic, log)
+    kind: EventKind
+    broker_addr: str
+    at: LogPosition
+    last_heard_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryChanges:
+    """What a micro-batch comes to: rows to upsert and keys to delete per table, lines of history.
+
+    `live` is in `changes` only with what has really changed; signs of life are asked for by themselves.
+    """
+
+    changes: Mapping[str, NetChanges]
+    events: list[BrokerEventRow]
+
+
+class RouteRegistry:
+    """All routes in memory. `settings` are those of the start; run-time changes (A5) come from its own table."""
+
+    def __init__(self, settings: NamesrvSettings) -> None:
+        self._started_with = settings
+        self.settings = settings
+        self._tables = RegistryTables()
+        self._events: list[BrokerEventRow] = []
+        self._heard: set[str] = set()
 
     def load(self, rows: Mapping[str, Iterable[tuple[object, ...]]]) -> None:
-        """Take published rows, table name -> rows."""
-        for name, of_table in rows.items():
-            getattr(self, name).load(of_table)
+        """Take published rows, table name -> rows, into an empty registry (E4)."""
+        self._tables.load(rows)
+        self._follow_settings()
 
-    def holders(self, broker_name: str) -> dict[int, BrokerRow]:
-        """Who holds which id of a broker name."""
-        return {row.broker_id: row for row in self.broker.of(broker_name).values()}
+    def register(self, request: RegisterBroker, at: LogPosition, *, lease_only: bool = False) -> RegisterReply:
+        """Apply a registration, accepted or refused (R, T, D1, D7). `lease_only`: its topics could not be read."""
+        address = request.broker_addr
+        refused = is_refused(self._tables, request)
+        if refused or is_move(self._tables, request):
+            with self._step(_registration_step(request, at, "REFUSED" if refused else "MOVED")):
+                end_lease(self._tables, address)
+        if not refused:
+            with self._step(_registration_step(request, at)):
+                register(self._tables, self.settings, request, at, lease_only=lease_only)
+            self._heard.add(address)
+        return reply(self._tables, self.settings, request, refused)
 
-    def holder(self, broker_name: str, broker_id: int) -> BrokerRow | None:
-        """Who holds this id."""
-        return self.broker.of(broker_name).get((broker_name, broker_id))
+    def end(self, end: LeaseEnd) -> None:
+        """A lease that the keyed state found ended (U, L3, L6). One that was heard later has begun anew: ignored."""
+        lease = self._tables.live.first(end.broker_addr)
+        if lease is None or lease.last_update_timestamp > end.last_heard_ms:
+            return
+        is_record = end.at.offset >= 0
+        step = AppliedEvent(
+            cause=CAUSES[end.kind],
+            event_time=end.at.event_time,
+            partition=end.at.partition if is_record else None,
+            offset=end.at.offset if is_record else None,
+            end_type=end.kind,
+            broker_addr=end.broker_addr,
+            last_heard_at=min(end.last_heard_ms, end.at.event_time),  # after a new checkpoint it may be too late
+        )
+        with self._step(step):
+            end_lease(self._tables, end.broker_addr)
+        self._heard.discard(end.broker_addr)
 
-    def kv(self, namespace: str) -> dict[str, str] | None:
-        """A KV namespace, None if it was never made (K4)."""
-        rows = self.kv_config.of(namespace)
-        return {row.key: row.value for row in rows.values() if row.value is not None} if rows else None
+    def seen(self, broker_addr: str, at_ms: int) -> None:
+        """A sign of life of a known lease (L2); kept until signs of life are published."""
+        lease = self._tables.live.first(broker_addr)
+        if lease is not None and at_ms > lease.last_update_timestamp:
+            self._tables.live.refresh(lease._replace(last_update_timestamp=at_ms))
+            self._heard.add(broker_addr)
+
+    def command(self, command: Command, at: LogPosition) -> CommandReply:
+        """Apply an operator's command (A, K). It leaves a line of history also where it changed nothing."""
+        cause = command.__struct_config__.tag
+        step = AppliedEvent(
+            cause=str(cause),
+            event_time=at.event_time,
+            partition=at.partition,
+            offset=at.offset,
+            requested_by=command.requested_by,
+            command=command,
+        )
+        with self._step(step):
+            result = apply_command(self._tables, self.settings, command)
+        self._follow_settings()
+        return result
+
+    def take_batch(self) -> RegistryChanges:
+        """What has come since the last call; the journal starts anew."""
+        batch = RegistryChanges(net_changes(self._tables.journal), self._events)
+        self._tables.journal.clear()
+        self._events = []
+        return batch
+
+    def take_signs_of_life(self) -> list[LiveRow]:
+        """The live rows heard since the last call, as they are now, one an address that still has a lease."""
+        leases = [self._tables.live.first(address) for address in sorted(self._heard)]
+        self._heard.clear()
+        return [lease for lease in leases if lease is not None]
+
+    def has_signs_of_life(self) -> bool:
+        """Whether there is anything for `take_signs_of_life`."""
+        return bool(self._heard)
 
     def view(self) -> RouteTables:
-        """The tables as lookups see them: what a reader would see if they were published now."""
-        queues: dict[str, list[TopicRow]] = {}
-        for row in sorted(self.topic):
-            queues.setdefault(row.topic, []).append(row)
-        clusters: dict[str, list[str]] = {}
-        for cluster in sorted(self.cluster):
-            clusters.setdefault(cluster.cluster_name, []).append(cluster.broker_name)
-        mappings: dict[str, dict[str, str]] = {}
-        for mapping in self.topic_mapping:
-            mappings.setdefault(mapping.topic, {})[mapping.broker_name] = mapping.mapping
-        return RouteTables(
-            queues=queues,
-            brokers={str(name): self.holders(str(name)) for name in self.broker.groups()},
-            clusters=clusters,
-            filters={row.broker_addr: row.filter_server_list for row in self.filter},
-            live={row.broker_addr: row for row in self.live},
-            kv={str(namespace): self.kv(str(namespace)) or {} for namespace in self.kv_config.groups()},
-            mappings=mappings,
-            namesrv_config={row.key: row.value for row in self.namesrv_config},
-        )
+        """The tables as lookups see them."""
+        return self._tables.view()
+
+    def _follow_settings(self) -> None:
+        self.settings = self._started_with.restored({row.key: row.value for row in self._tables.namesrv_config})
+
+    @contextmanager
+    def _step(self, step: AppliedEvent) -> Iterator[None]:
+        start = len(self._tables.journal)
+        yield
+        self._events += history_of(step, self._tables.journal[start:])
 
 
-def end_lease(tables: RegistryTables, broker_addr: str) -> LiveRow | None:
-    """A lease ends, for whatever reason (U1-U4, D4): by its own cluster, name and id. Returns it, None if unknown."""
-    lease = tables.live.first(broker_addr)
-    if lease is None:
-        return None
-    tables.live.drop(lease)
-    tables.filter.drop(FilterRow(broker_addr, ()))
-    held = tables.holder(lease.broker_name, lease.broker_id)
-    if held is None or held.broker_addr != broker_addr:
-        return lease  # U2
-    tables.broker.drop(held)
-    follow_holders(tables, lease.broker_name)
-    holders = tables.holders(lease.broker_name)
-    if not holders:
-        for row in list(tables.topic.of(lease.broker_name).values()):
-            tables.topic.drop(row)  # U3
-    elif MASTER_ID not in holders and latest_registered(holders.values()).enable_acting_master:
-        wipe_write_perm(tables, lease.broker_name)  # U4
-    return lease
-
-
-def follow_holders(tables: RegistryTables, broker_name: str) -> None:
-    """D6: the name is in exactly those clusters under which an address that holds an id of it registered."""
-    wanted = {row.cluster_name for row in tables.broker.of(broker_name).values()}
-    for row in list(tables.cluster.of(broker_name).values()):
-        if row.cluster_name not in wanted:
-            tables.cluster.drop(row)
-    for cluster_name in wanted:
-        tables.cluster.put(ClusterRow(cluster_name, broker_name))
-
-
-def wipe_write_perm(tables: RegistryTables, broker_name: str) -> int:
-    """Clear the write bit in all rows of a broker name; returns how many rows it has (A1, U4)."""
-    rows = list(tables.topic.of(broker_name).values())
-    for row in rows:
-        tables.topic.put(row._replace(perm=row.perm & ~PERM_WRITE))
-    return len(rows)
+def _registration_step(request: RegisterBroker, at: LogPosition, end_type: str | None = None) -> AppliedEvent:
+    return AppliedEvent(
+        cause="REGISTER_BROKER",
+        event_time=at.event_time,
+        partition=at.partition,
+        offset=at.offset,
+        end_type=end_type,
+        broker_addr=request.broker_addr,
+        request=request,
+    )

@@ -1,7 +1,7 @@
 """What brokers and operators say: one class a `type` of the Kafka record contract.
 
 Field names are RocketMQ's own in snake_case here and in camelCase on the wire. The classes carry no meaning of
-their own: `rules.lease` and `rules.routes` decide what a request changes.
+their own: `rules.lease` and `rules.registry` decide what a request changes.
 """
 
 from __future__ import annotations

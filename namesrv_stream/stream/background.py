@@ -14,7 +14,7 @@ from tenacity import RetryError, Retrying, retry_if_not_result, stop_after_delay
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.heartbeat_log import end_offsets
+from namesrv_stream.kafka.topic import end_offsets
 from namesrv_stream.stream.job import RouteRegistryJob
 
 log = logging.getLogger(__name__)

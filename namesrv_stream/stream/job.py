@@ -25,14 +25,9 @@ from namesrv_stream.errors import (
     SettingError,
     TermLostError,
 )
-from namesrv_stream.heartbeat_log import (
-    HeartbeatProducer,
-    Ticker,
-    beginning_offsets,
-    end_offsets,
-    ensure_topic,
-    wait_for_kafka,
-)
+from namesrv_stream.kafka.producer import HeartbeatProducer
+from namesrv_stream.kafka.ticker import Ticker
+from namesrv_stream.kafka.topic import beginning_offsets, end_offsets, ensure_topic, wait_for_kafka
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.stream.failures import CheckpointWithoutTablesError, job_failure, storage_errors
 from namesrv_stream.stream.micro_batch import MicroBatches

@@ -19,8 +19,8 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import MalformedRecordError, NamesrvError
 from namesrv_stream.records import decode_lease_only, decode_record
 from namesrv_stream.rules.lease import log_order
+from namesrv_stream.rules.registry import LeaseEnd, RouteRegistry
 from namesrv_stream.rules.requests import Command, RegisterBroker
-from namesrv_stream.rules.routes import LeaseEnd, RouteRegistry
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
 from namesrv_stream.stream.liveness import MARK
 from namesrv_stream.stream.source import COMMAND_TYPES, MAX_REJECTED_BYTES, REJECTED

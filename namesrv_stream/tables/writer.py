@@ -60,7 +60,7 @@ Changes = Mapping[str, RowChanges]
 """By table name."""
 
 
-def changes_to_write(changes: Mapping[str, journal.RowChanges]) -> dict[str, RowChanges]:
+def changes_to_write(changes: Mapping[str, journal.NetChanges]) -> dict[str, RowChanges]:
     """What the rules have changed."""
     return {name: RowChanges(of_table.upserts, of_table.deletes) for name, of_table in changes.items()}
 

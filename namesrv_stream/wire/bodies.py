@@ -116,7 +116,7 @@ def topic_route_data(route: lookup.TopicRoute) -> TopicRouteData:
     )
 
 
-def broker_data(group: lookup.BrokerData) -> BrokerData:
+def broker_data(group: lookup.BrokerGroup) -> BrokerData:
     """The wire's form of a broker group."""
     return BrokerData(
         broker_name=group.broker_name,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.registry import LeaseEnd, RouteRegistry
 from namesrv_stream.rules.requests import Command, DataVersion, RegisterBroker, TopicConfig
-from namesrv_stream.rules.routes import LeaseEnd, RouteRegistry
 from namesrv_stream.rules.rows import LogPosition, SnapshotRow
 from namesrv_stream.tables.root import Root
 from tests.published import Published

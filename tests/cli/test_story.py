@@ -6,6 +6,7 @@ import pytest
 
 from namesrv_stream.cli.story import story_of_broker, story_of_topic
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.registry import LeaseEnd, RouteRegistry
 from namesrv_stream.rules.requests import (
     AddWritePerm,
     DataVersion,
@@ -19,7 +20,6 @@ from namesrv_stream.rules.requests import (
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
-from namesrv_stream.rules.routes import LeaseEnd, RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from tests.history.fleet import RandomLife
 

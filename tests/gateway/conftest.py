@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.service import BackgroundGateway
+from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.rules.requests import PutKvConfig
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import confluent_kafka
 
-from namesrv_stream.gateway.producer import RecordProducer
+from namesrv_stream.gateway.librdkafka import RecordProducer
 
 INVALID_PRODUCER_EPOCH = 47
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tenacity import retry, stop_after_delay, wait_fixed
 
-from namesrv_stream.gateway.service import BackgroundGateway
+from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.rules.requests import PutKvConfig, UpdateNamesrvConfig
 from namesrv_stream.wire.codes import Flag
 from namesrv_stream.wire.command import RemotingCommand, SerializeType, encode_command

@@ -5,8 +5,8 @@ import socket
 import pytest
 from tenacity import retry, stop_after_delay, wait_fixed
 
+from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.gateway.notices import notices
-from namesrv_stream.gateway.service import BackgroundGateway
 from namesrv_stream.rules.rows import BrokerRow, LogPosition
 from namesrv_stream.wire.frame import FrameDecoder
 from tests.gateway.conftest import T0

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.gateway import connection as connection_module
+from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.gateway.server import AddressInUseError
-from namesrv_stream.gateway.service import BackgroundGateway
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.wire.command import RemotingCommand, encode_command
 from namesrv_stream.wire.frame import FrameDecoder

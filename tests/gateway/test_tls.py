@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from namesrv_stream.gateway.service import BackgroundGateway
+from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.gateway.tls import CertificateError
 from namesrv_stream.wire.command import RemotingCommand, encode_command
 from tests.gateway.peer import Peer

@@ -7,6 +7,7 @@ import random
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.history.membership import Membership
 from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.registry import LeaseEnd, RouteRegistry
 from namesrv_stream.rules.requests import (
     AddWritePerm,
     Command,
@@ -21,7 +22,6 @@ from namesrv_stream.rules.requests import (
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
-from namesrv_stream.rules.routes import LeaseEnd, RouteRegistry
 from namesrv_stream.rules.rows import LiveRow, LogPosition
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
 from tests.published import Published

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from namesrv_stream.history.topics import ONE_OF_SEVERAL, topic_history
-from namesrv_stream.rules import events
+from namesrv_stream.rules import history as events
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from tests.history.fleet import RandomHistory

@@ -4,7 +4,7 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.fleet.plan import FleetPlan
-from namesrv_stream.gateway.service import BackgroundGateway
+from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.local.ports import free_ports
 from namesrv_stream.local.stack import LocalStack
 from namesrv_stream.stream.background import BackgroundJob

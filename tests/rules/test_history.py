@@ -6,6 +6,7 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.history.membership import Membership
+from namesrv_stream.rules.registry import LeaseEnd, RouteRegistry
 from namesrv_stream.rules.requests import (
     DataVersion,
     DeleteTopic,
@@ -15,7 +16,6 @@ from namesrv_stream.rules.requests import (
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
-from namesrv_stream.rules.routes import LeaseEnd, RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from tests.history.fleet import RandomLife, assert_members_are
 

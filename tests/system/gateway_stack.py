@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.service import BackgroundGateway
+from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.stream.background import BackgroundJob
 from tests.gateway.peer import Peer
 

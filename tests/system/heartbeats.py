@@ -8,7 +8,8 @@ from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.heartbeat_log import TOPIC_CONFIG, HeartbeatProducer, end_offsets, ensure_topic
+from namesrv_stream.kafka.producer import HeartbeatProducer
+from namesrv_stream.kafka.topic import TOPIC_CONFIG, end_offsets, ensure_topic
 from namesrv_stream.records import decode_record
 from namesrv_stream.replay.cases import Check
 from namesrv_stream.replay.checks import check_output

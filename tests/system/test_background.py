@@ -3,7 +3,8 @@
 import pytest
 
 from namesrv_stream.errors import TermLostError
-from namesrv_stream.heartbeat_log import HeartbeatProducer, Ticker
+from namesrv_stream.kafka.producer import HeartbeatProducer
+from namesrv_stream.kafka.ticker import Ticker
 from namesrv_stream.rules.requests import BrokerHeartbeat
 from namesrv_stream.stream.background import BackgroundJob
 from namesrv_stream.tables.publication import Publisher, Writers

@@ -10,9 +10,10 @@ import pytest
 from kafka import KafkaAdminClient
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway import link, writes
-from namesrv_stream.gateway.service import BackgroundGateway
-from namesrv_stream.heartbeat_log import ensure_topic
+from namesrv_stream.gateway import kafka_link as link
+from namesrv_stream.gateway import writes
+from namesrv_stream.gateway.background import BackgroundGateway
+from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.records import MAX_RECORD_BYTES
 from namesrv_stream.rules.requests import (
@@ -43,7 +44,7 @@ from tests.cli.registry import PublishedRegistry
 from tests.gateway.fatal import break_for_good
 from tests.gateway.peer import Peer
 from tests.system.gateway_stack import eventually
-from tests.system.test_heartbeat_log import records
+from tests.system.test_kafka_topic import records
 
 pytestmark = pytest.mark.system
 

@@ -66,7 +66,7 @@ def test_route_has_every_field_of_a_lookup_on_the_wire():
         topic="T",
         order_topic_conf="a:8",
         queue_datas=[TopicRow("T", "a", 8, 4, 6, 1)],
-        broker_datas=[lookup.BrokerData("a", "C", {0: "h:1", 2: "h:2"}, "z1", enable_acting_master=False)],
+        broker_datas=[lookup.BrokerGroup("a", "C", {0: "h:1", 2: "h:2"}, "z1", enable_acting_master=False)],
         filter_server_table={"h:1": ("f:1", "f:2")},
         topic_queue_mappings={"a": '{"bname":"a","currIdMap":{"0":1}}'},
     )
@@ -88,7 +88,7 @@ def test_route_has_every_field_of_a_lookup_on_the_wire():
 
 
 def test_what_is_null_is_left_out_and_what_is_empty_is_not():
-    group = lookup.BrokerData("a", "C", {}, None, enable_acting_master=True)
+    group = lookup.BrokerGroup("a", "C", {}, None, enable_acting_master=True)
     route = lookup.TopicRoute("T", None, [], [group], {}, None)
     assert encode_body(topic_route_data(route)) == (
         b'{"brokerDatas":[{"brokerAddrs":{},"brokerName":"a","cluster":"C","enableActingMaster":true}],'
@@ -100,7 +100,7 @@ def test_what_is_null_is_left_out_and_what_is_empty_is_not():
 
 
 def test_cluster_info_has_groups_by_name_and_names_by_cluster():
-    group = lookup.BrokerData("a", "C", {1: "h:1"}, None, enable_acting_master=False)
+    group = lookup.BrokerGroup("a", "C", {1: "h:1"}, None, enable_acting_master=False)
     info = cluster_info(lookup.ClusterInfo({"a": group}, {"C": ("a", "b")}))
     assert info == ClusterInfo({"a": BrokerData("a", "C", {1: "h:1"}, False)}, {"C": ["a", "b"]})
     assert decode_body(encode_body(info), ClusterInfo) == info

@@ -46,7 +46,7 @@ class Published(Protocol):
 
 
 @dataclass(slots=True)
-class Part:
+class FullRegistration:
     """A full registration as it was handed to Kafka, to be sent again when the tables lose its broker.
 
     `command`: the request, its body compressed. `head`: what it says besides topics. `place`: None until Kafka has
@@ -60,7 +60,7 @@ class Part:
     place: LogPosition | None = None
 
     @classmethod
-    def of(cls, command: RemotingCommand, read: RegisterBroker) -> Part:
+    def of(cls, command: RemotingCommand, read: RegisterBroker) -> FullRegistration:
         """`read` is what `command` says."""
         kept = RemotingCommand(
             code=command.code,
@@ -105,7 +105,7 @@ class Registered:
 
     head: RegisterBroker
     heard_at_ms: int
-    parts: dict[Fingerprint, Part] = field(default_factory=dict)
+    parts: dict[Fingerprint, FullRegistration] = field(default_factory=dict)
     channels: set[str] = field(default_factory=set)
 
     @property
@@ -146,7 +146,7 @@ class Registrations:
         return "not in the snapshot" if part.is_lacking_in(published) else None
 
     def sent_in_full(
-        self, registration: Fingerprint, part: Part, channel_id: str, now_ms: int, *, is_all: bool = False
+        self, registration: Fingerprint, part: FullRegistration, channel_id: str, now_ms: int, *, is_all: bool = False
     ) -> None:
         """A full registration was handed to Kafka. Replaces what the address said before, but for parts of a whole.
 
@@ -213,7 +213,7 @@ class Registrations:
         return known if all(part.has_been_read(published) for part in known.parts.values()) else None
 
 
-def _beneath(former: Registered, part: Part) -> dict[Fingerprint, Part]:
+def _beneath(former: Registered, part: FullRegistration) -> dict[Fingerprint, FullRegistration]:
     """The parts that the new one comes on top of: one that differs in its topics alone is another part of a whole (B7),
     and one topic alone under another version an addition; anything else is the whole."""
     if len(former.parts) >= MAX_PARTS:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
@@ -19,7 +18,7 @@ from namesrv_stream.gateway import kv_file, notices
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.follower import FollowedSnapshot, Follower
-from namesrv_stream.gateway.link import GatewayBusyError, KafkaLink
+from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
 from namesrv_stream.gateway.metrics import Metrics, MetricsServer
 from namesrv_stream.gateway.server import Server
 from namesrv_stream.gateway.writes import Writes
@@ -27,17 +26,10 @@ from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.requests import PutKvConfig
 from namesrv_stream.tables.root import Root
 
-try:
-    from uvloop import new_event_loop
-except ImportError:
-    from asyncio import new_event_loop  # type: ignore[assignment]
-
 log = logging.getLogger(__name__)
 
 _LOOK_AROUND_EVERY_S = 1.0
 _STUCK_AFTER_S = 10.0
-_START_LIMIT_S = 30.0
-_STOP_LIMIT_S = 60.0
 FIRST_SNAPSHOT_LIMIT_S = 2.0
 """How long a start waits for the tables to be read, so that the first lookups are answered as all others."""
 
@@ -186,11 +178,11 @@ class Gateway:
         if self._answers.tables.kv:
             return
         commands = kv_file.commands_of(Path(self._settings.kv_config_path))
-        taken_over = [command for command in commands if await self._is_taken_over(command)]
+        taken_over = [command for command in commands if await self._put_until_logged(command)]
         if commands:
             log.info("%d of %d KV entries taken over from kvConfigPath", len(taken_over), len(commands))
 
-    async def _is_taken_over(self, command: PutKvConfig) -> bool:
+    async def _put_until_logged(self, command: PutKvConfig) -> bool:
         """Tries until Kafka has taken the entry, or has refused it."""
         while True:
             try:
@@ -215,85 +207,9 @@ class Gateway:
         task.add_done_callback(self._tasks.discard)
 
 
-class GatewayStuckError(NamesrvError):
-    """A gateway in a thread neither came up, or ended, nor failed."""
-
-    def __init__(self, what: str, limit_s: float) -> None:
-        super().__init__(f"the gateway did not {what} within {limit_s:.0f} s. `py-spy dump` shows what it waits for.")
-        self.limit_s = limit_s
-
-
 class MetricsAddressError(NamesrvError):
     """Nobody can listen at metricsPort."""
 
     def __init__(self, port: int, problem: str) -> None:
         super().__init__(f"metrics cannot be served at port {port}: {problem}. Set metricsPort to another, or 0.")
         self.port = port
-
-
-def run_in_loop(work: Coroutine[Any, Any, None]) -> None:
-    """Runs `work` in an event loop: uvloop's where it is installed, which it is not on Windows."""
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(work)
-
-
-class BackgroundGateway:
-    """A gateway in a thread of its own, within a `with`."""
-
-    def __init__(self, settings: NamesrvSettings) -> None:
-        self._settings = settings
-        self._is_up = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
-        self._loop: asyncio.AbstractEventLoop
-        self._stop: asyncio.Event
-        self.gateway: Gateway
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        if not self._is_up.wait(_START_LIMIT_S):
-            raise GatewayStuckError("start", _START_LIMIT_S)
-        self.check()
-        return self
-
-    def __exit__(self, _kind: object, error: BaseException | None, _at: object) -> None:
-        with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(_STOP_LIMIT_S)
-        if self._thread.is_alive():
-            raise GatewayStuckError("stop", _STOP_LIMIT_S)
-        if error is None:
-            self.check()
-
-    def check(self) -> None:
-        """Raises what has ended the gateway, if anything has."""
-        if self._failure is not None:
-            raise self._failure
-
-    @property
-    def address(self) -> str:
-        """What a broker or client is given as namesrvAddr."""
-        return f"{self._settings.bind_address}:{self.gateway.port}"
-
-    def _run(self) -> None:
-        try:
-            run_in_loop(self._serve())
-        except BaseException as error:  # a thread has nobody else to tell
-            self._failure = error
-        finally:
-            self._is_up.set()
-
-    async def _serve(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        self.gateway = Gateway(self._settings)
-        await serve(self.gateway, self._stop, self._is_up.set)
-
-
-async def serve(gateway: Gateway, stop: asyncio.Event, on_start: Callable[[], None]) -> None:
-    """Runs the gateway until `stop` is set. Raises NamesrvError where it cannot start."""
-    await gateway.start()
-    on_start()
-    try:
-        await stop.wait()
-    finally:
-        await gateway.stop()

@@ -35,7 +35,7 @@ _Sides = tuple[str | None, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class AppliedEvent:
     """What was applied. `end_type` names the end of a lease (UNREGISTERED, CHANNEL_CLOSED, EXPIRED, MOVED, REFUSED).
 
     `partition` and `offset` are None for an expiry, which no record causes. `command`: an operator's, told as one line
@@ -55,7 +55,7 @@ class Step:
     request: RegisterBroker | None = None
 
 
-def history_of(step: Step, changes: Sequence[RowChange]) -> list[BrokerEventRow]:
+def history_of(step: AppliedEvent, changes: Sequence[RowChange]) -> list[BrokerEventRow]:
     """The lines of one step, in an order that reads well; epoch and seq are 0 until publication."""
     changes = net_of(changes)
     if step.command is not None:
@@ -70,7 +70,7 @@ def history_of(step: Step, changes: Sequence[RowChange]) -> list[BrokerEventRow]
     return lines
 
 
-def _refused_line(step: Step, request: RegisterBroker) -> BrokerEventRow:
+def _refused_line(step: AppliedEvent, request: RegisterBroker) -> BrokerEventRow:
     return _line(
         step,
         type_="REFUSED",
@@ -94,7 +94,7 @@ def _addresses(changes: Iterable[RowChange]) -> list[str]:
 
 
 def _address_lines(
-    step: Step, address: str, changes: Sequence[RowChange], topics_changed: bool
+    step: AppliedEvent, address: str, changes: Sequence[RowChange], topics_changed: bool
 ) -> Iterator[BrokerEventRow]:
     """A line for each id that a lease which goes on has lost, then one for all else of the address."""
     mine = [_side_of(change, address) for change in changes]
@@ -123,7 +123,7 @@ def _shown(mine: Sequence[RowChange], changes: Sequence[RowChange], *, with_clus
 
 
 def _address_line(
-    step: Step, type_: str, address: str, changes: Sequence[RowChange], lease: RowChange | None
+    step: AppliedEvent, type_: str, address: str, changes: Sequence[RowChange], lease: RowChange | None
 ) -> BrokerEventRow:
     about: Any = (lease.after or lease.before) if lease else _newest_row(changes, BrokerRow)
     ended = lease is not None and lease.after is None
@@ -163,7 +163,7 @@ def _is_quiet(lease: RowChange) -> bool:
     )
 
 
-def _type_of(step: Step, lease: RowChange | None, has_gained_id: bool) -> str:
+def _type_of(step: AppliedEvent, lease: RowChange | None, has_gained_id: bool) -> str:
     if _goes_on(lease):
         return "ID_TAKEN" if has_gained_id else "CHANGED"
     return "REGISTERED" if lease is not None and lease.before is None else step.end_type or "UNREGISTERED"
@@ -174,12 +174,12 @@ def _newest_row(changes: Iterable[RowChange], row_class: type) -> object | None:
     return next((row for row in reversed(rows) if isinstance(row, row_class)), None)
 
 
-def _last_heard(step: Step, lease: LiveRow) -> int:
+def _last_heard(step: AppliedEvent, lease: LiveRow) -> int:
     return step.last_heard_at if step.last_heard_at is not None else lease.last_update_timestamp
 
 
 def _topics_line(
-    step: Step, broker_name: str, changes: Sequence[RowChange], all_changes: Sequence[RowChange]
+    step: AppliedEvent, broker_name: str, changes: Sequence[RowChange], all_changes: Sequence[RowChange]
 ) -> BrokerEventRow:
     lease: Any = _newest_row([each for each in all_changes if each.table == "live"], LiveRow)
     about = next((each for each in (lease, step.request) if each and each.broker_name == broker_name), None)
@@ -195,7 +195,7 @@ def _topics_line(
     )
 
 
-def _command_lines(step: Step, changes: Sequence[RowChange]) -> list[BrokerEventRow]:
+def _command_lines(step: AppliedEvent, changes: Sequence[RowChange]) -> list[BrokerEventRow]:
     """One line a broker name that the command touched; one line of the command alone where it touched none."""
     of_names = _by_broker_name([change for change in changes if change.table == "topic"])
     rest = [change for change in changes if change.table != "topic"]
@@ -258,7 +258,7 @@ def _plain(value: object) -> object:
 
 
 def _line(  # noqa: PLR0913  # the columns of broker_event, by name
-    step: Step,
+    step: AppliedEvent,
     *,
     type_: str,
     rows: _Sides = (None, None),

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from namesrv_stream.gateway.registrations import MAX_PARTS, Part, Registrations, fingerprint
+from namesrv_stream.gateway.ledger import MAX_PARTS, FullRegistration, Registrations, fingerprint
 from namesrv_stream.rules.requests import DataVersion, TopicConfig
 from namesrv_stream.rules.rows import LiveRow, LogPosition
 from namesrv_stream.wire.codes import RequestCode
@@ -54,7 +54,7 @@ class Gateway:
 
     def send(self, said, channel="g/1", place=IN_LOG, **how):
         """Hands it to Kafka, which acknowledges it unless `place` is None."""
-        part = Part.of(said, register_broker(said, channel))
+        part = FullRegistration.of(said, register_broker(said, channel))
         self.ledger.sent_in_full(fingerprint(said), part, channel, self.now_ms, **how)
         part.place = place
         self.ledger.heard(ADDRESS, channel, self.now_ms)

@@ -15,7 +15,9 @@ from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.fleet.outbox import Outbox
 from namesrv_stream.fleet.plan import FleetPlan
 from namesrv_stream.fleet.player import Fleet, Load
-from namesrv_stream.heartbeat_log import HeartbeatProducer, Ticker, end_offsets, ensure_topic, wait_for_kafka
+from namesrv_stream.kafka.producer import HeartbeatProducer
+from namesrv_stream.kafka.ticker import Ticker
+from namesrv_stream.kafka.topic import end_offsets, ensure_topic, wait_for_kafka
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.records import decode_record, record_key
 from namesrv_stream.rules.requests import (

@@ -6,12 +6,12 @@ import threading
 import pytest
 
 from namesrv_stream.config import kafka_client_arguments
-from namesrv_stream.gateway import link as link_module
+from namesrv_stream.gateway import kafka_link as link_module
 from namesrv_stream.gateway import writes as writes_module
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.connection import Connection, Connections
-from namesrv_stream.gateway.link import MAX_ON_THE_WAY_BYTES, GatewayBusyError, KafkaLink
-from namesrv_stream.gateway.producer import RecordProducer
+from namesrv_stream.gateway.kafka_link import MAX_ON_THE_WAY_BYTES, GatewayBusyError, KafkaLink
+from namesrv_stream.gateway.librdkafka import RecordProducer
 from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.gateway.writes import LARGE_BODY_BYTES, Writes
 from namesrv_stream.rules.lookup import RouteTables
@@ -27,7 +27,7 @@ class Way:
 
     def __init__(self, settings):
         self.link = KafkaLink(settings, lambda error: None)
-        self.link._has_opened(RecordProducer(kafka_client_arguments(settings), "topic", 60_000))
+        self.link._on_opened(RecordProducer(kafka_client_arguments(settings), "topic", 60_000))
         self.writes = Writes(self.link, "gateway", 0, Answers(RouteTables(), settings))
         self.connection = Connection(None, Connections(Certificates(settings), "disabled"))
 

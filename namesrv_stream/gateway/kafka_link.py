@@ -13,8 +13,10 @@ from typing import Self, TypeVar
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
-from namesrv_stream.gateway.producer import OF_ITS_KEY, RecordProducer
-from namesrv_stream.heartbeat_log import COMMAND_PARTITION, HeartbeatProducer, Ticker, ensure_topic, wait_for_kafka
+from namesrv_stream.gateway.librdkafka import OF_ITS_KEY, RecordProducer
+from namesrv_stream.kafka.producer import COMMAND_PARTITION, HeartbeatProducer
+from namesrv_stream.kafka.ticker import Ticker
+from namesrv_stream.kafka.topic import ensure_topic, wait_for_kafka
 from namesrv_stream.records import encode_record, record_key
 from namesrv_stream.rules.requests import BrokerRequest, Request
 from namesrv_stream.rules.rows import LogPosition
@@ -174,7 +176,7 @@ class KafkaLink:
         finally:
             self._poll_in(pause_s)
 
-    def _has_opened(self, producer: RecordProducer) -> None:
+    def _on_opened(self, producer: RecordProducer) -> None:
         self._producer = producer
         self.has_connected.set()
         self._poll_in(_IDLE_POLL_S)
@@ -199,7 +201,7 @@ class KafkaLink:
         producer = RecordProducer(self._kafka, settings.kafka_topic, DELIVERY_TIMEOUT_MS)
         with HeartbeatProducer(self._kafka | {"max_block_ms": _MAX_BLOCK_MS}, settings.kafka_topic) as ticks:
             with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self._has_opened, producer)
+                self._loop.call_soon_threadsafe(self._on_opened, producer)
             log.info("Kafka at %s answers; heartbeats go to %s", settings.kafka_bootstrap_servers, settings.kafka_topic)
             with Ticker(ticks, settings.tick_millis):
                 self._stop.wait()

@@ -1,0 +1,97 @@
+"""Runs a gateway: in an event loop of this thread, or in a thread of its own beside other work."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Self
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.gateway.gateway import Gateway
+
+try:
+    from uvloop import new_event_loop
+except ImportError:
+    from asyncio import new_event_loop  # type: ignore[assignment]
+
+_START_LIMIT_S = 30.0
+_STOP_LIMIT_S = 60.0
+
+
+class GatewayStuckError(NamesrvError):
+    """A gateway in a thread neither came up, or ended, nor failed."""
+
+    def __init__(self, what: str, limit_s: float) -> None:
+        super().__init__(f"the gateway did not {what} within {limit_s:.0f} s. `py-spy dump` shows what it waits for.")
+        self.limit_s = limit_s
+
+
+def run_in_loop(work: Coroutine[Any, Any, None]) -> None:
+    """Runs `work` in an event loop: uvloop's where it is installed, which it is not on Windows."""
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(work)
+
+
+class BackgroundGateway:
+    """A gateway in a thread of its own, within a `with`."""
+
+    def __init__(self, settings: NamesrvSettings) -> None:
+        self._settings = settings
+        self._is_up = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
+        self._loop: asyncio.AbstractEventLoop
+        self._stop: asyncio.Event
+        self.gateway: Gateway
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        if not self._is_up.wait(_START_LIMIT_S):
+            raise GatewayStuckError("start", _START_LIMIT_S)
+        self.check()
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _at: object) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(_STOP_LIMIT_S)
+        if self._thread.is_alive():
+            raise GatewayStuckError("stop", _STOP_LIMIT_S)
+        if error is None:
+            self.check()
+
+    def check(self) -> None:
+        """Raises what has ended the gateway, if anything has."""
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def address(self) -> str:
+        """What a broker or client is given as namesrvAddr."""
+        return f"{self._settings.bind_address}:{self.gateway.port}"
+
+    def _run(self) -> None:
+        try:
+            run_in_loop(self._serve())
+        except BaseException as error:  # a thread has nobody else to tell
+            self._failure = error
+        finally:
+            self._is_up.set()
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self.gateway = Gateway(self._settings)
+        await serve(self.gateway, self._stop, self._is_up.set)
+
+
+async def serve(gateway: Gateway, stop: asyncio.Event, on_start: Callable[[], None]) -> None:
+    """Runs the gateway until `stop` is set. Raises NamesrvError where it cannot start."""
+    await gateway.start()
+    on_start()
+    try:
+        await stop.wait()
+    finally:
+        await gateway.stop()

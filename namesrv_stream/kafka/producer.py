@@ -1,0 +1,114 @@
+"""Sends requests to the heartbeat topic."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future
+from typing import Any, Self
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError, KafkaTimeoutError
+
+from namesrv_stream.errors import KafkaRefusedError
+from namesrv_stream.kafka.topic import CONNECT_LIMIT_MS, KafkaOptions, address_of, named_error, named_errors
+from namesrv_stream.records import DEFAULT_TOPIC, MAX_RECORD_BYTES, encode_record, record_key
+from namesrv_stream.rules.requests import BrokerRequest, Request, Scan
+from namesrv_stream.rules.rows import LogPosition
+
+log = logging.getLogger(__name__)
+
+COMMAND_PARTITION = 0
+_LINGER_MS = 5
+
+
+class HeartbeatProducer:
+    """Sends requests to the heartbeat topic: acknowledged by all replicas, once, each broker's in order.
+
+    Thread-safe. A record that Kafka has not acknowledged after `delivery_timeout_ms` has failed; until then
+    it is tried again, through an outage of Kafka too. A record that failed may be in the log all the same, when
+    only the answer was lost. Raises KafkaUnreachableError when Kafka is not there, and KafkaRefusedError when
+    the topic is not.
+    """
+
+    def __init__(self, kafka: KafkaOptions, topic: str = DEFAULT_TOPIC, *, delivery_timeout_ms: int = 120_000) -> None:
+        self._topic = topic
+        self._address = address_of(kafka)
+        with named_errors(self._address):
+            self._producer = KafkaProducer(**_producer_options(kafka, delivery_timeout_ms))
+            self._check_topic()
+
+    def send(self, request: Request, *, event_time_ms: int | None = None) -> Future[LogPosition]:
+        """Hands the record to the sender; the future has its place in the log, or the NamesrvError that kept it out.
+
+        A broker's records go to the partition of its address, commands to partition 0. Ticks: see `tick`.
+        `event_time_ms` counts only for a topic with CreateTime.
+        """
+        partition = None if isinstance(request, BrokerRequest) else COMMAND_PARTITION
+        return self._append(request, partition, event_time_ms)
+
+    def tick(self, *, event_time_ms: int | None = None) -> list[Future[LogPosition]]:
+        """Sends a SCAN to every partition, since each has an event time of its own."""
+        partitions = sorted(self._producer.partitions_for(self._topic))
+        return [self._append(Scan(), partition, event_time_ms) for partition in partitions]
+
+    def flush(self, limit_s: float | None = None) -> None:
+        """Returns once each record sent so far is in the log or has failed; KafkaUnreachableError after `limit_s`."""
+        with named_errors(self._address):
+            self._producer.flush(limit_s)
+
+    def close(self, limit_s: float = 10.0) -> None:
+        """Sends what is waiting for as long as `limit_s`, then gives it up: its futures fail."""
+        try:
+            self._producer.close(timeout=limit_s)
+        except KafkaError as error:
+            log.warning("not all records reached Kafka at %s before it was closed: %s", self._address, error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check_topic(self) -> None:
+        """Also fetches what `send` would wait for."""
+        try:
+            self._producer.partitions_for(self._topic)
+        except KafkaTimeoutError as error:
+            self._producer.close(timeout=0)
+            raise KafkaRefusedError(self._address, f"there is no topic {self._topic}") from error
+
+    def _append(self, request: Request, partition: int | None, event_time_ms: int | None) -> Future[LogPosition]:
+        future: Future[LogPosition] = Future()
+        future.set_running_or_notify_cancel()  # on its way: nobody can take it back
+        try:
+            sent = self._producer.send(
+                self._topic,
+                encode_record(request),
+                record_key(request),
+                partition=partition,
+                timestamp_ms=event_time_ms,
+            )
+        except KafkaError as error:
+            future.set_exception(named_error(error, self._address))
+            return future
+        sent.add_callback(lambda place: future.set_result(LogPosition(place.timestamp, place.partition, place.offset)))
+        sent.add_errback(lambda error: future.set_exception(named_error(error, self._address)))
+        return future
+
+
+def _producer_options(kafka: KafkaOptions, delivery_timeout_ms: int) -> dict[str, Any]:
+    return {
+        "compression_type": "gzip",
+        "linger_ms": _LINGER_MS,
+        "batch_size": 256 * 1024,  # several registrations to a batch: twice the records a second of 16 KiB
+        "bootstrap_timeout_ms": CONNECT_LIMIT_MS,
+        "max_block_ms": CONNECT_LIMIT_MS,
+        "reconnect_backoff_max_ms": 1_000,
+        "request_timeout_ms": min(30_000, delivery_timeout_ms - _LINGER_MS),
+        **kafka,
+        "acks": "all",
+        "enable_idempotence": True,
+        "allow_auto_create_topics": False,  # Kafka would make it with the cluster's defaults, CreateTime among them
+        "max_request_size": MAX_RECORD_BYTES,
+        "delivery_timeout_ms": delivery_timeout_ms,
+    }

@@ -1,0 +1,63 @@
+"""Sends the ticks by which event time goes on (E7)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import Future
+from typing import Self
+
+from kafka.errors import KafkaError
+
+from namesrv_stream.kafka.producer import HeartbeatProducer
+from namesrv_stream.rules.rows import LogPosition
+
+log = logging.getLogger(__name__)
+
+
+class Ticker:
+    """A thread that sends a tick each `tick_ms`, so that event time goes on while no broker speaks (E7).
+
+    The next tick waits until Kafka has the one before: an outage leaves one tick in the producer, not a pile.
+    `sent` and `held_back` count the ticks sent and those left out for that reason.
+    """
+
+    def __init__(self, producer: HeartbeatProducer, tick_ms: int = 1_000) -> None:
+        self.sent = 0
+        self.held_back = 0
+        self._producer = producer
+        self._tick_s = tick_ms / 1_000
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ticker", daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread. A ticker runs once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Sends no further tick; returns when the thread has ended."""
+        self._stopped.set()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        on_their_way: list[Future[LogPosition]] = []
+        while not self._stopped.wait(self._tick_s):
+            if all(tick.done() for tick in on_their_way):
+                on_their_way = self._tick()
+                self.sent += 1
+            else:
+                self.held_back += 1
+
+    def _tick(self) -> list[Future[LogPosition]]:
+        try:
+            return self._producer.tick()
+        except KafkaError as error:
+            log.warning("no tick: %s", error)
+            return []

@@ -1,0 +1,114 @@
+"""The registry's tables in memory, as rules read and change them, and what several requests share: a lease ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from namesrv_stream.rules.journal import Journal, Table
+from namesrv_stream.rules.lookup import RouteTables, latest_registered
+from namesrv_stream.rules.requests import MASTER_ID, PERM_WRITE
+from namesrv_stream.rules.rows import (
+    BrokerRow,
+    ClusterRow,
+    FilterRow,
+    KvConfigRow,
+    LiveRow,
+    NamesrvConfigRow,
+    TopicMappingRow,
+    TopicRow,
+)
+
+
+class RegistryTables:
+    """All keyed tables and the journal of their changes."""
+
+    def __init__(self) -> None:
+        self.journal: Journal = []
+        log = self.journal
+        self.topic: Table[TopicRow] = Table("topic", lambda r: r[:2], lambda r: r.broker_name, log)
+        self.broker: Table[BrokerRow] = Table("broker", lambda r: r[:2], lambda r: r.broker_name, log)
+        self.cluster: Table[ClusterRow] = Table("cluster", lambda r: r[:2], lambda r: r.broker_name, log)
+        self.filter: Table[FilterRow] = Table("filter", lambda r: r[:1], lambda r: r.broker_addr, log)
+        self.live: Table[LiveRow] = Table("live", lambda r: r[:1], lambda r: r.broker_addr, log)
+        self.kv_config: Table[KvConfigRow] = Table("kv_config", lambda r: r[:2], lambda r: r.namespace, log)
+        self.namesrv_config: Table[NamesrvConfigRow] = Table("namesrv_config", lambda r: r[:1], lambda r: r.key, log)
+        self.topic_mapping: Table[TopicMappingRow] = Table("topic_mapping", lambda r: r[:2], lambda r: r.topic, log)
+
+    def load(self, rows: Mapping[str, Iterable[tuple[object, ...]]]) -> None:
+        """Take published rows, table name -> rows."""
+        for name, of_table in rows.items():
+            getattr(self, name).load(of_table)
+
+    def holders(self, broker_name: str) -> dict[int, BrokerRow]:
+        """Who holds which id of a broker name."""
+        return {row.broker_id: row for row in self.broker.of(broker_name).values()}
+
+    def holder(self, broker_name: str, broker_id: int) -> BrokerRow | None:
+        """Who holds this id."""
+        return self.broker.of(broker_name).get((broker_name, broker_id))
+
+    def kv(self, namespace: str) -> dict[str, str] | None:
+        """A KV namespace, None if it was never made (K4)."""
+        rows = self.kv_config.of(namespace)
+        return {row.key: row.value for row in rows.values() if row.value is not None} if rows else None
+
+    def view(self) -> RouteTables:
+        """The tables as lookups see them: what a reader would see if they were published now."""
+        queues: dict[str, list[TopicRow]] = {}
+        for row in sorted(self.topic):
+            queues.setdefault(row.topic, []).append(row)
+        clusters: dict[str, list[str]] = {}
+        for cluster in sorted(self.cluster):
+            clusters.setdefault(cluster.cluster_name, []).append(cluster.broker_name)
+        mappings: dict[str, dict[str, str]] = {}
+        for mapping in self.topic_mapping:
+            mappings.setdefault(mapping.topic, {})[mapping.broker_name] = mapping.mapping
+        return RouteTables(
+            queues=queues,
+            brokers={str(name): self.holders(str(name)) for name in self.broker.groups()},
+            clusters=clusters,
+            filters={row.broker_addr: row.filter_server_list for row in self.filter},
+            live={row.broker_addr: row for row in self.live},
+            kv={str(namespace): self.kv(str(namespace)) or {} for namespace in self.kv_config.groups()},
+            mappings=mappings,
+            namesrv_config={row.key: row.value for row in self.namesrv_config},
+        )
+
+
+def end_lease(tables: RegistryTables, broker_addr: str) -> LiveRow | None:
+    """A lease ends, for whatever reason (U1-U4, D4): by its own cluster, name and id. Returns it, None if unknown."""
+    lease = tables.live.first(broker_addr)
+    if lease is None:
+        return None
+    tables.live.drop(lease)
+    tables.filter.drop(FilterRow(broker_addr, ()))
+    held = tables.holder(lease.broker_name, lease.broker_id)
+    if held is None or held.broker_addr != broker_addr:
+        return lease  # U2
+    tables.broker.drop(held)
+    follow_holders(tables, lease.broker_name)
+    holders = tables.holders(lease.broker_name)
+    if not holders:
+        for row in list(tables.topic.of(lease.broker_name).values()):
+            tables.topic.drop(row)  # U3
+    elif MASTER_ID not in holders and latest_registered(holders.values()).enable_acting_master:
+        wipe_write_perm(tables, lease.broker_name)  # U4
+    return lease
+
+
+def follow_holders(tables: RegistryTables, broker_name: str) -> None:
+    """D6: the name is in exactly those clusters under which an address that holds an id of it registered."""
+    wanted = {row.cluster_name for row in tables.broker.of(broker_name).values()}
+    for row in list(tables.cluster.of(broker_name).values()):
+        if row.cluster_name not in wanted:
+            tables.cluster.drop(row)
+    for cluster_name in wanted:
+        tables.cluster.put(ClusterRow(cluster_name, broker_name))
+
+
+def wipe_write_perm(tables: RegistryTables, broker_name: str) -> int:
+    """Clear the write bit in all rows of a broker name; returns how many rows it has (A1, U4)."""
+    rows = list(tables.topic.of(broker_name).values())
+    for row in rows:
+        tables.topic.put(row._replace(perm=row.perm & ~PERM_WRITE))
+    return len(rows)
