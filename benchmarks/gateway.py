@@ -119,8 +119,8 @@ def publish_cluster(root: Path) -> None:
     """The looked-up cluster as a published snapshot, as the job would leave it."""
     rules = RouteRegistry(NamesrvSettings())
     for broker in range(MASTERS):
-        rules.register(register_broker(registration(broker, TOPICS)), LogPosition(_NOW_MS, 0, broker))
-    taken = rules.take_batch()
+        rules.apply(register_broker(registration(broker, TOPICS)), LogPosition(_NOW_MS, 0, broker))
+    taken = rules.take_changes()
     changes = {
         name: RowChanges(change.upserts, [key[: len(TABLES[name].key)] for key in change.deletes])
         for name, change in taken.changes.items()

@@ -27,18 +27,23 @@ from namesrv_stream.stream.termination import stop_on_signals, stop_on_signals_t
 @click.command()
 @click.option("-c", "--config", type=click.Path(path_type=Path), help="Properties file with the settings.")
 @click.option("-s", "--set", "options", multiple=True, metavar="KEY=VALUE", help="A setting; wins over the file.")
+@click.option("--standby", is_flag=True, help="Wait while another job is active, and take over when it ends.")
+@click.option(
+    "--accept-new-log", is_flag=True, help="Go on from the tables with another topic or Kafka than they were made from."
+)
 @click.option("--debug", is_flag=True, help="Log more, and show tracebacks.")
-def main(config: Path | None, options: tuple[str, ...], debug: bool) -> None:
+def main(config: Path | None, options: tuple[str, ...], standby: bool, accept_new_log: bool, debug: bool) -> None:
     """Run the route registry until SIGTERM or Ctrl-C."""
     set_up_logging(logging.DEBUG if debug else logging.INFO)
     stop = threading.Event()
     try:
-        settings = load_settings(config, os.environ, dict(_pair(option) for option in options))
+        given = dict(_pair(option) for option in options) | ({"standby": "true"} if standby else {})
+        settings = load_settings(config, os.environ, given)
         spark = SparkSession.builder.appName("route-registry").getOrCreate()
         stop_on_signals(stop)  # not before: Spark sets a handler of its own when it starts
         stop_on_signals_to_jvm(spark, stop)
         try:
-            RouteRegistryJob(spark, settings).run(stop)
+            RouteRegistryJob(spark, settings, accepts_new_log=accept_new_log).run(stop)
         finally:
             spark.stop()
     except NamesrvError as error:

@@ -136,12 +136,17 @@ class NoSuchSnapshotError(NamesrvError):
 
 
 class TermLostError(NamesrvError):
-    """Another run has claimed the registry since; this one must stop. Nothing of it is published any more."""
+    """Another run has claimed the registry since; this one must stop. Nothing of it is published any more.
+
+    A job that was replaced has ended as it should, so its exit status is 0.
+    """
+
+    exit_status = 0
 
     def __init__(self, term: int, newer_term: int, newer_run_id: str) -> None:
         super().__init__(
-            f"run {newer_run_id} holds the registry with term {newer_term}, newer than this run's {term}. Only one job "
-            "may write a registry: stop one of the two."
+            f"run {newer_run_id} has taken the registry over with term {newer_term}; this run had term {term} and has "
+            "stopped. Start a job with standby=true if it is to wait until it is needed again."
         )
         self.term = term
         self.newer_term = newer_term

@@ -29,7 +29,7 @@ class Published:
     ) -> SnapshotRow:
         """What has come since the last one."""
         self._batch_id += 1
-        came, offsets = rules.take_batch(), {0: next_offset}
+        came, offsets = rules.take_changes(), {0: next_offset}
         changes = changes_to_write(came.changes)
         batch = Batch("query", self._batch_id, event_ms, offsets, changes, came.events, list(rejected))
         return self._publisher.publish(batch, published_at_ms)

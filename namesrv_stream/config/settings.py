@@ -92,24 +92,30 @@ class NamesrvSettings(RocketmqSettings):
     max_offsets_per_trigger: CountOrNone = setting(
         "maxOffsetsPerTrigger",
         20_000,
-        "Records of one micro-batch at most, so that a backlog comes in parts; none: no limit. "
-        "With several partitions it must be none: a limit would lose heartbeats.",
+        "Records of one micro-batch at most, so that a backlog comes in parts; none: no limit.",
         "job",
     )
     watermark_delay_millis: Millis = setting(
-        "watermarkDelayMillis", 5000, "How late a record may be; leases end on time all the same.", "job"
+        "watermarkDelayMillis",
+        600_000,
+        "How long the state of a dead broker is kept, and how far Kafka's clock may step back without an error in the "
+        "log; no lease depends on it.",
+        "job",
     )
     live_refresh_millis: Millis = setting(
         "liveRefreshMillis", 30_000, "Signs of life are published this often at most.", "job"
     )
     clock_jump_millis: Millis = setting(
-        "clockJumpMillis", 15_000, "Event time that jumps further past a deadline is an outage, not a silence.", "job"
+        "clockJumpMillis", 15_000, "Two ticks further apart are an outage, not a silence of the brokers.", "job"
     )
     clock_jump_grace_millis: Millis = setting(
-        "clockJumpGraceMillis", 60_000, "What a lease gets after such a jump, once; 0: nothing.", "job"
+        "clockJumpGraceMillis", 60_000, "How long a lease lasts at least after such an outage; 0: no such rule.", "job"
     )
     tick_millis: Count = setting(
         "tickMillis", 1000, "A tick on Kafka this often, so that time goes on.", "job, gateway, fleet"
+    )
+    standby: Boolean = setting(
+        "standby", False, "The job waits while another one is active, and takes over when that one ends.", "job"
     )
     job_ticker: Boolean = setting(
         "jobTicker", False, "The job ticks itself; for set-ups with neither gateway nor fleet.", "job"

@@ -122,7 +122,7 @@ def fleet(  # noqa: PLR0913 - one argument an option, as click hands them over
 def _producer(settings: NamesrvSettings, delivery_timeout_ms: int) -> Iterator[HeartbeatProducer]:
     kafka = kafka_client_arguments(settings)
     _wait_until_interrupted(kafka)
-    for warning in ensure_topic(kafka, settings.kafka_topic):
+    for warning in ensure_topic(kafka, settings.kafka_topic).warnings:
         click.echo(f"warning: {warning}", err=True)
     with HeartbeatProducer(kafka, settings.kafka_topic, delivery_timeout_ms=delivery_timeout_ms) as producer:
         yield producer

@@ -16,6 +16,7 @@ from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.lookup_frames import LookupFrames
 from namesrv_stream.gateway.metrics import Metrics
 from namesrv_stream.gateway.writes import HANDLERS, Writes
+from namesrv_stream.rules.lookup import waits_for_service
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 from namesrv_stream.wire.command import RemotingCommand
@@ -110,9 +111,8 @@ class Dispatcher:
         return True
 
     def _waits_for_service(self) -> bool:
-        settings = self._answers.settings
-        up_s = time.perf_counter() - self._started_s
-        return settings.need_wait_for_service and up_s < settings.wait_seconds_for_service
+        up_ms = int((time.perf_counter() - self._started_s) * 1000)
+        return waits_for_service(self._answers.settings, up_ms)
 
     def _start(
         self, answering: Coroutine[Any, Any, RemotingCommand], command: RemotingCommand, connection: Connection

@@ -196,7 +196,7 @@ class KafkaLink:
     def _open_and_tick(self) -> None:
         settings = self._settings
         wait_for_kafka(self._kafka, limit_s=0)
-        for warning in ensure_topic(self._kafka, settings.kafka_topic):
+        for warning in ensure_topic(self._kafka, settings.kafka_topic).warnings:
             log.warning("%s", warning)
         producer = RecordProducer(self._kafka, settings.kafka_topic, DELIVERY_TIMEOUT_MS)
         with HeartbeatProducer(self._kafka | {"max_block_ms": _MAX_BLOCK_MS}, settings.kafka_topic) as ticks:

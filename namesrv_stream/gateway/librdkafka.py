@@ -12,6 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
+from namesrv_stream.kafka.librdkafka import librdkafka_options, named_kafka_error
 from namesrv_stream.records import MAX_RECORD_BYTES
 from namesrv_stream.rules.rows import LogPosition
 
@@ -24,28 +25,6 @@ OF_ITS_KEY = -1
 """The partition of a record that goes where its key belongs."""
 
 _LINGER_MS = 1
-_NAMES = {
-    "receive_buffer_bytes": "socket.receive.buffer.bytes",
-    "send_buffer_bytes": "socket.send.buffer.bytes",
-    "sasl_plain_password": "sasl.password",
-    "sasl_plain_username": "sasl.username",
-    "ssl_cafile": "ssl.ca.location",
-    "ssl_certfile": "ssl.certificate.location",
-    "ssl_keyfile": "ssl.key.location",
-    "ssl_password": "ssl.key.password",
-}
-"""Of kafka-python and of librdkafka, where they differ by more than dots."""
-
-_AWAY = frozenset(
-    {
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._MSG_TIMED_OUT,
-        KafkaError._PURGE_INFLIGHT,
-        KafkaError._PURGE_QUEUE,
-        KafkaError._TIMED_OUT,
-        KafkaError._TRANSPORT,
-    }
-)
 
 
 class RecordProducer:
@@ -128,16 +107,4 @@ class RecordProducer:
 
     def _named(self, error: KafkaError) -> NamesrvError:
         self._has_broken = self._has_broken or error.fatal() or error.code() == KafkaError._FATAL
-        kind = KafkaUnreachableError if error.code() in _AWAY or error.retriable() else KafkaRefusedError
-        return kind(self._address, error.str())
-
-
-def librdkafka_options(kafka: Mapping[str, Any]) -> dict[str, Any]:
-    """What kafka-python's keyword arguments are called by librdkafka."""
-    options: dict[str, Any] = {"bootstrap.servers": ",".join(kafka["bootstrap_servers"])}
-    for name, value in kafka.items():
-        if name == "ssl_check_hostname":
-            options["ssl.endpoint.identification.algorithm"] = "https" if value else "none"
-        elif name != "bootstrap_servers":
-            options[_NAMES.get(name, name.replace("_", "."))] = value
-    return options
+        return named_kafka_error(error, self._address)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import SNAPSHOT
-from namesrv_stream.tables.views import open_snapshot, snapshot_sql
+from namesrv_stream.tables.views import all_columns, open_snapshot, snapshot_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # the statements alone are for those without Spark in the process
@@ -39,7 +39,7 @@ def _snapshots_up_to(root: Root, snapshot: SnapshotRow) -> str:
     """Snapshot rows have no version to pin: they are appended only."""
     return (
         f"CREATE OR REPLACE TEMPORARY VIEW {SNAPSHOT.name} AS "
-        f"SELECT * FROM delta.`{root.spark_path(SNAPSHOT)}` WHERE epoch <= {snapshot.epoch}"
+        f"SELECT {all_columns(root, SNAPSHOT)} FROM delta.`{root.spark_path(SNAPSHOT)}` WHERE epoch <= {snapshot.epoch}"
     )
 
 

@@ -10,7 +10,8 @@ import math
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
@@ -67,31 +68,94 @@ def wait_for_kafka(kafka: KafkaOptions, limit_s: float = math.inf, given_up: thr
     attempts(_ping, kafka)
 
 
+@dataclass(frozen=True)
+class TopicFacts:
+    """The heartbeat topic as Kafka describes it. `config` holds Kafka's topic settings by name."""
+
+    topic: str
+    cluster_id: str
+    topic_id: str
+    node_count: int
+    partition_count: int
+    replica_count: int
+    config: Mapping[str, str]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the topic's settings cost, one text a setting; none for a topic that is as it should be."""
+        return topic_warnings(self)
+
+
+class UnfitTopicError(NamesrvError):
+    """A topic that has no one order, so that the same log would not give the same tables."""
+
+    def __init__(self, topic: str, problem: str, command: str) -> None:
+        super().__init__(f"topic {topic} {problem}, so what it holds has no one order. Mend it by: {command}")
+        self.topic = topic
+        self.problem = problem
+        self.command = command
+
+
 def ensure_topic(
     kafka: KafkaOptions, topic: str = DEFAULT_TOPIC, config: Mapping[str, str] = TOPIC_CONFIG
-) -> list[str]:
-    """Makes the topic with one partition where it is missing, and says what is wrong with it as it is.
-
-    Each warning names a setting and what it costs; a topic that is as it should be gives none.
-    """
+) -> TopicFacts:
+    """Make the topic with one partition if it is missing, and return what Kafka says of it."""
     with _admin(kafka) as admin:
-        if _partition_count(admin, topic) == 0:
+        found = _described(admin, topic)
+        if found is None:
             _make_topic(admin, topic, config)
+            found = _described(admin, topic) or {}
+        cluster = admin.describe_cluster()
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
         entries = admin.describe_configs([resource], config_filter="all")["topic"][topic]
-        values = {name: str(entry["value"]) for name, entry in entries.items()}
-        return topic_warnings(topic, _partition_count(admin, topic), values)
+        partitions = found["partitions"]
+        return TopicFacts(
+            topic=topic,
+            cluster_id=str(cluster["cluster_id"]),
+            topic_id=str(found.get("topic_id", "")),
+            node_count=len(cluster["brokers"]),
+            partition_count=len(partitions),
+            replica_count=min(len(partition["replica_nodes"]) for partition in partitions),
+            config={name: str(entry["value"]) for name, entry in entries.items()},
+        )
 
 
-def topic_warnings(topic: str, partition_count: int, config: Mapping[str, str]) -> list[str]:
-    """What the settings of a heartbeat topic cost; `config` holds Kafka's topic settings by name."""
+def require_one_order(facts: TopicFacts, kafka: KafkaOptions, *, is_replay: bool = False) -> None:
+    """Raise UnfitTopicError unless the topic has one partition and LogAppendTime.
+
+    A replay says itself when something was said, on a topic of its own: there CreateTime is right.
+    """
+    servers, topic = address_of(kafka), facts.topic
+    if facts.partition_count != 1:
+        raise UnfitTopicError(
+            topic,
+            f"has {facts.partition_count} partitions",
+            f"kafka-topics.sh --bootstrap-server {servers} --create --topic {topic}-1 --partitions 1 "
+            f"--config message.timestamp.type=LogAppendTime, and kafka.topic={topic}-1 for job, gateways and fleet",
+        )
+    if facts.config["message.timestamp.type"] != "LogAppendTime" and not is_replay:
+        raise UnfitTopicError(
+            topic,
+            "has message.timestamp.type=CreateTime",
+            f"kafka-configs.sh --bootstrap-server {servers} --alter --entity-type topics --entity-name {topic} "
+            "--add-config message.timestamp.type=LogAppendTime",
+        )
+
+
+def topic_warnings(facts: TopicFacts) -> list[str]:
+    """What the settings of a heartbeat topic cost. Those that the job refuses are among them, for the other parts."""
+    topic, config = facts.topic, facts.config
     retention_ms = int(config["retention.ms"])
     message_limit = int(config["max.message.bytes"])
     found = {
-        "message.timestamp.type is CreateTime: a backlog looks like silence, and one producer whose clock is ahead "
-        "ends the leases of all others; set it to LogAppendTime": config["message.timestamp.type"] != "LogAppendTime",
-        f"{partition_count} partitions: brokers have no total order between them, and records of a partition that "
-        "lags behind are dropped; use one partition": partition_count > 1,
+        "message.timestamp.type is CreateTime: the job refuses such a topic; set it to LogAppendTime": (
+            config["message.timestamp.type"] != "LogAppendTime"
+        ),
+        f"{facts.partition_count} partitions: brokers have no total order between them, and the job refuses such a "
+        "topic; use one with one partition": facts.partition_count > 1,
+        f"one replica on a Kafka with {facts.node_count} nodes: records are lost with their node; give it three": (
+            facts.replica_count == 1 and facts.node_count > 1
+        ),
         f"max.message.bytes is {message_limit}: registrations of brokers with many topics are refused; "
         f"set it to {MAX_RECORD_BYTES}": message_limit < MAX_RECORD_BYTES,
         "cleanup.policy has compaction: older records of a broker vanish before the job has read them; "
@@ -110,6 +174,26 @@ def end_offsets(kafka: KafkaOptions, topic: str = DEFAULT_TOPIC) -> dict[int, in
 def beginning_offsets(kafka: KafkaOptions, topic: str = DEFAULT_TOPIC) -> dict[int, int]:
     """The offset of the oldest record that Kafka still has, by partition; empty where there is no such topic."""
     return _offsets(kafka, topic, OffsetSpec.EARLIEST)
+
+
+class GroupMember(NamedTuple):
+    """One member of a consumer group."""
+
+    client_id: str
+    has_partition: bool
+
+
+def group_members(kafka: KafkaOptions, group_id: str) -> list[GroupMember]:
+    """The members of a consumer group now; empty for a group that nobody has joined."""
+    with _admin(kafka) as admin:
+        group = admin.describe_groups([group_id])[group_id]
+    members = group.get("members") or []
+    return [GroupMember(member["client_id"], _has_partition(member["member_assignment"])) for member in members]
+
+
+def _has_partition(assignment: Any) -> bool:
+    partitions = assignment.get("assigned_partitions") if isinstance(assignment, dict) else None
+    return any(each.get("partitions") for each in partitions or [])
 
 
 class AdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python ships no types
@@ -141,10 +225,16 @@ def _make_topic(admin: KafkaAdminClient, topic: str, config: Mapping[str, str]) 
         admin.wait_for_topics([topic])
 
 
-def _partition_count(admin: KafkaAdminClient, topic: str) -> int:
-    """0 where there is no such topic."""
+def _described(admin: KafkaAdminClient, topic: str) -> dict[str, Any] | None:
+    """Kafka's own description, None if there is no such topic."""
     [found] = admin.describe_topics([topic])
-    return 0 if found["error_code"] == UnknownTopicOrPartitionError.errno else len(found["partitions"])
+    return None if found["error_code"] == UnknownTopicOrPartitionError.errno else found
+
+
+def _partition_count(admin: KafkaAdminClient, topic: str) -> int:
+    """0 if there is no such topic."""
+    found = _described(admin, topic)
+    return 0 if found is None else len(found["partitions"])
 
 
 def _offsets(kafka: KafkaOptions, topic: str, at: OffsetSpec) -> dict[int, int]:

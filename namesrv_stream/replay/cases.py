@@ -72,17 +72,24 @@ class Expectation(msgspec.Struct, frozen=True):
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One scenario. `arrival`: each step takes effect before the next comes; `event_time`: all come at once."""
+    """One scenario. `arrival`: each step takes effect before the next comes, with a tick of its time ahead of it.
+
+    `log`: the steps are the log, ticks included. `cuts`: after each of these steps what is there has been published
+    before the log goes on; without cuts all comes in one micro-batch.
+    """
 
     name: CaseName
     steps: list[Step]
     expect: Expectation
-    replay: Literal["arrival", "event_time"] = "arrival"
+    replay: Literal["arrival", "log"] = "arrival"
+    cuts: list[int] = []
     config: dict[str, bool | int | str] | None = None
 
     def __post_init__(self) -> None:
         if beyond := [check.after for check in self.expect.checks if not 0 <= check.after < len(self.steps)]:
             raise ValueError(f"a check comes after step {beyond[0]}, which there is not")
+        if beyond := [cut for cut in self.cuts if not 0 <= cut < len(self.steps)]:
+            raise ValueError(f"`cuts` names step {beyond[0]}, which there is not")
         try:
             self.settings()
         except pydantic.ValidationError as error:
@@ -90,8 +97,10 @@ class Case(msgspec.Struct, frozen=True):
             raise ValueError(f"`config.{first['loc'][0]}` is not accepted: {first['msg']}") from None
 
     def settings(self) -> NamesrvSettings:
-        """The case's settings; what trades exactness for work or safety is at its exact value."""
-        exact = {"clockJumpGraceMillis": 0, "reconcileIntervalMillis": 0, "liveRefreshMillis": 0}
+        """The case's settings; a setting that trades exactness for work or safety is at its exact value."""
+        exact = {"reconcileIntervalMillis": 0, "liveRefreshMillis": 0}
+        if self.replay == "arrival":
+            exact["clockJumpGraceMillis"] = 0
         return NamesrvSettings.model_validate({**(self.config or {}), **exact})
 
 

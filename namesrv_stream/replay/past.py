@@ -46,7 +46,7 @@ def publish_history(records: Iterable[tuple[int, Request]], root: Path, records_
         say(f"{sent:,} records in Kafka, {-(-sent // records_a_batch):,} micro-batches to go")
         spark = local_session("history", {"spark.sql.shuffle.partitions": "1"}, log=work / "spark.log")
         open_things.callback(spark.stop)
-        with BackgroundJob(spark, settings) as job:
+        with BackgroundJob(spark, settings, is_replay=True) as job:
             job.process_all()
 
 

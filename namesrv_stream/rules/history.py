@@ -16,7 +16,7 @@ import msgspec
 
 from namesrv_stream.rules.journal import RowChange, net_of
 from namesrv_stream.rules.requests import DataVersion, RegisterBroker
-from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, LiveRow, LogPosition
+from namesrv_stream.rules.rows import SIGN_OF_LIFE_COLUMNS, BrokerEventRow, BrokerRow, LiveRow, LogPosition
 
 MAX_LISTED_TOPICS = 200
 """A step that changes more topics of one broker name is told by their count; the tables at its epoch have the rows."""
@@ -28,7 +28,10 @@ LEASE_ENDS = ("UNREGISTERED", "CHANNEL_CLOSED", "EXPIRED", "MOVED", "REFUSED")
 """Types of the lines with which a lease ends. A REFUSED without `lease_millis` ended none."""
 
 _COUNTED_TABLES = ("topic", "topic_mapping")
-_QUIET_LIVE_COLUMNS = ("last_update_timestamp", "data_version")
+_QUIET_LIVE_COLUMNS = SIGN_OF_LIFE_COLUMNS | {"data_version"}
+
+_LEFT_OUT = frozenset({"grace_until", "channels"})
+"""Columns of `live` that `before` and `after` do not have: they change with every sign of life."""
 
 _Sides = tuple[str | None, str | None]
 """`before` and `after` of a line."""
@@ -49,7 +52,6 @@ class AppliedEvent:
     offset: int | None = None
     end_type: str | None = None
     broker_addr: str | None = None
-    last_heard_at: int | None = None
     requested_by: str | None = None
     command: object | None = None
     request: RegisterBroker | None = None
@@ -136,7 +138,7 @@ def _address_line(
         broker_addr=address,
         data_version=getattr(about, "data_version", None),
         rows=_rows_told(changes),
-        last_heard_at=_last_heard(step, about) if ended else None,
+        last_heard_at=about.last_update_timestamp if ended else None,
         lease_millis=max(0, step.event_time - about.lease_began_at) if ended else None,
     )
 
@@ -172,10 +174,6 @@ def _type_of(step: AppliedEvent, lease: RowChange | None, has_gained_id: bool) -
 def _newest_row(changes: Iterable[RowChange], row_class: type) -> object | None:
     rows = [change.after or change.before for change in changes]
     return next((row for row in reversed(rows) if isinstance(row, row_class)), None)
-
-
-def _last_heard(step: AppliedEvent, lease: LiveRow) -> int:
-    return step.last_heard_at if step.last_heard_at is not None else lease.last_update_timestamp
 
 
 def _topics_line(
@@ -246,7 +244,7 @@ def _json(tables: dict[str, object]) -> str | None:
 
 def as_json_row(row: Any) -> dict[str, object]:
     """A table's row as `before` and `after` have it."""
-    return {column: _plain(value) for column, value in row._asdict().items()}
+    return {column: _plain(value) for column, value in row._asdict().items() if column not in _LEFT_OUT}
 
 
 def _plain(value: object) -> object:

@@ -189,3 +189,8 @@ def is_version_changed(tables: RouteTables, broker_addr: str, version: DataVersi
     """M8: whether QUERY_DATA_VERSION answers `changed`: no lease, or another version."""
     lease = tables.live.get(broker_addr)
     return lease is None or lease.data_version != version
+
+
+def waits_for_service(settings: NamesrvSettings, up_ms: int) -> bool:
+    """Whether routes are refused because the process started only `up_ms` ago (M5)."""
+    return settings.need_wait_for_service and up_ms < settings.wait_seconds_for_service * 1000

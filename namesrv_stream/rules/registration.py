@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.lease import channels_after
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, latest_registered
 from namesrv_stream.rules.requests import MASTER_ID, PERM_WRITE, DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.rows import (
@@ -17,6 +18,7 @@ from namesrv_stream.rules.rows import (
     LogPosition,
     TopicMappingRow,
     TopicRow,
+    is_same_but_for_life,
 )
 from namesrv_stream.rules.tables import RegistryTables, follow_holders
 
@@ -52,8 +54,8 @@ def register(
     at: LogPosition,
     *,
     lease_only: bool = False,
-) -> None:
-    """An accepted registration. The lease of a move has ended before (D1).
+) -> LiveRow:
+    """Apply an accepted registration and return its lease. The lease of a move has ended before (D1).
 
     With `lease_only` the topics stay as they are and the lease gets a version that no broker sends, so that the next
     registration that can be read brings its topics, whatever its version (T2). The state version counts (R6).
@@ -66,9 +68,10 @@ def register(
     _take_id(tables, request, at)
     if not lease_only and _brings_topics(tables, request):
         _take_topics(tables, settings, request, changed)
-    _take_lease(tables, request, at, lease)
+    taken = _take_lease(tables, request, at, lease)
     if not request.keep_filter_servers:
         _take_filter_servers(tables, request)
+    return taken
 
 
 def reply(tables: RegistryTables, settings: NamesrvSettings, request: RegisterBroker, refused: bool) -> RegisterReply:
@@ -124,12 +127,19 @@ def _take_topics(tables: RegistryTables, settings: NamesrvSettings, request: Reg
             tables.topic.drop(row)  # T5
     wiped = request.broker_id != MASTER_ID and bool(request.enable_acting_master)  # T6
     for topic, config in request.topic_config_table.items():
-        if changed or (topic, request.broker_name) not in known:  # T2, T3
-            tables.topic.put(_topic_row(topic, request.broker_name, config, wiped))
+        row = _topic_row(topic, request.broker_name, config, wiped)
+        if changed or _differs(known.get((topic, request.broker_name)), row):  # T2
+            tables.topic.put(row)
     if changed:
         for topic, info in request.topic_queue_mapping_info_map.items():  # T7
             broker_name = str(info.get("bname") or request.broker_name)
             tables.topic_mapping.put(TopicMappingRow(topic, broker_name, msgspec.json.encode(info).decode()))
+
+
+def _differs(known: TopicRow | None, row: TopicRow) -> bool:
+    """Whether a topic is applied under an unchanged version: it has no row (T3), or its row differs in more than a
+    cleared write bit (D10)."""
+    return known is None or known not in (row, row._replace(perm=row.perm & ~PERM_WRITE))
 
 
 def _topic_row(topic: str, broker_name: str, config: TopicConfig, wiped: bool) -> TopicRow:
@@ -137,23 +147,27 @@ def _topic_row(topic: str, broker_name: str, config: TopicConfig, wiped: bool) -
     return TopicRow(topic, broker_name, config.read_queue_nums, config.write_queue_nums, perm, config.topic_sys_flag)
 
 
-def _take_lease(tables: RegistryTables, request: RegisterBroker, at: LogPosition, before: LiveRow | None) -> None:
-    """R10: replaced as a whole. A lease of which only the time is new is a sign of life, no change."""
+def _take_lease(tables: RegistryTables, request: RegisterBroker, at: LogPosition, before: LiveRow | None) -> LiveRow:
+    """R10: replaced as a whole. A lease of which only the time and the connection are new is a sign of life."""
     row = LiveRow(
         broker_addr=request.broker_addr,
         cluster_name=request.cluster_name,
         broker_name=request.broker_name,
         broker_id=request.broker_id,
-        last_update_timestamp=at.event_time,
+        last_update_timestamp=max(at.event_time, before.last_update_timestamp) if before else at.event_time,
         heartbeat_timeout_millis=request.timeout_ms,
         data_version=request.data_version,
         ha_server_addr=request.ha_server_addr,
         lease_began_at=before.lease_began_at if before else at.event_time,
+        channels=channels_after(
+            before.channels if before else {}, request.timeout_ms, at.event_time, request.channel_id
+        ),
     )
-    if before is not None and before._replace(last_update_timestamp=at.event_time) == row:
+    if before is not None and is_same_but_for_life(before, row):
         tables.live.refresh(row)
     else:
         tables.live.put(row)
+    return row
 
 
 def _take_filter_servers(tables: RegistryTables, request: RegisterBroker) -> None:

@@ -1,8 +1,7 @@
-"""The route registry: applies what happened, one event at a time in log order, and tells what came of it.
+"""The route registry: applies the records of the log, one at a time in their order, and keeps what changed.
 
-This is where all addresses of a broker name meet (E2). A published `live` row is the accepted lease: what is said of
-an address without one, other than a registration, is ignored. The registry reads no clock and does no I/O; the
-micro-batch takes the changed rows out of it and publishes them.
+This is where all addresses of a broker name meet (E2), and where every lease ends. The registry reads no clock and does
+no I/O; the micro-batch takes the changed rows out of it and publishes them. Equal logs give equal tables (E1).
 """
 
 from __future__ import annotations
@@ -15,29 +14,35 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.commands import CommandReply, apply_command
 from namesrv_stream.rules.history import AppliedEvent, history_of
 from namesrv_stream.rules.journal import NetChanges, net_changes
-from namesrv_stream.rules.lease import EventKind
+from namesrv_stream.rules.lease import (
+    Deadlines,
+    LogClock,
+    after_outage,
+    after_sign_of_life,
+    deadline_ms,
+    without_channel,
+)
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.registration import RegisterReply, is_move, is_refused, register, reply
-from namesrv_stream.rules.requests import Command, RegisterBroker
+from namesrv_stream.rules.requests import (
+    BrokerHeartbeat,
+    ChannelClosed,
+    Command,
+    RegisterBroker,
+    Request,
+    Scan,
+    UnregisterBroker,
+)
 from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, LogPosition
 from namesrv_stream.rules.tables import RegistryTables, end_lease
 
 CAUSES = {"UNREGISTERED": "UNREGISTER_BROKER", "CHANNEL_CLOSED": "CHANNEL_CLOSED", "EXPIRED": "SILENCE"}
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseEnd:
-    """The keyed state found that a lease ended. `at.offset` and `at.partition` are -1 for an expiry."""
-
-    kind: EventKind
-    broker_addr: str
-    at: LogPosition
-    last_heard_ms: int
+"""Of each way in which a lease ends, what history names as its cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryChanges:
-    """What a micro-batch comes to: rows to upsert and keys to delete per table, lines of history.
+    """What changed since the last publication: rows to upsert and keys to delete per table, lines of history.
 
     `live` is in `changes` only with what has really changed; signs of life are asked for by themselves.
     """
@@ -47,87 +52,149 @@ class RegistryChanges:
 
 
 class RouteRegistry:
-    """All routes in memory. `settings` are those of the start; run-time changes (A5) come from its own table."""
+    """All routes in memory. `settings` are those of the start; run-time changes (A5) come from its own table.
+
+    `clock` is event time as the log has told it so far. Records older than `ignored_before_ms` do not count: set for a
+    new log on old tables.
+    """
 
     def __init__(self, settings: NamesrvSettings) -> None:
         self._started_with = settings
         self.settings = settings
+        self.clock = LogClock()
+        self.ignored_before_ms = 0
         self._tables = RegistryTables()
         self._events: list[BrokerEventRow] = []
         self._heard: set[str] = set()
+        self._deadlines = Deadlines(self._deadline_of)
 
-    def load(self, rows: Mapping[str, Iterable[tuple[object, ...]]]) -> None:
-        """Take published rows, table name -> rows, into an empty registry (E4)."""
+    def load(self, rows: Mapping[str, Iterable[tuple[object, ...]]], newest_tick_ms: int | None = None) -> None:
+        """Take published rows, table name -> rows, and the time of the newest tick into an empty registry (E4)."""
         self._tables.load(rows)
+        self.clock = LogClock(newest_tick_ms)
         self._follow_settings()
+        for lease in self._tables.live:
+            self._deadlines.watch(lease.broker_addr, deadline_ms(lease))
 
-    def register(self, request: RegisterBroker, at: LogPosition, *, lease_only: bool = False) -> RegisterReply:
-        """Apply a registration, accepted or refused (R, T, D1, D7). `lease_only`: its topics could not be read."""
+    def apply(
+        self, request: Request, at: LogPosition, *, lease_only: bool = False
+    ) -> RegisterReply | CommandReply | None:
+        """Apply one record of the log and return its reply, None if its type has none.
+
+        `at.event_time` is the append time. `lease_only`: of a registration only the lease could be read.
+        """
+        if at.event_time < self.ignored_before_ms:
+            return None
+        if isinstance(request, Scan):
+            self._tick(at)
+            return None
+        at = at._replace(event_time=self.clock.event_time_ms(at.event_time))
+        match request:
+            case RegisterBroker():
+                return self._register(request, at, lease_only=lease_only)
+            case BrokerHeartbeat():
+                self._sign_of_life(request, at)
+            case UnregisterBroker():
+                self.end(request.broker_addr, "UNREGISTERED", at)
+            case ChannelClosed():
+                self._channel_closed(request, at)
+            case _:
+                return self._command(request, at)
+        return None
+
+    def _tick(self, at: LogPosition) -> None:
+        """End the overdue leases (D5), unless the way to the log was broken: then all get the grace (D9)."""
+        is_outage = self.clock.tick(at.event_time, self.settings.clock_jump_millis)
+        now_ms = self.clock.event_time_ms(at.event_time)
+        if is_outage and self.settings.clock_jump_grace_millis:
+            for lease in list(self._tables.live):
+                self._refresh(after_outage(lease, now_ms, self.settings.clock_jump_grace_millis))
+        for address in self._deadlines.overdue(now_ms):
+            self.end(address, "EXPIRED", LogPosition(now_ms, -1, -1))
+
+    def _register(self, request: RegisterBroker, at: LogPosition, *, lease_only: bool) -> RegisterReply:
+        """An accepted or a refused registration (R, T, D1, D7)."""
         address = request.broker_addr
         refused = is_refused(self._tables, request)
         if refused or is_move(self._tables, request):
-            with self._step(_registration_step(request, at, "REFUSED" if refused else "MOVED")):
+            with self._journaled(_registration_event(request, at, "REFUSED" if refused else "MOVED")):
                 end_lease(self._tables, address)
         if not refused:
-            with self._step(_registration_step(request, at)):
-                register(self._tables, self.settings, request, at, lease_only=lease_only)
+            with self._journaled(_registration_event(request, at)):
+                lease = register(self._tables, self.settings, request, at, lease_only=lease_only)
             self._heard.add(address)
+            self._deadlines.watch(address, deadline_ms(lease))
         return reply(self._tables, self.settings, request, refused)
 
-    def end(self, end: LeaseEnd) -> None:
-        """A lease that the keyed state found ended (U, L3, L6). One that was heard later has begun anew: ignored."""
-        lease = self._tables.live.first(end.broker_addr)
-        if lease is None or lease.last_update_timestamp > end.last_heard_ms:
+    def _sign_of_life(self, request: BrokerHeartbeat, at: LogPosition) -> None:
+        """A heartbeat prolongs a known lease and creates none (L2)."""
+        lease = self._tables.live.first(request.broker_addr)
+        if lease is not None:
+            self._refresh(after_sign_of_life(lease, at.event_time, request.channel_id))
+
+    def _channel_closed(self, request: ChannelClosed, at: LogPosition) -> None:
+        """The lease ends with the last of its connections (L6)."""
+        lease = self._tables.live.first(request.broker_addr)
+        if lease is None:
             return
-        is_record = end.at.offset >= 0
-        step = AppliedEvent(
-            cause=CAUSES[end.kind],
-            event_time=end.at.event_time,
-            partition=end.at.partition if is_record else None,
-            offset=end.at.offset if is_record else None,
-            end_type=end.kind,
-            broker_addr=end.broker_addr,
-            last_heard_at=min(end.last_heard_ms, end.at.event_time),  # after a new checkpoint it may be too late
+        left = without_channel(lease, at.event_time, request.channel_id)
+        if left is None:
+            self.end(request.broker_addr, "CHANNEL_CLOSED", at)
+        elif left is not lease:
+            self._refresh(left)
+
+    def end(self, address: str, end_type: str, at: LogPosition) -> None:
+        """A lease ends, for whatever reason (U, L3, L6); an address without one is left alone (D4)."""
+        if self._tables.live.first(address) is None:
+            return
+        is_record = at.offset >= 0
+        event = AppliedEvent(
+            cause=CAUSES[end_type],
+            event_time=at.event_time,
+            partition=at.partition if is_record else None,
+            offset=at.offset if is_record else None,
+            end_type=end_type,
+            broker_addr=address,
         )
-        with self._step(step):
-            end_lease(self._tables, end.broker_addr)
-        self._heard.discard(end.broker_addr)
+        with self._journaled(event):
+            end_lease(self._tables, address)
+        self._heard.discard(address)
 
-    def seen(self, broker_addr: str, at_ms: int) -> None:
-        """A sign of life of a known lease (L2); kept until signs of life are published."""
-        lease = self._tables.live.first(broker_addr)
-        if lease is not None and at_ms > lease.last_update_timestamp:
-            self._tables.live.refresh(lease._replace(last_update_timestamp=at_ms))
-            self._heard.add(broker_addr)
-
-    def command(self, command: Command, at: LogPosition) -> CommandReply:
-        """Apply an operator's command (A, K). It leaves a line of history also where it changed nothing."""
-        cause = command.__struct_config__.tag
-        step = AppliedEvent(
-            cause=str(cause),
+    def _command(self, command: Command, at: LogPosition) -> CommandReply:
+        """An operator's command (A, K) leaves a line of history also if it changes nothing."""
+        event = AppliedEvent(
+            cause=str(command.__struct_config__.tag),
             event_time=at.event_time,
             partition=at.partition,
             offset=at.offset,
             requested_by=command.requested_by,
             command=command,
         )
-        with self._step(step):
+        with self._journaled(event):
             result = apply_command(self._tables, self.settings, command)
         self._follow_settings()
         return result
 
-    def take_batch(self) -> RegistryChanges:
-        """What has come since the last call; the journal starts anew."""
-        batch = RegistryChanges(net_changes(self._tables.journal), self._events)
+    def lease(self, broker_addr: str) -> LiveRow | None:
+        """The address's lease as it is now."""
+        return self._tables.live.first(broker_addr)
+
+    def take_changes(self) -> RegistryChanges:
+        """Return what changed since the last call; the journal starts anew."""
+        changes = RegistryChanges(net_changes(self._tables.journal), self._events)
         self._tables.journal.clear()
         self._events = []
-        return batch
+        return changes
 
     def take_signs_of_life(self) -> list[LiveRow]:
-        """The live rows heard since the last call, as they are now, one an address that still has a lease."""
+        """Return the leases refreshed since the last call, as they are now, one an address that still has one."""
         leases = [self._tables.live.first(address) for address in sorted(self._heard)]
         self._heard.clear()
         return [lease for lease in leases if lease is not None]
+
+    def has_changes(self) -> bool:
+        """Whether `take_changes` has anything."""
+        return bool(self._tables.journal or self._events)
 
     def has_signs_of_life(self) -> bool:
         """Whether there is anything for `take_signs_of_life`."""
@@ -137,17 +204,26 @@ class RouteRegistry:
         """The tables as lookups see them."""
         return self._tables.view()
 
+    def _refresh(self, lease: LiveRow) -> None:
+        self._tables.live.refresh(lease)
+        self._heard.add(lease.broker_addr)
+        self._deadlines.watch(lease.broker_addr, deadline_ms(lease))
+
+    def _deadline_of(self, address: str) -> int | None:
+        lease = self._tables.live.first(address)
+        return None if lease is None else deadline_ms(lease)
+
     def _follow_settings(self) -> None:
         self.settings = self._started_with.restored({row.key: row.value for row in self._tables.namesrv_config})
 
     @contextmanager
-    def _step(self, step: AppliedEvent) -> Iterator[None]:
+    def _journaled(self, event: AppliedEvent) -> Iterator[None]:
         start = len(self._tables.journal)
         yield
-        self._events += history_of(step, self._tables.journal[start:])
+        self._events += history_of(event, self._tables.journal[start:])
 
 
-def _registration_step(request: RegisterBroker, at: LogPosition, end_type: str | None = None) -> AppliedEvent:
+def _registration_event(request: RegisterBroker, at: LogPosition, end_type: str | None = None) -> AppliedEvent:
     return AppliedEvent(
         cause="REGISTER_BROKER",
         event_time=at.event_time,

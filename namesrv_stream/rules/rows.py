@@ -5,6 +5,7 @@ Times are epoch milliseconds here and TIMESTAMP in Delta. A row is a plain tuple
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from namesrv_stream.rules.requests import DataVersion
@@ -58,7 +59,8 @@ class FilterRow(NamedTuple):
 class LiveRow(NamedTuple):
     """Key broker_addr: one accepted lease, alive since `lease_began_at` (epoch ms, TIMESTAMP in Delta).
 
-    `last_update_timestamp` is the last sign of life that was published: up to liveRefreshMillis behind.
+    `last_update_timestamp` is the last sign of life; in the tables that of the last publication. `grace_until`: until
+    then the lease goes on after an outage (D9). `channels`: connection -> epoch ms of the last sign of life over it.
     """
 
     broker_addr: str
@@ -70,6 +72,17 @@ class LiveRow(NamedTuple):
     data_version: DataVersion
     ha_server_addr: str
     lease_began_at: int
+    grace_until: int | None = None
+    channels: Mapping[str, int] = {}
+
+
+SIGN_OF_LIFE_COLUMNS = frozenset({"last_update_timestamp", "grace_until", "channels"})
+"""Columns of `live` that a mere sign of life changes, which is no change of the registry."""
+
+
+def is_same_but_for_life(before: LiveRow, after: LiveRow) -> bool:
+    """Whether two rows of one lease differ in its signs of life alone."""
+    return before[:4] == after[:4] and before[5:9] == after[5:9]
 
 
 class KvConfigRow(NamedTuple):
@@ -134,10 +147,12 @@ class RejectedRow(NamedTuple):
 
 
 class SnapshotRow(NamedTuple):
-    """Key epoch: all tables at one moment. A claim of a term is a row too, with the versions of the row before.
+    """Key epoch: all tables at one moment. Each epoch is one row; `kind` says what the run did.
 
     `event_time`: the highest applied, None before the first record. `offsets`: partition -> next offset to read.
-    `versions`: table -> Delta version. `changes`: table -> rows changed since the row before.
+    `versions`: table -> Delta version. `changes`: table -> rows changed since the row before. `last_tick`: the newest
+    tick applied. `kafka_cluster_id` and `kafka_topic_id` name the log. `log_accepted_at`: what the log has of before
+    that time does not count (a new log that was accepted on old tables).
     """
 
     epoch: int
@@ -150,3 +165,8 @@ class SnapshotRow(NamedTuple):
     offsets: dict[int, int]
     versions: dict[str, int]
     changes: dict[str, int]
+    kind: str | None = None
+    last_tick: int | None = None
+    kafka_cluster_id: str | None = None
+    kafka_topic_id: str | None = None
+    log_accepted_at: int | None = None

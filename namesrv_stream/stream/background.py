@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Self
 
@@ -14,6 +13,7 @@ from tenacity import RetryError, Retrying, retry_if_not_result, stop_after_delay
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.kafka.reader import LOG_PARTITION
 from namesrv_stream.kafka.topic import end_offsets
 from namesrv_stream.stream.job import RouteRegistryJob
 
@@ -47,8 +47,16 @@ class BackgroundJob:
     What ended the job is raised by `check`, by `process_all`, and at last by leaving, unless another error does that.
     """
 
-    def __init__(self, spark: SparkSession, settings: NamesrvSettings, start_limit_s: float = 120.0) -> None:
-        self._job = RouteRegistryJob(spark, settings)
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: NamesrvSettings,
+        start_limit_s: float = 120.0,
+        *,
+        accepts_new_log: bool = False,
+        is_replay: bool = False,
+    ) -> None:
+        self._job = RouteRegistryJob(spark, settings, accepts_new_log=accepts_new_log, is_replay=is_replay)
         self._settings = settings
         self._start_limit_s = start_limit_s
         self._stop = threading.Event()
@@ -113,19 +121,17 @@ class BackgroundJob:
         if not self._is_running:
             return False
         ends = end_offsets(kafka_client_arguments(self._settings), self._settings.kafka_topic)
+        end = ends.get(LOG_PARTITION, 0)
         until = Retrying(
             stop=stop_after_delay(limit_s), wait=wait_fixed(_LOOK_EVERY_S), retry=retry_if_not_result(bool)
         )
         with suppress(RetryError):
-            until(lambda: self._has_published(ends) or not self._is_running)
-        return self._has_published(ends)
+            until(lambda: self._job.next_offset >= end or not self._is_running)
+        return self._job.next_offset >= end
 
     @property
     def _is_running(self) -> bool:
         return self._job.started.is_set() and not self.has_ended
-
-    def _has_published(self, ends: Mapping[int, int]) -> bool:
-        return all(self._job.offsets.get(partition, 0) >= end for partition, end in ends.items())
 
     def _run(self) -> None:
         try:

@@ -20,6 +20,7 @@ _KAFKA_REFUSED = re.compile(
     rf"{_KAFKA_ERROR}\.\w*(Authorization|Authentication|InvalidTopic|UnsupportedVersion)Exception"
 )
 _STORAGE_ERRORS = (DeltaError, OSError, pa.ArrowException, PySparkException, Py4JError)
+_CHECKPOINT_HELD = "CONCURRENT_STREAM_LOG_UPDATE"
 _DATA_LOST = ("failOnDataLoss", "OffsetOutOfRange")
 _SEE_LOG = (
     "See the log above, mend it and start the job again: it goes on where this run stopped, and nothing that was "
@@ -35,8 +36,17 @@ class JobFailedError(NamesrvError):
         self.cause = cause
 
 
+class CheckpointHeldError(NamesrvError):
+    """Another query writes the checkpoint: the job that was replaced has not ended yet."""
+
+    def __init__(self, location: str, problem: str) -> None:
+        super().__init__(f"another query still writes the checkpoint {location}: {problem}")
+        self.location = location
+        self.problem = problem
+
+
 class CheckpointWithoutTablesError(NamesrvError):
-    """The tables are gone and the checkpoint is not: the job would go on behind what the tables no longer know."""
+    """The tables are gone and the checkpoint is not. Resuming would skip every record before the checkpoint."""
 
     def __init__(self, checkpoint: str, root: str) -> None:
         super().__init__(
@@ -62,6 +72,8 @@ def job_failure(settings: NamesrvSettings, of_batch: BaseException | None, said:
             f"Kafka no longer has what was to be read next: remove {settings.checkpoint_location} to go on with what "
             "it has. What was said in between is lost and comes back with each broker's next full registration.",
         )
+    if _CHECKPOINT_HELD in said:
+        return CheckpointHeldError(settings.checkpoint_location, cause)
     if _KAFKA_REFUSED.search(said):
         return KafkaRefusedError(settings.kafka_bootstrap_servers, cause)
     if any(mark in said for mark in _KAFKA_AWAY):

@@ -1,4 +1,4 @@
-"""The main job: claims the registry, runs the query, and keeps it running through what passes."""
+"""The main job: waits for its turn, claims the registry, runs the query, and keeps it running through what passes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Mapping
 from contextlib import ExitStack
 
 from pyspark.sql import SparkSession
@@ -14,80 +13,151 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tenacity import (
     RetryCallState,
     Retrying,
-    retry_if_exception_type,
+    retry_if_exception,
     sleep_using_event,
     stop_when_event_set,
 )
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, settings_without_effect
-from namesrv_stream.errors import (
-    KafkaUnreachableError,
-    SettingError,
-    TermLostError,
-)
+from namesrv_stream.errors import KafkaUnreachableError, StorageError, TermLostError
+from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock
 from namesrv_stream.kafka.producer import HeartbeatProducer
+from namesrv_stream.kafka.reader import LOG_PARTITION, RecordReader
 from namesrv_stream.kafka.ticker import Ticker
-from namesrv_stream.kafka.topic import beginning_offsets, end_offsets, ensure_topic, wait_for_kafka
+from namesrv_stream.kafka.topic import (
+    beginning_offsets,
+    end_offsets,
+    ensure_topic,
+    require_one_order,
+    wait_for_kafka,
+)
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.stream.failures import CheckpointWithoutTablesError, job_failure, storage_errors
+from namesrv_stream.stream.checkpoint import Checkpoint
+from namesrv_stream.stream.failures import (
+    CheckpointHeldError,
+    CheckpointWithoutTablesError,
+    job_failure,
+    storage_errors,
+)
+from namesrv_stream.stream.log_identity import log_to_go_on_with
 from namesrv_stream.stream.micro_batch import MicroBatches
-from namesrv_stream.stream.query import has_checkpoint, start_query
+from namesrv_stream.stream.query import start_query
+from namesrv_stream.stream.watch import QueryWatch, TermWatch
 from namesrv_stream.tables.engines import choose_writers
-from namesrv_stream.tables.publication import Publisher, Steps
+from namesrv_stream.tables.publication import KafkaLog, Publisher, Steps
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import LIVE
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 1.0
-_SILENT_TICKS_S = 60.0
+_LOOK_EVERY_S = 0.5
 _LONGEST_PAUSE_S = 30.0
 _RAN_FOR_A_WHILE_S = 120.0
 """More than all attempts to reach a Kafka that is away may take."""
 
+_FORMER_STOPS_WITHIN_S = 10.0 + SESSION_TIMEOUT_MS / 1000
+"""How long the job that is replaced has: it stops in order, or Kafka takes its lock away."""
+
+_LEAVE_TO_CLAIMANT_S = 30.0
+"""How old a claim may be for which a standby leaves the registry to the job that made it."""
+
+_WAITED_OUT = (KafkaUnreachableError, StorageError, CheckpointHeldError)
+
 
 class RouteRegistryJob:
-    """Runs until `stop` is set. An outage of Kafka is waited out; a newer run's claim ends it (TermLostError).
+    """Runs until `stop` is set. Outages of Kafka and of the storage are waited out, through a fresh claim.
 
-    `on_step` is told the steps of each publication, as `Publisher.claim` says.
+    A newer run's claim ends it (TermLostError), or makes it wait again with `standby`. `on_step` is called with the
+    steps of each publication, as `Publisher.claim` says. `accepts_new_log` allows once that the topic is another one
+    than the tables were made from. `is_replay` allows a topic with CreateTime.
     """
 
-    def __init__(self, spark: SparkSession, settings: NamesrvSettings, on_step: Steps = lambda _step: None) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: NamesrvSettings,
+        on_step: Steps = lambda _step: None,
+        *,
+        accepts_new_log: bool = False,
+        is_replay: bool = False,
+    ) -> None:
         self._spark = spark
         self._settings = settings
         self._on_step = on_step
+        self._accepts_new_log = accepts_new_log
+        self._is_replay = is_replay
         self._kafka = kafka_client_arguments(settings)
+        self._root = Root(settings.delta_root, settings.storage_options or None)
         self.run_id = uuid.uuid4().hex
         self.started = threading.Event()
         """Set while a query runs: the tables are there, the term is ours."""
         self.query: StreamingQuery | None = None
         self._batches: MicroBatches | None = None
-        self._term: int | None = None
+        self._has_claimed = False
         self._failed_in_a_row = 0
         self._started_at_s = 0.0
 
     @property
-    def offsets(self) -> Mapping[int, int]:
-        """As those of `MicroBatches`; none before the first query."""
-        return self._batches.offsets if self._batches is not None else {}
+    def next_offset(self) -> int:
+        """As that of `MicroBatches`; 0 before the first query."""
+        return self._batches.next_offset if self._batches is not None else 0
 
     def run(self, stop: threading.Event) -> None:
-        """Run the query, again after each outage of Kafka, until `stop` is set. Raises NamesrvError otherwise."""
+        """Lead the registry until `stop` is set, as a standby whenever it is this job's turn. Raises NamesrvError."""
         for key in settings_without_effect(self._settings):
             log.warning("setting %s is accepted for RocketMQ's sake and has no effect here", key)
-        attempts = Retrying(
-            retry=retry_if_exception_type(KafkaUnreachableError),
+        self._retrying(stop)(self._prepare_topic)
+        if stop.is_set():
+            return
+        with JobLock(self._kafka, self._settings.kafka_topic, self._root.url, self.run_id) as lock:
+            if not self._settings.standby:
+                self._lead(lock, stop)
+                return
+            while self._await_turn(lock, stop):
+                try:
+                    self._lead(lock, stop)
+                except TermLostError as lost:
+                    log.warning("run %s has taken the registry over: this job waits again", lost.newer_run_id)
+                    self._has_claimed = False
+                    lock.step_back(_LEAVE_TO_CLAIMANT_S)
+
+    def _lead(self, lock: JobLock, stop: threading.Event) -> None:
+        """Run the query, again after each outage, until `stop` is set."""
+        try:
+            self._retrying(stop)(self._run_query, lock, stop)
+        except _WAITED_OUT:
+            if not stop.is_set():
+                raise
+
+    def _await_turn(self, lock: JobLock, stop: threading.Event) -> bool:
+        """Wait as a standby until the lock is free and nobody has just claimed the registry; False when stopped."""
+        log.info("standby: waits while another job of the registry %s is active", self._settings.delta_root)
+        while not stop.is_set():
+            if lock.held.wait(_LOOK_EVERY_S):
+                if not self._is_just_claimed():
+                    return True
+                lock.step_back(_LEAVE_TO_CLAIMANT_S / 10)
+                stop.wait(_LOOK_EVERY_S)
+        return False
+
+    def _is_just_claimed(self) -> bool:
+        newest = TermWatch.newest(self._root)
+        age_s = time.time() - newest.published_at / 1000 if newest else 0.0
+        return newest is not None and newest.kind == "CLAIM" and age_s < _LEAVE_TO_CLAIMANT_S
+
+    def _retrying(self, stop: threading.Event) -> Retrying:
+        return Retrying(
+            retry=retry_if_exception(self._can_wait_out),
             wait=self._pause_s,
             stop=stop_when_event_set(stop),
             sleep=sleep_using_event(stop),
-            before_sleep=_say_next_attempt,
+            before_sleep=_log_next_attempt,
             reraise=True,
         )
-        try:
-            attempts(self._run_query, stop)
-        except KafkaUnreachableError:
-            if not stop.is_set():
-                raise
+
+    def _can_wait_out(self, error: BaseException) -> bool:
+        """A storage that never worked is a wrong setting, not an outage."""
+        return isinstance(error, _WAITED_OUT) and (self._has_claimed or not isinstance(error, StorageError))
 
     def _pause_s(self, _state: RetryCallState) -> float:
         """Before the next attempt. Grows, anew after a query that ran for a while."""
@@ -95,81 +165,98 @@ class RouteRegistryJob:
         self._failed_in_a_row = 1 if ran_s > _RAN_FOR_A_WHILE_S else self._failed_in_a_row + 1
         return min(_LONGEST_PAUSE_S, 2.0 ** (self._failed_in_a_row - 1))
 
-    def _run_query(self, stop: threading.Event) -> None:
+    def _run_query(self, lock: JobLock, stop: threading.Event) -> None:
         self._started_at_s = time.monotonic()
-        self._prepare_topic()
+        log_here = self._prepare_topic()
         with storage_errors(self._settings):
-            publisher = self._claim()
-            batches = MicroBatches(self._settings, publisher, offsets := self._known_offsets(publisher))
+            publisher = self._claim(log_here)
         with ExitStack() as open_things:
+            self._await_lock(lock, stop)
+            with storage_errors(self._settings):
+                reader = open_things.enter_context(RecordReader(self._kafka, self._settings.kafka_topic))
+                next_offset = self._next_offset(publisher)
+                batches = MicroBatches(self._settings, publisher, reader, next_offset)
+                live = publisher.table(LIVE.name)
+                terms = TermWatch(self._root, publisher.last)
             if self._settings.job_ticker:
                 producer = open_things.enter_context(HeartbeatProducer(self._kafka, self._settings.kafka_topic))
                 open_things.enter_context(Ticker(producer, self._settings.tick_millis))
-            query = start_query(self._spark, self._settings, batches, publisher.table(LIVE.name), offsets)
+            query = start_query(self._spark, self._settings, batches, live, next_offset)
             open_things.callback(self._stop_query, query, batches)
             open_things.callback(self.started.clear)
             self.query, self._batches = query, batches
             self.started.set()
-            self._watch(query, batches, stop)
+            self._watch(query, batches, terms, stop)
 
-    def _prepare_topic(self) -> None:
-        """Make the topic or name what its settings cost. Several partitions and a limit per batch lose heartbeats."""
+    def _prepare_topic(self) -> KafkaLog:
+        """Make the topic if it is missing, refuse one without one order, and log what its settings cost."""
         wait_for_kafka(self._kafka, limit_s=0)
-        for warning in ensure_topic(self._kafka, self._settings.kafka_topic):
-            log.warning("%s", warning)
-        partitions = len(end_offsets(self._kafka, self._settings.kafka_topic))
-        if partitions == 1 or self._settings.max_offsets_per_trigger is None:
-            return
-        if "max_offsets_per_trigger" in self._settings.model_fields_set:
-            raise SettingError(
-                "maxOffsetsPerTrigger",
-                f"loses heartbeats of a backlog on a topic with {partitions} partitions",
-                "Set it to none, or use a topic with one partition.",
-            )
-        log.warning("a backlog on %d partitions is read in one micro-batch, however large: a limit loses heartbeats",
-                    partitions)  # fmt: skip
-        self._settings = self._settings.model_copy(update={"max_offsets_per_trigger": None})
+        facts = ensure_topic(self._kafka, self._settings.kafka_topic)
+        require_one_order(facts, self._kafka, is_replay=self._is_replay)
+        if not self._has_claimed and not self._is_replay:
+            for warning in facts.warnings:
+                log.warning("%s", warning)
+        return KafkaLog(facts.cluster_id, facts.topic_id)
 
-    def _claim(self) -> Publisher:
+    def _claim(self, log_here: KafkaLog) -> Publisher:
         settings = self._settings
-        root = Root(settings.delta_root, settings.storage_options or None)
-        writers = choose_writers(settings.writer, root, self._spark)
+        writers = choose_writers(settings.writer, self._root, self._spark)
         retention_ms = int(settings.snapshot_retention.total_seconds() * 1000)
-        check = self._check_former
-        publisher = Publisher.claim(writers, self.run_id, _now_ms(), retention_ms, self._on_step, check)
-        self._term = publisher.last.term
+        publisher = Publisher.claim(
+            writers, self.run_id, _now_ms(), retention_ms, self._on_step, lambda former: self._log_of(former, log_here)
+        )
+        self._has_claimed = True
+        self._accepts_new_log = False
         log.info("run %s holds the registry %s: term %d", self.run_id, settings.delta_root, publisher.last.term)
         if publisher.restored:
             log.warning("restored what another run left half done: %s", ", ".join(publisher.restored))
         return publisher
 
-    def _check_former(self, former: SnapshotRow | None) -> None:
-        """A checkpoint says what has been read; where the tables that it went into are gone, routes would be lost.
-        After an outage the registry is ours only as long as nobody else has claimed it."""
-        settings = self._settings
-        if former is None and has_checkpoint(self._spark, settings.checkpoint_location):
-            raise CheckpointWithoutTablesError(settings.checkpoint_location, settings.delta_root)
-        if former is not None and self._term is not None and former.term != self._term:
-            raise TermLostError(self._term, former.term, former.run_id)
+    def _log_of(self, former: SnapshotRow | None, log_here: KafkaLog) -> KafkaLog:
+        """The log to go on with. A checkpoint whose tables are gone, another run's claim and another log are refused.
 
-    def _known_offsets(self, publisher: Publisher) -> dict[int, int]:
-        """Up to where the tables have the log: a new checkpoint begins to read there, if Kafka still has it."""
-        offsets = publisher.last.offsets
+        A standby that takes over, and a job that starts, may follow any run; after an outage the registry is this
+        run's only as long as nobody else has claimed it.
+        """
+        if former is None:
+            if Checkpoint(self._spark, self._settings.checkpoint_location).has_finished_a_batch():
+                raise CheckpointWithoutTablesError(self._settings.checkpoint_location, self._settings.delta_root)
+            return log_here
+        if self._has_claimed and former.run_id != self.run_id:
+            raise TermLostError(former.term - 1, former.term, former.run_id)
+        ends = end_offsets(self._kafka, self._settings.kafka_topic)
+        return log_to_go_on_with(
+            former, log_here, self._settings.kafka_topic, ends.get(LOG_PARTITION, 0), accepts_new=self._accepts_new_log
+        )
+
+    def _await_lock(self, lock: JobLock, stop: threading.Event) -> None:
+        """Wait until the former job has stopped: two queries on one checkpoint end each other."""
+        given_up_s = time.monotonic() + _FORMER_STOPS_WITHIN_S
+        if lock.held.is_set():
+            return
+        log.info("waits until the former job of the registry has stopped")
+        while not lock.held.wait(_LOOK_EVERY_S) and not stop.is_set():
+            if time.monotonic() > given_up_s:
+                log.warning("Kafka has not given this job the lock of the registry for %.0f s: does another job hang? "
+                            "This one goes on; the other can no longer publish.", _FORMER_STOPS_WITHIN_S)  # fmt: skip
+                return
+
+    def _next_offset(self, publisher: Publisher) -> int | None:
+        """Where the log goes on after the tables: None for the oldest record, if they have read nothing yet."""
+        known = publisher.last.offsets.get(LOG_PARTITION)
+        if known is None:
+            return None
         topic = self._settings.kafka_topic
-        ends = end_offsets(self._kafka, topic)
-        if any(offset > ends.get(number, 0) for number, offset in offsets.items()):
-            log.warning("topic %s ends at %s, before the last snapshot's %s: it was made anew and is read from its "
-                        "start", topic, ends, offsets)  # fmt: skip
-            return {}
-        begins = beginning_offsets(self._kafka, topic)
-        if any(offset < begins.get(number, 0) for number, offset in offsets.items()):
-            log.error("topic %s begins at %s, after the last snapshot's %s: what was said in between is lost and "
-                      "comes back with each broker's next full registration", topic, begins, offsets)  # fmt: skip
-        return {number: max(offset, begins.get(number, 0)) for number, offset in offsets.items()}
+        first = beginning_offsets(self._kafka, topic).get(LOG_PARTITION, 0)
+        if known < first:
+            log.error("topic %s begins at offset %d, after the last snapshot's %d: what was in between is lost, and "
+                      "comes back with each broker's next full registration", topic, first, known)  # fmt: skip
+        return max(known, first)
 
-    def _watch(self, query: StreamingQuery, batches: MicroBatches, stop: threading.Event) -> None:
-        watched = _Watch(query, batches)
+    def _watch(self, query: StreamingQuery, batches: MicroBatches, terms: TermWatch, stop: threading.Event) -> None:
+        watched = QueryWatch(query, batches)
         while not stop.wait(_LOOK_EVERY_S):
+            terms.check()
             watched.look()
             if not query.isActive:
                 said = str(query.exception() or "it was stopped from outside")
@@ -184,31 +271,7 @@ class RouteRegistryJob:
             query.stop()
 
 
-class _Watch:
-    """Looks at a running query: records that Spark dropped, and ticks that do not come."""
-
-    def __init__(self, query: StreamingQuery, batches: MicroBatches) -> None:
-        self._query = query
-        self._batches = batches
-        self._seen_batch = -1
-        self._said_silent = False
-
-    def look(self) -> None:
-        for progress in self._query.recentProgress:
-            if progress.batchId > self._seen_batch:
-                self._seen_batch = progress.batchId
-                dropped = sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
-                if dropped:
-                    log.error("batch %d: Spark dropped %d records that came later than the watermark allows: does the "
-                              "topic have CreateTime or several partitions?", progress.batchId, dropped)  # fmt: skip
-        silent = time.monotonic() - self._batches.last_tick_at_s > _SILENT_TICKS_S
-        if silent and not self._said_silent:
-            log.warning("no tick for a minute: brokers that fall silent stay in their routes until the next record. "
-                        "Run a gateway or a fleet, or set jobTicker=true")  # fmt: skip
-        self._said_silent = silent
-
-
-def _say_next_attempt(state: RetryCallState) -> None:
+def _log_next_attempt(state: RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome else None
     pause_s = state.next_action.sleep if state.next_action else 0
     log.warning("%s Next attempt in %.0f s; no record is lost.", error, pause_s)

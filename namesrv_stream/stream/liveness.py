@@ -1,61 +1,74 @@
-"""The stateful step: one lease per broker address, Spark's callbacks around `rules.lease`.
+"""The stateful step: what each broker address has said, Spark's callbacks around plain Python.
 
-Ticks, commands and rejected records come under the empty key, for which no state is kept. It imports nothing but
-Spark and the rules, since it runs on the executors.
+The state of an address is what it said last and over which connections. It passes every record on to the driver, where
+all addresses meet and leases end, with heartbeats packed into one row a connection; and its event-time timer evicts
+the state of brokers that are silent for longer than their timeout. Ticks, commands and rejected records come under the
+empty key, for which no state is kept. This module runs on the executors: it imports Spark and the standard library.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from namesrv_stream.rules.lease import (
-    AddressState,
-    ClockJump,
-    Identity,
-    Lease,
-    LeaseEvent,
-    Sign,
-    after_signs,
-    after_time,
-)
-
 STATE_SCHEMA = (
-    "newest_ms LONG, timer_ms LONG, cluster_name STRING, broker_name STRING, broker_id LONG, timeout_ms LONG,"
-    " began_at_ms LONG, last_heard_ms LONG, grace_until_ms LONG, channels MAP<STRING, LONG>"
+    "cluster_name STRING, broker_name STRING, broker_id LONG, timeout_ms LONG, last_heard_ms LONG,"
+    " channels MAP<STRING, LONG>, timer_ms LONG"
 )
-"""`timeout_ms` NULL: the lease has ended and only its newest event time is kept (D8). `timer_ms`: the one timer."""
+"""`last_heard_ms`: append time of the last sign of life. `channels`: connection -> append time of the last one over it.
+`timer_ms`: the one timer of the address."""
 
 OUTPUT_SCHEMA = (
-    "kind STRING, broker_addr STRING, event_time_ms LONG, partition INT, offset LONG, last_heard_ms LONG,"
-    " value BINARY, rejected_key BINARY, length LONG, reason STRING"
+    "kind STRING, broker_addr STRING, channel_id STRING, offsets ARRAY<LONG>, append_times_ms ARRAY<LONG>,"
+    " length LONG, reason STRING"
 )
-"""`kind`: a LeaseEvent's, or a command's type, REJECTED, or MARK, which tells only how far the log has been read."""
+"""`kind`: a record's type, REJECTED, or EXPIRED. BROKER_HEARTBEAT has an entry of both arrays for each heartbeat over
+one connection, other types have one; EXPIRED has no offset, and the time of the last sign of life."""
 
-_OUTPUT_COLUMNS = [column.split()[0] for column in OUTPUT_SCHEMA.split(", ")]
-_OutputRow = Row(*_OUTPUT_COLUMNS)
+EXPIRED = "EXPIRED"
+_HEARTBEAT, _TICK = "BROKER_HEARTBEAT", "SCAN"
+_OutputRow = Row(*[column.split()[0] for column in OUTPUT_SCHEMA.split(", ")])
 
-MARK = "MARK"
-_PASSED_ON = ("value", "rejected_key", "length", "reason")
+
+@dataclass(slots=True)
+class _Address:
+    """The state of one address. `channels` as in STATE_SCHEMA."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    timeout_ms: int
+    last_heard_ms: int
+    channels: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def due_ms(self) -> int:
+        """The first millisecond at which a silent address is evicted."""
+        return self.last_heard_ms + self.timeout_ms + 1
+
+    def hear(self, record: Row) -> None:
+        """Take a sign of life. A connection over which nothing came for the timeout no longer counts (L6)."""
+        now_ms = record.append_time_ms
+        self.last_heard_ms = max(self.last_heard_ms, now_ms)
+        if len(self.channels) > 1:
+            self.channels = {name: ms for name, ms in self.channels.items() if ms + self.timeout_ms >= now_ms}
+        if record.channel_id is not None:
+            self.channels[record.channel_id] = now_ms
 
 
 class BrokerLiveness(StatefulProcessor):
-    """Follows one broker address: emits a row for each registration and each end of the lease, and one SEEN a batch.
+    """Follows one broker address: passes its records on, and evicts what is known of it once it is silent.
 
-    Every key tells the highest offset it has read, in a MARK if no other row does, so that a batch knows what it
-    covers. The timer is set `watermark_delay_ms` early because the watermark is that much behind the log.
+    One timer at most. A heartbeat does not move it: when it fires early, it is set to the deadline of then.
     """
-
-    def __init__(self, watermark_delay_ms: int, jump: ClockJump) -> None:
-        self._delay_ms = watermark_delay_ms
-        self._jump = jump
 
     def init(self, handle: StatefulProcessorHandle) -> None:  # noqa: D102  # Spark's contract, as the three below
         self._handle = handle
-        self._state = handle.getValueState("lease", STATE_SCHEMA)
+        self._state = handle.getValueState("address", STATE_SCHEMA)
 
     def handleInputRows(  # noqa: D102, N802
         self,
@@ -63,19 +76,12 @@ class BrokerLiveness(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: Any,  # noqa: ARG002, N803  # Spark passes it by this name
     ) -> Iterator[Row]:
-        records = list(rows)
         if not key[0]:
-            yield from _passed_on(records)
+            yield from (_passed_on(record) for record in rows if not _is_clock_row(record))
             return
-        stored = self._state.get()
-        state, events = after_signs(_state_of(stored), map(_sign_of, records), self._jump)
-        if state is not None:
-            self._keep(state, stored[1] if stored else None)
-        by_offset = {(record.partition, record.offset): record for record in records}
-        for event in events:
-            yield _row_of(key[0], event, by_offset)
-        told = {(event.sign.partition, event.sign.offset) for event in events if event.sign}
-        yield from _marks(key[0], (place for place in _last_of_partitions(records) if place[:2] not in told))
+        records = sorted(rows, key=lambda record: record.offset)
+        self._remember(records)
+        yield from _rows_of(records)
 
     def handleExpiredTimer(  # noqa: D102, N802
         self,
@@ -84,123 +90,105 @@ class BrokerLiveness(StatefulProcessor):
         expiredTimerInfo: Any,  # noqa: ARG002, N803
     ) -> Iterator[Row]:
         stored = self._state.get()
-        state = _state_of(stored)
-        if state is None:
+        if stored is None:
             return
-        watermark_ms = timerValues.getCurrentWatermarkInMs()
-        after, events = after_time(state, watermark_ms + self._delay_ms, self._jump)
-        if after.lease is None and after.newest_ms <= watermark_ms:
-            self._state.clear()  # D8: nothing older can arrive any more
-        else:
-            self._keep(after, None)
-        for event in events:
-            yield _row_of(key[0], event, {})
+        address, _ = _address_of(stored)
+        if address.due_ms > timerValues.getCurrentWatermarkInMs():
+            self._keep(address, None)
+            return
+        self._state.clear()
+        yield _OutputRow(EXPIRED, key[0], None, [], [address.last_heard_ms], None, None)
 
     def handleInitialState(self, key: tuple[str], initialState: Any, timerValues: Any) -> None:  # noqa: ARG002, D102, N802, N803
-        lease = Lease(
-            Identity(initialState.cluster_name, initialState.broker_name, initialState.broker_id),
-            initialState.timeout_ms,
-            initialState.began_at_ms,
-            initialState.last_heard_ms,
-            initialState.grace_until_ms,
+        known = initialState
+        self._keep(
+            _Address(known.cluster_name, known.broker_name, known.broker_id, known.timeout_ms, known.last_heard_ms),
+            None,
         )
-        self._keep(AddressState(initialState.newest_ms, lease), None)
 
     def close(self) -> None:  # noqa: D102
         pass
 
-    def _keep(self, state: AddressState, timer_ms: int | None) -> None:
+    def _remember(self, records: Iterable[Row]) -> None:
+        stored = self._state.get()
+        address, timer_ms = (None, None) if stored is None else _address_of(stored)
+        for record in records:
+            address = _after(address, record)
+        if address is not None:
+            self._keep(address, timer_ms)
+        elif timer_ms is not None:
+            self._handle.deleteTimer(timer_ms)
+            self._state.clear()
+
+    def _keep(self, address: _Address, timer_ms: int | None) -> None:
         """Store the state; `timer_ms` is the timer that is set. A later one is not moved until it fires."""
-        due_ms = state.lease.deadline_ms + 1 - self._delay_ms if state.lease else state.newest_ms
-        if timer_ms is None or (state.lease and due_ms < timer_ms):
+        if timer_ms is None or address.due_ms < timer_ms:
             if timer_ms is not None:
                 self._handle.deleteTimer(timer_ms)
-            self._handle.registerTimer(due_ms)
-            timer_ms = due_ms
-        self._state.update(_stored(state, timer_ms))
+            timer_ms = address.due_ms
+            self._handle.registerTimer(timer_ms)
+        self._state.update(
+            (
+                address.cluster_name,
+                address.broker_name,
+                address.broker_id,
+                address.timeout_ms,
+                address.last_heard_ms,
+                address.channels,
+                timer_ms,
+            )
+        )
 
 
-def _passed_on(records: Iterable[Row]) -> Iterator[Row]:
-    """Commands and rejected records as they are, and how far the log has been read."""
-    records = list(records)
-    for record in records:
-        if record.kind != "SCAN":
-            yield _row(record.kind, "", record.event_time_ms, record.partition, record.offset, None, record)
-    yield from _marks("", _last_of_partitions(records))
-
-
-def _last_of_partitions(records: Iterable[Row]) -> Iterable[tuple[int, int, int]]:
-    """(partition, offset, event time) of the highest offset of each partition."""
-    last: dict[int, tuple[int, int, int]] = {}
-    for record in records:
-        place = (record.partition, record.offset, record.event_time_ms)
-        last[record.partition] = max(place, last.get(record.partition, place))
-    return last.values()
-
-
-def _marks(address: str, places: Iterable[tuple[int, int, int]]) -> Iterator[Row]:
-    for partition, offset, event_time_ms in places:
-        yield _row(MARK, address, event_time_ms, partition, offset, None, None)
-
-
-def _row_of(address: str, event: LeaseEvent, records: dict[tuple[int, int], Row]) -> Row:
-    sign = event.sign
-    partition, offset = (sign.partition, sign.offset) if sign else (-1, -1)
-    record = records.get((partition, offset)) if event.kind == "REGISTERED" else None
-    return _row(event.kind, address, event.event_time_ms, partition, offset, event.last_heard_ms, record)
-
-
-def _row(  # noqa: PLR0913, PLR0917  # the columns of OUTPUT_SCHEMA, in their order
-    kind: str,
-    address: str,
-    event_time_ms: int,
-    partition: int,
-    offset: int,
-    last_heard_ms: int | None,
-    record: Row | None,
-) -> Row:
-    rest = [record[column] for column in _PASSED_ON] if record else [None] * len(_PASSED_ON)
-    return _OutputRow(kind, address, event_time_ms, partition, offset, last_heard_ms, *rest)
-
-
-def _sign_of(record: Row) -> Sign:
-    identity = None
+def _after(address: _Address | None, record: Row) -> _Address | None:
+    """What is known of an address after one of its records. A heartbeat creates nothing (L2)."""
     if record.kind == "REGISTER_BROKER":
-        identity = Identity(record.cluster_name, record.broker_name, record.broker_id)
-    return Sign(
-        kind=record.kind,
-        event_time_ms=record.event_time_ms,
-        partition=record.partition,
-        offset=record.offset,
-        channel_id=record.channel_id,
-        identity=identity,
-        timeout_ms=record.timeout_ms if identity else 0,
-    )
-
-
-def _state_of(stored: tuple[Any, ...] | None) -> AddressState | None:
-    if stored is None:
+        known = address.channels if address is not None else {}
+        last_ms = address.last_heard_ms if address is not None else record.append_time_ms
+        address = _Address(record.cluster_name, record.broker_name, record.broker_id, record.timeout_ms, last_ms, known)
+        address.hear(record)
+    elif address is None or record.kind == "UNREGISTER_BROKER":
         return None
-    newest_ms, _, cluster_name, broker_name, broker_id, timeout_ms, *rest = stored
-    if timeout_ms is None:
-        return AddressState(newest_ms, None)
-    began_at_ms, last_heard_ms, grace_until_ms, channels = rest
-    identity = Identity(cluster_name, broker_name, broker_id)
-    lease = Lease(identity, timeout_ms, began_at_ms, last_heard_ms, grace_until_ms, dict(channels or {}))
-    return AddressState(newest_ms, lease)
+    elif record.kind == "CHANNEL_CLOSED":
+        if address.channels.pop(record.channel_id, None) is not None and not address.channels:
+            return None
+    else:
+        address.hear(record)
+    return address
 
 
-def _stored(state: AddressState, timer_ms: int) -> tuple[Any, ...]:
-    lease = state.lease
-    if lease is None:
-        return (state.newest_ms, timer_ms, *[None] * 8)
-    return (
-        state.newest_ms,
-        timer_ms,
-        *lease.identity,
-        lease.timeout_ms,
-        lease.began_at_ms,
-        lease.last_heard_ms,
-        lease.grace_until_ms,
-        dict(lease.channels),
+def _rows_of(records: Iterable[Row]) -> Iterator[Row]:
+    """The records of one address as rows: heartbeats of a connection in one, each other record in its own."""
+    heartbeats: dict[str | None, list[Row]] = {}
+    for record in records:
+        if record.kind == _HEARTBEAT:
+            heartbeats.setdefault(record.channel_id, []).append(record)
+        else:
+            yield _passed_on(record)
+    for channel_id, beats in heartbeats.items():
+        offsets, times = [beat.offset for beat in beats], [beat.append_time_ms for beat in beats]
+        yield _OutputRow(_HEARTBEAT, beats[0].broker_addr, channel_id, offsets, times, None, None)
+
+
+def _is_clock_row(record: Row) -> bool:
+    """The second row of a tick, which moves the watermark and says nothing else."""
+    return record.kind == _TICK and record.event_time is not None
+
+
+def _passed_on(record: Row) -> Row:
+    return _OutputRow(
+        record.kind,
+        record.broker_addr,
+        record.channel_id,
+        [record.offset],
+        [record.append_time_ms],
+        record.length,
+        record.reason,
     )
+
+
+def _address_of(stored: tuple[Any, ...]) -> tuple[_Address, int]:
+    """The stored state, and the timer that is set."""
+    cluster_name, broker_name, broker_id, timeout_ms, last_heard_ms, channels, timer_ms = stored
+    known = dict(channels or {})
+    return _Address(cluster_name, broker_name, broker_id, timeout_ms, last_heard_ms, known), timer_ms

@@ -1,4 +1,4 @@
-"""One micro-batch: the events of the stateful step through the rules, and what changed into the tables.
+"""One micro-batch: the records of the log through the rules, and what changed into the tables.
 
 A micro-batch is one Spark job: its rows are collected once, and everything after that happens on the driver.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -16,28 +16,35 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.errors import MalformedRecordError, NamesrvError
+from namesrv_stream.errors import MalformedRecordError, NamesrvError, TermLostError
+from namesrv_stream.kafka.reader import LOG_PARTITION, RecordReader, StoredRecord
 from namesrv_stream.records import decode_lease_only, decode_record
-from namesrv_stream.rules.lease import log_order
-from namesrv_stream.rules.registry import LeaseEnd, RouteRegistry
-from namesrv_stream.rules.requests import Command, RegisterBroker
+from namesrv_stream.rules.registry import RouteRegistry
+from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, Request, Scan, UnregisterBroker
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
-from namesrv_stream.stream.liveness import MARK
-from namesrv_stream.stream.source import COMMAND_TYPES, MAX_REJECTED_BYTES, REJECTED
+from namesrv_stream.stream.log_records import Expiry, LogRecord, in_log_order
+from namesrv_stream.stream.source import COMMAND_TYPES, MAX_REASON_CHARS, REJECTED
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.publication import Batch, Publisher
+from namesrv_stream.tables.publication import Batch, Publisher, SnapshotKind
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.writer import RowChanges, changes_to_write
 
 log = logging.getLogger(__name__)
 
-MAX_REASON_CHARS = 200
-"""Of a rejected record's reason, which may quote the record."""
+MAX_REJECTED_BYTES = 64 * 1024
+"""Kept of a rejected record's value."""
+
+PUBLISH_AT_BYTES = 64 * 1024 * 1024
+"""Values of a micro-batch that wait for publication: with more it is published in parts, each an epoch."""
+
+PROGRESS_MS = 30_000
+"""Event time after which a snapshot is published although nothing changed: it says how far the log was read."""
+
+_VALUE_KINDS = frozenset({"REGISTER_BROKER", REJECTED, *COMMAND_TYPES})
+"""Kinds of records whose value is read from Kafka when their turn comes."""
 
 _STOP_LIMIT_S = 30.0
 _PUBLICATIONS_BETWEEN_CARE = 100
-_END_KINDS = ("UNREGISTERED", "CHANNEL_CLOSED", "EXPIRED")
-Event = Mapping[str, Any]
 
 
 class QueryNotStoppedError(NamesrvError):
@@ -48,37 +55,38 @@ class QueryNotStoppedError(NamesrvError):
 
 
 class MicroBatches:
-    """What foreachBatch calls. Keeps the registry in memory, as published plus signs of life not yet published.
+    """The function that foreachBatch calls. Keeps the registry in memory: as published, plus signs of life since.
 
-    A record counts once: what is below `offsets` (partition -> next, of the last snapshot unless the topic was made
-    anew) is in the tables already, however Spark comes to read it again. An expiry that comes again finds no lease.
-    Call `close` before the query is stopped, so that no batch is cut in two.
+    A record counts once: one below `next_offset` has been applied, however Spark comes to read it again; records that
+    Spark does not bring, because its checkpoint is ahead of the tables, are read from Kafka here. Call `close` before
+    the query is stopped, so that no batch is cut in two.
     """
 
     def __init__(
-        self, settings: NamesrvSettings, publisher: Publisher, offsets: Mapping[int, int] | None = None
+        self, settings: NamesrvSettings, publisher: Publisher, reader: RecordReader, next_offset: int | None
     ) -> None:
-        self.last_tick_at_s = time.monotonic()
         self.failure: BaseException | None = None
+        self.last_tick_at_s = time.monotonic()
+        self.disagreements = 0
         self._lock = threading.Lock()
         self._is_closed = False
         self._settings = settings
         self._publisher = publisher
-        self._registry = RouteRegistry(settings)
-        self._registry.load({spec.name: rows_from_arrow(spec, publisher.table(spec.name)) for spec in ROUTE_TABLES})
-        self._offsets = dict(publisher.last.offsets if offsets is None else offsets)
-        self._handled = dict(self._offsets)
-        self._has_moved = self._offsets != publisher.last.offsets
+        self._reader = reader
+        self._registry = _loaded_registry(settings, publisher)
+        self._next_offset = next_offset
         self._event_time_ms = publisher.last.event_time
-        self._live_published_ms = publisher.last.event_time or 0
+        self._published_event_ms = publisher.last.event_time or 0
+        self._handled_offset = self._next_offset or 0
         self._rejected: list[RejectedRow] = []
-        self._last: tuple[str, int] | None = None
+        self._waiting_bytes = 0
+        self._batch: tuple[str, int] | None = None
         self._publications = 0
 
     @property
-    def offsets(self) -> Mapping[int, int]:
-        """Partition -> next: all records before are in the tables, signs of life aside."""
-        return self._handled
+    def next_offset(self) -> int:
+        """All records before this offset are in the tables, signs of life aside."""
+        return self._handled_offset
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Handle one micro-batch of the query that Spark runs in this thread."""
@@ -94,27 +102,17 @@ class MicroBatches:
         context._jvm.java.lang.Thread.sleep(int(2_000 * _STOP_LIMIT_S))
         raise QueryNotStoppedError
 
-    def handle(self, events: pa.Table, query_id: str, batch_id: int) -> None:
+    def handle(self, rows: pa.Table, query_id: str, batch_id: int) -> None:
         """Apply the stateful step's rows and publish what they change."""
-        self._last = (query_id, batch_id)
+        self._batch = (query_id, batch_id)
         try:
-            self._handle(events)
+            self._handle(rows)
         except Exception as error:
             self.failure = error  # Spark passes on only its text
             raise
 
-    def _handle(self, events: pa.Table) -> None:
-        rows = [event for event in events.to_pylist() if event["offset"] < 0 or not self._is_applied(event)]
-        self._advance(rows)
-        for event in _in_log_order(rows):
-            self._apply(event)
-        is_published = self._publish(include_live=self._is_live_due())
-        self._handled = dict(self._offsets)
-        if is_published:
-            self._care_for_tables()
-
     def close(self) -> None:
-        """Wait for the batch that runs, take no further one, and publish the signs of life that wait.
+        """Wait for the batch that runs, take no further one, and publish that the job stops in order.
 
         After a failed batch, of which a part may be applied, nothing is published; nor beside one that hangs, as on a
         cluster without workers.
@@ -124,119 +122,186 @@ class MicroBatches:
             log.warning("the micro-batch that runs has not ended for %.0f s: it is broken off", _STOP_LIMIT_S)
             return
         try:
-            if self.failure is None and self._last is not None and self._registry.has_signs_of_life():
-                self._publish(include_live=True)
+            if self.failure is None:
+                self._publish("STOP")
+                log.info("stopped in order: the tables have all up to offset %d", self._next_offset or 0)
+        except TermLostError as lost:
+            log.info("run %s has taken the registry over: it goes on from the last snapshot", lost.newer_run_id)
         finally:
             self._lock.release()
 
-    def _is_applied(self, event: Event) -> bool:
-        return bool(event["offset"] < self._offsets.get(event["partition"], 0))
+    def _handle(self, rows: pa.Table) -> None:
+        """Steps 3 to 9 of docs/architecture.md."""
+        records, expiries = in_log_order(rows)
+        if records:
+            self._catch_up(records[0].offset)
+        self._apply_all(record for record in records if record.offset >= (self._next_offset or 0))
+        self._compare(expiries)
+        is_published = self._is_due() and self._publish("PUBLICATION")
+        self._handled_offset = self._next_offset or 0
+        if is_published:
+            self._care_for_tables()
 
-    def _advance(self, events: Iterable[Event]) -> None:
-        """How far the log has been read: every key tells the highest offset it saw of each partition."""
-        for event in events:
-            if event["offset"] >= 0:
-                partition, following = event["partition"], event["offset"] + 1
-                self._offsets[partition] = max(following, self._offsets.get(partition, 0))
-            self._event_time_ms = max(self._event_time_ms or 0, event["event_time_ms"])
-            if event["kind"] == MARK and not event["broker_addr"]:
-                self.last_tick_at_s = time.monotonic()
+    def _catch_up(self, first_offset: int) -> None:
+        """Apply what Spark has read before and the tables do not have: its checkpoint is ahead of them."""
+        if self._next_offset is None or first_offset <= self._next_offset:
+            return
+        log.info("reading offsets %d to %d again, which the tables do not have", self._next_offset, first_offset - 1)
+        for stored in self._reader.between(self._next_offset, first_offset):
+            self._advance(stored.offset, stored.append_time_ms)
+            self._apply_value(stored, LogPosition(stored.append_time_ms, LOG_PARTITION, stored.offset))
+            self._publish_if_large()
 
-    def _is_live_due(self) -> bool:
-        waited_ms = (self._event_time_ms or 0) - self._live_published_ms
-        return self._registry.has_signs_of_life() and waited_ms >= self._settings.live_refresh_millis
+    def _apply_all(self, records: Iterable[LogRecord]) -> None:
+        records = list(records)
+        values = self._reader.at([record.offset for record in records if record.kind in _VALUE_KINDS])
+        for record in records:
+            self._advance(record.offset, record.append_time_ms)
+            self._apply(record, values)
+            self._publish_if_large()
 
-    def _apply(self, event: Event) -> None:
-        kind = event["kind"]
-        at = LogPosition(event["event_time_ms"], event["partition"], event["offset"])
-        if kind == "SEEN":
-            self._registry.seen(event["broker_addr"], at.event_time)
-        elif kind == "REGISTERED":
-            self._register(event, at)
-        elif kind in _END_KINDS:
-            self._registry.end(LeaseEnd(kind, event["broker_addr"], at, event["last_heard_ms"]))
-        elif kind in COMMAND_TYPES:
-            self._command(event, at)
-        elif kind == REJECTED:
-            self._reject(event, at, event["reason"])
+    def _advance(self, offset: int, append_time_ms: int) -> None:
+        self._next_offset = offset + 1
+        event_time_ms = self._registry.clock.event_time_ms(append_time_ms)
+        self._event_time_ms = max(self._event_time_ms or event_time_ms, event_time_ms)
 
-    def _register(self, event: Event, at: LogPosition) -> None:
-        """A registration whose topics cannot be read still counts for its lease, and its record is kept."""
+    def _apply(self, record: LogRecord, values: Iterator[StoredRecord]) -> None:
+        """Apply one record: by its value where it has one that counts, by its envelope otherwise."""
+        at = LogPosition(record.append_time_ms, LOG_PARTITION, record.offset)
+        address, channel_id = record.broker_addr, record.channel_id
+        match record.kind:
+            case "BROKER_HEARTBEAT":
+                self._registry.apply(BrokerHeartbeat(broker_addr=address, channel_id=channel_id), at)
+            case "SCAN":
+                self._tick(at)
+            case "UNREGISTER_BROKER":
+                self._registry.apply(UnregisterBroker(broker_addr=address), at)
+            case "CHANNEL_CLOSED":
+                self._registry.apply(ChannelClosed(broker_addr=address, channel_id=channel_id or ""), at)
+            case kind if kind == REJECTED:
+                self._reject(next(values), at, record.reason or "")
+            case _:
+                self._apply_value(next(values), at)
+
+    def _apply_value(self, stored: StoredRecord, at: LogPosition) -> None:
+        """Apply what a record says. A registration whose topics cannot be read counts for its lease, and is kept."""
+        self._waiting_bytes += len(stored.value or b"")
         try:
-            request = decode_record(event["value"])
+            request: Request = decode_record(stored.value or b"")
         except MalformedRecordError as error:
-            self._reject(event, at, error.reason)
+            self._reject(stored, at, error.reason)
             with suppress(MalformedRecordError):
-                self._registry.register(decode_lease_only(event["value"]), at, lease_only=True)
+                self._registry.apply(decode_lease_only(stored.value or b""), at, lease_only=True)
             return
-        assert isinstance(request, RegisterBroker), "the source took it for a registration"
-        self._registry.register(request, at)
+        if isinstance(request, Scan):
+            self._tick(at)
+        else:
+            self._registry.apply(request, at)
 
-    def _command(self, event: Event, at: LogPosition) -> None:
-        try:
-            command = decode_record(event["value"])
-        except MalformedRecordError as error:
-            self._reject(event, at, error.reason)
-            return
-        assert isinstance(command, Command), "the source took it for a command"
-        self._registry.command(command, at)
+    def _tick(self, at: LogPosition) -> None:
+        """A tick moves event time; Kafka's clock is named when it has stepped back by more than it may (E9)."""
+        self.last_tick_at_s = time.monotonic()
+        before_ms = self._registry.clock.stepped_back_ms
+        self._registry.apply(Scan(), at)
+        behind_ms, limit_ms = self._registry.clock.stepped_back_ms, self._settings.watermark_delay_millis
+        if behind_ms > limit_ms >= before_ms:
+            log.error("Kafka's clock has stepped back by %d s (offset %d): event time stands still until it has caught "
+                      "up, and no lease ends until then. Set the clock of the topic's leader right.",
+                      behind_ms // 1000, at.offset)  # fmt: skip
 
-    def _reject(self, event: Event, at: LogPosition, reason: str) -> None:
+    def _compare(self, expiries: Iterable[Expiry]) -> None:
+        """An address that the keyed state evicted can have no lease: otherwise one of the two lost a record."""
+        for expiry in expiries:
+            lease = self._registry.lease(expiry.broker_addr)
+            if lease is None:
+                continue
+            self.disagreements += 1
+            log.error("the keyed state let %s expire (last sign of life %d), but its lease goes on (last sign of life "
+                      "%d, newest tick %s): were ticks missing, or is this a defect? The lease counts.",
+                      expiry.broker_addr, expiry.last_heard_ms, lease.last_update_timestamp,
+                      self._registry.clock.newest_tick_ms)  # fmt: skip
+
+    def _reject(self, stored: StoredRecord, at: LogPosition, reason: str) -> None:
         log.warning("record rejected at partition %d offset %d: %s", at.partition, at.offset, reason)
-        key, value = event["rejected_key"] or event["broker_addr"].encode(), event["value"]
+        value = stored.value
+        kept = value[:MAX_REJECTED_BYTES] if value is not None else None
+        self._waiting_bytes += len(kept or b"")
         self._rejected.append(
             RejectedRow(
-                at.event_time,
+                self._registry.clock.event_time_ms(at.event_time),
                 at.partition,
                 at.offset,
-                key.decode(errors="replace"),
-                value[:MAX_REJECTED_BYTES] if value is not None else None,
-                event["length"] or 0,
+                stored.key[:MAX_REJECTED_BYTES].decode(errors="replace"),
+                kept,
+                len(value or b""),
                 reason[:MAX_REASON_CHARS],
             )
         )
 
-    def _publish(self, include_live: bool) -> bool:
-        """Publish what has come, with the signs of life if there is anything; whether a snapshot came of it."""
-        came = self._registry.take_batch()
-        rejected, self._rejected = self._rejected, []
+    def _publish_if_large(self) -> None:
+        if self._waiting_bytes > PUBLISH_AT_BYTES:
+            self._publish("PUBLICATION")
+
+    def _is_due(self) -> bool:
+        """Whether there is anything that readers wait for."""
+        waited_ms = (self._event_time_ms or 0) - self._published_event_ms
+        refresh_ms = self._settings.live_refresh_millis
+        return (
+            self._registry.has_changes()
+            or bool(self._rejected)
+            or (self._registry.has_signs_of_life() and waited_ms >= refresh_ms)
+            or waited_ms >= max(refresh_ms, PROGRESS_MS)
+        )
+
+    def _publish(self, kind: SnapshotKind) -> bool:
+        """Publish what has come, with the signs of life: the snapshot is exact as of its offset."""
+        came = self._registry.take_changes()
         changes = changes_to_write(came.changes)
-        if not (changes or came.events or rejected or include_live or self._has_moved):
-            return False
         heard = self._registry.take_signs_of_life()
         if heard:
             ended = changes["live"].deletes if "live" in changes else ()
             changes["live"] = RowChanges(_with_heard(changes.get("live"), heard), ended)
-        self._live_published_ms = self._event_time_ms or 0
-        assert self._last is not None, "a batch has been handled"
+        query_id, batch_id = self._batch or (None, None)
         batch = Batch(
-            query_id=self._last[0],
-            batch_id=self._last[1],
+            query_id=query_id,
+            batch_id=batch_id,
             event_time_ms=self._event_time_ms,
-            offsets=self._offsets,
+            offsets={} if self._next_offset is None else {LOG_PARTITION: self._next_offset},
             changes=changes,
             events=came.events,
-            rejected=rejected,
+            rejected=self._rejected,
+            last_tick_ms=self._registry.clock.newest_tick_ms,
+            kind=kind,
         )
         row = self._publisher.publish(batch, published_at_ms=time.time_ns() // 1_000_000)
-        self._has_moved = False
-        log.info("epoch %d: %s", row.epoch, ", ".join(f"{name} {count}" for name, count in row.changes.items()))
+        self._rejected, self._waiting_bytes = [], 0
+        self._published_event_ms = self._event_time_ms or 0
+        log.info("epoch %d: %s", row.epoch, ", ".join(f"{name} {count}" for name, count in row.changes.items()) or kind)
         return True
 
     def _care_for_tables(self) -> None:
         self._publications += 1
-        if self._publications % _PUBLICATIONS_BETWEEN_CARE == 0:
+        if self._publications % _PUBLICATIONS_BETWEEN_CARE:
+            return
+        try:
             compacted = self._publisher.compact()
-            if compacted:
-                log.info("compacted %s", ", ".join(compacted))
+        except Exception as error:
+            log.warning("small files were not put together, which the next time mends: %s", error)
+            return
+        if compacted:
+            log.info("compacted %s", ", ".join(compacted))
+
+
+def _loaded_registry(settings: NamesrvSettings, publisher: Publisher) -> RouteRegistry:
+    """The registry as the newest snapshot has it."""
+    registry = RouteRegistry(settings)
+    rows = {spec.name: rows_from_arrow(spec, publisher.table(spec.name)) for spec in ROUTE_TABLES}
+    registry.load(rows, publisher.last.last_tick)
+    registry.ignored_before_ms = publisher.last.log_accepted_at or 0
+    return registry
 
 
 def _with_heard(changes: RowChanges | None, heard: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """The live rows to write: the changed ones and those only heard, each once and as it is now."""
     rows = {row[0]: row for row in changes.upserts} if changes is not None else {}
     return list({**rows, **{row[0]: row for row in heard}}.values())
-
-
-def _in_log_order(events: Iterable[Event]) -> list[Event]:
-    rows = [event for event in events if event["kind"] != MARK]
-    return sorted(rows, key=lambda e: log_order(e["event_time_ms"], e["partition"], e["offset"], e["broker_addr"]))

@@ -7,7 +7,8 @@ from pyspark.sql import functions as F
 
 from namesrv_stream.rules.requests import BROKER_ADDRESS, DEFAULT_HEARTBEAT_TIMEOUT_MS, MAX_HEARTBEAT_TIMEOUT_MS
 
-MAX_REJECTED_BYTES = 64 * 1024
+MAX_REASON_CHARS = 200
+"""Of a rejected record's reason, which may quote the record."""
 
 REJECTED = "REJECTED"
 TICK = "SCAN"
@@ -29,19 +30,23 @@ _ENVELOPE = (
 
 
 def parsed_records(kafka_records: DataFrame) -> DataFrame:
-    """One row a Kafka record, in the columns of `SignColumns`; a record outside the contract gets kind REJECTED.
+    """One row a Kafka record with what the stateful step reads of it; two rows a tick.
 
-    `broker_addr` is the key of the stateful step: empty for ticks, commands and rejected records. `value` is kept
-    where a later step reads it: registrations and commands whole, rejected records up to 64 KiB.
+    `broker_addr` is the key of the stateful step: empty for ticks, commands and rejected records. `kind` is REJECTED
+    for a record outside the contract. Values do not travel: the driver reads them by offset.
+
+    Ticks alone are the clock: only the second row of a tick has an `event_time`, by which the watermark moves. All
+    other rows have none, so Spark drops none of them as late, however far Kafka's clock steps back (E9).
     """
     envelope = kafka_records.withColumn("said", F.from_json(F.col("value").cast("string"), _ENVELOPE))
     checked = envelope.withColumn("reason", _reason())
     kind = F.when(F.col("reason").isNotNull(), REJECTED).otherwise(F.col("said.type"))
+    no_time = F.lit(None).cast("timestamp")
+    times = F.when(F.col("kind") == TICK, F.array(no_time, F.col("timestamp"))).otherwise(F.array(no_time))
     return checked.withColumn("kind", kind).select(
         F.when(F.col("kind").isin(*BROKER_TYPES), F.col("said.brokerAddr")).otherwise("").alias("broker_addr"),
-        F.col("timestamp").alias("event_time"),
-        F.unix_millis("timestamp").alias("event_time_ms"),
-        "partition",
+        F.explode(times).alias("event_time"),
+        F.unix_millis("timestamp").alias("append_time_ms"),
         "offset",
         "kind",
         F.col("said.clusterName").alias("cluster_name"),
@@ -49,17 +54,8 @@ def parsed_records(kafka_records: DataFrame) -> DataFrame:
         F.col("said.brokerId").alias("broker_id"),
         F.coalesce("said.heartbeatTimeoutMillis", F.lit(DEFAULT_HEARTBEAT_TIMEOUT_MS)).alias("timeout_ms"),
         F.col("said.channelId").alias("channel_id"),
-        _kept_value().alias("value"),
-        F.when(F.col("reason").isNotNull(), F.substring("key", 1, MAX_REJECTED_BYTES)).alias("rejected_key"),
         F.octet_length("value").cast("long").alias("length"),
-        "reason",
-    )
-
-
-def _kept_value() -> Column:
-    rejected = F.substring("value", 1, MAX_REJECTED_BYTES)
-    return F.when(F.col("kind").isin("REGISTER_BROKER", *COMMAND_TYPES), F.col("value")).when(
-        F.col("kind") == REJECTED, rejected
+        F.substring("reason", 1, MAX_REASON_CHARS).alias("reason"),
     )
 
 

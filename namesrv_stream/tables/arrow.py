@@ -76,7 +76,7 @@ def _values(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> list[Any]:
     if pa.types.is_list(kind):
         return [None if value is None else tuple(value) for value in values]
     if pa.types.is_map(kind):
-        return [None if value is None else dict(value) for value in values]
+        return [dict(value or ()) for value in values]  # NULL: of a snapshot older than the column
     return values  # type: ignore[no-any-return]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
+from typing import Literal
 
 import pyarrow as pa
 
@@ -35,6 +36,9 @@ _FOREIGN_COMMITS_BORNE = 20
 
 
 Steps = Callable[[str], None]
+
+SnapshotKind = Literal["CLAIM", "PUBLICATION", "STOP"]
+"""What a snapshot row records: a run took the registry, published a micro-batch, or stopped in order."""
 
 
 @dataclass(frozen=True)
@@ -62,16 +66,19 @@ class Writers:
 class Batch:
     """One micro-batch's outcome. `event_time_ms`: the highest applied. `offsets`: partition -> next to read.
 
-    `events` in the order of the log; their epoch and seq are filled in when they are published.
+    `events` in the order of the log; their epoch and seq are filled in when they are published. `last_tick_ms`: the
+    newest tick applied.
     """
 
-    query_id: str
-    batch_id: int
+    query_id: str | None
+    batch_id: int | None
     event_time_ms: int | None
     offsets: Mapping[int, int]
     changes: Changes
     events: Rows = ()
     rejected: Rows = ()
+    last_tick_ms: int | None = None
+    kind: SnapshotKind = "PUBLICATION"
 
     def work(self, epoch: int) -> dict[str, RowChanges | pa.Table]:
         """By table, what there is to write; tables without a change are left out."""
@@ -79,6 +86,19 @@ class Batch:
         work[BROKER_EVENT.name] = _numbered(appended(BROKER_EVENT, self.events), epoch)
         work[REJECTED.name] = appended(REJECTED, self.rejected)
         return {name: change for name, change in work.items() if len(change)}
+
+
+@dataclass(frozen=True)
+class KafkaLog:
+    """Which log a registry is made from: Kafka's ids of cluster and topic, None if unknown.
+
+    `is_new`: it takes the place of another one, so it is read from its start. Nothing in it of before the snapshot's
+    event time counts, and the leases get the grace of an outage at its first tick (D9): the tick before it is long ago.
+    """
+
+    cluster_id: str | None = None
+    topic_id: str | None = None
+    is_new: bool = False
 
 
 class Publisher:
@@ -109,22 +129,29 @@ class Publisher:
         claimed_at_ms: int,
         retention_ms: int = DEFAULT_RETENTION_MS,
         on_step: Steps = lambda _step: None,
-        check: Callable[[SnapshotRow | None], None] = lambda _former: None,
+        log_of: Callable[[SnapshotRow | None], KafkaLog] = lambda _former: KafkaLog(),
     ) -> Publisher:
-        """Makes missing tables, takes the next term and restores what a dead run left half done.
+        """Make missing tables, take the next term, and restore what a dead run left half done.
 
-        `check` is shown the newest row before, None where there is none, and may refuse by an error. Of two runs that
-        claim at the same moment one wins; the other one gets TermLostError. `on_step` is told "written TABLE" after
-        each table's commit, from the thread that made it, and "published" after the snapshot row's.
+        `log_of` receives the newest row, None if there is none, and returns the log to go on with, or refuses by an
+        error. Of two runs that claim at the same moment one wins; the other gets TermLostError. A claim that meets an
+        ordinary publication is tried again on top of it. `on_step` is called with "written TABLE" after each table's
+        commit, from the thread that made it, and with "published" after the snapshot row's.
         """
         writers.everyday.ensure_tables(retention_ms)
-        former, version = writers.everyday.newest_snapshot()
-        check(former)
-        claim = _claim_row(former, run_id, claimed_at_ms)
-        publisher = cls(writers, claim, version, retention_ms, on_step)
-        publisher._append_snapshot(claim)
-        publisher._take_over()
-        return publisher
+        for _ in range(_FOREIGN_COMMITS_BORNE):
+            former, version = writers.everyday.newest_snapshot()
+            claim = _claim_row(former, run_id, claimed_at_ms, log_of(former))
+            publisher = cls(writers, claim, version, retention_ms, on_step)
+            try:
+                publisher._append_snapshot(claim)
+            except TermLostError as lost:
+                if lost.newer_term >= claim.term:
+                    raise
+                continue
+            publisher._take_over()
+            return publisher
+        raise BaseMovedError(SNAPSHOT.name, version)
 
     @property
     def next_epoch(self) -> int:
@@ -145,10 +172,8 @@ class Publisher:
         self._require_term()
         tag = CommitTag(self.next_epoch, self.last.term)
         written = self._write_tables(work, tag, published_at_ms)
-        row = SnapshotRow(
+        row = self.last._replace(
             epoch=self.next_epoch,
-            term=self.last.term,
-            run_id=self.last.run_id,
             query_id=batch.query_id,
             batch_id=batch.batch_id,
             published_at=published_at_ms,
@@ -156,6 +181,8 @@ class Publisher:
             offsets=dict(batch.offsets),
             versions=self.versions | written,
             changes={name: len(change) for name, change in work.items()},
+            kind=batch.kind,
+            last_tick=batch.last_tick_ms,
         )
         self._append_snapshot(row)
         self.last, self.versions = row, dict(row.versions)
@@ -266,11 +293,19 @@ def _numbered(events: pa.Table, epoch: int) -> pa.Table:
     return numbered.set_column(1, "seq", pa.array(range(len(events)), pa.int64()))
 
 
-def _claim_row(former: SnapshotRow | None, run_id: str, claimed_at_ms: int) -> SnapshotRow:
-    """An epoch of its own with everything of the row before, so that the newest row alone tells all."""
+def _claim_row(former: SnapshotRow | None, run_id: str, claimed_at_ms: int, log: KafkaLog) -> SnapshotRow:
+    """An epoch of its own with everything of the row before, so that the newest row alone has all."""
     if former is None:
         versions = {spec.name: 0 for spec in PINNED_TABLES}
-        return SnapshotRow(1, 1, run_id, None, None, claimed_at_ms, None, {}, versions, {})
-    return former._replace(
-        epoch=former.epoch + 1, term=former.term + 1, run_id=run_id, published_at=claimed_at_ms, changes={}
+        former = SnapshotRow(0, 0, run_id, None, None, claimed_at_ms, None, {}, versions, {})
+    row = former._replace(
+        epoch=former.epoch + 1,
+        term=former.term + 1,
+        run_id=run_id,
+        published_at=claimed_at_ms,
+        changes={},
+        kind="CLAIM",
+        kafka_cluster_id=log.cluster_id,
+        kafka_topic_id=log.topic_id,
     )
+    return row._replace(offsets={}, last_tick=0, log_accepted_at=former.event_time) if log.is_new else row

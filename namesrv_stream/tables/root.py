@@ -65,8 +65,20 @@ def select(table: DeltaTable, spec: TableSpec, condition: str = "true", then: st
 
     By delta-rs's own SQL: pyarrow's datasets would do, but importing them imports pandas, a second for a command.
     """
-    columns = ", ".join(f'"{name}"' for name in spec.schema.names)
-    return query(table, f"SELECT {columns} FROM rows WHERE {condition} {then}").cast(spec.schema)
+    missing = missing_columns(table, spec)
+    stored = [field for field in spec.schema if field.name not in missing]
+    columns = ", ".join(f'"{field.name}"' for field in stored)
+    rows = query(table, f"SELECT {columns} FROM rows WHERE {condition} {then}").cast(pa.schema(stored))
+    for field in spec.schema:
+        if field.name in missing:
+            rows = rows.append_column(field, pa.nulls(len(rows), field.type))
+    return rows.select(spec.schema.names)
+
+
+def missing_columns(table: DeltaTable, spec: TableSpec) -> list[str]:
+    """Columns that this version of the table does not have yet: they were added later, and read as NULL."""
+    stored = {field.name for field in table.schema().fields}
+    return [name for name in spec.stored_schema.names if name not in stored]
 
 
 def query(table: DeltaTable, sql: str) -> pa.Table:

@@ -8,12 +8,20 @@ from typing import Any, TypedDict
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
+from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from namesrv_stream.errors import NotARegistryError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import with_partition_column
-from namesrv_stream.tables.root import CHECKPOINT_INTERVAL, RETENTION_PROPERTY, Root, select, table_properties
+from namesrv_stream.tables.root import (
+    CHECKPOINT_INTERVAL,
+    RETENTION_PROPERTY,
+    Root,
+    missing_columns,
+    select,
+    table_properties,
+)
 from namesrv_stream.tables.schemas import BROKER_EVENT, SMALL_EVENT_FILE_BYTES, SNAPSHOT, TABLES, TableSpec
 from namesrv_stream.tables.snapshots import newest_row
 from namesrv_stream.tables.writer import DELETED, BaseMovedError, Commit, CommitTag, RowChanges
@@ -30,7 +38,7 @@ class RustWriter:
     def ensure_tables(self, retention_ms: int) -> None:
         for spec in TABLES.values():
             try:
-                self._set_retention(spec, retention_ms)
+                self._bring_up_to_date(spec, retention_ms)
             except NotARegistryError:
                 self._create(spec, retention_ms)
 
@@ -131,8 +139,12 @@ class RustWriter:
                 raise
         self._root.open(spec)
 
-    def _set_retention(self, spec: TableSpec, retention_ms: int) -> None:
+    def _bring_up_to_date(self, spec: TableSpec, retention_ms: int) -> None:
+        """Add the columns that a former release did not have, and bring the retention in line."""
         table = self._root.open(spec)
+        if missing := missing_columns(table, spec):
+            added = DeltaSchema.from_arrow(pa.schema([spec.stored_schema.field(name) for name in missing]))
+            table.alter.add_columns(list(added.fields))
         if table.metadata().configuration.get(RETENTION_PROPERTY) != str(retention_ms):
             table.alter.set_table_properties(table_properties(spec, retention_ms), raise_if_not_exists=False)
 

@@ -36,7 +36,8 @@ SMALL_EVENT_FILE_BYTES = EVENT_FILE_BYTES // 2
 class TableSpec:
     """One Delta table. An empty key: append only. `partition_column` is worked out from event_time, no field.
 
-    `change_feed`: whether Delta's change data feed is on. What is only appended is its own feed.
+    `change_feed`: whether Delta's change data feed is on. What is only appended is its own feed. `later_columns`: a
+    former release made the table without some of its columns, which read as NULL from its snapshots.
     """
 
     name: str
@@ -45,6 +46,7 @@ class TableSpec:
     key: tuple[str, ...] = ()
     partition_column: str | None = None
     change_feed: bool = False
+    later_columns: bool = False
 
     @property
     def stored_schema(self) -> pa.Schema:
@@ -97,9 +99,12 @@ LIVE = TableSpec(
             "data_version": DATA_VERSION,
             "ha_server_addr": TEXT,
             "lease_began_at": TIMESTAMP,
+            "grace_until": TIMESTAMP,
+            "channels": pa.map_(TEXT, LONG),
         }
     ),
     key=("broker_addr",),
+    later_columns=True,
     # Each refresh is a row of it twice: more than half of all bytes of a registry, and nothing that history lacks.
     change_feed=False,
 )
@@ -164,8 +169,14 @@ SNAPSHOT = TableSpec(
             "offsets": pa.map_(INT, LONG),
             "versions": pa.map_(TEXT, LONG),
             "changes": pa.map_(TEXT, LONG),
+            "kind": TEXT,
+            "last_tick": TIMESTAMP,
+            "kafka_cluster_id": TEXT,
+            "kafka_topic_id": TEXT,
+            "log_accepted_at": TIMESTAMP,
         }
     ),
+    later_columns=True,
 )
 
 ROUTE_TABLES = (TOPIC, BROKER, CLUSTER, FILTER, LIVE, KV_CONFIG, NAMESRV_CONFIG, TOPIC_MAPPING)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import PINNED_TABLES
+from namesrv_stream.tables.root import Root, missing_columns
+from namesrv_stream.tables.schemas import LONG, PINNED_TABLES, TEXT, TIMESTAMP, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
 
 if TYPE_CHECKING:
@@ -37,6 +39,18 @@ def snapshot_sql(root: str | Root, snapshot: SnapshotRow) -> list[str]:
     place = root if isinstance(root, Root) else Root(root)
     return [
         f"CREATE OR REPLACE TEMPORARY VIEW {spec.name} AS "
-        f"SELECT * FROM delta.`{place.spark_path(spec)}` VERSION AS OF {snapshot.versions[spec.name]}"
+        f"SELECT {all_columns(place, spec, snapshot.versions[spec.name])} "
+        f"FROM delta.`{place.spark_path(spec)}` VERSION AS OF {snapshot.versions[spec.name]}"
         for spec in VIEWS
     ]
+
+
+def all_columns(root: Root, spec: TableSpec, version: int | None = None) -> str:
+    """The select list that gives a table all its columns: one that a former release did not have reads as NULL."""
+    if not spec.later_columns:
+        return "*"
+    missing = [spec.schema.field(name) for name in missing_columns(root.open(spec, version), spec)]
+    return ", ".join(["*", *(f"CAST(NULL AS {_SPARK_TYPES[column.type]}) AS {column.name}" for column in missing)])
+
+
+_SPARK_TYPES = {TEXT: "STRING", TIMESTAMP: "TIMESTAMP", pa.map_(TEXT, LONG): "MAP<STRING, BIGINT>"}

@@ -19,7 +19,17 @@ DELETED = "_deleted"
 """Column of a merge's source: true for keys that go."""
 
 _OPERATIONS_THAT_KEEP_ROWS = frozenset(
-    {"OPTIMIZE", "REORG", "CLUSTER BY", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "COMPUTE STATS"}
+    {
+        "ADD COLUMN",
+        "ADD COLUMNS",
+        "OPTIMIZE",
+        "REORG",
+        "CLUSTER BY",
+        "VACUUM START",
+        "VACUUM END",
+        "SET TBLPROPERTIES",
+        "COMPUTE STATS",
+    }
 )
 
 Rows: TypeAlias = pa.Table | Sequence[tuple[Any, ...]]

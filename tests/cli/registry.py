@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.rules.registry import LeaseEnd, RouteRegistry
-from namesrv_stream.rules.requests import Command, DataVersion, RegisterBroker, TopicConfig
+from namesrv_stream.rules.registry import RouteRegistry
+from namesrv_stream.rules.requests import BrokerHeartbeat, Command, DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.rows import LogPosition, SnapshotRow
 from namesrv_stream.tables.root import Root
 from tests.published import Published
@@ -34,17 +34,18 @@ class PublishedRegistry:
             topic_config_table=topics,
             **fields,
         )
-        self._rules.register(request, self._next_place())
+        self._rules.apply(request, self._next_place())
         return self.publish() if publish else None
 
     def command(self, command: Command, publish: bool = True) -> SnapshotRow | None:
-        self._rules.command(command, self._next_place())
+        self._rules.apply(command, self._next_place())
         return self.publish() if publish else None
 
     def expire(self, address: str, publish: bool = True, late_ms: int = 0) -> SnapshotRow | None:
         """The lease of `address`, which was heard just then, has ended `late_ms` ago."""
         ended_ms = self.now_ms - late_ms
-        self._rules.end(LeaseEnd("EXPIRED", address, LogPosition(ended_ms, -1, -1), ended_ms))
+        self._rules.apply(BrokerHeartbeat(broker_addr=address), self._next_place()._replace(event_time=ended_ms))
+        self._rules.end(address, "EXPIRED", LogPosition(ended_ms, -1, -1))
         return self.publish() if publish else None
 
     def publish(self) -> SnapshotRow:

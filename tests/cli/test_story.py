@@ -6,9 +6,10 @@ import pytest
 
 from namesrv_stream.cli.story import story_of_broker, story_of_topic
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.rules.registry import LeaseEnd, RouteRegistry
+from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import (
     AddWritePerm,
+    BrokerHeartbeat,
     DataVersion,
     DeleteKvConfig,
     DeleteTopic,
@@ -35,7 +36,7 @@ class Life:
         self.rules = RouteRegistry(NamesrvSettings())
         self.second = 0
         self.register()
-        self.rules.take_batch()
+        self.rules.take_changes()
 
     def at(self):
         self.second += 1
@@ -51,17 +52,19 @@ class Life:
             topic_config_table=dict.fromkeys(topics, TopicConfig(8, 8, 6)),
             **fields,
         )
-        self.rules.register(request, self.at())
+        self.rules.apply(request, self.at())
 
     def end(self, kind, address=A, silent_ms=0):
         at = self.at()
-        self.rules.end(LeaseEnd(kind, address, at, at.event_time - silent_ms))
+        heard_ms = at.event_time - silent_ms
+        self.rules.apply(BrokerHeartbeat(broker_addr=address), at._replace(event_time=heard_ms))
+        self.rules.end(address, kind, at)
 
     def command(self, command):
-        self.rules.command(command, self.at())
+        self.rules.apply(command, self.at())
 
     def lines(self):
-        return self.rules.take_batch().events
+        return self.rules.take_changes().events
 
 
 @pytest.fixture
@@ -209,7 +212,7 @@ def test_every_line_is_told_and_nothing_changed_only_where_it_has_no_row(seed):
     life = RandomLife(seed, 0)
     for _ in range(200):
         life.step()
-    for line in life.rules.take_batch().events:
+    for line in life.rules.take_changes().events:
         [sentence] = story_of_broker([line])
         changed = {*json.loads(line.before or "{}"), *json.loads(line.after or "{}")} - {"command"}
         assert ("nothing changed" in sentence.text) is (not changed and line.type != "REFUSED")

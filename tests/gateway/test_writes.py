@@ -5,7 +5,6 @@ import gc
 from types import SimpleNamespace
 
 import pytest
-from tests.gateway.test_ledger import ADDRESS, command
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError
@@ -18,6 +17,7 @@ from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, Regist
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 from namesrv_stream.wire.command import RemotingCommand
+from tests.gateway.test_ledger import ADDRESS, command
 
 FULL, LIGHT = RegisterBroker, BrokerHeartbeat
 PARTS = [command(topics=topics) for topics in (("A", "B"), ("C", "D"))]

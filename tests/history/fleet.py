@@ -7,7 +7,7 @@ import random
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.history.membership import Membership
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.registry import LeaseEnd, RouteRegistry
+from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import (
     AddWritePerm,
     Command,
@@ -54,11 +54,11 @@ class RandomLife:
             self._expire(late_ms)
         elif drawn < 0.3:
             kind = self.rng.choice(["UNREGISTERED", "CHANNEL_CLOSED"])
-            self.rules.end(LeaseEnd(kind, self.rng.choice(_ADDRESSES), at, self.event_ms))
+            self.rules.end(self.rng.choice(_ADDRESSES), kind, at)
         elif drawn < 0.5:
-            self.rules.command(self._command(), at)
+            self.rules.apply(self._command(), at)
         else:
-            self.rules.register(self._registration(), at, lease_only=self.rng.random() < 0.05)
+            self.rules.apply(self._registration(), at, lease_only=self.rng.random() < 0.05)
 
     def _expire(self, late_ms: int) -> None:
         leases = self.rules.view().live.values()
@@ -66,7 +66,7 @@ class RandomLife:
             lease = self.rng.choice(list(leases))
             ended_ms = max(lease.last_update_timestamp, self.event_ms - self.rng.randint(0, late_ms))
             at = LogPosition(ended_ms, -1, -1)
-            self.rules.end(LeaseEnd("EXPIRED", lease.broker_addr, at, lease.last_update_timestamp))
+            self.rules.end(lease.broker_addr, "EXPIRED", at)
 
     def _command(self) -> Command:
         rng, name, topic = self.rng, self.rng.choice([*_NAMES, "nobody"]), self.rng.choice([*_TOPICS, "W"])

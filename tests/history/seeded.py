@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.rules.registry import LeaseEnd, RouteRegistry
-from namesrv_stream.rules.requests import Command, DataVersion, RegisterBroker, TopicConfig
+from namesrv_stream.rules.registry import RouteRegistry
+from namesrv_stream.rules.requests import BrokerHeartbeat, Command, DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
 from namesrv_stream.tables.root import Root
 from tests.published import Published
@@ -44,24 +44,24 @@ class SeededRegistry:
             data_version=DataVersion(state_version, at_ms, 1),
             topic_config_table=dict.fromkeys(topics, TopicConfig(4, 8, 6)),
         )
-        self.rules.register(request, self._place(at_ms))
+        self.rules.apply(request, self._place(at_ms))
 
     def expire(self, at_ms: int, address: str, silent_ms: int = 2 * MINUTE_MS) -> None:
         """It had been heard until `silent_ms` before."""
         lease = self.rules.view().live[address]
         heard_ms = max(at_ms - silent_ms, lease.last_update_timestamp)
-        self.rules.seen(address, heard_ms)
-        self.rules.end(LeaseEnd("EXPIRED", address, LogPosition(at_ms, -1, -1), heard_ms))
+        self.rules.apply(BrokerHeartbeat(broker_addr=address), self._place(heard_ms))
+        self.rules.end(address, "EXPIRED", LogPosition(at_ms, -1, -1))
         self._at_ms = at_ms
 
     def unregister(self, at_ms: int, address: str) -> None:
-        self.rules.end(LeaseEnd("UNREGISTERED", address, self._place(at_ms), at_ms))
+        self.rules.end(address, "UNREGISTERED", self._place(at_ms))
 
     def close_channel(self, at_ms: int, address: str) -> None:
-        self.rules.end(LeaseEnd("CHANNEL_CLOSED", address, self._place(at_ms), at_ms))
+        self.rules.end(address, "CHANNEL_CLOSED", self._place(at_ms))
 
     def command(self, at_ms: int, command: Command) -> None:
-        self.rules.command(command, self._place(at_ms))
+        self.rules.apply(command, self._place(at_ms))
 
     def publish(self, at_ms: int | None = None, rejected: tuple[RejectedRow, ...] = ()) -> int:
         """All since the last one as a micro-batch, read up to `at_ms`; the epoch."""

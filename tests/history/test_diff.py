@@ -80,4 +80,4 @@ def _register(history, topics, counter):
         data_version=DataVersion(0, 0, counter),
         topic_config_table=topics,
     )
-    history.rules.register(request, LogPosition(history.event_ms, 0, 1))
+    history.rules.apply(request, LogPosition(history.event_ms, 0, 1))

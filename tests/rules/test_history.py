@@ -6,8 +6,9 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.history.membership import Membership
-from namesrv_stream.rules.registry import LeaseEnd, RouteRegistry
+from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import (
+    BrokerHeartbeat,
     DataVersion,
     DeleteTopic,
     PutKvConfig,
@@ -48,14 +49,15 @@ class Log:
             topic_config_table=dict.fromkeys(topics, ROW),
             **fields,
         )
-        self.registry.register(request, self.at())
+        self.registry.apply(request, self.at())
 
     def end(self, kind, address):
         at = self.at()
-        self.registry.end(LeaseEnd(kind, address, at, last_heard_ms=at.event_time - 1))
+        self.registry.apply(BrokerHeartbeat(broker_addr=address), at._replace(event_time=at.event_time - 1))
+        self.registry.end(address, kind, at)
 
     def told(self):
-        return self.registry.take_batch().events
+        return self.registry.take_changes().events
 
 
 def types(events):
@@ -162,7 +164,7 @@ def test_what_a_broker_says_of_itself_changes_in_one_line_with_both_values(regis
 def test_t3_topics_that_come_back_under_an_old_version_are_told_with_their_broker(registry):
     log = Log(registry)
     log.register("a:1")
-    registry.command(DeleteTopic(topic="T"), log.at())
+    registry.apply(DeleteTopic(topic="T"), log.at())
     log.told()
     log.register("a:1")
     [line] = log.told()
@@ -196,7 +198,7 @@ def test_a_command_is_told_with_who_asked_a_line_a_broker_name(registry):
     log.register("a:1")
     log.register("b:1", name="broker-b")
     log.told()
-    registry.command(DeleteTopic(topic="T", requested_by="ann@desk"), log.at())
+    registry.apply(DeleteTopic(topic="T", requested_by="ann@desk"), log.at())
     lines = log.told()
     assert [(line.type, line.broker_name, line.requested_by) for line in lines] == [
         ("DELETE_TOPIC_IN_NAMESRV", "broker-a", "ann@desk"),
@@ -206,10 +208,10 @@ def test_a_command_is_told_with_who_asked_a_line_a_broker_name(registry):
 
 def test_a_command_without_effect_leaves_a_line_all_the_same(registry):
     log = Log(registry)
-    registry.command(PutKvConfig(namespace="n", key="k", value="v"), log.at())
+    registry.apply(PutKvConfig(namespace="n", key="k", value="v"), log.at())
     log.told()
-    registry.command(WipeWritePerm(broker_name="nobody"), log.at())
-    registry.command(PutKvConfig(namespace="n", key="k", value="v"), log.at())
+    registry.apply(WipeWritePerm(broker_name="nobody"), log.at())
+    registry.apply(PutKvConfig(namespace="n", key="k", value="v"), log.at())
     wiped, put = log.told()
     assert (wiped.type, wiped.broker_name, wiped.before) == ("WIPE_WRITE_PERM_OF_BROKER", "nobody", None)
     assert (put.type, put.before) == ("PUT_KV_CONFIG", None)
@@ -219,7 +221,7 @@ def test_a_command_without_effect_leaves_a_line_all_the_same(registry):
 def test_k1_a_value_put_is_told_with_the_one_before_and_the_namespace_where_it_is_new(registry):
     log = Log(registry)
     for value in "vw":
-        registry.command(PutKvConfig(namespace="n", key="k", value=value), log.at())
+        registry.apply(PutKvConfig(namespace="n", key="k", value=value), log.at())
     first, second = log.told()
     told = [first.before, first.after, second.before, second.after]
     sides = [json.loads(side or "{}").get("kv_config", []) for side in told]
@@ -239,7 +241,7 @@ def test_very_many_topics_are_told_by_their_count(registry):
 
 def test_t5_of_very_many_topics_that_went_the_few_that_came_with_it_are_counted_too(registry):
     log = Log(registry)
-    registry.command(UpdateNamesrvConfig(properties={"deleteTopicWithBrokerRegistration": "true"}), log.at())
+    registry.apply(UpdateNamesrvConfig(properties={"deleteTopicWithBrokerRegistration": "true"}), log.at())
     log.register("a:1", topics=[f"T{i}" for i in range(201)])
     log.told()
     log.register("a:1", topics=["T0", "U"], data_version=DataVersion(0, 0, 1))
@@ -253,5 +255,5 @@ def test_replaying_the_lines_from_nothing_gives_the_tables(seed):
     lines = []
     for _ in range(200):
         life.step(gap_ms=life.rng.choice([0, 1, 60_000]), late_ms=300_000)
-        lines += life.rules.take_batch().events
+        lines += life.rules.take_changes().events
         assert_members_are(Membership.after(lines), life.rules.view())

@@ -1,0 +1,127 @@
+"""Which of several jobs of a registry is active: the one that Kafka gives the heartbeat topic's one partition to.
+
+A consumer group on a topic with one partition is a lock with a session timeout. It says who may start; terms in the
+tables remain what keeps a former job from writing. No record is read by it.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import zlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from namesrv_stream.kafka.librdkafka import librdkafka_options, named_kafka_error
+from namesrv_stream.kafka.topic import KafkaOptions, group_members
+
+log = logging.getLogger(__name__)
+librdkafka_log = logging.getLogger("librdkafka")
+
+SESSION_TIMEOUT_MS = 6_000
+"""After how long without a sign of it Kafka takes a dead job's lock away: Kafka's own lower limit by default."""
+
+_HEARTBEAT_MS = 500
+_POLL_S = 0.2
+_JOIN_AGAIN_S = 1.0
+
+
+def group_of(root: str) -> str:
+    """The consumer group of the jobs of one registry."""
+    return f"namesrv-stream-{zlib.crc32(root.encode()):08x}"
+
+
+class Candidate(NamedTuple):
+    """A job that takes part in the election."""
+
+    run_id: str
+    host: str
+    is_active: bool
+
+
+class JobLock:
+    """One job's part in the election, in a thread, within a `with`.
+
+    `held` is set while Kafka lets this job be the active one. A job that runs already need not mind when it is cleared:
+    another one takes over by a claim.
+    """
+
+    def __init__(self, kafka: Mapping[str, Any], topic: str, root: str, run_id: str) -> None:
+        """`kafka` are kafka-python's keyword arguments."""
+        self.held = threading.Event()
+        self._topic = topic
+        self._options = {
+            **librdkafka_options(kafka),
+            "client.id": f"{run_id}@{socket.gethostname()}",
+            "group.id": group_of(root),
+            "enable.auto.commit": False,
+            "auto.offset.reset": "latest",
+            "partition.assignment.strategy": "cooperative-sticky",  # who holds the lock keeps it when others join
+            "session.timeout.ms": SESSION_TIMEOUT_MS,
+            "heartbeat.interval.ms": _HEARTBEAT_MS,
+            "topic.metadata.refresh.interval.ms": 5_000,
+            "allow.auto.create.topics": False,
+        }
+        self._stopped = threading.Event()
+        self._is_candidate = threading.Event()
+        self._is_candidate.set()
+        self._thread = threading.Thread(target=self._run, name="job-lock", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._is_candidate.set()
+        self._thread.join()
+
+    def step_back(self, pause_s: float) -> None:
+        """Give the lock to another candidate, and be one again after the pause."""
+        self._is_candidate.clear()
+        timer = threading.Timer(pause_s, self._is_candidate.set)
+        timer.daemon = True
+        timer.start()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                self._take_part()
+            except KafkaException as error:
+                log.warning("the election of the active job goes on without this one: %s",
+                            named_kafka_error(error.args[0], str(self._options["bootstrap.servers"])))  # fmt: skip
+                self._stopped.wait(_JOIN_AGAIN_S)
+            self._is_candidate.wait()
+
+    def _take_part(self) -> None:
+        consumer = Consumer(self._options, logger=librdkafka_log)
+        try:
+            consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke,
+                               on_lost=self._on_revoke)  # fmt: skip
+            while not self._stopped.is_set() and self._is_candidate.is_set():
+                consumer.poll(_POLL_S)
+        finally:
+            self.held.clear()
+            consumer.close()
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if partitions:
+            consumer.incremental_assign(partitions)
+            consumer.pause(partitions)
+            self.held.set()
+
+    def _on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if partitions:
+            self.held.clear()
+
+
+def candidates(kafka: KafkaOptions, root: str) -> list[Candidate]:
+    """The jobs that take part in a registry's election now, the active one first."""
+    found = []
+    for member in group_members(kafka, group_of(root)):
+        run_id, _, host = member.client_id.partition("@")
+        found.append(Candidate(run_id, host, member.has_partition))
+    return sorted(found, key=lambda each: (not each.is_active, each.run_id))

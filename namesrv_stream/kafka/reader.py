@@ -1,0 +1,153 @@
+"""Reads records of the heartbeat topic by their offsets, in order.
+
+The values of registrations, commands and rejected records are not carried through Spark: a micro-batch would hold as
+many megabytes as its records have. The driver reads each here, when its turn comes.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
+from namesrv_stream.kafka.librdkafka import librdkafka_options, named_kafka_error
+from namesrv_stream.records import MAX_RECORD_BYTES
+
+librdkafka_log = logging.getLogger("librdkafka")
+
+LOG_PARTITION = 0
+_READ_OVER_RECORDS = 1_000
+"""A gap of fewer records between two that are wanted is read over; a longer one is skipped by a seek."""
+_POLL_S = 1.0
+_LIMIT_S = 30.0
+
+
+class StoredRecord(NamedTuple):
+    """One record as Kafka holds it."""
+
+    offset: int
+    append_time_ms: int
+    key: bytes
+    value: bytes | None
+
+
+class RecordGoneError(NamesrvError):
+    """A record that was to be read is no longer in the topic."""
+
+    def __init__(self, topic: str, offset: int) -> None:
+        super().__init__(
+            f"topic {topic} no longer has the record at offset {offset}: was it deleted, or is retention.ms too short? "
+            "Start the job again: it goes on with the oldest record that Kafka has."
+        )
+        self.topic = topic
+        self.offset = offset
+
+
+class RecordReader:
+    """Reads records of the topic's one partition. Not for several threads at a time.
+
+    Raises KafkaUnreachableError after 30 s without an answer, KafkaRefusedError, RecordGoneError.
+    """
+
+    def __init__(self, kafka: Mapping[str, Any], topic: str) -> None:
+        """`kafka` are kafka-python's keyword arguments."""
+        self._topic = topic
+        self._address = ",".join(kafka["bootstrap_servers"])
+        options = {
+            **librdkafka_options(kafka),
+            "group.id": "namesrv-stream-reader",  # librdkafka wants one; no group is joined and nothing committed
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "fetch.message.max.bytes": MAX_RECORD_BYTES,
+            "queued.max.messages.kbytes": 64 * 1024,
+            "fetch.wait.max.ms": 10,
+            "reconnect.backoff.max.ms": 1_000,
+        }
+        try:
+            self._consumer = Consumer(options, logger=librdkafka_log)
+        except KafkaException as error:
+            raise named_kafka_error(error.args[0], self._address) from error
+        self._next_offset: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def at(self, offsets: Sequence[int]) -> Iterator[StoredRecord]:
+        """Yield the records at these rising offsets."""
+        for offset in offsets:
+            next_offset = self._next_offset
+            if next_offset is None or not next_offset <= offset < next_offset + _READ_OVER_RECORDS:
+                self._seek(offset)
+            record = self._next()
+            while record.offset < offset:
+                record = self._next()
+            if record.offset > offset:
+                raise RecordGoneError(self._topic, offset)
+            yield record
+        self._rest()
+
+    def between(self, start: int, end: int) -> Iterator[StoredRecord]:
+        """Yield all records from offset `start` to before `end`."""
+        if start >= end:
+            return
+        self._seek(start)
+        while (record := self._next()).offset < end:
+            yield record
+            if record.offset == end - 1:
+                break
+        self._rest()
+
+    def _seek(self, offset: int) -> None:
+        try:
+            self._consumer.assign([TopicPartition(self._topic, LOG_PARTITION, offset)])
+        except KafkaException as error:
+            raise named_kafka_error(error.args[0], self._address) from error
+        self._next_offset = offset
+
+    def _rest(self) -> None:
+        """Fetch nothing ahead until the next call: the next records wanted may be far away."""
+        self._consumer.unassign()
+        self._next_offset = None
+
+    def _next(self) -> StoredRecord:
+        message = self._poll()
+        kind, append_time_ms = message.timestamp()
+        offset = message.offset()
+        assert offset is not None, "a message without an error has an offset"
+        self._next_offset = offset + 1
+        key = message.key() or b""
+        return StoredRecord(
+            offset,
+            0 if kind == TIMESTAMP_NOT_AVAILABLE else append_time_ms,
+            key if isinstance(key, bytes) else key.encode(),
+            _as_bytes(message.value()),
+        )
+
+    def _poll(self) -> Message:
+        given_up_s = time.monotonic() + _LIMIT_S
+        problem: NamesrvError | None = None
+        while time.monotonic() < given_up_s:
+            message = self._consumer.poll(_POLL_S)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                return message
+            if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+                raise RecordGoneError(self._topic, self._next_offset or 0)
+            problem = named_kafka_error(error, self._address)
+            if not isinstance(problem, KafkaUnreachableError):
+                raise problem
+        raise problem or KafkaUnreachableError(self._address, f"no answer for {math.ceil(_LIMIT_S)} s")
+
+
+def _as_bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

@@ -1,0 +1,99 @@
+"""The checkpoint of the streaming query, on whatever file system Hadoop reaches.
+
+It saves work, never the outcome: without it the keyed state begins from the table `live` and the log is read from the
+offset of the newest snapshot.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from namesrv_stream.errors import NamesrvError
+
+log = logging.getLogger(__name__)
+
+STATE_FORMAT = 2
+"""Raised when the state of a former release cannot be read. Each format has a folder of its own, so a release that
+changes it begins with a new checkpoint by itself, and one that is rolled back finds its own again."""
+
+STATE_STORE = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.encodingFormat": "avro",
+}
+"""How the state is kept, whatever a conf file says. Avro lets the state's schema grow."""
+
+_VERIFIED = (
+    "spark.sql.streaming.stateStore.providerClass",
+    "spark.sql.streaming.stateStore.encodingFormat",
+)
+
+
+class StateStoreMismatchError(NamesrvError):
+    """A checkpoint whose state was written in another way than this release reads it."""
+
+    def __init__(self, location: str, key: str, found: str, wanted: str) -> None:
+        super().__init__(
+            f"the checkpoint {location} was written with {key}={found}, and this release reads {wanted}. Remove that "
+            "folder and start again: the state is made anew from the tables, and nothing is lost."
+        )
+        self.location = location
+        self.key = key
+
+
+class Checkpoint:
+    """The folder of this release's checkpoint below `checkpoint.location`."""
+
+    def __init__(self, spark: SparkSession, base: str) -> None:
+        self._base = base.rstrip("/")
+        self.location = f"{self._base}/state-{STATE_FORMAT}"
+        jvm = spark.sparkContext._jvm  # pyspark has no other way to Hadoop's file systems
+        assert jvm is not None
+        self._jvm: Any = jvm
+        self._files = self._path(self.location).getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+
+    def has_finished_a_batch(self) -> bool:
+        """Whether a query has finished a batch with it.
+
+        Spark takes initial state in its first batch only, so until that one is done it has to be given again.
+        """
+        return bool(self._numbers("commits"))
+
+    def check_state_store(self) -> None:
+        """Raise StateStoreMismatchError if the state was written in another way; log a former release's checkpoint."""
+        if self._files.exists(self._path(f"{self._base}/commits")) and not self.has_finished_a_batch():
+            log.warning("the checkpoint in %s is of a former release and is not used: the state is made from the "
+                        "tables, which have all that counts. The folder can be removed.", self._base)  # fmt: skip
+        batches = self._numbers("offsets")
+        if not batches:
+            return
+        written = self._settings_of(max(batches))
+        for key in _VERIFIED:
+            if written.get(key, STATE_STORE[key]) != STATE_STORE[key]:
+                raise StateStoreMismatchError(self.location, key, written[key], STATE_STORE[key])
+
+    def _numbers(self, folder: str) -> list[int]:
+        path = self._path(f"{self.location}/{folder}")
+        if not self._files.exists(path):
+            return []
+        names = [status.getPath().getName() for status in self._files.listStatus(path)]
+        return [int(name) for name in names if name.isdigit()]
+
+    def _settings_of(self, batch: int) -> dict[str, str]:
+        """The SQL settings that Spark wrote down with a planned batch, in the second line of its offset log."""
+        stream = self._files.open(self._path(f"{self.location}/offsets/{batch}"))
+        try:
+            lines = str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")).splitlines()
+        finally:
+            stream.close()
+        settings: dict[str, str] = json.loads(lines[1]).get("conf", {}) if len(lines) > 1 else {}
+        return settings
+
+    def _path(self, location: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(location)

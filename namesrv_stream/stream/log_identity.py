@@ -1,0 +1,51 @@
+"""Whether the topic is the log that the tables were made from."""
+
+from __future__ import annotations
+
+import logging
+
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.publication import KafkaLog
+
+log = logging.getLogger(__name__)
+
+
+class OtherLogError(NamesrvError):
+    """The topic is not the one that the tables were made from: its records would be replayed over the present."""
+
+    def __init__(self, topic: str, problem: str) -> None:
+        super().__init__(
+            f"topic {topic} is not the log that the tables were made from: {problem}. Is kafka.bootstrap.servers "
+            "right, and kafka.topic? To go on from the tables with this log, start once with --accept-new-log: brokers "
+            "that live keep their leases, and nothing of the new log that is older than the newest snapshot counts."
+        )
+        self.topic = topic
+        self.problem = problem
+
+
+def log_to_go_on_with(
+    former: SnapshotRow, here: KafkaLog, topic: str, next_offset: int, *, accepts_new: bool
+) -> KafkaLog:
+    """Return `here`, the log to go on with after the snapshot `former`; it is new if the difference is accepted.
+
+    `next_offset` is the end of the log that is there. Raises OtherLogError otherwise.
+    """
+    problem = _difference(former, here, next_offset)
+    if problem is None:
+        return here
+    if not accepts_new:
+        raise OtherLogError(topic, problem)
+    log.warning("goes on with another log in topic %s: %s", topic, problem)
+    return KafkaLog(here.cluster_id, here.topic_id, is_new=True)
+
+
+def _difference(former: SnapshotRow, here: KafkaLog, next_offset: int) -> str | None:
+    known = max(former.offsets.values(), default=0)
+    if former.kafka_cluster_id not in (None, here.cluster_id):
+        return f"it is on the Kafka cluster {here.cluster_id}, and the tables were made from {former.kafka_cluster_id}"
+    if former.kafka_topic_id not in (None, here.topic_id):
+        return f"it was made anew with the id {here.topic_id}, and the tables were made from {former.kafka_topic_id}"
+    if next_offset < known:
+        return f"it ends at offset {next_offset}, and the tables have read it up to {known}"
+    return None

@@ -1,0 +1,69 @@
+"""Looks after a running query: what Spark dropped, ticks that do not come, and a newer run's claim."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from deltalake.exceptions import DeltaError
+from pyspark.sql.streaming.query import StreamingQuery
+
+from namesrv_stream.errors import NotARegistryError, StorageError, TermLostError
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.stream.micro_batch import MicroBatches
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshots import Snapshots
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 1.0
+_SILENT_TICKS_S = 60.0
+
+
+class QueryWatch:
+    """Warns of ticks that do not come, from when the first batch has ended."""
+
+    def __init__(self, query: StreamingQuery, batches: MicroBatches) -> None:
+        self._query = query
+        self._batches = batches
+        self._has_warned = False
+
+    def look(self) -> None:
+        """Warn once for each silence."""
+        silent_s = time.monotonic() - self._batches.last_tick_at_s
+        is_silent = silent_s > _SILENT_TICKS_S and self._query.lastProgress is not None
+        if is_silent and not self._has_warned:
+            log.warning("no tick for a minute: brokers that fall silent stay in their routes until the next tick. "
+                        "Run a gateway or a fleet, or set jobTicker=true")  # fmt: skip
+        self._has_warned = is_silent
+
+
+class TermWatch:
+    """Looks for a newer run's claim, once a second."""
+
+    def __init__(self, root: Root, own: SnapshotRow) -> None:
+        self._snapshots = Snapshots(root)
+        self._own = own
+        self._looked_at_s = time.monotonic()
+
+    def check(self) -> None:
+        """Raise TermLostError if another run has claimed the registry. A storage that is away is not its business."""
+        if time.monotonic() - self._looked_at_s < _LOOK_EVERY_S:
+            return
+        self._looked_at_s = time.monotonic()
+        try:
+            has_changed = self._snapshots.refresh()
+            newest = self._snapshots.newest() if has_changed else self._own
+        except (DeltaError, OSError, StorageError) as error:
+            log.debug("the newest term is not known: %s", error)
+            return
+        if newest.term > self._own.term:
+            raise TermLostError(self._own.term, newest.term, newest.run_id)
+
+    @staticmethod
+    def newest(root: Root) -> SnapshotRow | None:
+        """The newest snapshot row, None if there is no registry yet."""
+        try:
+            return Snapshots(root).newest()
+        except NotARegistryError:
+            return None
