@@ -85,6 +85,13 @@ class BackgroundJob:
             raise JobNotStoppedError(_STOP_LIMIT_S)
         self.check()
 
+    def stop(self) -> None:
+        """Stop the job in order; returns when it has ended. Raises JobNotStoppedError."""
+        self._stop.set()
+        self._thread.join(_STOP_LIMIT_S)
+        if self._thread.is_alive():
+            raise JobNotStoppedError(_STOP_LIMIT_S)
+
     @property
     def has_ended(self) -> bool:
         """Whether the job has stopped by itself; `check` tells why."""

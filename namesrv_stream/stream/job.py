@@ -170,14 +170,14 @@ class RouteRegistryJob:
         log_here = self._prepare_topic()
         with storage_errors(self._settings):
             publisher = self._claim(log_here)
+            terms = TermWatch(self._root, publisher.last)
         with ExitStack() as open_things:
-            self._await_lock(lock, stop)
+            self._await_lock(lock, terms, stop)
             with storage_errors(self._settings):
                 reader = open_things.enter_context(RecordReader(self._kafka, self._settings.kafka_topic))
                 next_offset = self._next_offset(publisher)
                 batches = MicroBatches(self._settings, publisher, reader, next_offset)
                 live = publisher.table(LIVE.name)
-                terms = TermWatch(self._root, publisher.last)
             if self._settings.job_ticker:
                 producer = open_things.enter_context(HeartbeatProducer(self._kafka, self._settings.kafka_topic))
                 open_things.enter_context(Ticker(producer, self._settings.tick_millis))
@@ -229,13 +229,14 @@ class RouteRegistryJob:
             former, log_here, self._settings.kafka_topic, ends.get(LOG_PARTITION, 0), accepts_new=self._accepts_new_log
         )
 
-    def _await_lock(self, lock: JobLock, stop: threading.Event) -> None:
+    def _await_lock(self, lock: JobLock, terms: TermWatch, stop: threading.Event) -> None:
         """Wait until the former job has stopped: two queries on one checkpoint end each other."""
         given_up_s = time.monotonic() + _FORMER_STOPS_WITHIN_S
         if lock.held.is_set():
             return
         log.info("waits until the former job of the registry has stopped")
         while not lock.held.wait(_LOOK_EVERY_S) and not stop.is_set():
+            terms.check()
             if time.monotonic() > given_up_s:
                 log.warning("Kafka has not given this job the lock of the registry for %.0f s: does another job hang? "
                             "This one goes on; the other can no longer publish.", _FORMER_STOPS_WITHIN_S)  # fmt: skip

@@ -76,7 +76,7 @@ class MicroBatches:
         self._registry = _loaded_registry(settings, publisher)
         self._next_offset = next_offset
         self._event_time_ms = publisher.last.event_time
-        self._published_event_ms = publisher.last.event_time or 0
+        self._published_event_ms = publisher.last.event_time
         self._handled_offset = self._next_offset or 0
         self._rejected: list[RejectedRow] = []
         self._waiting_bytes = 0
@@ -117,6 +117,8 @@ class MicroBatches:
         After a failed batch, of which a part may be applied, nothing is published; nor beside one that hangs, as on a
         cluster without workers.
         """
+        if self._is_closed:
+            return
         self._is_closed = True
         if not self._lock.acquire(timeout=_STOP_LIMIT_S):
             log.warning("the micro-batch that runs has not ended for %.0f s: it is broken off", _STOP_LIMIT_S)
@@ -163,6 +165,8 @@ class MicroBatches:
     def _advance(self, offset: int, append_time_ms: int) -> None:
         self._next_offset = offset + 1
         event_time_ms = self._registry.clock.event_time_ms(append_time_ms)
+        if self._published_event_ms is None:  # the log's first record
+            self._published_event_ms = event_time_ms
         self._event_time_ms = max(self._event_time_ms or event_time_ms, event_time_ms)
 
     def _apply(self, record: LogRecord, values: Iterator[StoredRecord]) -> None:
@@ -244,7 +248,7 @@ class MicroBatches:
 
     def _is_due(self) -> bool:
         """Whether there is anything that readers wait for."""
-        waited_ms = (self._event_time_ms or 0) - self._published_event_ms
+        waited_ms = (self._event_time_ms or 0) - (self._published_event_ms or 0)
         refresh_ms = self._settings.live_refresh_millis
         return (
             self._registry.has_changes()
@@ -275,7 +279,7 @@ class MicroBatches:
         )
         row = self._publisher.publish(batch, published_at_ms=time.time_ns() // 1_000_000)
         self._rejected, self._waiting_bytes = [], 0
-        self._published_event_ms = self._event_time_ms or 0
+        self._published_event_ms = self._event_time_ms
         log.info("epoch %d: %s", row.epoch, ", ".join(f"{name} {count}" for name, count in row.changes.items()) or kind)
         return True
 

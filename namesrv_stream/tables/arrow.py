@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from namesrv_stream.rules.requests import DataVersion
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.tables.schemas import DATA_VERSION, LOG_POSITION, TableSpec
+from namesrv_stream.tables.schemas import CHANNELS, DATA_VERSION, LOG_POSITION, TableSpec
 
 _MILLIS = pa.timestamp("ms", "UTC")
 _STRUCT_CLASSES: dict[pa.DataType, Callable[..., Any]] = {DATA_VERSION: DataVersion, LOG_POSITION: LogPosition}
@@ -47,6 +47,8 @@ def with_partition_column(spec: TableSpec, table: pa.Table) -> pa.Table:
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(kind):
         return pa.array(values, _MILLIS).cast(kind)
+    if kind == CHANNELS:
+        return pa.array([sorted(channels.items()) for channels in values], kind)
     if pa.types.is_struct(kind):
         return _struct_array(values, kind)
     if pa.types.is_map(kind):
@@ -73,10 +75,12 @@ def _values(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> list[Any]:
     if pa.types.is_struct(kind):
         return _structs(column, kind)
     values = column.to_pylist()
+    if kind == CHANNELS:  # NULL in a snapshot older than the column
+        return [{each["channel_id"]: each["last_heard_millis"] for each in value or ()} for value in values]
     if pa.types.is_list(kind):
         return [None if value is None else tuple(value) for value in values]
     if pa.types.is_map(kind):
-        return [dict(value or ()) for value in values]  # NULL: of a snapshot older than the column
+        return [None if value is None else dict(value) for value in values]
     return values  # type: ignore[no-any-return]
 
 

@@ -19,6 +19,8 @@ TIMESTAMP = pa.timestamp("us", "UTC")
 DATA_VERSION = pa.struct({"state_version": pa.int64(), "timestamp": pa.int64(), "counter": pa.int64()})
 LOG_POSITION = pa.struct({"event_time": TIMESTAMP, "partition": pa.int32(), "offset": pa.int64()})
 TEXT, INT, LONG = pa.string(), pa.int32(), pa.int64()
+CHANNELS = pa.list_(pa.struct({"channel_id": TEXT, "last_heard_millis": LONG}))
+"""Of a lease, by channel_id. No map: Spark neither compares nor sorts maps."""
 
 EVENT_MONTH = "event_month"
 """Partition column of `broker_event`, 'YYYY-MM' of event_time in UTC.
@@ -100,7 +102,7 @@ LIVE = TableSpec(
             "ha_server_addr": TEXT,
             "lease_began_at": TIMESTAMP,
             "grace_until": TIMESTAMP,
-            "channels": pa.map_(TEXT, LONG),
+            "channels": CHANNELS,
         }
     ),
     key=("broker_addr",),

@@ -5,11 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.root import Root, missing_columns
-from namesrv_stream.tables.schemas import LONG, PINNED_TABLES, TEXT, TIMESTAMP, TableSpec
+from namesrv_stream.tables.schemas import CHANNELS, PINNED_TABLES, TEXT, TIMESTAMP, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
 
 if TYPE_CHECKING:
@@ -53,4 +51,8 @@ def all_columns(root: Root, spec: TableSpec, version: int | None = None) -> str:
     return ", ".join(["*", *(f"CAST(NULL AS {_SPARK_TYPES[column.type]}) AS {column.name}" for column in missing)])
 
 
-_SPARK_TYPES = {TEXT: "STRING", TIMESTAMP: "TIMESTAMP", pa.map_(TEXT, LONG): "MAP<STRING, BIGINT>"}
+_SPARK_TYPES = {
+    TEXT: "STRING",
+    TIMESTAMP: "TIMESTAMP",
+    CHANNELS: "ARRAY<STRUCT<channel_id: STRING, last_heard_millis: BIGINT>>",
+}

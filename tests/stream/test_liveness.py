@@ -1,22 +1,20 @@
-"""The stateful step through Spark's own tester: what of the lease reaches the micro-batch, and when."""
+"""The stateful step through Spark's own tester: what reaches the micro-batch, and what is evicted when."""
 
 import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from namesrv_stream.rules.lease import ClockJump
-from namesrv_stream.stream.liveness import MARK, OUTPUT_SCHEMA, BrokerLiveness
+from namesrv_stream.stream.liveness import OUTPUT_SCHEMA, BrokerLiveness
 
 T0 = 1_700_000_000_000
-DELAY_MS = 5_000
 ADDRESS = "10.0.0.1:10911"
 
 
-def record(kind, at_ms, channel="ch:1", value=None, timeout_ms=120_000, offset=None, reason=None):
+def record(kind, at_ms, channel="ch:1", timeout_ms=120_000, offset=None, reason=None, event_time=None):
     return Row(
         broker_addr=ADDRESS,
-        event_time_ms=T0 + at_ms,
-        partition=0,
+        event_time=event_time,
+        append_time_ms=T0 + at_ms,
         offset=at_ms if offset is None else offset,
         kind=kind,
         cluster_name="c1",
@@ -24,8 +22,6 @@ def record(kind, at_ms, channel="ch:1", value=None, timeout_ms=120_000, offset=N
         broker_id=0,
         timeout_ms=timeout_ms,
         channel_id=channel,
-        value=value,
-        rejected_key=None,
         length=1,
         reason=reason,
     )
@@ -33,73 +29,82 @@ def record(kind, at_ms, channel="ch:1", value=None, timeout_ms=120_000, offset=N
 
 @pytest.fixture
 def brokers():
-    return TwsTester(
-        BrokerLiveness(DELAY_MS, ClockJump(grace_ms=0)),
-        timeMode="eventTime",
-        eventTimeExtractor=lambda row: row.event_time_ms,
-    )
+    return TwsTester(BrokerLiveness(), timeMode="eventTime", eventTimeExtractor=lambda row: row.append_time_ms)
 
 
-def log_reaches(brokers, at_ms):
-    """The watermark after a record at `at_ms` has been read."""
-    return brokers.setWatermark(T0 + at_ms - DELAY_MS)
+def watermark_reaches(brokers, at_ms):
+    return [(row.kind, row.append_times_ms[0] - T0) for row in brokers.setWatermark(T0 + at_ms)]
 
 
-@pytest.mark.parametrize(("silence_ms", "kinds"), [(120_000, []), (120_001, ["EXPIRED"])])
-def test_a_lease_ends_on_time_although_the_watermark_is_behind(brokers, silence_ms, kinds):
+@pytest.mark.parametrize(("silence_ms", "rows"), [(120_000, []), (120_001, [("EXPIRED", 0)])])
+def test_the_state_of_a_silent_broker_is_evicted_a_millisecond_after_its_timeout(brokers, silence_ms, rows):
     brokers.test(ADDRESS, [record("REGISTER_BROKER", 0)])
-    rows = log_reaches(brokers, silence_ms)
-    assert [row.kind for row in rows] == kinds
-    assert [row.event_time_ms for row in rows] == [T0 + 120_001] * len(kinds)
+    assert watermark_reaches(brokers, silence_ms) == rows
+    assert (brokers.peekValueState("address", ADDRESS) is None) == bool(rows)
 
 
-def test_a_heartbeat_moves_no_timer_and_the_lease_ends_by_the_later_deadline(brokers):
+def test_a_heartbeat_moves_no_timer_and_the_state_is_evicted_by_the_later_deadline(brokers):
     brokers.test(ADDRESS, [record("REGISTER_BROKER", 0)])
     brokers.test(ADDRESS, [record("BROKER_HEARTBEAT", 30_000)])
-    assert log_reaches(brokers, 120_001) == []
-    assert log_reaches(brokers, 150_000) == []
-    assert [row.kind for row in log_reaches(brokers, 150_001)] == ["EXPIRED"]
+    assert watermark_reaches(brokers, 120_001) == []
+    assert watermark_reaches(brokers, 150_000) == []
+    assert watermark_reaches(brokers, 150_001) == [("EXPIRED", 30_000)]
 
 
 def test_a_shorter_timeout_moves_the_timer_forward(brokers):
     brokers.test(ADDRESS, [record("REGISTER_BROKER", 0)])
     brokers.test(ADDRESS, [record("REGISTER_BROKER", 20_000, timeout_ms=10_000)])
-    assert [row.kind for row in log_reaches(brokers, 30_001)] == ["EXPIRED"]
+    assert watermark_reaches(brokers, 30_001) == [("EXPIRED", 20_000)]
 
 
-def test_nothing_is_left_of_an_address_once_older_records_can_no_longer_come(brokers):
-    brokers.test(ADDRESS, [record("REGISTER_BROKER", 0), record("UNREGISTER_BROKER", 10)])
-    assert brokers.peekValueState("lease", ADDRESS) is not None
-    assert log_reaches(brokers, 120_001) == []
-    assert brokers.peekValueState("lease", ADDRESS) is None
+@pytest.mark.parametrize("end", ["UNREGISTER_BROKER", "CHANNEL_CLOSED"])
+def test_nothing_is_kept_of_an_address_that_left(brokers, end):
+    brokers.test(ADDRESS, [record("REGISTER_BROKER", 0), record(end, 10)])
+    assert brokers.peekValueState("address", ADDRESS) is None
+    assert watermark_reaches(brokers, 120_001) == []
 
 
-def test_a_registration_carries_its_record_and_a_heartbeat_is_one_small_row(brokers):
-    rows = brokers.test(ADDRESS, [record("REGISTER_BROKER", 0, value=b"{}"), record("BROKER_HEARTBEAT", 1)])
-    assert [(row.kind, row.value) for row in rows] == [("REGISTERED", b"{}"), ("SEEN", None)]
+def test_an_address_with_another_connection_is_kept_when_one_closes(brokers):
+    brokers.test(ADDRESS, [record("REGISTER_BROKER", 0), record("BROKER_HEARTBEAT", 5, channel="ch:2")])
+    brokers.test(ADDRESS, [record("CHANNEL_CLOSED", 10, channel="ch:1")])
+    assert brokers.peekValueState("address", ADDRESS)[5] == {"ch:2": T0 + 5}
 
 
-def test_every_key_tells_how_far_it_has_read(brokers):
-    rows = brokers.test(ADDRESS, [record("BROKER_HEARTBEAT", 7)])
-    assert [(row.kind, row.broker_addr, row.offset) for row in rows] == [(MARK, ADDRESS, 7)]
+def test_a_heartbeat_of_an_unknown_address_is_passed_on_and_creates_no_state(brokers):
+    [row] = brokers.test(ADDRESS, [record("BROKER_HEARTBEAT", 7)])
+    assert (row.kind, row.offsets) == ("BROKER_HEARTBEAT", [7])
+    assert brokers.peekValueState("address", ADDRESS) is None
 
 
-def test_the_empty_key_passes_commands_on_drops_ticks_and_keeps_no_state(brokers):
+def test_heartbeats_are_one_row_a_connection_with_every_offset_and_time(brokers):
+    brokers.test(ADDRESS, [record("REGISTER_BROKER", 0)])
+    beats = [record("BROKER_HEARTBEAT", 3, "ch:2"), record("BROKER_HEARTBEAT", 1), record("BROKER_HEARTBEAT", 2)]
+    rows = brokers.test(ADDRESS, beats)
+    found = {row.channel_id: (row.offsets, [ms - T0 for ms in row.append_times_ms]) for row in rows}
+    assert found == {"ch:1": ([1, 2], [1, 2]), "ch:2": ([3], [3])}
+
+
+def test_other_records_are_a_row_each_in_order_of_their_offsets(brokers):
+    rows = brokers.test(ADDRESS, [record("UNREGISTER_BROKER", 2), record("REGISTER_BROKER", 1)])
+    assert [(row.kind, row.offsets) for row in rows] == [("REGISTER_BROKER", [1]), ("UNREGISTER_BROKER", [2])]
+
+
+def test_the_empty_key_passes_on_all_but_the_clocks_rows_and_keeps_no_state(brokers):
     rows = brokers.test(
         "",
         [
             record("SCAN", 1),
-            record("PUT_KV_CONFIG", 2, value=b"kv"),
-            record("REJECTED", 3, value=b"x", reason="no"),
-            record("SCAN", 4),
+            record("SCAN", 1, event_time=T0 + 1),
+            record("PUT_KV_CONFIG", 2),
+            record("REJECTED", 3, reason="no"),
         ],
     )
-    assert [(row.kind, row.offset, row.reason) for row in rows] == [
-        ("PUT_KV_CONFIG", 2, None),
-        ("REJECTED", 3, "no"),
-        (MARK, 4, None),
+    assert [(row.kind, row.offsets, row.reason) for row in rows] == [
+        ("SCAN", [1], None),
+        ("PUT_KV_CONFIG", [2], None),
+        ("REJECTED", [3], "no"),
     ]
-    assert brokers.peekValueState("lease", "") is None
+    assert brokers.peekValueState("address", "") is None
 
 
 def test_rows_have_the_columns_of_the_output_schema(brokers):

@@ -1,11 +1,23 @@
 """One micro-batch on the driver: rows of the stateful step in, published tables out. Real Delta, no Spark job."""
 
+from typing import NamedTuple
+
 import pyarrow as pa
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.kafka.reader import StoredRecord
 from namesrv_stream.records import encode_record
-from namesrv_stream.rules.requests import DataVersion, PutKvConfig, RegisterBroker, TopicConfig, WipeWritePerm
+from namesrv_stream.rules.requests import (
+    BrokerHeartbeat,
+    DataVersion,
+    PutKvConfig,
+    RegisterBroker,
+    Scan,
+    TopicConfig,
+    WipeWritePerm,
+)
+from namesrv_stream.stream import micro_batch
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.publication import Publisher, Writers
@@ -20,31 +32,45 @@ COLUMNS = pa.schema(
     {
         "kind": pa.string(),
         "broker_addr": pa.string(),
-        "event_time_ms": pa.int64(),
-        "partition": pa.int32(),
-        "offset": pa.int64(),
-        "last_heard_ms": pa.int64(),
-        "value": pa.binary(),
-        "rejected_key": pa.binary(),
+        "channel_id": pa.string(),
+        "offsets": pa.list_(pa.int64()),
+        "append_times_ms": pa.list_(pa.int64()),
         "length": pa.int64(),
         "reason": pa.string(),
     }
 )
 
 
-def event(kind, address, at_ms, offset, *, last_heard_ms=None, value=None, **rest):
-    partition = rest.pop("partition", -1 if offset < 0 else 0)
-    return {
+class Log:
+    """The log in memory, where the micro-batch reads values by offset."""
+
+    def __init__(self):
+        self.records = {}
+
+    def at(self, offsets):
+        return iter([self.records[offset] for offset in offsets])
+
+    def between(self, start, end):
+        return iter([self.records[offset] for offset in sorted(self.records) if start <= offset < end])
+
+
+class Event(NamedTuple):
+    """A row of the stateful step, and what Kafka has at its offset."""
+
+    row: dict
+    stored: StoredRecord | None
+
+
+def event(kind, address, at_ms, offset, *, value=None, key=None, channel=None, **rest):
+    row = {
         "kind": kind,
         "broker_addr": address,
-        "event_time_ms": T0 + at_ms,
-        "partition": partition,
-        "offset": offset,
-        "last_heard_ms": T0 + (at_ms if last_heard_ms is None else last_heard_ms),
-        "value": value,
-        "length": None if value is None else len(value),
+        "channel_id": channel,
+        "offsets": [offset],
+        "append_times_ms": [T0 + at_ms],
         **rest,
     }
+    return Event(row, StoredRecord(offset, T0 + at_ms, address.encode() if key is None else key, value))
 
 
 def registered(address, at_ms, offset, *, broker_id=0, topics=("TopicA",), **fields):
@@ -56,30 +82,50 @@ def registered(address, at_ms, offset, *, broker_id=0, topics=("TopicA",), **fie
         topic_config_table={topic: TopicConfig(8, 8, 6) for topic in topics},
         **fields,
     )
-    return event("REGISTERED", address, at_ms, offset, value=encode_record(request))
+    return event("REGISTER_BROKER", address, at_ms, offset, value=encode_record(request))
 
 
-def expired(address, at_ms, last_heard_ms):
-    return event("EXPIRED", address, at_ms, -1, last_heard_ms=last_heard_ms)
+def heartbeat(address, at_ms, offset, channel=None):
+    value = encode_record(BrokerHeartbeat(broker_addr=address, channel_id=channel))
+    return event("BROKER_HEARTBEAT", address, at_ms, offset, value=value, channel=channel)
 
 
-def tick(at_ms, offset, partition=0):
-    return event("MARK", "", at_ms, offset, partition=partition)
+def unregistered(address, at_ms, offset):
+    return event("UNREGISTER_BROKER", address, at_ms, offset)
+
+
+def expired(address, last_heard_ms):
+    """The keyed state was evicted."""
+    row = {"kind": "EXPIRED", "broker_addr": address, "offsets": [], "append_times_ms": [T0 + last_heard_ms]}
+    return Event(row, None)
+
+
+def tick(at_ms, offset):
+    return event("SCAN", "", at_ms, offset, value=encode_record(Scan()))
+
+
+def with_bad_topic(good):
+    value = good.stored.value.replace(b'"readQueueNums":8', b'"readQueueNums":"8"', 1)
+    return good._replace(stored=good.stored._replace(value=value))
 
 
 class Registry:
     """A run's micro-batches on the tables under `root`; batches are numbered from 0."""
 
-    def __init__(self, root, run_id="run-1", offsets=None, **settings):
+    def __init__(self, root, run_id="run-1", log=None, **settings):
         self._root = Root(str(root))
         self._writer = RustWriter(self._root)
+        self.log = log or Log()
         self.publisher = Publisher.claim(Writers.only(self._writer), run_id, T0)
-        self.batches = MicroBatches(NamesrvSettings.model_validate(settings), self.publisher, offsets)
+        next_offset = self.publisher.last.offsets.get(0)
+        self.batches = MicroBatches(NamesrvSettings.model_validate(settings), self.publisher, self.log, next_offset)
         self.batch_id = -1
 
     def handle(self, *events, batch_id=None, query_id=QUERY):
         self.batch_id = self.batch_id + 1 if batch_id is None else batch_id
-        self.batches.handle(pa.Table.from_pylist(list(events), COLUMNS), query_id, self.batch_id)
+        self.log.records |= {each.stored.offset: each.stored for each in events if each.stored is not None}
+        rows = pa.Table.from_pylist([each.row for each in events], COLUMNS)
+        self.batches.handle(rows, query_id, self.batch_id)
         return self.publisher.last
 
     def rows(self, name):
@@ -101,7 +147,7 @@ def registry(tmp_path):
 def test_a_batch_that_changes_nothing_commits_nothing(registry):
     registry.handle(registered(A, 0, 0))
     before = registry.heads()
-    registry.handle(event("SEEN", A, 10_000, 1), tick(10_000, 2))
+    registry.handle(heartbeat(A, 10_000, 1), tick(10_000, 2))
     registry.handle(registered(A, 20_000, 3), tick(20_001, 4))
     assert registry.heads() == before
 
@@ -110,7 +156,7 @@ def test_a_batch_that_changes_nothing_commits_nothing(registry):
 def test_signs_of_life_are_published_when_the_refresh_time_has_passed(registry, waited_ms, published_ms):
     registry.handle(registered(A, 0, 0))
     before = registry.heads()
-    registry.handle(event("SEEN", A, waited_ms, 1))
+    registry.handle(heartbeat(A, waited_ms, 1))
     assert [row.last_update_timestamp - T0 for row in registry.rows("live")] == [published_ms]
     changed = {name for name, version in registry.heads().items() if version != before[name]}
     assert changed == ({"live", "snapshot"} if published_ms else set())
@@ -118,14 +164,14 @@ def test_signs_of_life_are_published_when_the_refresh_time_has_passed(registry, 
 
 def test_signs_of_life_go_out_with_the_next_change(registry):
     registry.handle(registered(A, 0, 0))
-    registry.handle(event("SEEN", A, 5_000, 1))
+    registry.handle(heartbeat(A, 5_000, 1))
     registry.handle(registered(B, 6_000, 2, broker_id=1))
     assert {row.broker_addr: row.last_update_timestamp - T0 for row in registry.rows("live")} == {A: 5_000, B: 6_000}
 
 
 def test_signs_of_life_are_published_before_the_job_stops(registry):
     registry.handle(registered(A, 0, 0))
-    registry.handle(event("SEEN", A, 5_000, 1))
+    registry.handle(heartbeat(A, 5_000, 1))
     registry.batches.close()
     assert [row.last_update_timestamp - T0 for row in registry.rows("live")] == [5_000]
     done = registry.heads()
@@ -156,48 +202,18 @@ def test_of_records_read_again_with_later_ones_only_the_later_count(registry, tm
     """A checkpoint older than the tables: batches are cut anew, under numbers that were used before."""
     command = encode_record(PutKvConfig(namespace="n", key="k", value="v"))
     registry.handle(registered(A, 0, 0))
-    registry.handle(event("UNREGISTERED", A, 1, 1, last_heard_ms=0), event("PUT_KV_CONFIG", "", 2, 2, value=command))
+    registry.handle(unregistered(A, 1, 1), event("PUT_KV_CONFIG", "", 2, 2, value=command))
     told = registry.rows("broker_event")
     again = Registry(tmp_path / "registry", "run-2")
     again.handle(
         registered(A, 0, 0),
-        event("UNREGISTERED", A, 1, 1, last_heard_ms=0),
+        unregistered(A, 1, 1),
         event("PUT_KV_CONFIG", "", 2, 2, value=command),
         registered(B, 3, 3),
         batch_id=0,
     )
     assert again.addresses() == [B]
     assert [line for line in again.rows("broker_event") if line.offset < 3] == told
-
-
-def test_an_expiry_that_comes_again_is_told_once(registry, tmp_path):
-    registry.handle(registered(A, 0, 0))
-    registry.handle(expired(A, 120_001, last_heard_ms=0))
-    told = registry.rows("broker_event")
-    again = Registry(tmp_path / "registry", "run-2")
-    again.handle(expired(A, 120_001, last_heard_ms=0), batch_id=1)
-    assert again.rows("broker_event") == told
-
-
-def test_records_of_a_topic_made_anew_count_from_its_start(registry, tmp_path):
-    """The old topic ended at 10; the first batch is published so that the tables know the new one from then on."""
-    registry.handle(registered(A, 0, 9))
-    again = Registry(tmp_path / "registry", "run-2", offsets={})
-    assert again.handle(tick(5, 3)).offsets == {0: 4}
-    again.handle(registered(B, 6, 4, broker_id=1))
-    assert again.addresses() == [A, B]
-    epoch = again.publisher.last.epoch
-    assert again.handle(tick(7, 5)).epoch == epoch
-
-
-def test_nothing_of_a_failed_batch_is_published_when_the_job_stops(registry):
-    registry.handle(registered(A, 0, 0))
-    registry.handle(event("SEEN", A, 5_000, 1))
-    before = registry.heads()
-    with pytest.raises(TypeError):
-        registry.handle(registered(B, 6_000, 2), event("REGISTERED", A, 6_001, 3, value=None))
-    registry.batches.close()
-    assert registry.heads() == before
 
 
 def test_rows_of_a_batch_are_applied_in_the_order_of_the_log_however_they_come(registry):
@@ -207,24 +223,9 @@ def test_rows_of_a_batch_are_applied_in_the_order_of_the_log_however_they_come(r
     assert [event.type for event in registry.rows("broker_event") if event.broker_addr == B][-1] == "ID_LOST"
 
 
-def test_a_lease_ends_before_a_record_of_the_same_millisecond(registry):
-    """The silent broker's topics are gone before the newcomer takes its id, so they do not live on with it."""
-    registry.handle(registered(A, 0, 0))
-    registry.handle(registered(B, 120_001, 1, topics=["TopicB"]), expired(A, 120_001, last_heard_ms=0))
-    assert registry.addresses() == registry.addresses("broker") == [B]
-    assert [row.topic for row in registry.rows("topic")] == ["TopicB"]
-
-
-def test_an_end_of_a_lease_that_began_anew_is_ignored(registry):
-    registry.handle(registered(A, 0, 0))
-    registry.handle(registered(A, 130_000, 1))
-    registry.handle(expired(A, 120_001, last_heard_ms=0))
-    assert registry.addresses() == [A]
-
-
 def test_what_is_said_of_an_address_without_a_lease_changes_nothing(registry):
     before = registry.heads()
-    registry.handle(event("SEEN", A, 40_000, 1), event("UNREGISTERED", A, 40_001, 2))
+    registry.handle(heartbeat(A, 40_000, 1), unregistered(A, 40_001, 2))
     assert registry.heads() == before
 
 
@@ -245,19 +246,10 @@ def test_an_unreadable_command_is_rejected_with_its_reason(registry):
     assert registry.rows("broker_event") == []
 
 
-def test_a_record_that_the_source_rejected_is_kept(registry):
-    kept = event("REJECTED", "", 5, 3, value=b"x" * 65_536, rejected_key=b"\xff", reason="not UTF-8")
-    registry.handle(kept | {"length": 5 * 1024 * 1024}, event("REJECTED", "", 6, 4, reason="no value"))
-    first, tombstone = sorted(registry.rows("rejected"))
-    assert (first.event_time, first.offset, first.key, first.length) == (T0 + 5, 3, "\ufffd", 5 * 1024 * 1024)
-    assert (first.value, first.reason) == (b"x" * 65_536, "not UTF-8")
-    assert (tombstone.value, tombstone.length, tombstone.reason) == (None, 0, "no value")
-
-
 def test_topics_that_could_not_be_read_are_taken_when_they_can_though_the_version_is_the_same(registry):
     good = registered(A, 10_000, 1, topics=["TopicA", "TopicB"], data_version=DataVersion(0, 1, 1))
     bad = registered(A, 0, 0, topics=["TopicA", "TopicB"], data_version=DataVersion(0, 1, 1))
-    bad["value"] = bad["value"].replace(b'"readQueueNums":8', b'"readQueueNums":"8"', 1)
+    bad = with_bad_topic(bad)
     registry.handle(bad)
     assert registry.rows("live")[0].data_version == DataVersion()
     assert registry.rows("topic") == []
@@ -270,7 +262,7 @@ def test_topics_that_could_not_be_read_delete_none(tmp_path):
     registry = Registry(tmp_path / "registry", deleteTopicWithBrokerRegistration="true")
     registry.handle(registered(A, 0, 0, data_version=DataVersion(0, 1, 1)))
     bad = registered(A, 10_000, 1, topics=["TopicB"], data_version=DataVersion(0, 1, 2))
-    bad["value"] = bad["value"].replace(b'"readQueueNums":8', b'"readQueueNums":"8"', 1)
+    bad = with_bad_topic(bad)
     registry.handle(bad)
     assert [row.topic for row in registry.rows("topic")] == ["TopicA"]
 
@@ -280,10 +272,10 @@ def test_topics_that_could_not_be_read_are_taken_anew_by_a_slave_that_has_become
     version = DataVersion(0, 1, 1)
     registry.handle(registered(A, 0, 0, enable_acting_master=True, data_version=version))
     registry.handle(registered(B, 1, 1, broker_id=1, enable_acting_master=True, data_version=version))
-    registry.handle(event("UNREGISTERED", A, 2, 2, last_heard_ms=0))
+    registry.handle(unregistered(A, 2, 2))
     assert [row.perm for row in registry.rows("topic")] == [4]
     bad = registered(B, 3, 3, data_version=version)
-    bad["value"] = bad["value"].replace(b'"readQueueNums":8', b'"readQueueNums":"8"', 1)
+    bad = with_bad_topic(bad)
     registry.handle(bad)
     registry.handle(registered(B, 4, 4, data_version=version))
     assert [row.perm for row in registry.rows("topic")] == [6]
@@ -293,7 +285,7 @@ def test_a_stale_master_stays_refused_by_one_whose_topics_could_not_be_read(regi
     """R6."""
     registry.handle(registered(A, 0, 0, data_version=DataVersion(4, 1, 1)))
     bad = registered(B, 1, 1, data_version=DataVersion(5, 1, 1))
-    bad["value"] = bad["value"].replace(b'"readQueueNums":8', b'"readQueueNums":"8"', 1)
+    bad = with_bad_topic(bad)
     registry.handle(bad)
     registry.handle(registered(A, 2, 2, data_version=DataVersion(4, 1, 1)))
     assert registry.addresses("broker") == [B]
@@ -302,39 +294,137 @@ def test_a_stale_master_stays_refused_by_one_whose_topics_could_not_be_read(regi
 def test_a_registration_with_one_bad_topic_keeps_its_lease_topics_and_filter_servers(registry):
     registry.handle(registered(A, 0, 0, filter_server_list=["f:1"]))
     bad = registered(A, 10_000, 1, topics=["TopicA", "TopicB"], data_version=DataVersion(0, 1, 1))
-    bad["value"] = bad["value"].replace(b'"readQueueNums":8', b'"readQueueNums":"8"', 1)
+    bad = with_bad_topic(bad)
     registry.handle(bad)
     assert [(row.broker_addr, row.last_update_timestamp - T0) for row in registry.rows("live")] == [(A, 10_000)]
     assert [row.topic for row in registry.rows("topic")] == ["TopicA"]
     assert [row.filter_server_list for row in registry.rows("filter")] == [("f:1",)]
     [row] = registry.rows("rejected")
-    assert (row.offset, row.key, row.value) == (1, A, bad["value"])
+    assert (row.offset, row.key, row.value) == (1, A, bad.stored.value)
     assert "readQueueNums" in row.reason
 
 
 @pytest.mark.parametrize("value", [b'{"type": "REGISTER_BROKER"', b'{"type": "REGISTER_BROKER", "brokerName": 1}'])
 def test_a_registration_of_which_not_even_the_lease_can_be_read_changes_nothing_else(registry, value):
-    snapshot = registry.handle(event("REGISTERED", A, 0, 0, value=value))
+    snapshot = registry.handle(event("REGISTER_BROKER", A, 0, 0, value=value))
     assert registry.addresses() == []
     assert snapshot.changes == {"rejected": 1}
-
-
-def test_a_snapshot_tells_how_far_the_log_has_been_read(registry):
-    registry.handle(registered(A, 0, 0), tick(3, 9), tick(8, 41, partition=1))
-    assert registry.publisher.last.offsets == {0: 10, 1: 42}
-    assert registry.publisher.last.event_time == T0 + 8
-
-
-def test_a_snapshot_covers_the_quiet_batches_before_it(registry):
-    registry.handle(registered(A, 0, 0))
-    registry.handle(tick(1_000, 5))
-    assert registry.publisher.last.offsets == {0: 1}
-    registry.handle(event("UNREGISTERED", A, 900, 6, last_heard_ms=0))
-    assert registry.publisher.last.offsets == {0: 7}
-    assert registry.publisher.last.event_time == T0 + 1_000
 
 
 def test_every_table_is_at_the_version_that_the_snapshot_names(registry):
     registry.handle(registered(A, 0, 0, filter_server_list=["f:1"]))
     heads = registry.heads()
     assert registry.publisher.last.versions == {spec.name: heads[spec.name] for spec in PINNED_TABLES}
+
+
+def test_a_successor_in_the_batch_in_which_the_lease_ended_inherits_nothing(registry):
+    """D5: the tick at 120.001 s stands in the log before the successor that registers at 130 s."""
+    registry.handle(
+        tick(0, 0),
+        registered(A, 0, 1, data_version=DataVersion(7, 1, 1)),
+        *[tick(seconds * 1_000, seconds // 10 + 1) for seconds in range(10, 121, 10)],
+        tick(120_001, 14),
+        registered(B, 130_000, 15, topics=["TopicB"]),
+    )
+    assert registry.addresses() == registry.addresses("broker") == [B]
+    assert [row.topic for row in registry.rows("topic")] == ["TopicB"]
+
+
+def test_nothing_of_a_failed_batch_is_published_when_the_job_stops(registry):
+    registry.handle(registered(A, 0, 0))
+    registry.handle(heartbeat(A, 5_000, 1))
+    before = registry.heads()
+    lost = registered(A, 6_001, 3)
+    with pytest.raises(KeyError):
+        registry.handle(registered(B, 6_000, 2), lost._replace(stored=None))
+    registry.batches.close()
+    assert registry.heads() == before
+
+
+def test_a_record_that_the_source_rejected_is_kept(registry):
+    long = event("REJECTED", "", 5, 3, value=b"x" * 65_537, key=b"\xff", reason="not UTF-8", length=65_537)
+    registry.handle(long, event("REJECTED", "", 6, 4, reason="no value"))
+    first, tombstone = sorted(registry.rows("rejected"))
+    assert (first.event_time, first.offset, first.key, first.length) == (T0 + 5, 3, "\ufffd", 65_537)
+    assert (first.value, first.reason) == (b"x" * 65_536, "not UTF-8")
+    assert (tombstone.value, tombstone.length, tombstone.reason) == (None, 0, "no value")
+
+
+def test_a_snapshot_names_the_offset_up_to_which_it_is_exact(registry):
+    registry.handle(registered(A, 0, 0))
+    registry.handle(heartbeat(A, 1_000, 1), tick(1_001, 2))
+    assert registry.publisher.last.offsets == {0: 1}
+    registry.handle(registered(B, 2_000, 3, broker_id=1))
+    assert registry.publisher.last.offsets == {0: 4}
+    assert registry.publisher.last.last_tick == T0 + 1_001
+    assert {row.broker_addr: row.last_update_timestamp - T0 for row in registry.rows("live")} == {A: 1_000, B: 2_000}
+
+
+@pytest.mark.parametrize(("waited_ms", "epochs"), [(29_999, 0), (30_000, 1)])
+def test_ticks_alone_are_published_as_progress_every_half_minute(registry, waited_ms, epochs):
+    before = registry.handle(tick(0, 0), registered(A, 0, 1)).epoch
+    registry.handle(unregistered(A, 1, 2))
+    registry.handle(tick(1 + waited_ms, 3))
+    assert registry.publisher.last.epoch == before + 1 + epochs
+
+
+def test_records_that_only_the_checkpoint_has_are_read_again(registry, tmp_path):
+    """The former run had handled them, had nothing to publish and died: they are in no table, and Spark goes on after
+    them."""
+    registry.handle(tick(0, 0), registered(A, 0, 1))
+    registry.handle(tick(60_000, 2), heartbeat(A, 20_000, 3), tick(70_000, 4))
+    again = Registry(tmp_path / "registry", "run-2", log=registry.log, clockJumpGraceMillis=0)
+    again.handle(tick(130_000, 5))
+    assert again.addresses() == [A]
+    again.handle(tick(180_001, 6))
+    assert again.addresses() == []
+    [ended] = [line for line in again.rows("broker_event") if line.type == "EXPIRED"]
+    assert (ended.last_heard_at, ended.event_time) == (T0 + 60_000, T0 + 180_001)
+
+
+def test_a_connection_is_known_after_a_restart_without_a_checkpoint(registry, tmp_path):
+    """L6: its loss ends the lease at once, not only the broker's timeout."""
+    registry.handle(registered(A, 0, 0, channel_id="gw-1"))
+    again = Registry(tmp_path / "registry", "run-2", log=registry.log)
+    again.handle(event("CHANNEL_CLOSED", A, 1_000, 1, channel="gw-1"))
+    assert again.addresses() == []
+
+
+def test_many_large_values_are_published_in_parts(registry, monkeypatch):
+    monkeypatch.setattr(micro_batch, "PUBLISH_AT_BYTES", 3_000)
+    values = [event("REJECTED", "", number, number, value=b"x" * 1_000, reason="no") for number in range(10)]
+    before = registry.publisher.last.epoch
+    registry.handle(*values)
+    assert registry.publisher.last.epoch == before + 3
+    assert len(registry.rows("rejected")) == 10
+
+
+def test_an_expiry_of_the_state_while_the_lease_lives_is_counted_and_logged(registry, caplog):
+    registry.handle(tick(0, 0), registered(A, 0, 1))
+    registry.handle(tick(1_000, 2), expired(A, 0))
+    assert registry.batches.disagreements == 1
+    assert f"the keyed state let {A} expire" in caplog.text
+    assert registry.addresses() == [A]
+
+
+def test_an_expiry_of_the_state_after_the_lease_ended_is_as_it_should_be(tmp_path, caplog):
+    registry = Registry(tmp_path / "registry", clockJumpGraceMillis=0)
+    registry.handle(tick(0, 0), registered(A, 0, 1))
+    registry.handle(tick(720_002, 2), expired(A, 0))
+    assert registry.addresses() == []
+    assert registry.batches.disagreements == 0
+    assert "expire" not in caplog.text
+
+
+def test_a_clock_that_steps_back_by_more_than_it_may_is_named_once(registry, caplog):
+    registry.handle(tick(0, 0), tick(10_000, 1), tick(-590_000, 2))
+    assert "clock" not in caplog.text
+    registry.handle(tick(-590_001, 3), tick(-589_000, 4), tick(-595_000, 5))
+    assert caplog.text.count("Kafka's clock has stepped back by 600 s (offset 3)") == 1
+
+
+def test_a_job_that_stops_in_order_says_so(registry):
+    registry.handle(registered(A, 0, 0))
+    registry.batches.close()
+    last = registry.publisher.last
+    assert (last.kind, last.offsets) == ("STOP", {0: 1})

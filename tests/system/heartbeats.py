@@ -13,8 +13,8 @@ from namesrv_stream.kafka.topic import TOPIC_CONFIG, end_offsets, ensure_topic
 from namesrv_stream.records import decode_record
 from namesrv_stream.replay.cases import Check
 from namesrv_stream.replay.checks import check_output
-from namesrv_stream.replay.rules_engine import OneByOne
-from namesrv_stream.rules.requests import DataVersion, RegisterBroker, Scan, TopicConfig
+from namesrv_stream.rules.registry import RouteRegistry
+from namesrv_stream.rules.requests import DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.reader import RouteReader
@@ -64,6 +64,11 @@ class Heartbeats:
         }
         ensure_topic(self.kafka, topic, config)
         self._producer = HeartbeatProducer(self.kafka, topic)
+
+    def reopen(self):
+        """A new producer: the topic was made anew."""
+        self._producer.close()
+        self._producer = HeartbeatProducer(self.kafka, self.topic)
 
     @property
     def settings(self):
@@ -118,19 +123,17 @@ class Heartbeats:
 
     def states(self):
         """What tables must show after each record: entry n once all records before offset n are applied."""
-        model = OneByOne(self.settings)
-        states = [shown(model.routes.view())]
+        routes = RouteRegistry(self.settings)
+        states = [shown(routes.view())]
         for request, at in self.records():
-            model.pass_time(at.event_time)
-            if not isinstance(request, Scan):
-                model.handle(request, at)
-            states.append(shown(model.routes.view()))
+            routes.apply(request, at)
+            states.append(shown(routes.view()))
         return states
 
 
 def shown(tables):
     """All tables that lookups read, comparable; signs of life aside, which are published later."""
-    output = check_output(Check(after=0), tables, NamesrvSettings(), base_ms=0)
+    output = check_output(Check(after=0), tables, NamesrvSettings(), base_ms=0, asked_at_ms=0)
     kv = {namespace: dict(entries) for namespace, entries in tables.kv.items()}
     live = [{**row, "lastUpdate": None} for row in output["live"]]
     return canonical({**output, "live": live, "kv": kv})

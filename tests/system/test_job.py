@@ -8,10 +8,13 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.errors import SettingError, TermLostError
+from namesrv_stream.errors import TermLostError
+from namesrv_stream.kafka.election import candidates
+from namesrv_stream.kafka.topic import UnfitTopicError, end_offsets, ensure_topic
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.rules.requests import BrokerHeartbeat
 from namesrv_stream.stream.background import BackgroundJob
+from namesrv_stream.stream.log_identity import OtherLogError
 from namesrv_stream.tables.publication import Publisher, Writers
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
@@ -52,7 +55,7 @@ def heads(root):
 
 
 def test_1000_unchanged_heartbeats_commit_nothing_but_signs_of_life_every_30_s(timed, spark):
-    with BackgroundJob(spark.newSession(), timed.settings) as job:
+    with BackgroundJob(spark.newSession(), timed.settings, is_replay=True) as job:
         timed.say(*map(registration, BROKERS))
         job.process_all()
         before = heads(timed.root)
@@ -69,14 +72,16 @@ def test_1000_unchanged_heartbeats_commit_nothing_but_signs_of_life_every_30_s(t
 def test_an_outage_of_ten_minutes_ends_no_living_brokers_lease(timed, spark):
     """Time jumps past both deadlines; the broker that is heard again lives on, the silent one goes after the grace."""
     minutes_ms = 10 * 60_000
-    with BackgroundJob(spark.newSession(), timed.settings) as job:
+    with BackgroundJob(spark.newSession(), timed.settings, is_replay=True) as job:
+        timed.tick(0)
         timed.say(registration(1), registration(2))
         job.process_all()
         timed.tick(minutes_ms)
         job.process_all()
         assert timed.live() == [address(1), address(2)]
-        timed.say(BrokerHeartbeat(broker_addr=address(1)), at_ms=minutes_ms + 30_000)
-        timed.tick(minutes_ms + 60_000)
+        timed.say(BrokerHeartbeat(broker_addr=address(1)), at_ms=minutes_ms + 10_000)
+        for second in (15, 30, 45, 60):
+            timed.tick(minutes_ms + second * 1_000)
         job.process_all()
         assert timed.live() == [address(1), address(2)]
         timed.tick(minutes_ms + 60_001)
@@ -98,7 +103,7 @@ def test_of_two_jobs_on_one_registry_one_wins_and_the_other_says_so(heartbeats, 
     heartbeats.say(registration(2))
     view = heartbeats.await_offset(2)
     loser = await_end_of_one(rivals)
-    with pytest.raises(TermLostError, match="Only one job may write a registry"):
+    with pytest.raises(TermLostError, match="has taken the registry over"):
         loser.check()
     winner = rivals[1 - rivals.index(loser)]
     assert not winner.has_ended
@@ -186,30 +191,97 @@ def make_topic(kafka, name, partitions, **config):
     admin.close()
 
 
-def test_several_partitions_with_a_limit_to_a_batch_are_refused(kafka, topic, spark, tmp_path):
-    make_topic(kafka, topic, 2, **{"message.timestamp.type": "LogAppendTime"})
-    heartbeats = Heartbeats(kafka, topic, tmp_path, maxOffsetsPerTrigger="1000")
-    with (
-        pytest.raises(SettingError, match=r"maxOffsetsPerTrigger: loses heartbeats .* 2 partitions.*Set it to none"),
-        BackgroundJob(spark.newSession(), heartbeats.settings),
-    ):
+@pytest.mark.parametrize(
+    ("partitions", "timestamp_type", "command"),
+    [
+        (2, "LogAppendTime", r"has 2 partitions.*kafka-topics.sh .* --create .* --partitions 1 "),
+        (1, "CreateTime", r"CreateTime.*kafka-configs.sh .* --add-config message.timestamp.type=LogAppendTime"),
+    ],
+)
+def test_a_topic_without_one_order_is_refused_with_the_command_that_mends_it(
+    kafka, topic, spark, tmp_path, partitions, timestamp_type, command
+):
+    make_topic(kafka, topic, partitions, **{"message.timestamp.type": timestamp_type})
+    heartbeats = Heartbeats(kafka, topic, tmp_path)
+    with pytest.raises(UnfitTopicError, match=command), BackgroundJob(spark.newSession(), heartbeats.settings):
         pass
     heartbeats.close()
 
 
 def test_a_topic_that_costs_something_is_named_and_read_all_the_same(kafka, topic, spark, tmp_path, caplog):
-    """Two partitions, the producers' clock and a small limit: three warnings; leases of both partitions are kept."""
     caplog.set_level(logging.WARNING, "namesrv_stream")
-    make_topic(kafka, topic, 2, **{"message.timestamp.type": "CreateTime", "max.message.bytes": str(MIB)})
+    make_topic(kafka, topic, 1, **{"message.timestamp.type": "LogAppendTime", "max.message.bytes": str(MIB)})
     heartbeats = Heartbeats(kafka, topic, tmp_path)
     with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
         heartbeats.say(*map(registration, BROKERS))
         job.process_all()
         assert heartbeats.live() == sorted(map(address, BROKERS))
-        assert sorted(heartbeats.view().snapshot.offsets) == [0, 1]
-    warnings = "\n".join(record.getMessage() for record in caplog.records)
-    assert "CreateTime" in warnings
-    assert "2 partitions" in warnings
-    assert f"max.message.bytes is {MIB}" in warnings
-    assert "read in one micro-batch" in warnings
+    assert f"max.message.bytes is {MIB}" in "\n".join(record.getMessage() for record in caplog.records)
     heartbeats.close()
+
+
+def test_another_log_than_the_tables_were_made_from_is_refused_until_it_is_accepted(heartbeats, kafka, spark):
+    """A topic made anew: its old records would be replayed over the present."""
+    heartbeats.say(registration(1))
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        job.process_all()
+    before = heartbeats.view().snapshot
+    remake_topic(heartbeats)
+    with pytest.raises(OtherLogError, match="--accept-new-log"), BackgroundJob(spark.newSession(), heartbeats.settings):
+        pass
+    assert heartbeats.view().snapshot == before
+    with BackgroundJob(spark.newSession(), heartbeats.settings, accepts_new_log=True) as job:
+        heartbeats.tick()
+        heartbeats.say(registration(2))
+        heartbeats.tick()
+        job.process_all()
+        assert heartbeats.live() == [address(1), address(2)]
+    after = heartbeats.view().snapshot
+    assert after.kafka_topic_id != before.kafka_topic_id
+    assert after.log_accepted_at == before.event_time
+    with BackgroundJob(spark.newSession(), heartbeats.settings):
+        pass
+
+
+def remake_topic(heartbeats):
+    admin = KafkaAdminClient(**heartbeats.kafka)
+    admin.delete_topics([heartbeats.topic])
+    admin.close()
+    await_new_topic(heartbeats)
+    heartbeats.reopen()
+
+
+@eventually
+def await_new_topic(heartbeats):
+    assert ensure_topic(heartbeats.kafka, heartbeats.topic).partition_count == 1
+    assert end_offsets(heartbeats.kafka, heartbeats.topic) == {0: 0}
+
+
+@pytest.mark.parametrize("is_standby", [False, True], ids=["a job that is started", "a standby"])
+def test_another_job_takes_the_registry_over_and_goes_on_on_the_same_checkpoint(heartbeats, spark, is_standby):
+    first = BackgroundJob(spark.newSession(), heartbeats.settings).__enter__()
+    heartbeats.say(registration(1))
+    first.process_all()
+    options = heartbeats.options | {"standby": str(is_standby)}
+    second = BackgroundJob(spark.newSession(), NamesrvSettings.model_validate(options))
+    with ThreadPoolExecutor(1) as pool:
+        started = pool.submit(second.__enter__)
+        if is_standby:
+            await_candidates(heartbeats, 2)
+            first.stop()
+        started.result(LIMIT_S)
+    await_end_of_one([first])
+    with contextlib.nullcontext() if is_standby else pytest.raises(TermLostError):
+        first.check()
+    heartbeats.say(registration(2))
+    heartbeats.await_offset(heartbeats.end_offset())
+    second.__exit__()
+    assert heartbeats.live() == [address(1), address(2)]
+    rows = RouteReader(heartbeats.root).snapshots.readable()[::-1]
+    assert [row.term for row in rows] == sorted(row.term for row in rows)
+    assert_told_once(heartbeats)
+
+
+@eventually
+def await_candidates(heartbeats, number):
+    assert len(candidates(heartbeats.kafka, heartbeats.root)) == number

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
+from namesrv_stream.kafka.reader import RecordReader
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.rules.requests import BrokerHeartbeat, PutKvConfig, UnregisterBroker
 from namesrv_stream.stream.background import BackgroundJob
@@ -101,24 +102,24 @@ def test_readers_never_see_half_a_batch_of_a_job_that_was_killed(heartbeats, spa
 
 
 def test_a_new_checkpoint_on_old_tables_goes_on_where_the_last_snapshot_stood(kafka, topic, spark, tmp_path):
-    """Silent brokers end 30 s later than exact, because published signs of life lag by as much."""
+    """A silent broker's lease ends at its exact deadline, for the snapshot is exact as of its offset."""
     heartbeats = Heartbeats(kafka, topic, tmp_path, BY_PRODUCERS_CLOCK)
     heartbeats.say(registration(1), registration(2), PutKvConfig(namespace="n", key="k", value="v"))
-    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+    with BackgroundJob(spark.newSession(), heartbeats.settings, is_replay=True) as job:
         job.process_all()
         heartbeats.say(BrokerHeartbeat(broker_addr=address(1)), BrokerHeartbeat(broker_addr=address(2)), at_ms=29_000)
         job.process_all()
     told, offsets = heartbeats.rows("broker_event"), heartbeats.view().snapshot.offsets
     assert offsets == {0: heartbeats.end_offset()}
     shutil.rmtree(heartbeats.settings.checkpoint_location)
-    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+    with BackgroundJob(spark.newSession(), heartbeats.settings, is_replay=True) as job:
         heartbeats.say(BrokerHeartbeat(broker_addr=address(1)), at_ms=100_000)
-        for at_ms in (149_001, 164_000, 179_000):  # the exact deadline was 149,000
+        for at_ms in range(134_000, 149_001, 15_000):
             heartbeats.tick(at_ms)
-            job.process_all()
+        job.process_all()
         assert heartbeats.live() == [address(1), address(2)]
         assert heartbeats.rows("broker_event") == told
-        heartbeats.tick(179_001)
+        heartbeats.tick(149_001)
         job.process_all()
         assert heartbeats.live() == [address(1)]
     heartbeats.close()
@@ -127,17 +128,18 @@ def test_a_new_checkpoint_on_old_tables_goes_on_where_the_last_snapshot_stood(ka
 def test_a_batch_that_comes_while_the_job_stops_is_left_to_the_next_run(heartbeats, spark):
     heartbeats.say(registration(1))
     publisher = Publisher.claim(Writers.only(RustWriter(Root(heartbeats.root))), "run-1", 1)
-    batches = MicroBatches(heartbeats.settings, publisher)
-    query = start_query(spark.newSession(), heartbeats.settings, batches, publisher.table("live"), {})
-    query.processAllAvailable()
-    batches.close()
-    heartbeats.say(registration(2))
-    await_batch(query)
-    stopping = threading.Thread(target=query.stop, daemon=True)
-    stopping.start()
-    stopping.join(LIMIT_S)
-    assert not stopping.is_alive()
-    assert query.exception() is None
+    with RecordReader(heartbeats.kafka, heartbeats.topic) as reader:
+        batches = MicroBatches(heartbeats.settings, publisher, reader, None)
+        query = start_query(spark.newSession(), heartbeats.settings, batches, publisher.table("live"), None)
+        query.processAllAvailable()
+        batches.close()
+        heartbeats.say(registration(2))
+        await_batch(query)
+        stopping = threading.Thread(target=query.stop, daemon=True)
+        stopping.start()
+        stopping.join(LIMIT_S)
+        assert not stopping.is_alive()
+        assert query.exception() is None
     assert heartbeats.live() == [address(1)]
     with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
         job.process_all()
@@ -199,7 +201,7 @@ def test_records_that_kafka_no_longer_has_are_named_and_a_new_checkpoint_goes_on
     with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
         job.process_all()
     assert heartbeats.live() == [address(1), address(3)]
-    assert "what was said in between is lost" in caplog.text
+    assert "what was in between is lost" in caplog.text
 
 
 def delete_records(heartbeats, before):

@@ -317,7 +317,7 @@ def test_events_are_numbered_within_their_epoch(root):
 def test_a_claim_carries_on_what_the_row_before_said(root):
     published = claim(root, "first").publish(batch(7), NOW)
     heir = claim(root, "second").last
-    assert heir == published._replace(epoch=3, term=2, run_id="second", changes={})
+    assert heir == published._replace(epoch=3, term=2, run_id="second", changes={}, kind="CLAIM")
 
 
 def test_writers_choose_the_bulk_engine_by_the_rows_of_one_table(root):
