@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 from rich.console import Group, RenderableType
@@ -14,56 +14,80 @@ from namesrv_stream.cli.output import counted, duration_text, heading, iso_text,
 from namesrv_stream.cli.view import Answer, Served, View, root_of, show, view_options
 from namesrv_stream.config import Invocation, NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.rules.progress import JobProgress, job_progress
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import REJECTED
 from namesrv_stream.wire.json_text import encode_json
 
+if TYPE_CHECKING:
+    from namesrv_stream.kafka.election import Candidate  # kafka only where it is asked
+
 _KAFKA_LIMIT_MS = 2_000
 
 
-class Lag(NamedTuple):
-    """Records on Kafka that the newest snapshot does not hold yet; None and the reason where Kafka does not say."""
+class FromKafka(NamedTuple):
+    """What Kafka says of the registry; `problem` is the reason if it says nothing.
 
-    records: int | None
+    `records_behind`: records that the newest snapshot does not hold, ticks included. `jobs`: who takes part in the
+    election, the active job first.
+    """
+
+    records_behind: int | None = None
+    jobs: Sequence[Candidate] = ()
     problem: str | None = None
 
 
 @click.command("status")
-@click.option("--no-kafka", is_flag=True, help="Do not ask Kafka how far behind the tables are.")
+@click.option("--no-kafka", is_flag=True, help="Do not ask Kafka how far behind the tables are, and which jobs wait.")
 @view_options(as_of=False)
-@click.pass_obj
-def status(invocation: Invocation, no_kafka: bool, view: View) -> None:
-    """What runs, what is served, how old it is, and how far behind Kafka."""
+@click.pass_context
+def status(context: click.Context, no_kafka: bool, view: View) -> None:
+    """What runs, what is served, how old it is, and how far behind. Ends with 1 unless the job runs."""
+    invocation: Invocation = context.obj
     settings, root = invocation.settings, root_of(invocation.settings)
+    seen: list[JobProgress] = []
 
     def answer(served: Served) -> Answer:
-        lag = Lag(None, "not asked") if no_kafka else _lag(settings, served)
-        facts = _facts(served, lag, root)
-        return Answer(encode_json(facts), lambda _plain: _shown(served, lag, facts, settings))
+        kafka = FromKafka(problem="not asked") if no_kafka else _from_kafka(settings, root, served)
+        progress = job_progress(served.snapshot, served.now_ms, served.settings.stale_after_ms)
+        seen[:] = [progress]
+        facts = _facts(served, progress, kafka, root)
+        return Answer(encode_json(facts), lambda _plain: _shown(served, progress, kafka, facts, settings))
 
     show(invocation, view, answer)
+    if seen and seen[0].state != "running":
+        context.exit(1)
 
 
-def _lag(settings: NamesrvSettings, served: Served) -> Lag:
-    from namesrv_stream.kafka.topic import end_offsets  # noqa: PLC0415  # kafka only where it is asked
+def _from_kafka(settings: NamesrvSettings, root: Root, served: Served) -> FromKafka:
+    from namesrv_stream.kafka.election import candidates  # noqa: PLC0415  # kafka only where it is asked
+    from namesrv_stream.kafka.topic import end_offsets  # noqa: PLC0415
 
-    limits = {"bootstrap_timeout_ms": _KAFKA_LIMIT_MS}
+    kafka = {"bootstrap_timeout_ms": _KAFKA_LIMIT_MS} | kafka_client_arguments(settings)
     try:
-        ends = end_offsets(limits | kafka_client_arguments(settings), settings.kafka_topic)
+        ends = end_offsets(kafka, settings.kafka_topic)
+        jobs = candidates(kafka, root.url)
     except NamesrvError as error:
-        return Lag(None, str(error))
+        return FromKafka(problem=str(error))
     if not ends:
-        return Lag(None, f"Kafka at {settings.kafka_bootstrap_servers} has no topic {settings.kafka_topic}.")
+        problem = f"Kafka at {settings.kafka_bootstrap_servers} has no topic {settings.kafka_topic}."
+        return FromKafka(jobs=jobs, problem=problem)
     behind = [end - served.snapshot.offsets.get(partition, 0) for partition, end in ends.items()]
     if min(behind) < 0:
-        return Lag(None, f"the tables are ahead of {settings.kafka_topic}: they are of another topic or another Kafka.")
-    return Lag(sum(behind))
+        problem = f"the tables are ahead of {settings.kafka_topic}: they are of another topic or another Kafka."
+        return FromKafka(jobs=jobs, problem=problem)
+    return FromKafka(sum(behind), jobs)
 
 
-def _facts(served: Served, lag: Lag, root: Root) -> dict[str, object]:
+def _facts(served: Served, progress: JobProgress, kafka: FromKafka, root: Root) -> dict[str, object]:
     snapshot, tables = served.snapshot, served.tables
     return {
         "root": root.url,
+        "state": progress.state,
+        "since": iso_text(progress.since_ms),
+        "lagMillis": progress.lag_ms,
+        "activeJob": next((job.run_id for job in kafka.jobs if job.is_active), None),
+        "waitingJobs": [job.run_id for job in kafka.jobs if not job.is_active],
         "epoch": snapshot.epoch,
         "term": snapshot.term,
         "runId": snapshot.run_id,
@@ -73,8 +97,8 @@ def _facts(served: Served, lag: Lag, root: Root) -> dict[str, object]:
         "publishedAt": iso_text(snapshot.published_at),
         "ageMillis": served.age_ms,
         "stale": served.is_stale,
-        "recordsBehind": lag.records,
-        "kafka": lag.problem or "reachable",
+        "recordsBehind": kafka.records_behind,
+        "kafka": kafka.problem or "reachable",
         "clusters": len(tables.clusters),
         "brokerNames": len(tables.brokers),
         "liveAddresses": len(tables.live),
@@ -89,20 +113,26 @@ def _row_count(root: Root, version: int) -> int:
     return int(root.open(REJECTED, version).count())
 
 
-def _shown(served: Served, lag: Lag, facts: dict[str, object], settings: NamesrvSettings) -> RenderableType:
+def _shown(
+    served: Served, progress: JobProgress, kafka: FromKafka, facts: dict[str, object], settings: NamesrvSettings
+) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim")
     grid.add_column(overflow="fold")
-    for name, value in _lines(served, lag, facts, settings):
+    for name, value in _lines(served, progress, kafka, facts, settings):
         grid.add_row(name, value)
     return Group(heading("Registry", str(facts["root"])), grid)
 
 
-def _lines(served: Served, lag: Lag, facts: dict[str, object], settings: NamesrvSettings) -> Iterator[tuple[str, Text]]:
+def _lines(
+    served: Served, progress: JobProgress, kafka: FromKafka, facts: dict[str, object], settings: NamesrvSettings
+) -> Iterator[tuple[str, Text]]:
     snapshot, tables = served.snapshot, served.tables
-    yield "job", _job(served)
+    yield "job", _job(progress, kafka)
     batch = "no batch yet" if snapshot.batch_id is None else f"batch {snapshot.batch_id}"
     yield "", Text(f"run {snapshot.run_id}, term {snapshot.term}, {batch}")
+    for job in kafka.jobs:
+        yield "", Text(f"{'active' if job.is_active else 'waits'}: run {job.run_id} on {job.host}")
     yield (
         "serves",
         Text(
@@ -110,7 +140,6 @@ def _lines(served: Served, lag: Lag, facts: dict[str, object], settings: Namesrv
             f"{time_text(snapshot.event_time)}"
         ),
     )
-    yield "behind Kafka", _behind(lag)
     yield "clusters", Text(", ".join(sorted(tables.clusters)) or "none")
     yield "brokers", Text(f"{counted(len(tables.brokers), 'name')}, {counted(len(tables.live), 'live address')}")
     yield "topics", Text(f"{len(tables.queues):,}")
@@ -118,21 +147,27 @@ def _lines(served: Served, lag: Lag, facts: dict[str, object], settings: Namesrv
         yield "rejected", Text(f"{facts['rejectedRecords']} records: see the table rejected", "yellow")
     if tables.namesrv_config:
         yield "changed", Text(", ".join(f"{key}={value}" for key, value in sorted(tables.namesrv_config.items())))
-    yield "Kafka", Text(f"{settings.kafka_bootstrap_servers}, topic {settings.kafka_topic}")
+    yield "Kafka", _kafka(kafka, settings)
 
 
-def _job(served: Served) -> Text:
-    age = duration_text(served.age_ms)
-    if served.is_stale:
-        return Text(f"not running: nothing published for {age} although brokers are live", "bold red")
-    if not served.tables.live:
-        return Text(f"no broker is live; last published {age} ago", "yellow")
-    return Text(f"publishing; newest snapshot {age} old", "green")
+def _job(progress: JobProgress, kafka: FromKafka) -> Text:
+    since = time_text(progress.since_ms)
+    match progress.state:
+        case "running":
+            return Text("running", "green")
+        case "catching up":
+            return Text(f"catching up: {duration_text(progress.lag_ms or 0)} of event time behind", "yellow")
+        case "starting":
+            return Text(f"starting since {since}", "yellow")
+        case "stopped in order":
+            return Text(f"stopped in order at {since}", "yellow")
+    if kafka.records_behind == 0:
+        return Text(f"nothing has come from Kafka since {since}, no tick either: run a gateway, or set jobTicker=true",
+                    "yellow")  # fmt: skip
+    return Text(f"dead since {since}: nothing has been published. Start it again, and see its log", "bold red")
 
 
-def _behind(lag: Lag) -> Text:
-    if lag.records is None:
-        return Text(f"unknown: {lag.problem}", "yellow")
-    return Text(
-        "nothing" if lag.records == 0 else f"{counted(lag.records, 'record')} since that snapshot, ticks included"
-    )
+def _kafka(kafka: FromKafka, settings: NamesrvSettings) -> Text:
+    if kafka.problem is not None:
+        return Text(f"unknown: {kafka.problem}", "yellow")
+    return Text(f"{settings.kafka_bootstrap_servers}, topic {settings.kafka_topic}")

@@ -23,6 +23,7 @@ from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import NamesrvError, SnapshotGoneError, did_you_mean
 from namesrv_stream.history.events import AsOf, Span, members_at
 from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.progress import is_stale
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
@@ -108,8 +109,9 @@ class Served(NamedTuple):
 
     @property
     def is_stale(self) -> bool:
-        """Whether brokers live and nothing has been published for so long that the job cannot be running."""
-        return not self.is_past and bool(self.tables.live) and self.age_ms > self.settings.stale_after_ms
+        """Whether brokers live and the tables are far behind the log by event time."""
+        late = is_stale(self.snapshot, self.now_ms, self.settings.stale_after_ms)
+        return not self.is_past and bool(self.tables.live) and late
 
     @property
     def age_ms(self) -> int:

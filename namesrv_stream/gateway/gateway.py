@@ -23,6 +23,8 @@ from namesrv_stream.gateway.metrics import Metrics, MetricsServer
 from namesrv_stream.gateway.server import Server
 from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.progress import is_stale as is_behind
+from namesrv_stream.rules.progress import job_progress
 from namesrv_stream.rules.requests import PutKvConfig
 from namesrv_stream.tables.root import Root
 
@@ -155,16 +157,20 @@ class Gateway:
             await asyncio.sleep(_LOOK_AROUND_EVERY_S)
 
     def _mind_age(self, latest: FollowedSnapshot) -> None:
-        """While brokers live the job publishes; a snapshot that gets old says that it does not run."""
-        age_ms = time.time_ns() // 1_000_000 - latest.row.published_at
-        is_stale = bool(latest.tables.live) and age_ms > self._settings.stale_after_ms
+        """Warn if brokers live and the tables fall behind by event time: the job does not run, or catches up."""
+        now_ms = time.time_ns() // 1_000_000
+        age_ms = now_ms - latest.row.published_at
+        lag_ms = job_progress(latest.row, now_ms, self._settings.stale_after_ms).lag_ms
+        is_stale = bool(latest.tables.live) and is_behind(latest.row, now_ms, self._settings.stale_after_ms)
         if is_stale and not self._is_stale:
-            log.warning("epoch %d is %d s old and brokers live: is the job running?", latest.row.epoch, age_ms // 1000)
+            log.warning("epoch %d is %d s of event time behind and brokers live: is the job running?",
+                        latest.row.epoch, (lag_ms or 0) // 1000)  # fmt: skip
         if self._is_stale and not is_stale:
             log.info("the job publishes again: epoch %d", latest.row.epoch)
         self._is_stale = is_stale
         self.metrics.is_stale.set(is_stale)
         self.metrics.age_s.set(age_ms / 1000)
+        self.metrics.lag_s.set((lag_ms or 0) / 1000)
 
     def _health(self) -> str | None:
         """Called by the metrics thread. A stale snapshot is served, so it is no reason to restart this process."""

@@ -31,7 +31,10 @@ class Metrics:
         self.connections = Gauge("namesrv_connections", "Open connections.", registry=of)
         self.epoch = Gauge("namesrv_snapshot_epoch", "Epoch of the snapshot that is served.", registry=of)
         self.age_s = Gauge("namesrv_snapshot_age_seconds", "Since the served snapshot was published.", registry=of)
-        self.is_stale = Gauge("namesrv_snapshot_stale", "1: brokers live and the job publishes nothing.", registry=of)
+        self.lag_s = Gauge(
+            "namesrv_registry_lag_seconds", "Event time between the newest record in the tables and now.", registry=of
+        )
+        self.is_stale = Gauge("namesrv_snapshot_stale", "1: brokers live and the tables are far behind.", registry=of)
         self._brokers = Gauge("namesrv_brokers", "Live broker addresses.", ["cluster"], registry=of)
         self.records = Counter("namesrv_records", "Records that Kafka has acknowledged.", registry=of)
         self.kafka_errors = Counter("namesrv_kafka_errors", "Records that Kafka did not take.", ["error"], registry=of)
