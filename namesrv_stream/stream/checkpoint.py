@@ -48,11 +48,14 @@ class StateStoreMismatchError(NamesrvError):
 
 
 class Checkpoint:
-    """The folder of this release's checkpoint below `checkpoint.location`."""
+    """The folder of this release's checkpoint of one log, below `checkpoint.location`.
 
-    def __init__(self, spark: SparkSession, base: str) -> None:
+    Its name has the id of the topic: offsets of another topic mean nothing in this one.
+    """
+
+    def __init__(self, spark: SparkSession, base: str, topic_id: str | None) -> None:
         self._base = base.rstrip("/")
-        self.location = f"{self._base}/state-{STATE_FORMAT}"
+        self.location = f"{self._base}/state-{STATE_FORMAT}-{topic_id or 'topic'}"
         jvm = spark.sparkContext._jvm  # pyspark has no other way to Hadoop's file systems
         assert jvm is not None
         self._jvm: Any = jvm

@@ -181,7 +181,7 @@ class RouteRegistryJob:
             if self._settings.job_ticker:
                 producer = open_things.enter_context(HeartbeatProducer(self._kafka, self._settings.kafka_topic))
                 open_things.enter_context(Ticker(producer, self._settings.tick_millis))
-            query = start_query(self._spark, self._settings, batches, live, next_offset)
+            query = start_query(self._spark, self._settings, batches, live, self._checkpoint(log_here), next_offset)
             open_things.callback(self._stop_query, query, batches)
             open_things.callback(self.started.clear)
             self.query, self._batches = query, batches
@@ -219,8 +219,9 @@ class RouteRegistryJob:
         run's only as long as nobody else has claimed it.
         """
         if former is None:
-            if Checkpoint(self._spark, self._settings.checkpoint_location).has_finished_a_batch():
-                raise CheckpointWithoutTablesError(self._settings.checkpoint_location, self._settings.delta_root)
+            checkpoint = self._checkpoint(log_here)
+            if checkpoint.has_finished_a_batch():
+                raise CheckpointWithoutTablesError(checkpoint.location, self._settings.delta_root)
             return log_here
         if self._has_claimed and former.run_id != self.run_id:
             raise TermLostError(former.term - 1, former.term, former.run_id)
@@ -228,6 +229,9 @@ class RouteRegistryJob:
         return log_to_go_on_with(
             former, log_here, self._settings.kafka_topic, ends.get(LOG_PARTITION, 0), accepts_new=self._accepts_new_log
         )
+
+    def _checkpoint(self, log_here: KafkaLog) -> Checkpoint:
+        return Checkpoint(self._spark, self._settings.checkpoint_location, log_here.topic_id)
 
     def _await_lock(self, lock: JobLock, terms: TermWatch, stop: threading.Event) -> None:
         """Wait until the former job has stopped: two queries on one checkpoint end each other."""

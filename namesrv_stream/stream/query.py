@@ -39,7 +39,12 @@ keep still for minutes. A shorter outage is only a late micro-batch."""
 
 
 def start_query(
-    spark: SparkSession, settings: NamesrvSettings, batches: MicroBatches, live: pa.Table, next_offset: int | None
+    spark: SparkSession,
+    settings: NamesrvSettings,
+    batches: MicroBatches,
+    live: pa.Table,
+    checkpoint: Checkpoint,
+    next_offset: int | None,
 ) -> StreamingQuery:
     """Start the registry's query.
 
@@ -49,7 +54,6 @@ def start_query(
     _show_workers_this_package(spark)
     for key, value in {**STATE_STORE, **_QUERY_OPTIONS}.items():
         spark.conf.set(key, value)
-    checkpoint = Checkpoint(spark, settings.checkpoint_location)
     checkpoint.check_state_store()
     is_new = not checkpoint.has_finished_a_batch()
     records = kafka_records(spark, settings, next_offset if is_new else None)

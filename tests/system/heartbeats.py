@@ -62,7 +62,7 @@ class Heartbeats:
             "triggerMillis": "0",
             **settings,
         }
-        ensure_topic(self.kafka, topic, config)
+        self.topic_id = ensure_topic(self.kafka, topic, config).topic_id
         self._producer = HeartbeatProducer(self.kafka, topic)
 
     def reopen(self):

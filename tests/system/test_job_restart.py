@@ -18,6 +18,7 @@ from namesrv_stream.kafka.reader import RecordReader
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.rules.requests import BrokerHeartbeat, PutKvConfig, UnregisterBroker
 from namesrv_stream.stream.background import BackgroundJob
+from namesrv_stream.stream.checkpoint import Checkpoint
 from namesrv_stream.stream.failures import CheckpointWithoutTablesError, JobFailedError
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import start_query
@@ -130,7 +131,9 @@ def test_a_batch_that_comes_while_the_job_stops_is_left_to_the_next_run(heartbea
     publisher = Publisher.claim(Writers.only(RustWriter(Root(heartbeats.root))), "run-1", 1)
     with RecordReader(heartbeats.kafka, heartbeats.topic) as reader:
         batches = MicroBatches(heartbeats.settings, publisher, reader, None)
-        query = start_query(spark.newSession(), heartbeats.settings, batches, publisher.table("live"), None)
+        session, live = spark.newSession(), publisher.table("live")
+        checkpoint = Checkpoint(session, heartbeats.settings.checkpoint_location, heartbeats.topic_id)
+        query = start_query(session, heartbeats.settings, batches, live, checkpoint, None)
         query.processAllAvailable()
         batches.close()
         heartbeats.say(registration(2))
