@@ -181,7 +181,7 @@ class RouteRegistryJob:
             if self._settings.job_ticker:
                 producer = open_things.enter_context(HeartbeatProducer(self._kafka, self._settings.kafka_topic))
                 open_things.enter_context(Ticker(producer, self._settings.tick_millis))
-            query = start_query(self._spark, self._settings, batches, live, self._checkpoint(log_here), next_offset)
+            query = start_query(self._spark, self._settings, batches, live, self._checkpoint(log_here))
             open_things.callback(self._stop_query, query, batches)
             open_things.callback(self.started.clear)
             self.query, self._batches = query, batches

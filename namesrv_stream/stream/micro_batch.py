@@ -74,6 +74,8 @@ class MicroBatches:
         self._publisher = publisher
         self._reader = reader
         self._registry = _loaded_registry(settings, publisher)
+        self.first_offset = next_offset
+        """Where the log goes on after the tables; None: at its oldest record."""
         self._next_offset = next_offset
         self._event_time_ms = publisher.last.event_time
         self._published_event_ms = publisher.last.event_time

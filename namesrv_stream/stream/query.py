@@ -44,19 +44,17 @@ def start_query(
     batches: MicroBatches,
     live: pa.Table,
     checkpoint: Checkpoint,
-    next_offset: int | None,
 ) -> StreamingQuery:
     """Start the registry's query.
 
-    A new checkpoint begins with the leases of `live`, the last snapshot's, and reads Kafka from `next_offset`; None:
-    from its oldest record.
+    A new checkpoint begins with the leases of `live`, the last snapshot's, and reads Kafka from where `batches` begin.
     """
     _show_workers_this_package(spark)
     for key, value in {**STATE_STORE, **_QUERY_OPTIONS}.items():
         spark.conf.set(key, value)
     checkpoint.check_state_store()
     is_new = not checkpoint.has_finished_a_batch()
-    records = kafka_records(spark, settings, next_offset if is_new else None)
+    records = kafka_records(spark, settings, batches.first_offset if is_new else None)
     addresses = known_addresses(spark, live) if is_new and len(live) else None
     writer = (
         passed_on_records(parsed_records(records), settings, addresses)

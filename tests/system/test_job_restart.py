@@ -133,7 +133,7 @@ def test_a_batch_that_comes_while_the_job_stops_is_left_to_the_next_run(heartbea
         batches = MicroBatches(heartbeats.settings, publisher, reader, None)
         session, live = spark.newSession(), publisher.table("live")
         checkpoint = Checkpoint(session, heartbeats.settings.checkpoint_location, heartbeats.topic_id)
-        query = start_query(session, heartbeats.settings, batches, live, checkpoint, None)
+        query = start_query(session, heartbeats.settings, batches, live, checkpoint)
         query.processAllAvailable()
         batches.close()
         heartbeats.say(registration(2))
