@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from namesrv_stream.rules.journal import Journal, Table
 from namesrv_stream.rules.lookup import RouteTables, latest_registered
+from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.requests import MASTER_ID, PERM_WRITE
 from namesrv_stream.rules.rows import (
     BrokerRow,
@@ -54,9 +55,6 @@ class RegistryTables:
 
     def view(self) -> RouteTables:
         """The tables as lookups see them: what a reader would see if they were published now."""
-        queues: dict[str, list[TopicRow]] = {}
-        for row in sorted(self.topic):
-            queues.setdefault(row.topic, []).append(row)
         clusters: dict[str, list[str]] = {}
         for cluster in sorted(self.cluster):
             clusters.setdefault(cluster.cluster_name, []).append(cluster.broker_name)
@@ -64,7 +62,7 @@ class RegistryTables:
         for mapping in self.topic_mapping:
             mappings.setdefault(mapping.topic, {})[mapping.broker_name] = mapping.mapping
         return RouteTables(
-            queues=queues,
+            queues=TopicQueues.of(self.topic),
             brokers={str(name): self.holders(str(name)) for name in self.broker.groups()},
             clusters=clusters,
             filters={row.broker_addr: row.filter_server_list for row in self.filter},

@@ -65,13 +65,26 @@ def select(table: DeltaTable, spec: TableSpec, condition: str = "true", then: st
 
     By delta-rs's own SQL: pyarrow's datasets would do, but importing them imports pandas, a second for a command.
     """
-    columns = ", ".join(f'"{name}"' for name in spec.schema.names)
-    return query(table, f"SELECT {columns} FROM rows WHERE {condition} {then}").cast(spec.schema)
+    return query(table, f"SELECT {_columns(spec)} FROM rows WHERE {condition} {then}").cast(spec.schema)
+
+
+def batches(table: DeltaTable, spec: TableSpec) -> pa.RecordBatchReader:
+    """All rows with the row's columns, piece by piece, so that the whole table need not be in memory at once."""
+    reader = _answer(table, f"SELECT {_columns(spec)} FROM rows")
+    return pa.RecordBatchReader.from_batches(spec.schema, (batch.cast(spec.schema) for batch in reader))
 
 
 def query(table: DeltaTable, sql: str) -> pa.Table:
     """What delta-rs answers to a SQL statement, in which the table is `rows`."""
-    return pa.RecordBatchReader.from_stream(QueryBuilder().register("rows", table).execute(sql)).read_all()
+    return _answer(table, sql).read_all()
+
+
+def _answer(table: DeltaTable, sql: str) -> pa.RecordBatchReader:
+    return pa.RecordBatchReader.from_stream(QueryBuilder().register("rows", table).execute(sql))
+
+
+def _columns(spec: TableSpec) -> str:
+    return ", ".join(f'"{name}"' for name in spec.schema.names)
 
 
 def check_format(root: Root, spec: TableSpec, properties: Mapping[str, str | None]) -> None:
