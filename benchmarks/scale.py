@@ -34,7 +34,7 @@ from rich.table import Table
 from namesrv_stream.local.process import OwnedProcess
 from namesrv_stream.rules.requests import DataVersion
 from namesrv_stream.rules.rows import BrokerRow, ClusterRow, LiveRow, LogPosition, TopicRow
-from namesrv_stream.tables.publication import Batch, Publisher, Writers
+from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import TOPIC
@@ -100,7 +100,7 @@ class Registry:
 
     def __init__(self, root: Path, plan: Plan) -> None:
         self._plan = plan
-        self._publisher = Publisher.claim(Writers.only(RustWriter(Root(str(root)))), "benchmark", _now_ms())
+        self._publisher = Publisher.claim(RustWriter(Root(str(root))), "benchmark", _now_ms())
         self._batch_id = 0
 
     def publish_all(self) -> None:

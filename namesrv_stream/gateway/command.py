@@ -33,7 +33,7 @@ def gateway(invocation: Invocation, file: Path | None, print_only: bool) -> None
         return
     set_up_logging()
     for key in settings_without_effect(settings):
-        log.warning("setting %s is accepted for RocketMQ's sake and has no effect here", key)
+        log.warning("setting %s is accepted and has no effect here: docs/configuration.md says why", key)
     run_in_loop(_until_signalled(settings))
 
 

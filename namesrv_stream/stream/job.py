@@ -32,9 +32,9 @@ from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.stream.failures import CheckpointWithoutTablesError, job_failure, storage_errors
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import has_checkpoint, start_query
-from namesrv_stream.tables.engines import choose_writers
 from namesrv_stream.tables.publication import Publisher, Steps
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import LIVE
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class RouteRegistryJob:
     def run(self, stop: threading.Event) -> None:
         """Run the query, again after each outage of Kafka, until `stop` is set. Raises NamesrvError otherwise."""
         for key in settings_without_effect(self._settings):
-            log.warning("setting %s is accepted for RocketMQ's sake and has no effect here", key)
+            log.warning("setting %s is accepted and has no effect here: docs/configuration.md says why", key)
         attempts = Retrying(
             retry=retry_if_exception_type(KafkaUnreachableError),
             wait=self._pause_s,
@@ -133,10 +133,9 @@ class RouteRegistryJob:
     def _claim(self) -> Publisher:
         settings = self._settings
         root = Root(settings.delta_root, settings.storage_options or None)
-        writers = choose_writers(settings.writer, root, self._spark)
         retention_ms = int(settings.snapshot_retention.total_seconds() * 1000)
         check = self._check_former
-        publisher = Publisher.claim(writers, self.run_id, _now_ms(), retention_ms, self._on_step, check)
+        publisher = Publisher.claim(RustWriter(root), self.run_id, _now_ms(), retention_ms, self._on_step, check)
         self._term = publisher.last.term
         log.info("run %s holds the registry %s: term %d", self.run_id, settings.delta_root, publisher.last.term)
         if publisher.restored:

@@ -8,7 +8,7 @@ from namesrv_stream.records import encode_record
 from namesrv_stream.rules.requests import DataVersion, PutKvConfig, RegisterBroker, TopicConfig, WipeWritePerm
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.publication import Publisher, Writers
+from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import PINNED_TABLES, TABLES
@@ -73,7 +73,7 @@ class Registry:
     def __init__(self, root, run_id="run-1", offsets=None, **settings):
         self._root = Root(str(root))
         self._writer = RustWriter(self._root)
-        self.publisher = Publisher.claim(Writers.only(self._writer), run_id, T0)
+        self.publisher = Publisher.claim(self._writer, run_id, T0)
         self.batches = MicroBatches(NamesrvSettings.model_validate(settings), self.publisher, offsets)
         self.batch_id = -1
 
