@@ -132,6 +132,20 @@ class TopicQueues(Mapping[str, Sequence[TopicRow]]):
         codes = self._codes.name_codes(broker_names)
         return [topic for topic, cells in self._all_cells() if not codes.isdisjoint(name_codes_of(cells))]
 
+    def rows(self) -> Iterator[TopicRow]:
+        """All rows in order of their key."""
+        return chain.from_iterable(self._codes.rows(topic, cells) for topic, cells in self._all_cells())
+
+    def by_broker_name(self) -> dict[str, dict[str, QueueSettings]]:
+        """Broker name -> topic -> settings; equal names and settings are one object."""
+        found: dict[str, dict[str, QueueSettings]] = {name: {} for name in self.topic_counts}
+        by_code = [found.get(name, {}) for name in self._codes.names]
+        settings = self._codes.settings
+        for topic, cells in self._all_cells():
+            for name, code in _CELL.iter_unpack(cells):
+                by_code[name][topic] = settings[code]
+        return found
+
     def changed(self, changes: TopicChanges) -> TopicQueues:
         """The queues after a change. This object stays as it is."""
         topics_by_page: dict[int, list[str]] = {}

@@ -17,6 +17,7 @@ from namesrv_stream.rules.history import AppliedEvent, history_of
 from namesrv_stream.rules.journal import NetChanges, net_changes
 from namesrv_stream.rules.lease import EventKind
 from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.registration import RegisterReply, is_move, is_refused, register, reply
 from namesrv_stream.rules.requests import Command, RegisterBroker
 from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, LogPosition
@@ -56,7 +57,7 @@ class RouteRegistry:
         self._events: list[BrokerEventRow] = []
         self._heard: set[str] = set()
 
-    def load(self, rows: Mapping[str, Iterable[tuple[object, ...]]]) -> None:
+    def load(self, rows: Mapping[str, Iterable[tuple[object, ...]] | TopicQueues]) -> None:
         """Take published rows, table name -> rows, into an empty registry (E4)."""
         self._tables.load(rows)
         self._follow_settings()

@@ -16,8 +16,8 @@ from namesrv_stream.rules.rows import (
     LiveRow,
     NamesrvConfigRow,
     TopicMappingRow,
-    TopicRow,
 )
+from namesrv_stream.rules.topic_table import TopicTable
 
 
 class RegistryTables:
@@ -26,7 +26,7 @@ class RegistryTables:
     def __init__(self) -> None:
         self.journal: Journal = []
         log = self.journal
-        self.topic: Table[TopicRow] = Table("topic", lambda r: r[:2], lambda r: r.broker_name, log)
+        self.topic = TopicTable(log)
         self.broker: Table[BrokerRow] = Table("broker", lambda r: r[:2], lambda r: r.broker_name, log)
         self.cluster: Table[ClusterRow] = Table("cluster", lambda r: r[:2], lambda r: r.broker_name, log)
         self.filter: Table[FilterRow] = Table("filter", lambda r: r[:1], lambda r: r.broker_addr, log)
@@ -35,7 +35,7 @@ class RegistryTables:
         self.namesrv_config: Table[NamesrvConfigRow] = Table("namesrv_config", lambda r: r[:1], lambda r: r.key, log)
         self.topic_mapping: Table[TopicMappingRow] = Table("topic_mapping", lambda r: r[:2], lambda r: r.topic, log)
 
-    def load(self, rows: Mapping[str, Iterable[tuple[object, ...]]]) -> None:
+    def load(self, rows: Mapping[str, Iterable[tuple[object, ...]] | TopicQueues]) -> None:
         """Take published rows, table name -> rows."""
         for name, of_table in rows.items():
             getattr(self, name).load(of_table)

@@ -24,7 +24,6 @@ from namesrv_stream.rules.requests import Command, RegisterBroker
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
 from namesrv_stream.stream.liveness import MARK
 from namesrv_stream.stream.source import COMMAND_TYPES, MAX_REJECTED_BYTES, REJECTED
-from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.writer import RowChanges, changes_to_write
@@ -65,7 +64,7 @@ class MicroBatches:
         self._settings = settings
         self._publisher = publisher
         self._registry = RouteRegistry(settings)
-        self._registry.load({spec.name: rows_from_arrow(spec, publisher.table(spec.name)) for spec in ROUTE_TABLES})
+        self._registry.load({spec.name: publisher.rows(spec) for spec in ROUTE_TABLES})
         self._offsets = dict(publisher.last.offsets if offsets is None else offsets)
         self._handled = dict(self._offsets)
         self._has_moved = self._offsets != publisher.last.offsets

@@ -7,18 +7,20 @@ write to such a table, or the next run, restores it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
+from typing import Any
 
 import pyarrow as pa
 
 from namesrv_stream.errors import TermLostError
+from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.arrow import rows_to_arrow
+from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS
-from namesrv_stream.tables.schemas import BROKER_EVENT, PINNED_TABLES, REJECTED, SNAPSHOT, TABLES, TableSpec
+from namesrv_stream.tables.schemas import BROKER_EVENT, PINNED_TABLES, REJECTED, SNAPSHOT, TABLES, TOPIC, TableSpec
 from namesrv_stream.tables.writer import (
     BaseMovedError,
     Changes,
@@ -112,6 +114,12 @@ class Publisher:
     def table(self, name: str) -> pa.Table:
         """The published rows of one table."""
         return self._writer.read(TABLES[name], self.versions[name])
+
+    def rows(self, spec: TableSpec) -> Iterable[tuple[Any, ...]] | TopicQueues:
+        """The published rows of one keyed table, as the registry loads them; those of `topic` packed."""
+        if spec is TOPIC:
+            return self._writer.read_queues(self.versions[TOPIC.name])
+        return rows_from_arrow(spec, self.table(spec.name))
 
     def publish(self, batch: Batch, published_at_ms: int) -> SnapshotRow:
         """Brings a batch into the tables and names it in a snapshot; returns the newest snapshot row.

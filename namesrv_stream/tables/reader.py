@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -58,7 +57,7 @@ class LoadedTopics:
 
     def rows(self) -> list[Any]:
         """The rows in order of their key."""
-        return list(chain.from_iterable(self.index.values()))
+        return list(self.index.rows())
 
 
 @dataclass(frozen=True)

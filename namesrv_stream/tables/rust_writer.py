@@ -11,6 +11,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, wr
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from namesrv_stream.errors import NotARegistryError
+from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import with_partition_column
 from namesrv_stream.tables.root import CHECKPOINT_INTERVAL, RETENTION_PROPERTY, Root, select, table_properties
@@ -20,10 +21,12 @@ from namesrv_stream.tables.schemas import (
     SMALL_EVENT_FILE_BYTES,
     SNAPSHOT,
     TABLES,
+    TOPIC,
     TOPIC_BUCKET,
     TableSpec,
 )
 from namesrv_stream.tables.snapshots import newest_row
+from namesrv_stream.tables.topic_queues import load_queues
 from namesrv_stream.tables.writer import DELETED, BaseMovedError, Commit, CommitTag, RowChanges
 
 
@@ -57,6 +60,9 @@ class RustWriter:
 
     def read(self, spec: TableSpec, version: int) -> pa.Table:
         return select(self._at(spec, version), spec)
+
+    def read_queues(self, version: int) -> TopicQueues:
+        return load_queues(self._at(TOPIC, version))
 
     def newest_snapshot(self) -> tuple[SnapshotRow | None, int]:
         version = self.head(SNAPSHOT)

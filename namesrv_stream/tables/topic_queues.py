@@ -32,7 +32,9 @@ _MOST_CHANGES = 500_000
 
 def load_queues(table: DeltaTable) -> TopicQueues:
     """All queues of the table `topic` at the version that `table` stands at."""
-    return packed_queues(batches(table, TOPIC))
+    queues = packed_queues(batches(table, TOPIC))
+    pa.default_memory_pool().release_unused()  # of the columns, which took more than the queues do
+    return queues
 
 
 def packed_queues(rows: Iterable[pa.RecordBatch]) -> TopicQueues:

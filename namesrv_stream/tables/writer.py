@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules import journal
+from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import columns_to_arrow, rows_to_arrow
 from namesrv_stream.tables.schemas import TableSpec
@@ -138,6 +139,9 @@ class TableWriter(Protocol):
 
     def read(self, spec: TableSpec, version: int) -> pa.Table:
         """All rows at `version`, with the row's columns."""
+
+    def read_queues(self, version: int) -> TopicQueues:
+        """All rows of the table `topic` at `version`, packed."""
 
     def newest_snapshot(self) -> tuple[SnapshotRow | None, int]:
         """The snapshot row with the highest epoch, and the version of the snapshot table in which it was seen."""
