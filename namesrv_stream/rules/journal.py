@@ -66,11 +66,10 @@ class Table(Generic[Row]):
 
     def put(self, row: Row) -> None:
         """Insert or replace."""
-        key = self._key(row)
-        before = self.of(self._group(row)).get(key)
+        before = self._known(row)
         if before != row:
             self.refresh(row)
-            self._journal.append(RowChange(self._name, key, before, row))
+            self._journal.append(RowChange(self._name, self._key(row), before, row))
 
     def refresh(self, row: Row) -> None:
         """Replace without a journal entry: for what is published already or on its own account (signs of life)."""
@@ -81,6 +80,10 @@ class Table(Generic[Row]):
         before = self._remove(row)
         if before is not None:
             self._journal.append(RowChange(self._name, self._key(row), before, None))
+
+    def _known(self, row: Row) -> Row | None:
+        """The row with the key of this one."""
+        return self.of(self._group(row)).get(self._key(row))
 
     def _remove(self, row: Row) -> Row | None:
         """The row that was there. A group without rows is none."""

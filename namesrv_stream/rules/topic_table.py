@@ -46,6 +46,11 @@ class TopicTable(Table[TopicRow]):
         topics = self._topics.setdefault(row.broker_name, {})
         topics[sys.intern(row.topic)] = self._settings.setdefault(settings, settings)
 
+    def _known(self, row: TopicRow) -> TopicRow | None:
+        topics = self._topics.get(row.broker_name)
+        settings = topics.get(row.topic) if topics else None
+        return None if settings is None else TopicRow(row.topic, row.broker_name, *settings)
+
     def _remove(self, row: TopicRow) -> TopicRow | None:
         topics = self._topics.get(row.broker_name, {})
         settings = topics.pop(row.topic, None)

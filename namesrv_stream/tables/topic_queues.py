@@ -15,7 +15,15 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from namesrv_stream.rules.queues import CELL_BYTES, PAGE_TOPICS, Page, QueueCodes, QueueSettings, TopicQueues
+from namesrv_stream.rules.queues import (
+    CELL_BYTES,
+    PAGE_TOPICS,
+    Page,
+    QueueCodes,
+    QueueSettings,
+    TopicChanges,
+    TopicQueues,
+)
 from namesrv_stream.tables.root import batches
 from namesrv_stream.tables.schemas import TOPIC
 from namesrv_stream.tables.writer import Commit
@@ -25,7 +33,9 @@ log = logging.getLogger(__name__)
 _PAIR = struct.Struct("=ii")
 _LONG = struct.Struct("=q")
 _LOW_BITS = 0xFFFF_FFFF
+_FEED = TOPIC.schema.append(pa.field("_change_type", pa.string())).append(pa.field("_commit_version", pa.int64()))
 _BEFORE_A_CHANGE = "update_preimage"
+_PIECE_ROWS = 2_048
 _MOST_CHANGES = 500_000
 """Rows of the change feed; from there on loading the whole table takes no longer, and needs less memory."""
 
@@ -55,13 +65,27 @@ def packed_queues(rows: Iterable[pa.RecordBatch]) -> TopicQueues:
 
 
 def changed_queues(queues: TopicQueues, feed: pa.Table) -> tuple[TopicQueues, frozenset[str]]:
-    """`queues` after what the change feed holds, and the topics that it names."""
+    """`queues` after what the change feed holds, and the topics that it names.
+
+    Arrow sorts, and rows become Python's in small pieces: one long step would hold up the lookups of other threads.
+    """
+    topics: set[str] = set()
+    ordered = feed.sort_by([(name, "ascending") for name in (*TOPIC.key, "_commit_version")])
+    for piece in ordered.to_batches(max_chunksize=_PIECE_ROWS):
+        changes = _changes(piece)
+        queues = queues.changed(changes)
+        topics.update(changes)
+    return queues, frozenset(topics)
+
+
+def _changes(piece: pa.RecordBatch) -> TopicChanges:
+    """The last change of each row; `piece` is in order of key and version."""
     changes: dict[str, dict[str, QueueSettings | None]] = {}
-    columns = (feed.column(name).to_pylist() for name in ("_commit_version", "_change_type", *TOPIC.schema.names))
-    for _, kind, topic, broker_name, *settings in sorted(zip(*columns, strict=True), key=lambda change: change[0]):
+    columns = (piece.column(name).to_pylist() for name in ("_change_type", *TOPIC.schema.names))
+    for kind, topic, broker_name, *settings in zip(*columns, strict=True):
         if kind != _BEFORE_A_CHANGE:
             changes.setdefault(topic, {})[broker_name] = None if kind == "delete" else QueueSettings(*settings)
-    return queues.changed(changes), frozenset(changes)
+    return changes
 
 
 def change_feed(table: DeltaTable, since: int) -> pa.Table | None:
@@ -90,8 +114,8 @@ def _at_most(feed: pa.RecordBatchReader, limit: int) -> pa.Table | None:
         rows += len(batch)
         if rows > limit:
             return None
-        read.append(batch)
-    return pa.Table.from_batches(read, feed.schema)
+        read.append(batch.select(_FEED.names).cast(_FEED))
+    return pa.Table.from_batches(read, _FEED)
 
 
 def _coded(batch: pa.RecordBatch) -> tuple[pa.DictionaryArray, ...]:
