@@ -87,6 +87,7 @@ class Found:
     memory_mb: dict[str, int] = field(default_factory=dict)
     published_s: list[float] = field(default_factory=list)
     served_s: list[float] = field(default_factory=list)
+    idle_stall_s: float = 0.0
     stall_s: float = 0.0
     bulk_published_s: float = 0.0
     bulk_served_s: float = 0.0
@@ -278,6 +279,8 @@ def _measure_changes(  # noqa: PLR0913, PLR0917  # a step of `measure`, with all
     plan: Plan, registry: Registry, client: Client, stalls: Stalls, pid: int, changes: int, found: Found
 ) -> None:
     stalls.take()
+    time.sleep(changes * _PAUSE_S)
+    found.idle_stall_s = stalls.take()
     cpu_s = 0.0
     for number in range(changes):
         broker, queues = number * 7 % plan.brokers, 100 + number
@@ -370,6 +373,7 @@ def _cells(found: Found) -> dict[str, str]:
         "a change published, median ms": _median_ms(found.published_s),
         "served after the snapshot, median ms": _median_ms(found.served_s),
         "served after the snapshot, longest ms": f"{max(found.served_s) * 1e3:.0f}",
+        "longest wait for a lookup while nothing changes, ms": f"{found.idle_stall_s * 1e3:.0f}",
         "longest wait for a lookup meanwhile, ms": f"{found.stall_s * 1e3:.0f}",
         "CPU of the gateway a change, ms": f"{found.cpu_a_change_s * 1e3:.0f}",
         f"{_BULK_TOPICS:,} topics published, s": f"{found.bulk_published_s:.1f}",

@@ -45,7 +45,7 @@ async def _until_signalled(settings: NamesrvSettings) -> None:
     running = Gateway(settings)
 
     def on_started() -> None:
-        gc.freeze()  # what is there stays: to look through it for garbage again and again would hold lookups up for 50 ms
+        gc.freeze()  # what is there by now stays; looking through it for garbage holds lookups up for 50 ms each time
         click.echo(f"The Name Server boot success: {settings.bind_address}:{running.port}")
 
     await serve(running, stop, on_started)
