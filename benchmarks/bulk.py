@@ -65,6 +65,7 @@ class MergedIn:
         self._buckets = buckets
 
     def __call__(self, plan: Plan, root: str) -> dict[str, str]:
+        """See `merged`."""
         schemas.TOPIC_BUCKETS = self._buckets
         return merged(plan, root)
 
