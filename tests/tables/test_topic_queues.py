@@ -84,6 +84,13 @@ def test_a_snapshot_without_topics_changes_none(followed):
     assert view.routes.queues is followed.before.routes.queues
 
 
+def test_a_commit_without_rows_changes_no_topic(followed):
+    publisher = followed.publisher
+    publisher.versions["topic"] = publisher._writer.touch(TOPIC, publisher.versions["topic"], CommitTag(3, 1))
+    publish(publisher, 1, live=[live("a")])
+    followed.assert_follows(frozenset())
+
+
 def test_compaction_in_between_changes_no_topic(followed):
     followed.merge([topic("v")])
     followed.root.open(TOPIC).optimize.compact()
