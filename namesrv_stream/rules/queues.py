@@ -125,7 +125,7 @@ class TopicQueues(Mapping[str, Sequence[TopicRow]]):
 
     def flags(self) -> Iterator[tuple[str, int]]:
         """Each topic with the flag of its first row."""
-        first_settings = self._codes.first_settings
+        first_settings = cache(self._codes.first_settings)
         return ((topic, first_settings(cells).topic_sys_flag) for topic, cells in self._all_cells())
 
     def topics_on(self, broker_names: Container[str]) -> list[str]:
