@@ -153,23 +153,23 @@ class Answers:
         reading = READERS.get(command.code)
         if reading is None:
             return None
-        said = command.ext_fields or {}
-        asked = tuple([said.get(name) for name in reading.fields])
-        if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
-            return self._route_answer(reading, asked, command)
-        of_code = self._kept.setdefault(command.code, KeptAnswers())
-        kept = of_code.get(asked)
+        asked = _asked(reading, command)
+        kept = self._kept_of(command.code).get(asked)
         if kept is None:
             kept = KeptAnswer(command.code, self._answer_anew(reading.read, command))
-            of_code.keep(asked, _bytes_of(asked), kept)
+            self._keep(command.code, asked, kept)
         return kept
 
-    def _route_answer(self, reading: Reading, asked: Asked, command: RemotingCommand) -> KeptAnswer:
-        kept = self.routes.by_fields.get(asked)
-        if kept is None:
-            kept = KeptAnswer(command.code, self._answer_anew(reading.read, command))
-            self.routes.keep(asked, kept)
-        return kept
+    def _kept_of(self, code: int) -> KeptAnswers[Asked]:
+        if code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            return self.routes.by_fields
+        return self._kept.setdefault(code, KeptAnswers())
+
+    def _keep(self, code: int, asked: Asked, answer: KeptAnswer) -> None:
+        if code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            self.routes.keep(asked, answer)
+        else:
+            self._kept_of(code).keep(asked, _bytes_of(asked), answer)
 
     def topic_count(self, broker_name: str) -> int:
         """How many topics have queues on a broker name: what 205 and 327 report."""
@@ -330,6 +330,12 @@ READERS: Final[Mapping[int, Reading]] = {
 }
 
 _ROUTE_TABLES_BUT_TOPIC = READERS[RequestCode.GET_ROUTEINFO_BY_TOPIC].tables - {"topic"}
+
+
+def _asked(reading: Reading, command: RemotingCommand) -> Asked:
+    """What makes two requests of one code the same."""
+    said = command.ext_fields or {}
+    return tuple([said.get(name) for name in reading.fields])
 
 
 def _bytes_of(asked: Asked) -> int:
