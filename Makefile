@@ -7,6 +7,7 @@
 #   make lint         ruff and mypy
 #   make bench        the figures of the docs, measured here
 #   make bench-gateway  the gateway beside RocketMQ's own NameServer, under the same load
+#   make bench-scale  what a change costs in registries of 1,000,000 and 3,000,000 rows
 #   make bench-history  the cookbook's questions on a year of history, 10 million lines
 #   make lock         pin newer versions of the dependencies
 #   make clean        remove what the targets above made
@@ -24,7 +25,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install demo demo-rocketmq test test-full lint bench bench-gateway lock clean java
+.PHONY: help install demo demo-rocketmq test test-full lint bench bench-gateway bench-scale lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -53,6 +54,11 @@ bench: java install
 
 bench-gateway: java install
 	$(BIN)/python -m benchmarks.gateway
+
+bench-scale: install
+	$(BIN)/python -m benchmarks.scale $(ARGS)
+	$(BIN)/python -m benchmarks.driver $(ARGS)
+	$(BIN)/python -m benchmarks.bulk
 
 bench-history: java install
 	$(BIN)/python -m benchmarks.history $(ARGS)

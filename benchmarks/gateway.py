@@ -30,7 +30,7 @@ from namesrv_stream.local.rocketmq import name_server
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import DataVersion, TopicConfig
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.tables.publication import Batch, Publisher, Writers
+from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import TABLES
@@ -125,7 +125,7 @@ def publish_cluster(root: Path) -> None:
         name: RowChanges(change.upserts, [key[: len(TABLES[name].key)] for key in change.deletes])
         for name, change in taken.changes.items()
     }
-    publisher = Publisher.claim(Writers.only(RustWriter(Root(str(root)))), "benchmark", _NOW_MS)
+    publisher = Publisher.claim(RustWriter(Root(str(root))), "benchmark", _NOW_MS)
     publisher.publish(Batch("query", 0, _NOW_MS, {0: 0}, changes, taken.events), _NOW_MS)
 
 

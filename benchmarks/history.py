@@ -38,7 +38,7 @@ from namesrv_stream.rules.history import as_json_row
 from namesrv_stream.rules.requests import DataVersion
 from namesrv_stream.rules.rows import BrokerRow, LiveRow, LogPosition, TopicRow
 from namesrv_stream.tables.maintenance import maintain
-from namesrv_stream.tables.publication import Batch, Publisher, Writers
+from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import BROKER_EVENT, DATA_VERSION, TIMESTAMP
@@ -213,7 +213,7 @@ def main(events: int, clustering: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="bench-history-") as folder:
         root = Root(f"{folder}/registry")
         started_s = time.monotonic()
-        publisher = Publisher.claim(Writers.only(RustWriter(root)), "bench", _now_ms())
+        publisher = Publisher.claim(RustWriter(root), "bench", _now_ms())
         make_year(publisher, events)
         console.print(f"a year of {events:,} lines made in {time.monotonic() - started_s:.0f} s")
         spark = local_session("bench-history", {"spark.driver.memory": "2g"}, cores="2", log=Path(folder, "spark.log"))

@@ -78,9 +78,9 @@ class Bench:
         return HeartbeatProducer(arguments, settings.kafka_topic)
 
 
-def change_latency_ms(bench: Bench, writer: str, changes: int) -> list[int]:
+def change_latency_ms(bench: Bench, changes: int) -> list[int]:
     """Append to Kafka until a reader that looks every 5 ms sees the snapshot, one change at a time."""
-    settings = bench.settings(f"latency-{writer}", writer=writer)
+    settings = bench.settings("latency")
     with bench.running(settings, BROKERS) as (job, fleet):
         reader = RouteReader(settings.delta_root)
         found = []
@@ -182,7 +182,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 @click.command()
-@click.option("--changes", default=40, show_default=True, help="Of each writer and of the floor.")
+@click.option("--changes", default=40, show_default=True, help="Of the registry and of the floor.")
 @click.option("--rounds", default=3, show_default=True, help="Of each size of fleet.")
 def main(changes: int, rounds: int) -> None:
     """Print the figures."""
@@ -200,17 +200,19 @@ def main(changes: int, rounds: int) -> None:
 
 def _print_latency(output: Console, bench: Bench, changes: int) -> None:
     table = Table(
-        "writer", "p50 ms", "p99 ms", title=f"Append to published snapshot, {BROKERS} brokers, {changes} changes"
+        "what", "p50 ms", "p99 ms", title=f"Append to published snapshot, {BROKERS} brokers, {changes} changes"
     )
-    rows = {writer: change_latency_ms(bench, writer, changes) for writer in ("rust", "spark")}
-    rows["floor: one Spark append"] = floor_latency_ms(bench, changes)
-    for writer, found in rows.items():
-        table.add_row(writer, f"{percentile(found, 0.5):.0f}", f"{percentile(found, 0.99):.0f}")
+    rows = {
+        "the registry": change_latency_ms(bench, changes),
+        "floor: one Spark append": floor_latency_ms(bench, changes),
+    }
+    for what, found in rows.items():
+        table.add_row(what, f"{percentile(found, 0.5):.0f}", f"{percentile(found, 0.99):.0f}")
     output.print(table)
 
 
 def _print_costs(output: Console, bench: Bench) -> None:
-    table = Table("batch", "Spark jobs", "Delta commits", "ms", title="What one batch does (writer=auto)")
+    table = Table("batch", "Spark jobs", "Delta commits", "ms", title="What one batch does")
     for what, (jobs, commits, took_ms) in cost_of_batches(bench).items():
         table.add_row(what, str(jobs), str(commits), str(took_ms))
     output.print(table)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
-from namesrv_stream.tables.publication import Batch, Publisher, Writers
+from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.writer import changes_to_write
@@ -16,7 +16,7 @@ class Published:
     """The tables at `root`, claimed at `claimed_at_ms`. Each `publish` is one micro-batch of one partition."""
 
     def __init__(self, root: Root, claimed_at_ms: int, retention_ms: int = DEFAULT_RETENTION_MS) -> None:
-        self._publisher = Publisher.claim(Writers.only(RustWriter(root)), "run", claimed_at_ms, retention_ms)
+        self._publisher = Publisher.claim(RustWriter(root), "run", claimed_at_ms, retention_ms)
         self._batch_id = -1
 
     def publish(

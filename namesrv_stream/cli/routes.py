@@ -101,10 +101,7 @@ def _clusters(served: Served) -> Answer:
 
 
 def _clusters_shown(served: Served, info: lookup.ClusterInfo, plain: bool) -> RenderableType:
-    topic_counts: dict[str, int] = {}
-    for queues in served.tables.queues.values():
-        for row in queues:
-            topic_counts[row.broker_name] = topic_counts.get(row.broker_name, 0) + 1
+    topic_counts = served.tables.queues.topic_counts
     rows = [
         [
             cluster,

@@ -86,7 +86,7 @@ class NamesrvSettings(RocketmqSettings):
         validate_default=True,
     )
     writer: Literal["auto", "spark", "rust"] = setting(
-        "writer", "auto", "What merges into the tables: delta-spark, delta-rs, or by the number of rows.", "job"
+        "writer", "auto", "Of release 0.1: delta-rs writes all tables now, which was the setting `rust`."
     )
     trigger_millis: Millis = setting("triggerMillis", 1000, "Shortest time between two micro-batches.", "job")
     max_offsets_per_trigger: CountOrNone = setting(

@@ -1,12 +1,11 @@
 """What the reading requests are answered, out of one snapshot and the settings that were in force with it.
 
-Every answer is encoded once and kept: the same request, from whomever, gets the same bytes with its own opaque. What is
-kept belongs to its snapshot and goes with it.
+Every answer is encoded once and kept: the same request, from whomever, gets the same bytes with its own opaque. The
+answers of the next snapshot take over what the change does not touch.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MappingProxyType
@@ -40,18 +39,21 @@ _BYTES_OF_ANY_ANSWER = 500
 """What the objects around an answer's bytes take."""
 
 K = TypeVar("K")
+Asked = tuple[str | None, ...]
+"""The values of a request's fields on which its answer depends."""
 Reader = Callable[["Answers", RemotingCommand], RemotingCommand]
 
 
 class KeptAnswer:
-    """An encoded answer, and what metrics call it."""
+    """An encoded answer, and what metrics call it. `is_dropped`: a newer snapshot may answer something else."""
 
-    __slots__ = ("code", "prepared", "result")
+    __slots__ = ("code", "is_dropped", "prepared", "result")
 
     def __init__(self, code: int, answer: RemotingCommand) -> None:
         self.code = code
         self.result = answer.code
         self.prepared = PreparedAnswer(answer)
+        self.is_dropped = False
 
 
 class KeptAnswers(dict[K, KeptAnswer]):
@@ -60,14 +62,53 @@ class KeptAnswers(dict[K, KeptAnswer]):
 
     size_bytes = 0
 
-    def keep(self, key: K, key_bytes: int, answer: KeptAnswer) -> None:
-        """The answer from now on."""
+    def keep(self, key: K, key_bytes: int, answer: KeptAnswer) -> bool:
+        """The answer from now on. Return whether all others were let go."""
+        if key in self:
+            self.drop(key, key_bytes)
         more_bytes = key_bytes + answer.prepared.size_bytes + _BYTES_OF_ANY_ANSWER
-        if self.size_bytes + more_bytes > MAX_KEPT_BYTES:
-            self.clear()
-            self.size_bytes = 0
+        is_full = self.size_bytes + more_bytes > MAX_KEPT_BYTES
+        if is_full:
+            self.let_go()
         self[key] = answer
         self.size_bytes += more_bytes
+        return is_full
+
+    def drop(self, key: K, key_bytes: int) -> None:
+        """Forget one answer and mark it, for whoever else keeps it."""
+        dropped = self.pop(key)
+        dropped.is_dropped = True
+        self.size_bytes -= key_bytes + dropped.prepared.size_bytes + _BYTES_OF_ANY_ANSWER
+
+    def let_go(self) -> None:
+        """Forget all answers."""
+        self.clear()
+        self.size_bytes = 0
+
+
+class KeptRoutes:
+    """Answers to route lookups: `by_fields` of a request, and `by_frame`, its bytes.
+
+    What is in `by_frame` is in `by_fields` too, or is marked as dropped: so a change reaches both.
+    """
+
+    def __init__(self) -> None:
+        self.by_fields: KeptAnswers[Asked] = KeptAnswers()
+        self.by_frame: KeptAnswers[bytes] = KeptAnswers()
+        self._asked: dict[str | None, list[Asked]] = {}
+
+    def keep(self, asked: Asked, answer: KeptAnswer) -> None:
+        """Keep what a topic's lookup is answered; the topic is the first field."""
+        if self.by_fields.keep(asked, _bytes_of(asked), answer):
+            self.by_frame.let_go()
+            self._asked.clear()
+        self._asked.setdefault(asked[0], []).append(asked)
+
+    def drop(self, topics: frozenset[str]) -> None:
+        """Forget what lookups of these topics are answered."""
+        for topic in topics & self._asked.keys():
+            for asked in self._asked.pop(topic):
+                self.by_fields.drop(asked, _bytes_of(asked))
 
 
 class Answers:
@@ -87,35 +128,52 @@ class Answers:
         self.settings = settings
         self.epoch = epoch
         self.offsets = offsets
-        self._kept: KeptAnswers[tuple[int | str | None, ...]] = KeptAnswers()
+        self.routes = KeptRoutes()
+        self._kept: dict[int, KeptAnswers[Asked]] = {}
 
     @property
     def live(self) -> Mapping[str, LiveRow]:
         """The leases by broker address."""
         return self.tables.live
 
-    def take_over(self, former: Answers) -> None:
-        """Keeps what `former` has encoded: for a snapshot that differs in signs of life alone, which no answer here
-        speaks of."""
-        self._kept = former._kept
+    def take_over(self, former: Answers, changed_tables: frozenset[str], changed_topics: frozenset[str] | None) -> None:
+        """Keep what `former` has encoded, except what these changes may have made another answer.
+
+        `changed_topics`: None if any topic may have changed. `former` keeps nothing: it must not add old answers.
+        """
+        routes, kept = former.routes, former._kept
+        former.routes, former._kept = KeptRoutes(), {}
+        self._kept = {code: each for code, each in kept.items() if changed_tables.isdisjoint(READERS[code].tables)}
+        if changed_topics is not None and changed_tables.isdisjoint(_ROUTE_TABLES_BUT_TOPIC):
+            routes.drop(changed_topics)
+            self.routes = routes
 
     def answer(self, command: RemotingCommand) -> KeptAnswer | None:
         """The answer to a reading request; None for a request code that is no such."""
         reading = READERS.get(command.code)
         if reading is None:
             return None
-        said = command.ext_fields or {}
-        texts = [said.get(name) for name in reading.fields]
-        key = (command.code, *texts)
-        kept = self._kept.get(key)
+        asked = _asked(reading, command)
+        kept = self._kept_of(command.code).get(asked)
         if kept is None:
             kept = KeptAnswer(command.code, self._answer_anew(reading.read, command))
-            self._kept.keep(key, sum(len(text) for text in texts if text), kept)
+            self._keep(command.code, asked, kept)
         return kept
+
+    def _kept_of(self, code: int) -> KeptAnswers[Asked]:
+        if code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            return self.routes.by_fields
+        return self._kept.setdefault(code, KeptAnswers())
+
+    def _keep(self, code: int, asked: Asked, answer: KeptAnswer) -> None:
+        if code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            self.routes.keep(asked, answer)
+        else:
+            self._kept_of(code).keep(asked, _bytes_of(asked), answer)
 
     def topic_count(self, broker_name: str) -> int:
         """How many topics have queues on a broker name: what 205 and 327 report."""
-        return self._topic_counts[broker_name]
+        return self.tables.queues.topic_counts.get(broker_name, 0)
 
     @cached_property
     def order_table(self) -> bytes:
@@ -130,10 +188,6 @@ class Answers:
         """What a registration without a master above it is answered."""
         request = RemotingCommand(code=RequestCode.REGISTER_BROKER)
         return KeptAnswer(request.code, request.answer(ext_fields={}, body=self.order_table))
-
-    @cached_property
-    def _topic_counts(self) -> Counter[str]:
-        return Counter(row.broker_name for rows in self.tables.queues.values() for row in rows)
 
     def _answer_anew(self, read: Reader, command: RemotingCommand) -> RemotingCommand:
         try:
@@ -240,27 +294,49 @@ def _flagged(topics: Callable[[RouteTables], list[str]]) -> Reader:
 
 
 class Reading(NamedTuple):
-    """Who reads a request, and the fields on which its answer depends: others, such as a trace's, do not count."""
+    """Who reads a request, the fields on which its answer depends (others, such as a trace's, do not count), and the
+    tables."""
 
     read: Reader
-    fields: tuple[str, ...] = ()
+    fields: tuple[str, ...]
+    tables: frozenset[str]
 
 
-def _by(header: type[Header], read: Reader) -> Reading:
-    return Reading(read, tuple(field.encode_name for field in msgspec.structs.fields(header)))
+def _by(header: type[Header], read: Reader, tables: str) -> Reading:
+    fields = tuple(field.encode_name for field in msgspec.structs.fields(header))
+    return Reading(read, fields, _SETTINGS | {*tables.split()})
 
+
+def _whole(read: Reader, tables: str = "") -> Reading:
+    return Reading(read, (), _SETTINGS | {*tables.split()})
+
+
+_SETTINGS = frozenset({"namesrv_config"})
+"""A changed setting may change any answer."""
 
 READERS: Final[Mapping[int, Reading]] = {
-    RequestCode.GET_ROUTEINFO_BY_TOPIC: _by(GetRouteInfoHeader, _route),
-    RequestCode.GET_BROKER_CLUSTER_INFO: Reading(_cluster_info),
-    RequestCode.GET_BROKER_MEMBER_GROUP: _by(BrokerMemberGroupHeader, _member_group),
-    RequestCode.GET_KV_CONFIG: _by(GetKvHeader, _kv),
-    RequestCode.GET_KVLIST_BY_NAMESPACE: _by(NamespaceHeader, _kv_list),
-    RequestCode.GET_NAMESRV_CONFIG: Reading(_config),
-    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Reading(_all_topics),
-    RequestCode.GET_TOPICS_BY_CLUSTER: _by(ClusterHeader, _topics_by_cluster),
-    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: Reading(_system_topics),
-    RequestCode.GET_UNIT_TOPIC_LIST: Reading(_flagged(lookup.unit_topics)),
-    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: Reading(_flagged(lookup.unit_sub_topics)),
-    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: Reading(_flagged(lookup.unit_sub_ununit_topics)),
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: _by(GetRouteInfoHeader, _route, "topic broker filter kv_config topic_mapping"),
+    RequestCode.GET_BROKER_CLUSTER_INFO: _whole(_cluster_info, "broker cluster"),
+    RequestCode.GET_BROKER_MEMBER_GROUP: _by(BrokerMemberGroupHeader, _member_group, "broker"),
+    RequestCode.GET_KV_CONFIG: _by(GetKvHeader, _kv, "kv_config"),
+    RequestCode.GET_KVLIST_BY_NAMESPACE: _by(NamespaceHeader, _kv_list, "kv_config"),
+    RequestCode.GET_NAMESRV_CONFIG: _whole(_config),
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _whole(_all_topics, "topic"),
+    RequestCode.GET_TOPICS_BY_CLUSTER: _by(ClusterHeader, _topics_by_cluster, "topic cluster"),
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: _whole(_system_topics, "broker cluster"),
+    RequestCode.GET_UNIT_TOPIC_LIST: _whole(_flagged(lookup.unit_topics), "topic"),
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: _whole(_flagged(lookup.unit_sub_topics), "topic"),
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: _whole(_flagged(lookup.unit_sub_ununit_topics), "topic"),
 }
+
+_ROUTE_TABLES_BUT_TOPIC = READERS[RequestCode.GET_ROUTEINFO_BY_TOPIC].tables - {"topic"}
+
+
+def _asked(reading: Reading, command: RemotingCommand) -> Asked:
+    """What makes two requests of one code the same."""
+    said = command.ext_fields or {}
+    return tuple([said.get(name) for name in reading.fields])
+
+
+def _bytes_of(asked: Asked) -> int:
+    return sum(len(text) for text in asked if text)

@@ -41,7 +41,7 @@ class Dispatcher:
         """Answers from these from now on; until the first call nobody is told that a topic does not exist."""
         self._answers = answers
         self._is_loading = False
-        self.lookups = None if self._waits_for_service() else LookupFrames(self._certain_route)
+        self.lookups = None if self._waits_for_service() else LookupFrames(self._certain_route, answers.routes.by_frame)
 
     def answer(self, command: RemotingCommand, connection: Connection) -> bytes | None:
         """See `connection.Requests`."""

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 from deltalake.exceptions import DeltaError
 
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.rows import SnapshotRow, TopicRow
+from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
 
@@ -21,30 +19,23 @@ log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 0.25
 _STOP_LIMIT_S = 10.0
-_ROW_TABLES_OF_ANSWERS = ("topic", "broker", "cluster", "filter", "kv_config", "namesrv_config", "topic_mapping")
 
 OnSnapshot = Callable[["FollowedSnapshot"], None]
 
 
 class FollowedSnapshot:
-    """A snapshot whose indexes are made. `has_same_answers`: it differs from the one before in `live` alone."""
+    """A snapshot whose indexes are made, and in what it differs from the one before.
+
+    `changed_tables`: names, all of them for the first snapshot. `changed_topics`: None if any topic may have changed.
+    """
 
     def __init__(self, view: RegistryView, former: FollowedSnapshot | None) -> None:
         self.row: SnapshotRow = view.snapshot
-        versions = {name: view.tables[name].version for name in _ROW_TABLES_OF_ANSWERS}
-        self._versions: Mapping[str, int] = versions
-        self.has_same_answers = former is not None and former._versions == versions
-        is_same_topic = former is not None and former._versions["topic"] == versions["topic"]
-        queues = former.tables.queues if former is not None and is_same_topic else _queues(view)
-        self.tables: RouteTables = replace(view.routes, queues=queues)
-
-
-def _queues(view: RegistryView) -> dict[str, list[TopicRow]]:
-    """topic -> its rows, all made at once: the event loop must not make them one by one."""
-    queues: defaultdict[str, list[TopicRow]] = defaultdict(list)
-    for row in sorted(view.rows("topic")):
-        queues[row.topic].append(row)
-    return dict(queues)
+        self.tables: RouteTables = view.routes
+        self._loaded = view.tables
+        before = former._loaded if former is not None else {}
+        self.changed_tables = frozenset(name for name, table in view.tables.items() if before.get(name) is not table)
+        self.changed_topics = view.changed_topics
 
 
 class Follower:

@@ -131,11 +131,10 @@ class Gateway:
             self._dispatcher.serve(self._answers)
 
     def _serve(self, snapshot: FollowedSnapshot) -> None:
-        """Swaps in a whole snapshot; what is encoded stays where only signs of life are new."""
+        """Swaps in a whole snapshot; what is encoded stays where the change does not touch it."""
         settings = self._settings.restored(snapshot.tables.namesrv_config)
         answers = Answers(snapshot.tables, settings, snapshot.row.epoch, snapshot.row.offsets)
-        if snapshot.has_same_answers and self._latest is not None:
-            answers.take_over(self._answers)
+        answers.take_over(self._answers, snapshot.changed_tables, snapshot.changed_topics)
         if settings.notify_min_broker_id_changed and self._latest is not None:
             for notice in notices.notices(self._latest.tables.brokers, answers.tables.brokers, answers.live):
                 self._run(notices.send(notice))

@@ -23,11 +23,14 @@ Answer = Callable[[RemotingCommand], KeptAnswer | None]
 
 
 class LookupFrames:
-    """The lookups of one snapshot. `answer` gives a decoded lookup's answer, None where memory does not have it."""
+    """The lookups of one snapshot. `answer` gives a decoded lookup's answer, None where memory does not have it.
 
-    def __init__(self, answer: Answer) -> None:
+    `known`: lookups by their bytes, from an earlier snapshot too; answers that were dropped since are not given.
+    """
+
+    def __init__(self, answer: Answer, known: KeptAnswers[bytes]) -> None:
         self._answer = answer
-        self._known: KeptAnswers[bytes] = KeptAnswers()
+        self._known = known
 
     def take(self, data: bytes) -> tuple[list[bytes], int, list[KeptAnswer]]:
         """Answers the lookups at the front of `data`, which begins with a frame.
@@ -49,9 +52,11 @@ class LookupFrames:
             if opaque < at + 9 or not digits.isdigit() or len(digits) > _MAX_DIGITS or digits[0] == 48:
                 break
             key = data[at + 8 : opaque] + data[comma:end]
-            kept = known.get(key) or self._learned(key, digits, data[at + 4 : end])
-            if kept is None:
-                break
+            kept = known.get(key)
+            if kept is None or kept.is_dropped:
+                kept = self._learned(key, digits, data[at + 4 : end])
+                if kept is None:
+                    break
             pieces += kept.prepared.pieces(digits)
             given.append(kept)
             at = end

@@ -62,15 +62,14 @@ class Table(Generic[Row]):
         return self._groups.keys()
 
     def __iter__(self) -> Iterator[Row]:
-        return (row for rows in self._groups.values() for row in rows.values())
+        return (row for group in self.groups() for row in self.of(group).values())
 
     def put(self, row: Row) -> None:
         """Insert or replace."""
-        key = self._key(row)
-        before = self.of(self._group(row)).get(key)
+        before = self._known(row)
         if before != row:
             self.refresh(row)
-            self._journal.append(RowChange(self._name, key, before, row))
+            self._journal.append(RowChange(self._name, self._key(row), before, row))
 
     def refresh(self, row: Row) -> None:
         """Replace without a journal entry: for what is published already or on its own account (signs of life)."""
@@ -78,21 +77,31 @@ class Table(Generic[Row]):
 
     def drop(self, row: Row) -> None:
         """Remove the row with this one's key, if it is there."""
-        group, key = self._group(row), self._key(row)
-        rows = self._groups.get(group, {})
-        before = rows.pop(key, None)
+        before = self._remove(row)
         if before is not None:
-            self._journal.append(RowChange(self._name, key, before, None))
+            self._journal.append(RowChange(self._name, self._key(row), before, None))
+
+    def _known(self, row: Row) -> Row | None:
+        """The row with the key of this one."""
+        return self.of(self._group(row)).get(self._key(row))
+
+    def _remove(self, row: Row) -> Row | None:
+        """The row that was there. A group without rows is none."""
+        group = self._group(row)
+        rows = self._groups.get(group, {})
+        before = rows.pop(self._key(row), None)
         if not rows:
             self._groups.pop(group, None)
+        return before
 
 
 def net_of(journal: Iterable[RowChange]) -> list[RowChange]:
     """One change a row, from what was before the journal to what is after it; rows changed there and back are out."""
     changes: dict[tuple[str, Key], RowChange] = {}
     for change in journal:
-        place = (change.table, change.key)
-        changes[place] = changes.get(place, change)._replace(after=change.after)
+        first = changes.setdefault((change.table, change.key), change)
+        if first is not change:
+            changes[change.table, change.key] = first._replace(after=change.after)
     return [change for change in changes.values() if change.before != change.after]
 
 

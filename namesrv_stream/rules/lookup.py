@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.requests import MASTER_ID, PERM_WRITE, DataVersion
 from namesrv_stream.rules.rows import BrokerRow, LiveRow, TopicRow
 
@@ -27,7 +28,7 @@ class RouteTables:
     `kv`: namespace -> key -> value, emptied namespaces included. `mappings`: topic -> broker name -> JSON text (T7).
     """
 
-    queues: Mapping[str, Sequence[TopicRow]] = field(default_factory=dict)
+    queues: TopicQueues = field(default_factory=TopicQueues)
     brokers: Mapping[str, Mapping[int, BrokerRow]] = field(default_factory=dict)
     clusters: Mapping[str, Sequence[str]] = field(default_factory=dict)
     filters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -95,7 +96,7 @@ def route(
 
     `zone_name`: the zone of a client in zone mode, which sees only its own zone's groups (M4).
     """
-    queues = tables.queues.get(topic, ())
+    queues: Sequence[TopicRow] = tables.queues.get(topic, ())
     groups = [broker_data(tables.brokers[row.broker_name]) for row in queues if row.broker_name in tables.brokers]
     if not groups:
         return None
@@ -156,8 +157,7 @@ def topic_list(tables: RouteTables) -> list[str]:
 
 def topics_by_cluster(tables: RouteTables, cluster: str) -> list[str]:
     """Topics with a row of one of the cluster's broker names; an unknown cluster has none (M7)."""
-    names = set(tables.clusters.get(cluster, ()))
-    return [topic for topic, rows in tables.queues.items() if any(row.broker_name in names for row in rows)]
+    return tables.queues.topics_on(set(tables.clusters.get(cluster, ())))
 
 
 def system_topics(tables: RouteTables) -> list[str]:
@@ -166,23 +166,18 @@ def system_topics(tables: RouteTables) -> list[str]:
 
 
 def unit_topics(tables: RouteTables) -> list[str]:
-    """Topics with the unit flag (M7)."""
-    return [topic for topic, flag in _flags(tables) if flag & UNIT_FLAG]
+    """Topics whose first row has the unit flag (M7): RocketMQ looks at one, arbitrary, row of a topic."""
+    return [topic for topic, flag in tables.queues.flags() if flag & UNIT_FLAG]
 
 
 def unit_sub_topics(tables: RouteTables) -> list[str]:
     """Topics with the unit-sub flag (M7)."""
-    return [topic for topic, flag in _flags(tables) if flag & UNIT_SUB_FLAG]
+    return [topic for topic, flag in tables.queues.flags() if flag & UNIT_SUB_FLAG]
 
 
 def unit_sub_ununit_topics(tables: RouteTables) -> list[str]:
     """Topics with the unit-sub flag and without the unit flag (M7)."""
-    return [topic for topic, flag in _flags(tables) if flag & UNIT_SUB_FLAG and not flag & UNIT_FLAG]
-
-
-def _flags(tables: RouteTables) -> Iterable[tuple[str, int]]:
-    """Each topic with the flag of its first row: RocketMQ looks at one, arbitrary, row of the topic."""
-    return ((topic, rows[0].topic_sys_flag) for topic, rows in tables.queues.items())
+    return [topic for topic, flag in tables.queues.flags() if flag & UNIT_SUB_FLAG and not flag & UNIT_FLAG]
 
 
 def is_version_changed(tables: RouteTables, broker_addr: str, version: DataVersion) -> bool:

@@ -23,6 +23,7 @@ from namesrv_stream.rules.lease import (
     without_channel,
 )
 from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.registration import RegisterReply, is_move, is_refused, register, reply
 from namesrv_stream.rules.requests import (
     BrokerHeartbeat,
@@ -68,7 +69,9 @@ class RouteRegistry:
         self._heard: set[str] = set()
         self._deadlines = Deadlines(self._deadline_of)
 
-    def load(self, rows: Mapping[str, Iterable[tuple[object, ...]]], newest_tick_ms: int | None = None) -> None:
+    def load(
+        self, rows: Mapping[str, Iterable[tuple[object, ...]] | TopicQueues], newest_tick_ms: int | None = None
+    ) -> None:
         """Take published rows, table name -> rows, and the time of the newest tick into an empty registry (E4)."""
         self._tables.load(rows)
         self.clock = LogClock(newest_tick_ms)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from namesrv_stream.rules.journal import Journal, Table
 from namesrv_stream.rules.lookup import RouteTables, latest_registered
+from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.requests import MASTER_ID, PERM_WRITE
 from namesrv_stream.rules.rows import (
     BrokerRow,
@@ -15,8 +16,8 @@ from namesrv_stream.rules.rows import (
     LiveRow,
     NamesrvConfigRow,
     TopicMappingRow,
-    TopicRow,
 )
+from namesrv_stream.rules.topic_table import TopicTable
 
 
 class RegistryTables:
@@ -25,7 +26,7 @@ class RegistryTables:
     def __init__(self) -> None:
         self.journal: Journal = []
         log = self.journal
-        self.topic: Table[TopicRow] = Table("topic", lambda r: r[:2], lambda r: r.broker_name, log)
+        self.topic = TopicTable(log)
         self.broker: Table[BrokerRow] = Table("broker", lambda r: r[:2], lambda r: r.broker_name, log)
         self.cluster: Table[ClusterRow] = Table("cluster", lambda r: r[:2], lambda r: r.broker_name, log)
         self.filter: Table[FilterRow] = Table("filter", lambda r: r[:1], lambda r: r.broker_addr, log)
@@ -34,7 +35,7 @@ class RegistryTables:
         self.namesrv_config: Table[NamesrvConfigRow] = Table("namesrv_config", lambda r: r[:1], lambda r: r.key, log)
         self.topic_mapping: Table[TopicMappingRow] = Table("topic_mapping", lambda r: r[:2], lambda r: r.topic, log)
 
-    def load(self, rows: Mapping[str, Iterable[tuple[object, ...]]]) -> None:
+    def load(self, rows: Mapping[str, Iterable[tuple[object, ...]] | TopicQueues]) -> None:
         """Take published rows, table name -> rows."""
         for name, of_table in rows.items():
             getattr(self, name).load(of_table)
@@ -54,9 +55,6 @@ class RegistryTables:
 
     def view(self) -> RouteTables:
         """The tables as lookups see them: what a reader would see if they were published now."""
-        queues: dict[str, list[TopicRow]] = {}
-        for row in sorted(self.topic):
-            queues.setdefault(row.topic, []).append(row)
         clusters: dict[str, list[str]] = {}
         for cluster in sorted(self.cluster):
             clusters.setdefault(cluster.cluster_name, []).append(cluster.broker_name)
@@ -64,7 +62,7 @@ class RegistryTables:
         for mapping in self.topic_mapping:
             mappings.setdefault(mapping.topic, {})[mapping.broker_name] = mapping.mapping
         return RouteTables(
-            queues=queues,
+            queues=TopicQueues.of(self.topic),
             brokers={str(name): self.holders(str(name)) for name in self.broker.groups()},
             clusters=clusters,
             filters={row.broker_addr: row.filter_server_list for row in self.filter},

@@ -43,9 +43,9 @@ from namesrv_stream.stream.log_identity import log_to_go_on_with
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import start_query
 from namesrv_stream.stream.watch import QueryWatch, TermWatch
-from namesrv_stream.tables.engines import choose_writers
 from namesrv_stream.tables.publication import KafkaLog, Publisher, Steps
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import LIVE
 
 log = logging.getLogger(__name__)
@@ -200,10 +200,14 @@ class RouteRegistryJob:
 
     def _claim(self, log_here: KafkaLog) -> Publisher:
         settings = self._settings
-        writers = choose_writers(settings.writer, self._root, self._spark)
         retention_ms = int(settings.snapshot_retention.total_seconds() * 1000)
         publisher = Publisher.claim(
-            writers, self.run_id, _now_ms(), retention_ms, self._on_step, lambda former: self._log_of(former, log_here)
+            RustWriter(self._root),
+            self.run_id,
+            _now_ms(),
+            retention_ms,
+            self._on_step,
+            lambda former: self._log_of(former, log_here),
         )
         self._has_claimed = True
         self._accepts_new_log = False

@@ -24,7 +24,6 @@ from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, Reques
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
 from namesrv_stream.stream.log_records import Expiry, LogRecord, in_log_order
 from namesrv_stream.stream.source import COMMAND_TYPES, MAX_REASON_CHARS, REJECTED
-from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.publication import Batch, Publisher, SnapshotKind
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.writer import RowChanges, changes_to_write
@@ -301,7 +300,7 @@ class MicroBatches:
 def _loaded_registry(settings: NamesrvSettings, publisher: Publisher) -> RouteRegistry:
     """The registry as the newest snapshot has it."""
     registry = RouteRegistry(settings)
-    rows = {spec.name: rows_from_arrow(spec, publisher.table(spec.name)) for spec in ROUTE_TABLES}
+    rows = {spec.name: publisher.rows(spec) for spec in ROUTE_TABLES}
     registry.load(rows, publisher.last.last_tick)
     registry.ignored_before_ms = publisher.last.log_accepted_at or 0
     return registry

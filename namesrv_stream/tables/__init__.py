@@ -1,1 +1,1 @@
-"""The registry's Delta tables: schemas, two writers, publication by snapshots, and readers with and without Spark."""
+"""The registry's Delta tables: schemas, the writer, publication by snapshots, and readers with and without Spark."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+from zlib import crc32
 
 import msgspec
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 
 from namesrv_stream.rules.requests import DataVersion
 from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.tables import schemas
 from namesrv_stream.tables.schemas import CHANNELS, DATA_VERSION, LOG_POSITION, TableSpec
 
 _MILLIS = pa.timestamp("ms", "UTC")
@@ -39,9 +41,20 @@ def rows_from_arrow(spec: TableSpec, table: pa.Table) -> list[Any]:
 
 def with_partition_column(spec: TableSpec, table: pa.Table) -> pa.Table:
     """`table` as Delta stores it."""
-    if spec.partition_column is None:
-        return table
-    return table.append_column(spec.partition_column, pc.strftime(table.column("event_time"), format="%Y-%m"))
+    match spec.partition_column:
+        case None:
+            return table
+        case schemas.EVENT_MONTH:
+            column = pc.strftime(table.column("event_time"), format="%Y-%m")
+        case schemas.TOPIC_BUCKET:
+            names = pc.dictionary_encode(table.column("broker_name")).combine_chunks()
+            column = pa.array(map(topic_bucket, names.dictionary.to_pylist()), pa.string()).take(names.indices)
+    return table.append_column(spec.partition_column, column)
+
+
+def topic_bucket(broker_name: str) -> str:
+    """The bucket of a broker name's rows. What tables hold depends on it: it may never change."""
+    return f"{crc32(broker_name.encode()) % schemas.TOPIC_BUCKETS:02}"
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

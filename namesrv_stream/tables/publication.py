@@ -7,19 +7,20 @@ write to such a table, or the next run, restores it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from namesrv_stream.errors import TermLostError
+from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.arrow import rows_to_arrow
+from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS
-from namesrv_stream.tables.schemas import BROKER_EVENT, PINNED_TABLES, REJECTED, SNAPSHOT, TABLES, TableSpec
+from namesrv_stream.tables.schemas import BROKER_EVENT, PINNED_TABLES, REJECTED, SNAPSHOT, TABLES, TOPIC, TableSpec
 from namesrv_stream.tables.writer import (
     BaseMovedError,
     Changes,
@@ -39,27 +40,6 @@ Steps = Callable[[str], None]
 
 SnapshotKind = Literal["CLAIM", "PUBLICATION", "STOP"]
 """What a snapshot row records: a run took the registry, published a micro-batch, or stopped in order."""
-
-
-@dataclass(frozen=True)
-class Writers:
-    """Who writes what. `everyday` also keeps the books: heads, claims, snapshot rows, restores.
-
-    A change of `bulk_rows` rows or more in one table is merged by `bulk`.
-    """
-
-    everyday: TableWriter
-    bulk: TableWriter
-    bulk_rows: int
-
-    @classmethod
-    def only(cls, writer: TableWriter) -> Writers:
-        """One engine for everything."""
-        return cls(writer, writer, 0)
-
-    def for_change(self, row_count: int) -> TableWriter:
-        """The engine for a change of so many rows in one table."""
-        return self.bulk if row_count >= self.bulk_rows else self.everyday
 
 
 @dataclass(frozen=True)
@@ -108,10 +88,9 @@ class Publisher:
     """
 
     def __init__(
-        self, writers: Writers, last: SnapshotRow, snapshot_version: int, retention_ms: int, on_step: Steps
+        self, writer: TableWriter, last: SnapshotRow, snapshot_version: int, retention_ms: int, on_step: Steps
     ) -> None:
-        self._writers = writers
-        self._books = writers.everyday
+        self._writer = writer
         self._snapshot_version = snapshot_version
         self._retention_ms = retention_ms
         self._on_step = on_step
@@ -124,7 +103,7 @@ class Publisher:
     @classmethod
     def claim(  # noqa: PLR0913, PLR0917  # two of them are who is asked and told
         cls,
-        writers: Writers,
+        writer: TableWriter,
         run_id: str,
         claimed_at_ms: int,
         retention_ms: int = DEFAULT_RETENTION_MS,
@@ -138,11 +117,11 @@ class Publisher:
         ordinary publication is tried again on top of it. `on_step` is called with "written TABLE" after each table's
         commit, from the thread that made it, and with "published" after the snapshot row's.
         """
-        writers.everyday.ensure_tables(retention_ms)
+        writer.ensure_tables(retention_ms)
         for _ in range(_FOREIGN_COMMITS_BORNE):
-            former, version = writers.everyday.newest_snapshot()
+            former, version = writer.newest_snapshot()
             claim = _claim_row(former, run_id, claimed_at_ms, log_of(former))
-            publisher = cls(writers, claim, version, retention_ms, on_step)
+            publisher = cls(writer, claim, version, retention_ms, on_step)
             try:
                 publisher._append_snapshot(claim)
             except TermLostError as lost:
@@ -160,7 +139,13 @@ class Publisher:
 
     def table(self, name: str) -> pa.Table:
         """The published rows of one table."""
-        return self._books.read(TABLES[name], self.versions[name])
+        return self._writer.read(TABLES[name], self.versions[name])
+
+    def rows(self, spec: TableSpec) -> Iterable[tuple[Any, ...]] | TopicQueues:
+        """The published rows of one keyed table, as the registry loads them; those of `topic` packed."""
+        if spec is TOPIC:
+            return self._writer.read_queues(self.versions[TOPIC.name])
+        return rows_from_arrow(spec, self.table(spec.name))
 
     def publish(self, batch: Batch, published_at_ms: int) -> SnapshotRow:
         """Brings a batch into the tables and names it in a snapshot; returns the newest snapshot row.
@@ -221,22 +206,21 @@ class Publisher:
 
     def _write_on(self, spec: TableSpec, base: int, change: RowChanges | pa.Table | None, tag: CommitTag) -> int:
         if change is None:
-            return self._books.touch(spec, base, tag)
-        writer = self._writers.for_change(len(change))
+            return self._writer.touch(spec, base, tag)
         if isinstance(change, RowChanges):
-            return writer.merge(spec, base, change, tag)
-        return writer.append(spec, base, change, tag)
+            return self._writer.merge(spec, base, change, tag)
+        return self._writer.append(spec, base, change, tag)
 
     def _settled(self, spec: TableSpec, named: int) -> int:
         """A head that holds the rows of the version `named`: the head as it is, or restored while the term is ours."""
         while True:
-            commits = self._books.commits(spec, named)
+            commits = self._writer.commits(spec, named)
             head = commits[0].version if commits else named
             if holds_rows_of(commits, named):
                 return head
             self._require_term()
             try:
-                version = self._books.restore(spec, head, named, CommitTag(self.last.epoch, self.last.term))
+                version = self._writer.restore(spec, head, named, CommitTag(self.last.epoch, self.last.term))
             except BaseMovedError:
                 continue
             self.restored.append(spec.name)
@@ -246,18 +230,18 @@ class Publisher:
         for spec in PINNED_TABLES:
             named = self.versions[spec.name]
             self.versions[spec.name] = self._settled(spec, named)
-            commits = self._books.commits(spec, self.versions[spec.name] - 1)
+            commits = self._writer.commits(spec, self.versions[spec.name] - 1)
             self._committed_at_ms[spec.name] = commits[-1].committed_at_ms if commits else 0
 
     def _append_snapshot(self, row: SnapshotRow) -> None:
         """Compare-and-swap on the version of the snapshot table in which we saw the row before."""
         for _ in range(_FOREIGN_COMMITS_BORNE):
             try:
-                self._snapshot_version = self._books.append(
+                self._snapshot_version = self._writer.append(
                     SNAPSHOT, self._snapshot_version, rows_to_arrow(SNAPSHOT, [row]), CommitTag(row.epoch, row.term)
                 )
             except BaseMovedError:
-                newest, self._snapshot_version = self._books.newest_snapshot()
+                newest, self._snapshot_version = self._writer.newest_snapshot()
                 if newest == row:  # the commit came through although its answer was lost
                     return
                 if newest is not None and newest.epoch >= row.epoch:
@@ -268,16 +252,16 @@ class Publisher:
 
     def _require_term(self) -> None:
         with self._term_lock:
-            newest, self._snapshot_version = self._books.newest_snapshot()
+            newest, self._snapshot_version = self._writer.newest_snapshot()
         if newest is not None and newest.term != self.last.term:
             raise TermLostError(self.last.term, newest.term, newest.run_id)
 
     def _compacted(self, spec: TableSpec, max_files: int) -> bool:
         base = self._snapshot_version if spec is SNAPSHOT else self.versions[spec.name]
         try:
-            if self._books.file_count(spec, base) <= max_files:
+            if self._writer.file_count(spec, base) <= max_files:
                 return False
-            version = self._books.compact(spec, base)
+            version = self._writer.compact(spec, base)
         except BaseMovedError:
             return False
         if spec is SNAPSHOT:

@@ -6,48 +6,32 @@ A view is one whole snapshot and never changes: whoever looks up twice in the sa
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
 from namesrv_stream.errors import SnapshotGoneError
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.rows import SnapshotRow, TopicRow
+from namesrv_stream.rules.queues import TopicQueues
+from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.root import Root, select
-from namesrv_stream.tables.schemas import ROUTE_TABLES, TABLES, TOPIC, TableSpec
+from namesrv_stream.tables.schemas import ROUTE_TABLES, TOPIC, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.topic_queues import change_feed, changed_queues, load_queues
 
-
-class TopicQueues(Mapping[str, Sequence[TopicRow]]):
-    """topic -> its rows in order of broker name, out of one sorted Arrow table; rows are made when asked for."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table.sort_by([(name, "ascending") for name in TOPIC.key]).combine_chunks()
-        runs = pc.run_end_encode(self._table.column("topic").combine_chunks())
-        ends = runs.run_ends.to_pylist()
-        self._slices = dict(zip(runs.values.to_pylist(), zip([0, *ends], ends, strict=False), strict=True))
-
-    def __getitem__(self, topic: str) -> Sequence[TopicRow]:
-        start, end = self._slices[topic]
-        return rows_from_arrow(TOPIC, self._table.slice(start, end - start))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._slices)
-
-    def __len__(self) -> int:
-        return len(self._slices)
+_SMALL_TABLES = tuple(spec for spec in ROUTE_TABLES if spec is not TOPIC)
 
 
 @dataclass(frozen=True)
 class LoadedTable:
-    """One table at one version: its rows in Arrow and, once asked for, what lookups read."""
+    """One small table at one version: its rows in Arrow and, once asked for, what lookups read."""
 
     spec: TableSpec
     version: int
@@ -56,23 +40,42 @@ class LoadedTable:
     @cached_property
     def index(self) -> Mapping[Any, Any]:
         """The table as `RouteTables` has it, in order of its key."""
-        if self.spec is TOPIC:
-            return TopicQueues(self.arrow)
         in_order = self.arrow.sort_by([(name, "ascending") for name in self.spec.key])
         return _INDEXES[self.spec.name](rows_from_arrow(self.spec, in_order))
+
+    def rows(self) -> list[Any]:
+        """The rows as `spec.row`, in no particular order."""
+        return rows_from_arrow(self.spec, self.arrow)
+
+
+@dataclass(frozen=True)
+class LoadedTopics:
+    """The table `topic` at one version, in the form in which lookups read it."""
+
+    version: int
+    index: TopicQueues
+
+    def rows(self) -> list[Any]:
+        """The rows in order of their key."""
+        return list(self.index.rows())
 
 
 @dataclass(frozen=True)
 class RegistryView:
-    """One snapshot: the row that names it, and its tables."""
+    """One snapshot: the row that names it, and its tables.
+
+    `changed_topics`: those that the change feed names since the view that `follow` returned before; None if the table
+    was loaded whole, so that any topic may have changed.
+    """
 
     snapshot: SnapshotRow
-    tables: Mapping[str, LoadedTable]
+    tables: Mapping[str, LoadedTable | LoadedTopics]
+    changed_topics: frozenset[str] | None = None
 
     @cached_property
     def routes(self) -> RouteTables:
         """What the lookup rules answer from."""
-        indexes = {name: table.index for name, table in self.tables.items()}
+        indexes: dict[str, Any] = {name: table.index for name, table in self.tables.items()}
         return RouteTables(
             queues=indexes["topic"],
             brokers=indexes["broker"],
@@ -86,7 +89,7 @@ class RegistryView:
 
     def rows(self, name: str) -> list[Any]:
         """The rows of one route table as its row class, in no particular order."""
-        return rows_from_arrow(TABLES[name], self.tables[name].arrow)
+        return self.tables[name].rows()
 
 
 class RouteReader:
@@ -102,9 +105,9 @@ class RouteReader:
         return self._view(self.snapshots.find(epoch, at_ms))
 
     def follow(self) -> RegistryView:
-        """The newest snapshot now. Only tables whose version has changed are read again; a whole view is swapped in.
+        """The newest snapshot now, a whole view; the view before itself if nothing new is published.
 
-        The view before is returned itself where nothing new is published.
+        Of the table `topic` only the change feed is read, of other tables those whose version has changed.
         """
         changed = self._latest is None or self.snapshots.refresh()
         if self._latest is not None and not changed:
@@ -116,24 +119,50 @@ class RouteReader:
 
     def table(self, spec: TableSpec, snapshot: SnapshotRow) -> pa.Table:
         """All rows of one table as of a snapshot."""
-        try:
+        with self._naming_what_is_gone(snapshot):
             return select(self._root.open(spec, snapshot.versions[spec.name]), spec)
+
+    def _view(self, snapshot: SnapshotRow) -> RegistryView:
+        with ThreadPoolExecutor() as pool:
+            topics = pool.submit(self._topics, snapshot)
+            loaded = pool.map(lambda spec: self._loaded(spec, snapshot), _SMALL_TABLES)
+        queues, changed_topics = topics.result()
+        return RegistryView(
+            snapshot, {TOPIC.name: queues} | {table.spec.name: table for table in loaded}, changed_topics
+        )
+
+    def _loaded(self, spec: TableSpec, snapshot: SnapshotRow) -> LoadedTable:
+        version = snapshot.versions[spec.name]
+        known = self._latest.tables[spec.name] if self._latest is not None else None
+        if isinstance(known, LoadedTable) and known.version == version:
+            return known
+        return LoadedTable(spec, version, self.table(spec, snapshot))
+
+    def _topics(self, snapshot: SnapshotRow) -> tuple[LoadedTopics, frozenset[str] | None]:
+        """The table `topic`, and which topics have changed since the latest view if that is known."""
+        version = snapshot.versions[TOPIC.name]
+        known = self._latest.tables[TOPIC.name] if self._latest is not None else None
+        if isinstance(known, LoadedTopics) and known.version == version:
+            return known, frozenset()
+        with self._naming_what_is_gone(snapshot):
+            table = self._root.open(TOPIC, version)
+            feed = change_feed(table, known.version) if isinstance(known, LoadedTopics) else None
+            if feed is None:
+                return LoadedTopics(version, load_queues(table)), None
+        assert isinstance(known, LoadedTopics)
+        queues, changed_topics = changed_queues(known.index, feed)
+        return LoadedTopics(version, queues), changed_topics
+
+    @contextmanager
+    def _naming_what_is_gone(self, snapshot: SnapshotRow) -> Iterator[None]:
+        """Raise SnapshotGoneError if a table cannot be read and the snapshot is past retention."""
+        try:
+            yield
         except (FileNotFoundError, DeltaError) as error:
             oldest = self.snapshots.oldest_readable().epoch
             if snapshot.epoch >= oldest:
                 raise
             raise SnapshotGoneError(f"epoch {snapshot.epoch}", oldest) from error
-
-    def _view(self, snapshot: SnapshotRow) -> RegistryView:
-        with ThreadPoolExecutor() as pool:
-            loaded = pool.map(lambda spec: self._loaded(spec, snapshot), ROUTE_TABLES)
-        return RegistryView(snapshot, {table.spec.name: table for table in loaded})
-
-    def _loaded(self, spec: TableSpec, snapshot: SnapshotRow) -> LoadedTable:
-        version = snapshot.versions[spec.name]
-        if self._latest is not None and self._latest.tables[spec.name].version == version:
-            return self._latest.tables[spec.name]
-        return LoadedTable(spec, version, self.table(spec, snapshot))
 
 
 def _by_first(rows: list[Any]) -> Mapping[Any, Any]:

@@ -66,9 +66,8 @@ def select(table: DeltaTable, spec: TableSpec, condition: str = "true", then: st
     By delta-rs's own SQL: pyarrow's datasets would do, but importing them imports pandas, a second for a command.
     """
     missing = missing_columns(table, spec)
-    stored = [field for field in spec.schema if field.name not in missing]
-    columns = ", ".join(f'"{field.name}"' for field in stored)
-    rows = query(table, f"SELECT {columns} FROM rows WHERE {condition} {then}").cast(pa.schema(stored))
+    stored = pa.schema([field for field in spec.schema if field.name not in missing])
+    rows = query(table, f"SELECT {_columns(stored)} FROM rows WHERE {condition} {then}").cast(stored)
     for field in spec.schema:
         if field.name in missing:
             rows = rows.append_column(field, pa.nulls(len(rows), field.type))
@@ -78,12 +77,26 @@ def select(table: DeltaTable, spec: TableSpec, condition: str = "true", then: st
 def missing_columns(table: DeltaTable, spec: TableSpec) -> list[str]:
     """Columns that this version of the table does not have yet: they were added later, and read as NULL."""
     stored = {field.name for field in table.schema().fields}
-    return [name for name in spec.stored_schema.names if name not in stored]
+    return [name for name in spec.schema.names if name not in stored]
+
+
+def batches(table: DeltaTable, spec: TableSpec) -> pa.RecordBatchReader:
+    """All rows with the row's columns, piece by piece, so that the whole table need not be in memory at once."""
+    reader = _answer(table, f"SELECT {_columns(spec.schema)} FROM rows")
+    return pa.RecordBatchReader.from_batches(spec.schema, (batch.cast(spec.schema) for batch in reader))
 
 
 def query(table: DeltaTable, sql: str) -> pa.Table:
     """What delta-rs answers to a SQL statement, in which the table is `rows`."""
-    return pa.RecordBatchReader.from_stream(QueryBuilder().register("rows", table).execute(sql)).read_all()
+    return _answer(table, sql).read_all()
+
+
+def _answer(table: DeltaTable, sql: str) -> pa.RecordBatchReader:
+    return pa.RecordBatchReader.from_stream(QueryBuilder().register("rows", table).execute(sql))
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f'"{name}"' for name in schema.names)
 
 
 def check_format(root: Root, spec: TableSpec, properties: Mapping[str, str | None]) -> None:

@@ -5,15 +5,15 @@ Timestamps are microseconds in UTC, the one kind that both engines store as TIME
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from namesrv_stream.rules import rows
 
-FORMAT = 1
-"""Raised with every change of the tables that older code would misread."""
+FORMAT = 2
+"""Raised with every change of the tables that older code would misread. 2: `topic` lies in buckets."""
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 DATA_VERSION = pa.struct({"state_version": pa.int64(), "timestamp": pa.int64(), "counter": pa.int64()})
@@ -34,9 +34,18 @@ SMALL_EVENT_FILE_BYTES = EVENT_FILE_BYTES // 2
 """Smaller ones are put together; larger ones are in order, which the job's everyday compaction may not undo."""
 
 
+TOPIC_BUCKET = "bucket"
+"""Partition column of `topic`, '00' to '31': a hash of the broker name.
+
+A merge rewrites the files of the buckets that it changes and no others. With more buckets a file is smaller, but a
+change of many broker names writes more files: 32 cost a registry of 2,000 rows nothing (benchmarks/scale.py).
+"""
+TOPIC_BUCKETS = 32
+
+
 @dataclass(frozen=True)
 class TableSpec:
-    """One Delta table. An empty key: append only. `partition_column` is worked out from event_time, no field.
+    """One Delta table. An empty key: append only. `partition_column` is worked out from the row, no field of it.
 
     `change_feed`: whether Delta's change data feed is on. What is only appended is its own feed. `later_columns`: a
     former release made the table without some of its columns, which read as NULL from its snapshots.
@@ -62,16 +71,19 @@ def _keyed(name: str, row: type[tuple[Any, ...]], keys: str, /, **columns: pa.Da
     return TableSpec(name, row, pa.schema(list(columns.items())), tuple(keys.split()), change_feed=True)
 
 
-TOPIC = _keyed(
-    "topic",
-    rows.TopicRow,
-    "topic broker_name",
-    topic=TEXT,
-    broker_name=TEXT,
-    read_queue_nums=INT,
-    write_queue_nums=INT,
-    perm=INT,
-    topic_sys_flag=INT,
+TOPIC = replace(
+    _keyed(
+        "topic",
+        rows.TopicRow,
+        "topic broker_name",
+        topic=TEXT,
+        broker_name=TEXT,
+        read_queue_nums=INT,
+        write_queue_nums=INT,
+        perm=INT,
+        topic_sys_flag=INT,
+    ),
+    partition_column=TOPIC_BUCKET,
 )
 BROKER = _keyed(
     "broker",

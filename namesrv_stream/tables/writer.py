@@ -1,4 +1,4 @@
-"""What publication needs of a Delta engine. Two engines do it: delta-rs in this process, and a Spark session."""
+"""What publication needs of a Delta engine, and what it is given to write."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules import journal
+from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import columns_to_arrow, rows_to_arrow
 from namesrv_stream.tables.schemas import TableSpec
@@ -132,7 +133,7 @@ def holds_rows_of(commits: Sequence[Commit], base: int) -> bool:
 
 
 class TableWriter(Protocol):
-    """One Delta engine on one root. Every write lands directly on `base` or raises BaseMovedError.
+    """The tables of one root. Every write lands directly on `base` or raises BaseMovedError.
 
     Writes return the version of their own commit, and `base` where there was nothing to do.
     """
@@ -148,6 +149,9 @@ class TableWriter(Protocol):
 
     def read(self, spec: TableSpec, version: int) -> pa.Table:
         """All rows at `version`, with the row's columns."""
+
+    def read_queues(self, version: int) -> TopicQueues:
+        """All rows of the table `topic` at `version`, packed."""
 
     def newest_snapshot(self) -> tuple[SnapshotRow | None, int]:
         """The snapshot row with the highest epoch, and the version of the snapshot table in which it was seen."""
@@ -165,10 +169,12 @@ class TableWriter(Protocol):
         """Brings the rows of an older version back, on top of `head`."""
 
     def file_count(self, spec: TableSpec, version: int) -> int:
-        """Data files at `version` that compaction looks at: of a partitioned table, those of the newest partition."""
+        """Data files at `version` that compaction may put together: of months those of the newest, of buckets all but
+        one each.
+        """
 
     def compact(self, spec: TableSpec, base: int) -> int:
-        """Merges small files; of a partitioned table in its newest partition alone, maintenance has been at the others.
+        """Merges small files; of months in the newest alone, maintenance has been at the others.
 
         Untagged: the rows stay as they are.
         """

@@ -7,7 +7,7 @@ import pytest
 
 from namesrv_stream.rules.requests import AddWritePerm, DeleteTopic, WipeWritePerm
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import TABLES
+from namesrv_stream.tables.schemas import FORMAT, TABLES
 from tests.cli.registry import PublishedRegistry
 
 MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
@@ -264,7 +264,7 @@ def test_an_empty_registry_has_no_past(run, line):
 def test_tables_of_a_newer_release_are_left_to_it(run, story, line):
     root = Root(story.root)
     for spec in TABLES.values():
-        root.open(spec).alter.set_table_properties({"registry.format": "2"}, raise_if_not_exists=False)
+        root.open(spec).alter.set_table_properties({"registry.format": str(FORMAT + 1)}, raise_if_not_exists=False)
     result = run(line)
     assert result.exit_code == 1
     assert len(result.stderr.splitlines()) == 1

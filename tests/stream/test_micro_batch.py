@@ -20,7 +20,7 @@ from namesrv_stream.rules.requests import (
 from namesrv_stream.stream import micro_batch
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.publication import Publisher, Writers
+from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import PINNED_TABLES, TABLES
@@ -116,7 +116,7 @@ class Registry:
         self._root = Root(str(root))
         self._writer = RustWriter(self._root)
         self.log = log or Log()
-        self.publisher = Publisher.claim(Writers.only(self._writer), run_id, T0)
+        self.publisher = Publisher.claim(self._writer, run_id, T0)
         next_offset = self.publisher.last.offsets.get(0)
         self.batches = MicroBatches(NamesrvSettings.model_validate(settings), self.publisher, self.log, next_offset)
         self.batch_id = -1

@@ -7,7 +7,7 @@ from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.ticker import Ticker
 from namesrv_stream.rules.requests import BrokerHeartbeat
 from namesrv_stream.stream.background import BackgroundJob
-from namesrv_stream.tables.publication import Publisher, Writers
+from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from tests.system.heartbeats import LIMIT_S, Heartbeats, address, registration
@@ -52,7 +52,7 @@ def job_with_a_last_publication_that_fails(heartbeats, spark):
     for said in (registration(1), BrokerHeartbeat(broker_addr=address(1))):
         heartbeats.say(said)
         assert job.await_published(LIMIT_S)
-    Publisher.claim(Writers.only(RustWriter(Root(heartbeats.root))), "another run", 1)
+    Publisher.claim(RustWriter(Root(heartbeats.root)), "another run", 1)
     job.check()
     return job
 

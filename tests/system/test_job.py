@@ -15,7 +15,7 @@ from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.rules.requests import BrokerHeartbeat
 from namesrv_stream.stream.background import BackgroundJob
 from namesrv_stream.stream.log_identity import OtherLogError
-from namesrv_stream.tables.publication import Publisher, Writers
+from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
@@ -140,7 +140,7 @@ def test_a_job_that_was_replaced_during_an_outage_of_kafka_does_not_take_it_back
             job.process_all()
             node.kill()
             await_retry(job)
-            heir = Publisher.claim(Writers.only(RustWriter(Root(heartbeats.root))), "heir", 1)
+            heir = Publisher.claim(RustWriter(Root(heartbeats.root)), "heir", 1)
             node.start()
             await_end_of_one([job])
         heartbeats.close()

@@ -22,7 +22,7 @@ from namesrv_stream.stream.checkpoint import Checkpoint
 from namesrv_stream.stream.failures import CheckpointWithoutTablesError, JobFailedError
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import start_query
-from namesrv_stream.tables.publication import Publisher, Writers
+from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import PINNED_TABLES
@@ -128,7 +128,7 @@ def test_a_new_checkpoint_on_old_tables_goes_on_where_the_last_snapshot_stood(ka
 
 def test_a_batch_that_comes_while_the_job_stops_is_left_to_the_next_run(heartbeats, spark):
     heartbeats.say(registration(1))
-    publisher = Publisher.claim(Writers.only(RustWriter(Root(heartbeats.root))), "run-1", 1)
+    publisher = Publisher.claim(RustWriter(Root(heartbeats.root)), "run-1", 1)
     with RecordReader(heartbeats.kafka, heartbeats.topic) as reader:
         batches = MicroBatches(heartbeats.settings, publisher, reader, None)
         session, live = spark.newSession(), publisher.table("live")

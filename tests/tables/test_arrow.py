@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from namesrv_stream.rules.requests import DataVersion
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow, with_partition_column
-from namesrv_stream.tables.schemas import DATA_VERSION, LOG_POSITION, TABLES
+from namesrv_stream.tables.schemas import CHANNELS, DATA_VERSION, LOG_POSITION, TABLES
 from namesrv_stream.tables.writer import RowChanges
 from tests.tables.rows import event
 
@@ -26,6 +26,7 @@ VALUES = {
     pa.list_(pa.string()): st.lists(st.text()).map(tuple),
     pa.map_(pa.int32(), pa.int64()): st.dictionaries(INTS, LONGS),
     pa.map_(pa.string(), pa.int64()): st.dictionaries(st.text(), LONGS),
+    CHANNELS: st.dictionaries(st.text(), LONGS),
     DATA_VERSION: st.builds(DataVersion, LONGS, LONGS, LONGS),
     LOG_POSITION: st.builds(LogPosition, TIMES, INTS, LONGS),
 }

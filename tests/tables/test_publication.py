@@ -12,7 +12,7 @@ import pytest
 from namesrv_stream.errors import TermLostError
 from namesrv_stream.rules.rows import ClusterRow
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.publication import Batch, Publisher, Writers
+from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import DAY_MS
 from namesrv_stream.tables.rust_writer import RustWriter
@@ -26,7 +26,7 @@ WRITTEN = ("topic", "cluster", "live", "broker_event")
 
 
 def claim(root, run_id="run", on_step=lambda step: None, at_ms=NOW):
-    return Publisher.claim(Writers.only(RustWriter(root)), run_id, at_ms, on_step=on_step)
+    return Publisher.claim(RustWriter(root), run_id, at_ms, on_step=on_step)
 
 
 def batch(batch_id, query_id="query"):
@@ -144,9 +144,9 @@ def test_kill_9_leaves_a_whole_snapshot_and_a_registry_that_goes_on(root, step, 
 
 def test_a_batch_without_changes_commits_its_snapshot_alone(root):
     publisher = claim(root)
-    before = {name: publisher._books.head(spec) for name, spec in TABLES.items()}
+    before = {name: RustWriter(root).head(spec) for name, spec in TABLES.items()}
     publisher.publish(Batch("query", 0, T0, {0: 9}, {"topic": RowChanges()}), NOW)
-    heads = {name: publisher._books.head(spec) for name, spec in TABLES.items()}
+    heads = {name: RustWriter(root).head(spec) for name, spec in TABLES.items()}
     assert {name for name in TABLES if heads[name] != before[name]} == {"snapshot"}
 
 
@@ -204,7 +204,7 @@ def test_of_two_claims_on_the_same_row_one_wins(root):
     outcomes = []
 
     def race(run_id):
-        writers = Writers.only(LooksWithAnother(root, both_looked))
+        writers = LooksWithAnother(root, both_looked)
         try:
             outcomes.append(Publisher.claim(writers, run_id, NOW).last.run_id)
         except TermLostError as lost:
@@ -318,12 +318,6 @@ def test_a_claim_carries_on_what_the_row_before_said(root):
     published = claim(root, "first").publish(batch(7), NOW)
     heir = claim(root, "second").last
     assert heir == published._replace(epoch=3, term=2, run_id="second", changes={}, kind="CLAIM")
-
-
-def test_writers_choose_the_bulk_engine_by_the_rows_of_one_table(root):
-    everyday, bulk = RustWriter(root), RustWriter(root)
-    writers = Writers(everyday, bulk, bulk_rows=100)
-    assert [writers.for_change(rows) is bulk for rows in (99, 100)] == [False, True]
 
 
 def test_tag_names_epoch_and_term(root):

@@ -16,7 +16,8 @@ from namesrv_stream.rules.rows import ClusterRow, FilterRow, KvConfigRow, Namesr
 from namesrv_stream.tables.publication import Batch
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import DAY_MS, Root
-from namesrv_stream.tables.schemas import SNAPSHOT, TOPIC
+from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.schemas import FORMAT, SNAPSHOT, TOPIC
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import RowChanges
 from tests.tables.rows import NOW, T0, broker, event, live, topic
@@ -144,22 +145,22 @@ def test_a_folder_without_tables_is_named(tmp_path):
         RouteReader(str(tmp_path / "nothing"))
 
 
-def test_tables_that_no_job_has_claimed_yet_say_so(root, rust):
-    rust.ensure_tables(DAY_MS)
+def test_tables_that_no_job_has_claimed_yet_say_so(root):
+    RustWriter(root).ensure_tables(DAY_MS)
     with pytest.raises(NoSuchSnapshotError, match="is the job running"):
         RouteReader(root).open()
 
 
 def test_tables_of_a_newer_format_are_refused(root):
     claim(root)
-    root.open(SNAPSHOT).alter.set_table_properties({"registry.format": "2"}, raise_if_not_exists=False)
-    with pytest.raises(RegistryTooNewError, match=r"format 2.*up to 1"):
+    root.open(SNAPSHOT).alter.set_table_properties({"registry.format": str(FORMAT + 1)}, raise_if_not_exists=False)
+    with pytest.raises(RegistryTooNewError, match=rf"format {FORMAT + 1}.*up to {FORMAT}"):
         RouteReader(root)
 
 
 def test_a_job_stops_when_a_newer_release_has_taken_its_tables_over(root):
     publisher = claim(root)
-    root.open(TOPIC).alter.set_table_properties({"registry.format": "2"}, raise_if_not_exists=False)
+    root.open(TOPIC).alter.set_table_properties({"registry.format": str(FORMAT + 1)}, raise_if_not_exists=False)
     with pytest.raises(RegistryTooNewError):
         publish(publisher, 0, topic=[topic("t")])
     assert publisher.last == Snapshots(root).newest()

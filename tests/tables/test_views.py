@@ -6,13 +6,10 @@ import pytest
 from chispa import assert_df_equality
 
 from namesrv_stream.tables.arrow import rows_to_arrow
-from namesrv_stream.tables.publication import Publisher, Writers
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.schemas import LIVE, TOPIC
-from namesrv_stream.tables.spark_writer import SparkWriter
 from namesrv_stream.tables.views import VIEWS, open_snapshot, snapshot_sql
-from tests.tables.rows import NOW, T0, live, topic
-from tests.tables.test_publication import assert_shows_exactly, batch, claim
+from tests.tables.rows import T0, live, topic
+from tests.tables.test_publication import claim
 from tests.tables.test_reader import publish
 
 pytestmark = pytest.mark.spark
@@ -53,16 +50,3 @@ def test_every_table_of_a_snapshot_is_a_view(spark, root):
     snapshot = open_snapshot(spark, root)
     assert [spark.table(spec.name).columns for spec in VIEWS] == [spec.stored_schema.names for spec in VIEWS]
     assert len(snapshot_sql(root, snapshot)) == len(VIEWS)
-
-
-@pytest.mark.full
-def test_a_registry_by_spark_alone_is_claimed_published_and_taken_over(spark, root):
-    """As on a storage that delta-rs does not reach; delta-rs then reads what Spark wrote."""
-    writers = Writers.only(SparkWriter(spark, root))
-    publisher = Publisher.claim(writers, "first", NOW)
-    publisher.publish(batch(0), NOW)
-    heir = Publisher.claim(Writers.only(SparkWriter(spark, root)), "second", NOW)
-    heir.publish(batch(1), NOW)
-    assert heir.restored == []
-    assert_shows_exactly(root, 0, 1)
-    assert RouteReader(root).snapshots.newest() == heir.last

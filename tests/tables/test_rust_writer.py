@@ -1,6 +1,7 @@
-"""What both engines promise to publication."""
+"""What delta-rs promises to publication."""
 
 import random
+import shutil
 
 import pyarrow as pa
 import pytest
@@ -9,22 +10,21 @@ from deltalake import DeltaTable, write_deltalake
 from namesrv_stream.errors import NotARegistryError, RegistryTooNewError
 from namesrv_stream.rules.rows import FilterRow, KvConfigRow, SnapshotRow
 from namesrv_stream.tables import rust_writer
-from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
-from namesrv_stream.tables.root import DAY_MS, DEFAULT_RETENTION_MS, Root
+from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow, topic_bucket
+from namesrv_stream.tables.root import DAY_MS, DEFAULT_RETENTION_MS, query, table_properties
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import (
     BROKER,
     BROKER_EVENT,
     FILTER,
+    FORMAT,
     KV_CONFIG,
     LIVE,
     PINNED_TABLES,
     SNAPSHOT,
     TOPIC,
 )
-from namesrv_stream.tables.spark_writer import SparkWriter
 from namesrv_stream.tables.writer import BaseMovedError, CommitTag, RowChanges, holds_rows_of
-from tests.tables.conftest import BOOKKEEPING
 from tests.tables.rows import T0, broker, event, live, topic
 
 TAG = CommitTag(epoch=2, term=1)
@@ -63,8 +63,8 @@ def test_a_row_written_again_is_replaced_as_a_whole(writer):
     assert (rows_at(writer, BROKER, first), rows_at(writer, BROKER, second)) == ([before], [after])
 
 
-def test_a_merge_without_effect_keeps_the_rows_and_returns_its_own_version(writer, rust):
-    first = rust.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
+def test_a_merge_without_effect_keeps_the_rows_and_returns_its_own_version(writer):
+    first = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
     second = writer.merge(TOPIC, first, RowChanges(deletes=[("absent", "broker-a")]), TAG)
     assert second == writer.head(TOPIC)
     assert rows_at(writer, TOPIC, second) == [topic("t")]
@@ -78,9 +78,8 @@ def test_appended_events_are_kept_by_month(writer, root):
     assert sorted(month["event_month"] for month in months) == ["2023-11", "2023-12"]
 
 
-def test_each_commit_says_its_epoch_and_term_to_both_engines(writer, root):
+def test_each_commit_says_its_epoch_and_term(writer):
     writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
-    assert [commit.user_metadata for commit in RustWriter(root).commits(TOPIC, 0)] == [TAG.to_json()]
     assert [commit.user_metadata for commit in writer.commits(TOPIC, 0)] == [TAG.to_json()]
 
 
@@ -101,17 +100,16 @@ def test_a_write_on_a_base_that_has_moved_changes_nothing(writer, root, write):
     assert [foreign.head(spec) for spec in (TOPIC, BROKER_EVENT)] == [1, 1]
 
 
-@BOOKKEEPING
-def test_a_restore_on_a_head_that_has_moved_changes_nothing(writer, rust):
-    half = rust.merge(TOPIC, 0, RowChanges([topic("half")]), TAG)
-    rust.touch(TOPIC, half, CommitTag(9, 9))
+def test_a_restore_on_a_head_that_has_moved_changes_nothing(writer):
+    half = writer.merge(TOPIC, 0, RowChanges([topic("half")]), TAG)
+    writer.touch(TOPIC, half, CommitTag(9, 9))
     with pytest.raises(BaseMovedError):
         writer.restore(TOPIC, half, 0, TAG)
-    assert rust.head(TOPIC) == half + 1
+    assert writer.head(TOPIC) == half + 1
 
 
 def test_a_foreign_commit_between_look_and_commit_is_not_rebased_on(writer, root, monkeypatch):
-    """The engine believes the head it saw; the table has moved since. Delta would rebase an append silently."""
+    """The writer believes the head it saw; the table has moved since. Delta would rebase an append silently."""
     look = type(writer).head
 
     def late_foreign_commit(self, spec):
@@ -121,36 +119,33 @@ def test_a_foreign_commit_between_look_and_commit_is_not_rebased_on(writer, root
             table.create_write_transaction([], "append", table.schema())
         return seen
 
-    monkeypatch.setattr(type(writer), "head", late_foreign_commit)
+    monkeypatch.setattr(RustWriter, "head", late_foreign_commit)
     writer.head(BROKER_EVENT)
     with pytest.raises(BaseMovedError):
         writer.append(BROKER_EVENT, 0, rows_to_arrow(BROKER_EVENT, [event("a")]), TAG)
 
 
-@BOOKKEEPING
-def test_touch_makes_a_young_version_of_the_same_rows(writer, rust):
-    first = rust.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
+def test_touch_makes_a_young_version_of_the_same_rows(writer):
+    first = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
     second = writer.touch(TOPIC, first, TAG)
     assert second == first + 1
     assert rows_at(writer, TOPIC, second) == [topic("t")]
 
 
-@BOOKKEEPING
-def test_restore_brings_an_older_version_back_on_top(writer, rust):
-    first = rust.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
-    half = rust.merge(TOPIC, first, RowChanges([topic("half")]), CommitTag(3, 1))
+def test_restore_brings_an_older_version_back_on_top(writer):
+    first = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
+    half = writer.merge(TOPIC, first, RowChanges([topic("half")]), CommitTag(3, 1))
     restored = writer.restore(TOPIC, half, first, TAG)
     assert restored > half
     assert rows_at(writer, TOPIC, restored) == [topic("t")]
     assert holds_rows_of(writer.commits(TOPIC, first), first)
 
 
-@BOOKKEEPING
-def test_compaction_keeps_the_rows_in_fewer_files_of_the_newest_month(writer, rust, root):
+def test_compaction_keeps_the_rows_in_fewer_files_of_the_newest_month(writer, root):
     base = 0
     events = [event(str(number), T0 + number // 2 * 40 * DAY_MS) for number in range(4)]
     for each in events:
-        base = rust.append(BROKER_EVENT, base, rows_to_arrow(BROKER_EVENT, [each]), TAG)
+        base = writer.append(BROKER_EVENT, base, rows_to_arrow(BROKER_EVENT, [each]), TAG)
     compacted = writer.compact(BROKER_EVENT, base)
     assert [writer.file_count(BROKER_EVENT, version) for version in (base, compacted)] == [2, 1]
     assert len(root.open(BROKER_EVENT, compacted).file_uris()) == 2 + 1
@@ -158,25 +153,85 @@ def test_compaction_keeps_the_rows_in_fewer_files_of_the_newest_month(writer, ru
     assert holds_rows_of(writer.commits(BROKER_EVENT, base), base)
 
 
-@BOOKKEEPING
-def test_compaction_of_a_table_without_partitions_takes_all_of_it(writer, rust):
+def test_compaction_of_a_table_without_partitions_takes_all_of_it(writer):
     base = 0
     for number in range(3):
-        base = rust.merge(TOPIC, base, RowChanges([topic(str(number))]), TAG)
+        base = writer.merge(LIVE, base, RowChanges([live(str(number))]), TAG)
+    compacted = writer.compact(LIVE, base)
+    assert [writer.file_count(LIVE, version) for version in (base, compacted)] == [3, 1]
+
+
+BUCKETED = ["broker-a", "broker-b", "broker-c"]
+"""Broker names of three buckets."""
+
+
+def bucket_files(root, version):
+    files = pa.table(root.open(TOPIC, version).get_add_actions(flatten=True)).to_pylist()
+    return {file["path"]: file["partition.bucket"] for file in files}
+
+
+def test_a_merge_writes_the_files_of_its_buckets_and_no_others(writer, root):
+    assert len({topic_bucket(name) for name in BUCKETED}) == len(BUCKETED)
+    first = writer.merge(TOPIC, 0, RowChanges([topic("t", name) for name in BUCKETED]), TAG)
+    second = writer.merge(TOPIC, first, RowChanges([topic("t", "broker-b", perm=4)], [("t", "broker-c")]), TAG)
+    before, after = bucket_files(root, first), bucket_files(root, second)
+    assert [before[path] for path in before.keys() & after.keys()] == [topic_bucket("broker-a")]
+    assert rows_at(writer, TOPIC, second) == [topic("t"), topic("t", "broker-b", perm=4)]
+
+
+def test_every_row_lies_in_the_bucket_of_its_broker_name(writer, root):
+    names = [f"broker-{number}" for number in range(100)]
+    version = writer.merge(TOPIC, 0, RowChanges([topic("t", name) for name in names]), TAG)
+    rows = query(root.open(TOPIC, version), "SELECT broker_name, bucket FROM rows").to_pylist()
+    assert {row["broker_name"]: row["bucket"] for row in rows} == {name: topic_bucket(name) for name in names}
+
+
+def test_compaction_leaves_one_file_a_bucket(writer, root):
+    base = 0
+    for number in range(3):
+        base = writer.merge(TOPIC, base, RowChanges([topic(str(number), name) for name in BUCKETED]), TAG)
     compacted = writer.compact(TOPIC, base)
-    assert [writer.file_count(TOPIC, version) for version in (base, compacted)] == [3, 1]
+    assert [writer.file_count(TOPIC, version) for version in (base, compacted)] == [6, 0]
+    assert sorted(bucket_files(root, compacted).values()) == sorted(map(topic_bucket, BUCKETED))
+    assert rows_at(writer, TOPIC, compacted) == rows_at(writer, TOPIC, base)
 
 
-def test_compaction_leaves_a_file_that_maintenance_has_put_in_order(rust, root, monkeypatch):
-    rust.ensure_tables(DEFAULT_RETENTION_MS)
+@pytest.fixture
+def former_topic(root, writer):
+    """The table `topic` as release 0.1.0 made it: without buckets."""
+    shutil.rmtree(root.uri(TOPIC))
+    properties = table_properties(TOPIC, DEFAULT_RETENTION_MS) | {"registry.format": "1"}
+    DeltaTable.create(root.uri(TOPIC), TOPIC.schema, configuration=properties, raise_if_key_not_exists=False)
+    RustWriter(root).ensure_tables(DEFAULT_RETENTION_MS)
+
+
+@pytest.mark.usefixtures("former_topic")
+def test_a_table_without_buckets_is_merged_into_and_compacted_as_it_is(root):
+    writer, base = RustWriter(root), 0
+    for number in range(3):
+        base = writer.merge(TOPIC, base, RowChanges([topic(str(number), name) for name in BUCKETED]), TAG)
+    base = writer.merge(TOPIC, base, RowChanges([topic("0", "broker-a", perm=4)], [("1", "broker-a")]), TAG)
+    compacted = writer.compact(TOPIC, base)
+    assert writer.file_count(TOPIC, compacted) == 1
+    rows = {row[:2]: row.perm for row in rows_at(writer, TOPIC, compacted)}
+    assert (len(rows), rows["0", "broker-a"], rows["0", "broker-b"]) == (8, 4, 6)
+    assert root.open(TOPIC).metadata().configuration["registry.format"] == "1"
+
+
+def test_the_bucket_of_a_broker_name_never_changes():
+    """Rows that are stored lie where it said."""
+    assert [topic_bucket(name) for name in ("", "broker-a", "brökèr")] == ["00", "16", "09"]
+
+
+def test_compaction_leaves_a_file_that_maintenance_has_put_in_order(writer, root, monkeypatch):
     wide = event("in order")._replace(after=random.randbytes(50_000).hex())
-    ordered = rust.append(BROKER_EVENT, 0, rows_to_arrow(BROKER_EVENT, [wide]), TAG)
+    ordered = writer.append(BROKER_EVENT, 0, rows_to_arrow(BROKER_EVENT, [wide]), TAG)
     [[large, size]] = [[each["path"], each["size_bytes"]] for each in files_of(root, ordered)]
     monkeypatch.setattr(rust_writer, "SMALL_EVENT_FILE_BYTES", size)
     base = ordered
     for number in range(3):
-        base = rust.append(BROKER_EVENT, base, rows_to_arrow(BROKER_EVENT, [event(str(number))]), TAG)
-    left = [each["path"] for each in files_of(root, rust.compact(BROKER_EVENT, base))]
+        base = writer.append(BROKER_EVENT, base, rows_to_arrow(BROKER_EVENT, [event(str(number))]), TAG)
+    left = [each["path"] for each in files_of(root, writer.compact(BROKER_EVENT, base))]
     assert (len(left), large in left) == (2, True)
 
 
@@ -184,34 +239,31 @@ def files_of(root, version):
     return pa.table(root.open(BROKER_EVENT, version).get_add_actions()).to_pylist()
 
 
-@BOOKKEEPING
-def test_newest_snapshot_is_the_highest_epoch_whatever_the_order_of_files(writer, rust):
+def test_newest_snapshot_is_the_highest_epoch_whatever_the_order_of_files(writer):
     assert writer.newest_snapshot() == (None, 0)
     base = 0
-    for epoch, engine in ((1, rust), (3, writer), (2, rust)):
+    for epoch in (1, 3, 2):
         row = SnapshotRow(epoch, 1, "run", None, None, T0, None, {0: 9}, {"topic": epoch}, {})
-        base = engine.append(SNAPSHOT, base, rows_to_arrow(SNAPSHOT, [row]), TAG)
+        base = writer.append(SNAPSHOT, base, rows_to_arrow(SNAPSHOT, [row]), TAG)
     newest, version = writer.newest_snapshot()
     assert (newest.epoch, newest.offsets, newest.versions, version) == (3, {0: 9}, {"topic": 3}, base)
 
 
-@BOOKKEEPING
-def test_tables_carry_format_feed_and_twice_the_retention(make_writer, root, limit_tables):
+def test_tables_carry_format_feed_and_twice_the_retention(root, limit_tables):
     of_each_kind = (BROKER, LIVE, BROKER_EVENT, SNAPSHOT)
     limit_tables(*of_each_kind)
-    make_writer(root).ensure_tables(DEFAULT_RETENTION_MS)
+    RustWriter(root).ensure_tables(DEFAULT_RETENTION_MS)
     for spec in of_each_kind:
         properties = root.open(spec).metadata().configuration
-        assert properties["registry.format"] == "1"
+        assert properties["registry.format"] == str(FORMAT)
         assert properties["delta.enableChangeDataFeed"] == str(bool(spec.key) and spec is not LIVE).lower()
         assert properties["delta.deletedFileRetentionDuration"] == f"interval {60 * 86_400} seconds"
         assert properties["delta.logRetentionDuration"] == f"interval {60 * 86_400} seconds"
 
 
-@BOOKKEEPING
-def test_tables_that_are_there_are_kept_and_follow_a_new_retention(writer, rust, root, limit_tables):
+def test_tables_that_are_there_are_kept_and_follow_a_new_retention(writer, root, limit_tables):
     limit_tables(TOPIC)
-    version = rust.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
+    version = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
     writer.ensure_tables(DEFAULT_RETENTION_MS // 2)
     assert rows_at(writer, TOPIC, writer.head(TOPIC)) == [topic("t")]
     assert holds_rows_of(writer.commits(TOPIC, version), version)
@@ -219,38 +271,18 @@ def test_tables_that_are_there_are_kept_and_follow_a_new_retention(writer, rust,
     assert properties["delta.deletedFileRetentionDuration"] == f"interval {30 * 86_400} seconds"
 
 
-def test_a_newer_registry_format_is_refused(make_writer, writer, root):
-    root.open(TOPIC).alter.set_table_properties({"registry.format": "2"}, raise_if_not_exists=False)
-    with pytest.raises(RegistryTooNewError, match=r"format 2.*up to 1") as refused:
-        make_writer(root).ensure_tables(DEFAULT_RETENTION_MS)
-    assert (refused.value.found, refused.value.supported) == (2, 1)
+def test_a_newer_registry_format_is_refused(writer, root):
+    root.open(TOPIC).alter.set_table_properties({"registry.format": str(FORMAT + 1)}, raise_if_not_exists=False)
+    with pytest.raises(RegistryTooNewError, match=rf"format {FORMAT + 1}.*up to {FORMAT}") as refused:
+        RustWriter(root).ensure_tables(DEFAULT_RETENTION_MS)
+    assert (refused.value.found, refused.value.supported) == (FORMAT + 1, FORMAT)
 
 
-def test_a_delta_table_that_is_no_registrys_is_refused(make_writer, root):
+def test_a_delta_table_that_is_no_registrys_is_refused(root):
     write_deltalake(root.uri(TOPIC), pa.table({"x": [1]}))
     with pytest.raises(NotARegistryError):
-        make_writer(root).ensure_tables(DEFAULT_RETENTION_MS)
+        RustWriter(root).ensure_tables(DEFAULT_RETENTION_MS)
     assert DeltaTable(root.uri(TOPIC)).version() == 0
-
-
-@pytest.mark.spark
-def test_both_engines_write_the_same_rows_and_the_same_change_feed(spark, tmp_path, limit_tables):
-    """Each on a table that the other one has made and written."""
-    limit_tables(BROKER)
-    told = []
-    for order in ("rust spark", "spark rust"):
-        root = Root(str(tmp_path / order.split()[0]))
-        engines = {"rust": RustWriter(root), "spark": SparkWriter(spark, root)}
-        first, second = (engines[name] for name in order.split())
-        first.ensure_tables(DEFAULT_RETENTION_MS)
-        one = first.merge(BROKER, 0, RowChanges([broker(0), broker(1), broker(2)]), TAG)
-        two = second.merge(BROKER, one, RowChanges([broker(0, zone_name="z"), broker(3)], [("broker-a", 1)]), TAG)
-        feed = pa.table(root.open(BROKER).load_cdf(starting_version=one, ending_version=two).read_all())
-        columns = [*BROKER.schema.names, "_change_type", "_commit_version"]
-        told.append(sorted(map(str, feed.select(columns).to_pylist())))
-        assert rows_at(first, BROKER, two) == rows_at(second, BROKER, two)
-    assert told[0] == told[1]
-    assert len(told[0]) == 3 + 2 + 1 + 1
 
 
 def test_every_pinned_table_has_a_row_class_of_its_columns():

@@ -1,0 +1,392 @@
+"""What a change costs between the snapshot and the lookup, in registries of up to 300 brokers with 10,000 topics each.
+
+    make bench-scale          # or: .venv/bin/python -m benchmarks.scale --brokers 100 --brokers 300
+
+Tables are published by the publisher alone, without Spark and Kafka: what is measured is the merge, the gateway that
+follows, and its lookups meanwhile. The gateway is a process of its own. One client asks it for one topic after the
+other without a pause, so that the longest time between question and answer is the longest stall; another client asks
+for the topic that changes until it shows the change.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import msgspec
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+from namesrv_stream.local.process import OwnedProcess
+from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.rows import BrokerRow, ClusterRow, LiveRow, LogPosition, TopicRow
+from namesrv_stream.tables.publication import Batch, Publisher
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.schemas import TOPIC
+from namesrv_stream.tables.writer import RowChanges
+from namesrv_stream.wire.codes import RequestCode
+from namesrv_stream.wire.command import RemotingCommand, decode_command, encode_command
+
+TOPICS_PER_BROKER = 10_000
+_BULK_TOPICS = 50_000
+_LIMIT_S = 300.0
+_LOOKED_UP = 200
+_PAUSE_S = 0.3
+"""Between two changes, so that each is followed by itself."""
+
+
+class Plan(NamedTuple):
+    """A registry. With `has_own_topics` no two brokers share a topic, else all have the same topics."""
+
+    brokers: int
+    topics: int
+    has_own_topics: bool
+
+    @property
+    def rows(self) -> int:
+        """Of the table `topic`."""
+        return self.brokers * self.topics
+
+    def broker_name(self, broker: int) -> str:
+        """Such as broker-00007."""
+        return f"broker-{broker:05}"
+
+    def topic(self, broker: int, number: int) -> str:
+        """The name of one of a broker's topics."""
+        return f"orders-topic-{number:05}" + (f"-{broker:05}" if self.has_own_topics else "")
+
+    def all_rows(self) -> pa.Table:
+        """The whole table `topic`."""
+        names = [self.topic(broker, number) for broker in range(self.brokers) for number in range(self.topics)]
+        holders = np.repeat([self.broker_name(broker) for broker in range(self.brokers)], self.topics)
+        numbers = [pa.array(np.full(self.rows, value, np.int32)) for value in (8, 8, 6, 0)]
+        return pa.table([pa.array(names), pa.array(holders), *numbers], schema=TOPIC.schema)
+
+
+@dataclass
+class Found:
+    """What was measured of one registry. Seconds, except the memory."""
+
+    first_publication_s: float = 0.0
+    start_s: float = 0.0
+    memory_mb: dict[str, int] = field(default_factory=dict)
+    published_s: list[float] = field(default_factory=list)
+    served_s: list[float] = field(default_factory=list)
+    idle_stall_s: float = 0.0
+    stall_s: float = 0.0
+    bulk_published_s: float = 0.0
+    bulk_served_s: float = 0.0
+    bulk_stall_s: float = 0.0
+    after_bulk_s: float = 0.0
+    cpu_a_change_s: float = 0.0
+
+
+class Registry:
+    """The published tables, changed one batch at a time."""
+
+    def __init__(self, root: Path, plan: Plan) -> None:
+        self._plan = plan
+        self._publisher = Publisher.claim(RustWriter(Root(str(root))), "benchmark", _now_ms())
+        self._batch_id = 0
+
+    def publish_all(self) -> None:
+        """All brokers with all their topics, as one batch."""
+        brokers = range(self._plan.brokers)
+        self._publish(
+            topic=RowChanges(self._plan.all_rows()),
+            broker=RowChanges([self._broker(broker) for broker in brokers]),
+            cluster=RowChanges([ClusterRow("c", self._plan.broker_name(broker)) for broker in brokers]),
+            live=RowChanges([self._lease(broker, 0) for broker in brokers]),
+        )
+
+    def change_one(self, broker: int, number: int, queues: int) -> str:
+        """Give one topic of one broker another count of queues; return its name."""
+        topic = self._plan.topic(broker, number)
+        row = TopicRow(topic, self._plan.broker_name(broker), queues, queues, 6, 0)
+        self._publish(topic=RowChanges([row]), live=RowChanges([self._lease(broker, queues)]))
+        return topic
+
+    def change_bulk(self, first: int, count: int, queues: int) -> str:
+        """Bring so many new topics on one broker name in one batch, or change them; return the last one's name."""
+        names = [f"bulk-topic-{number:06}" for number in range(first, first + count)]
+        rows = [TopicRow(name, self._plan.broker_name(0), queues, queues, 6, 0) for name in names]
+        self._publish(topic=RowChanges(rows), live=RowChanges([self._lease(0, queues)]))
+        return names[-1]
+
+    def drop_bulk(self, first: int, count: int) -> str:
+        """Let them go again."""
+        keys = [(f"bulk-topic-{number:06}", self._plan.broker_name(0)) for number in range(first, first + count)]
+        self._publish(topic=RowChanges(deletes=keys), live=RowChanges([self._lease(0, 1)]))
+        return keys[-1][0]
+
+    def _publish(self, **changes: RowChanges) -> None:
+        self._batch_id += 1
+        now_ms = _now_ms()
+        self._publisher.publish(Batch("query", self._batch_id, now_ms, {0: self._batch_id}, changes), now_ms)
+
+    def _broker(self, broker: int) -> BrokerRow:
+        address, name = _address(broker), self._plan.broker_name(broker)
+        return BrokerRow(name, 0, address, "c", None, None, LogPosition(_now_ms(), 0, broker))
+
+    def _lease(self, broker: int, counter: int) -> LiveRow:
+        version, now_ms = DataVersion(0, 1, counter), _now_ms()
+        name = self._plan.broker_name(broker)
+        return LiveRow(_address(broker), "c", name, 0, now_ms, 120_000, version, "", now_ms)
+
+
+class Client:
+    """One connection that asks for routes, one request in flight."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=_LIMIT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def ask(self, topic: str) -> RemotingCommand:
+        """The answer to GET_ROUTEINFO_BY_TOPIC."""
+        fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
+        command = RemotingCommand(code=RequestCode.GET_ROUTEINFO_BY_TOPIC, opaque=7, ext_fields=fields)
+        self._socket.sendall(encode_command(command))
+        length = int.from_bytes(self._exactly(4))
+        return decode_command(self._exactly(length))
+
+    def queues(self, topic: str, broker_name: str) -> int | None:
+        """Read queues of the topic on a broker name, None where the route does not have it."""
+        answer = self.ask(topic)
+        if answer.code != 0:
+            return None
+        queues = msgspec.json.decode(answer.body)["queueDatas"]
+        return next((each["readQueueNums"] for each in queues if each["brokerName"] == broker_name), None)
+
+    def _exactly(self, count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            data += self._socket.recv(count - len(data)) or _closed()
+        return bytes(data)
+
+
+def _closed() -> bytes:
+    raise ConnectionError("the gateway has closed the connection")
+
+
+class Stalls:
+    """Lookups without a pause in a thread of their own; `longest_s` is the longest wait for an answer since `reset`."""
+
+    def __init__(self, port: int, plan: Plan) -> None:
+        self._topics = [plan.topic(number % plan.brokers, number) for number in range(_LOOKED_UP)]
+        self._client = Client(port)
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.longest_s = 0.0
+
+    def __enter__(self) -> Stalls:
+        for topic in self._topics:
+            self._client.ask(topic)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+        self._client.close()
+
+    def take(self) -> float:
+        """The longest wait since the last call."""
+        longest_s, self.longest_s = self.longest_s, 0.0
+        return longest_s
+
+    def _run(self) -> None:
+        while not self._is_over.is_set():
+            for topic in self._topics:
+                began_s = time.perf_counter()
+                self._client.ask(topic)
+                self.longest_s = max(self.longest_s, time.perf_counter() - began_s)
+                time.sleep(0.001)  # leaves the machine to the gateway, whose stalls are asked for
+
+
+@contextmanager
+def running_gateway(root: Path, log: Path) -> Iterator[tuple[OwnedProcess, int]]:
+    """A gateway without Kafka on the tables under `root`, and its port."""
+    with socket.create_server(("127.0.0.1", 0)) as found, socket.create_server(("127.0.0.1", 0)) as nobody:
+        port, silent = found.getsockname()[1], nobody.getsockname()[1]
+    options = {"listenPort": port, "kafka.bootstrap.servers": f"127.0.0.1:{silent}"}
+    settings = [word for key, value in options.items() for word in ("--set", f"{key}={value}")]
+    program = [str(Path(sys.executable).with_name("namesrv-stream")), "--root", str(root), *settings, "gateway"]
+    process = OwnedProcess(program, log, env=dict(os.environ))
+    try:
+        yield process, port
+    finally:
+        process.stop()
+
+
+def wait_for_route(port: int, topic: str) -> None:
+    """Until a gateway answers with a route."""
+    deadline = time.monotonic() + _LIMIT_S
+    while time.monotonic() < deadline:
+        try:
+            client = Client(port)
+            while client.ask(topic).code != 0:
+                time.sleep(0.005)
+            client.close()
+            return
+        except OSError:
+            time.sleep(0.005)
+    raise TimeoutError("the gateway does not answer")
+
+
+def measure(plan: Plan, folder: Path, changes: int) -> Found:
+    """All figures of one registry."""
+    found, registry = Found(), Registry(folder / "registry", plan)
+    began_s = time.perf_counter()
+    registry.publish_all()
+    found.first_publication_s = time.perf_counter() - began_s
+    began_s = time.perf_counter()
+    with running_gateway(folder / "registry", folder / "gateway.log") as (process, port):
+        wait_for_route(port, plan.topic(0, 0))
+        found.start_s = time.perf_counter() - began_s
+        time.sleep(_PAUSE_S)
+        found.memory_mb["started"] = _memory_mb(process.pid)
+        client = Client(port)
+        with Stalls(port, plan) as stalls:
+            _measure_changes(plan, registry, client, stalls, process.pid, changes, found)
+            found.memory_mb["after changes"] = _memory_mb(process.pid)
+            _measure_bulk(plan, registry, client, stalls, found)
+        found.memory_mb["after bulk"] = _memory_mb(process.pid)
+        found.memory_mb["highest"] = _memory_mb(process.pid, "VmHWM")
+        client.close()
+    return found
+
+
+def _measure_changes(  # noqa: PLR0913, PLR0917  # a step of `measure`, with all that it has set up
+    plan: Plan, registry: Registry, client: Client, stalls: Stalls, pid: int, changes: int, found: Found
+) -> None:
+    stalls.take()
+    time.sleep(changes * _PAUSE_S)
+    found.idle_stall_s = stalls.take()
+    cpu_s = 0.0
+    for number in range(changes):
+        broker, queues = number * 7 % plan.brokers, 100 + number
+        began_s, cpu_before_s = time.perf_counter(), _cpu_s(pid)
+        topic = registry.change_one(broker, number % plan.topics, queues)
+        published_s = time.perf_counter()
+        _wait_until_served(client, topic, plan.broker_name(broker), queues)
+        found.served_s.append(time.perf_counter() - published_s)
+        found.published_s.append(published_s - began_s)
+        time.sleep(_PAUSE_S)
+        cpu_s += _cpu_s(pid) - cpu_before_s
+    found.stall_s = stalls.take()
+    found.cpu_a_change_s = cpu_s / changes
+
+
+def _measure_bulk(plan: Plan, registry: Registry, client: Client, stalls: Stalls, found: Found) -> None:
+    """Topics that come at once and go at once, and a single change right after they have come."""
+    began_s = time.perf_counter()
+    last = registry.change_bulk(0, _BULK_TOPICS, 8)
+    published_s = time.perf_counter()
+    topic = registry.change_one(1, 0, 999)
+    _wait_until_served(client, topic, plan.broker_name(1), 999)
+    found.after_bulk_s = time.perf_counter() - published_s
+    found.bulk_published_s = published_s - began_s
+    began_s = time.perf_counter()
+    registry.drop_bulk(0, _BULK_TOPICS)
+    published_s = time.perf_counter()
+    _wait_until_served(client, last, plan.broker_name(0), None)
+    found.bulk_served_s = time.perf_counter() - published_s
+    found.bulk_published_s = max(found.bulk_published_s, published_s - began_s)
+    time.sleep(_PAUSE_S)
+    found.bulk_stall_s = stalls.take()
+
+
+def _wait_until_served(client: Client, topic: str, broker_name: str, queues: int | None) -> None:
+    deadline = time.monotonic() + _LIMIT_S
+    while client.queues(topic, broker_name) != queues:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the gateway does not show the change of {topic}")
+        time.sleep(0.002)
+
+
+def _memory_mb(pid: int, name: str = "VmRSS") -> int:
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith(f"{name}:"))
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _address(broker: int) -> str:
+    return f"10.0.{broker // 250}.{broker % 250}:10911"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@click.command()
+@click.option("--brokers", type=int, multiple=True, default=(100, 300), show_default=True)
+@click.option("--topics", type=int, default=TOPICS_PER_BROKER, show_default=True, help="Of each broker.")
+@click.option("--own-topics/--shared-topics", default=False, show_default=True, help="No two brokers share a topic.")
+@click.option("--changes", type=int, default=10, show_default=True, help="Of one topic each.")
+def main(brokers: tuple[int, ...], topics: int, own_topics: bool, changes: int) -> None:
+    """Print one column a registry."""
+    table = Table("figure", title=f"{changes} changes of one topic; load average {os.getloadavg()[0]:.1f} before")
+    columns = []
+    for count in brokers:
+        plan = Plan(count, topics, own_topics)
+        table.add_column(f"{plan.rows:,} rows", justify="right")
+        folder = Path(tempfile.mkdtemp(prefix="namesrv-scale-"))
+        try:
+            columns.append(_cells(measure(plan, folder, changes)))
+        finally:
+            shutil.rmtree(folder)
+    for name in columns[0]:
+        table.add_row(name, *(column[name] for column in columns))
+    console = Console(width=120)
+    console.print(table)
+    console.print(f"load average {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores")
+
+
+def _cells(found: Found) -> dict[str, str]:
+    memory = found.memory_mb
+    return {
+        "all rows published in one batch, s": f"{found.first_publication_s:.1f}",
+        "gateway start to first answer, s": f"{found.start_s:.1f}",
+        "a change published, median ms": _median_ms(found.published_s),
+        "served after the snapshot, median ms": _median_ms(found.served_s),
+        "served after the snapshot, longest ms": f"{max(found.served_s) * 1e3:.0f}",
+        "longest wait for a lookup while nothing changes, ms": f"{found.idle_stall_s * 1e3:.0f}",
+        "longest wait for a lookup meanwhile, ms": f"{found.stall_s * 1e3:.0f}",
+        "CPU of the gateway a change, ms": f"{found.cpu_a_change_s * 1e3:.0f}",
+        f"{_BULK_TOPICS:,} topics published, s": f"{found.bulk_published_s:.1f}",
+        f"{_BULK_TOPICS:,} topics gone from lookups after the snapshot, s": f"{found.bulk_served_s:.1f}",
+        "one change published right after them and served, s": f"{found.after_bulk_s:.1f}",
+        "longest wait for a lookup meanwhile (bulk), ms": f"{found.bulk_stall_s * 1e3:.0f}",
+        **{f"memory of the gateway, {when}, MB": f"{size:,}" for when, size in memory.items()},
+    }
+
+
+def _median_ms(seconds: list[float]) -> str:
+    return f"{statistics.median(seconds) * 1e3:.0f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""The table `topic` as lookups read it: packed from Arrow at once, and brought forward by the change feed.
+
+Arrow does the work on columns, without Python's lock, so that lookups in other threads go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Iterable
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from namesrv_stream.rules.queues import (
+    CELL_BYTES,
+    PAGE_TOPICS,
+    Page,
+    QueueCodes,
+    QueueSettings,
+    TopicChanges,
+    TopicQueues,
+)
+from namesrv_stream.tables.root import batches
+from namesrv_stream.tables.schemas import TOPIC
+from namesrv_stream.tables.writer import Commit
+
+log = logging.getLogger(__name__)
+
+_PAIR = struct.Struct("=ii")
+_LONG = struct.Struct("=q")
+_LOW_BITS = 0xFFFF_FFFF
+_FEED = TOPIC.schema.append(pa.field("_change_type", pa.string())).append(pa.field("_commit_version", pa.int64()))
+_BEFORE_A_CHANGE = "update_preimage"
+_PIECE_ROWS = 2_048
+_MOST_CHANGES = 500_000
+"""Rows of the change feed; from there on loading the whole table takes no longer, and needs less memory."""
+
+
+def load_queues(table: DeltaTable) -> TopicQueues:
+    """All queues of the table `topic` at the version that `table` stands at."""
+    queues = packed_queues(batches(table, TOPIC))
+    pa.default_memory_pool().release_unused()  # of the columns, which took more than the queues do
+    return queues
+
+
+def packed_queues(rows: Iterable[pa.RecordBatch]) -> TopicQueues:
+    """The queues of rows with TOPIC's columns, in any order."""
+    coded = [_coded(batch) for batch in rows if len(batch)]
+    if not coded:
+        return TopicQueues()
+    topic, name, first, second = (_joined(columns) for columns in zip(*coded, strict=True))
+    settings = _both(first, second)
+    codes = QueueCodes(name.dictionary.to_pylist(), _settings_of(settings.dictionary, first, second))
+    topics = topic.dictionary.take(pc.sort_indices(topic.dictionary))
+    ranks = _ranks(topic)
+    order = pc.sort_indices(pc.add(pc.multiply(ranks, _number(len(name.dictionary))), _ranks(name)))
+    cells = pc.bit_wise_or(name.indices.cast(pa.int64()), _in_high_bits(settings.indices.cast(pa.int64())))
+    ends = pc.run_end_encode(ranks.take(order)).run_ends
+    counts = {each["values"]: each["counts"] for each in pc.value_counts(name).to_pylist()}
+    return TopicQueues(codes, _pages(codes, topics, ends, cells.take(order)), counts)
+
+
+def changed_queues(queues: TopicQueues, feed: pa.Table) -> tuple[TopicQueues, frozenset[str]]:
+    """`queues` after what the change feed holds, and the topics that it names.
+
+    Arrow sorts, and rows become Python's in small pieces: one long step would hold up the lookups of other threads.
+    """
+    topics: set[str] = set()
+    ordered = feed.sort_by([(name, "ascending") for name in (*TOPIC.key, "_commit_version")])
+    for piece in ordered.to_batches(max_chunksize=_PIECE_ROWS):
+        changes = _changes(piece)
+        queues = queues.changed(changes)
+        topics.update(changes)
+    return queues, frozenset(topics)
+
+
+def _changes(piece: pa.RecordBatch) -> TopicChanges:
+    """The last change of each row; `piece` is in order of key and version."""
+    changes: dict[str, dict[str, QueueSettings | None]] = {}
+    columns = (piece.column(name).to_pylist() for name in ("_change_type", *TOPIC.schema.names))
+    for kind, topic, broker_name, *settings in zip(*columns, strict=True):
+        if kind != _BEFORE_A_CHANGE:
+            changes.setdefault(topic, {})[broker_name] = None if kind == "delete" else QueueSettings(*settings)
+    return changes
+
+
+def change_feed(table: DeltaTable, since: int) -> pa.Table | None:
+    """What has changed from version `since` to the one that `table` stands at; None if the whole table is to be read.
+
+    That is so after a restore, which the feed shows as rows that went and came again, after changes of a large part of
+    the table, and where Delta no longer has the feed of all these versions.
+    """
+    version = table.version()
+    if version < since:
+        return None
+    try:
+        commits = [Commit.of(entry) for entry in table.history(version - since)]
+        if any(commit.operation == "RESTORE" for commit in commits):
+            return None
+        feed = table.load_cdf(starting_version=since + 1, ending_version=version)
+        return _at_most(pa.RecordBatchReader.from_stream(feed), _MOST_CHANGES)
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        log.debug("no change feed from version %d to %d: %s", since, version, error)
+        return None
+
+
+def _at_most(feed: pa.RecordBatchReader, limit: int) -> pa.Table | None:
+    rows, read = 0, []
+    for batch in feed:
+        rows += len(batch)
+        if rows > limit:
+            return None
+        read.append(batch.select(_FEED.names).cast(_FEED))
+    return pa.Table.from_batches(read, _FEED)
+
+
+def _coded(batch: pa.RecordBatch) -> tuple[pa.DictionaryArray, ...]:
+    """Topic, broker name, both counts of queues, and both kinds of bits, as numbers of their distinct values."""
+    values = [batch.column(name).cast(pa.int64()) for name in QueueSettings._fields]
+    low = [pc.bit_wise_and(value, _number(_LOW_BITS)) for value in values]
+    pairs = [pc.bit_wise_or(_in_high_bits(values[at]), low[at + 1]) for at in (0, 2)]
+    columns = (*(batch.column(name) for name in TOPIC.key), *pairs)
+    return tuple(pc.dictionary_encode(column) for column in columns)
+
+
+def _joined(parts: Iterable[pa.DictionaryArray]) -> pa.DictionaryArray:
+    joined = pa.chunked_array(parts).unify_dictionaries()
+    indices = pa.chunked_array([chunk.indices for chunk in joined.chunks]).combine_chunks()
+    return pa.DictionaryArray.from_arrays(indices, joined.chunk(0).dictionary)
+
+
+def _both(first: pa.DictionaryArray, second: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Each combination as `first` x number of seconds + `second`."""
+    high = pc.multiply(first.indices.cast(pa.int64()), _number(len(second.dictionary)))
+    return pc.dictionary_encode(pc.add(high, second.indices.cast(pa.int64())))
+
+
+def _settings_of(
+    combinations: pa.Array, first: pa.DictionaryArray, second: pa.DictionaryArray
+) -> Iterable[QueueSettings]:
+    queues, bits = (
+        [_PAIR.unpack(_LONG.pack(value))[::-1] for value in each.dictionary.to_pylist()] for each in (first, second)
+    )
+    for combination in combinations.to_pylist():
+        high, low = divmod(combination, len(bits))
+        yield QueueSettings(*queues[high], *bits[low])
+
+
+def _in_high_bits(values: pa.Array) -> pa.Array:
+    return pc.shift_left(values, _number(32))
+
+
+def _number(value: int) -> pa.Scalar:
+    """A number as Arrow computes with it. pa.scalar would import pandas, which takes most of a second."""
+    return pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(_LONG.pack(value))])[0]
+
+
+def _ranks(column: pa.DictionaryArray) -> pa.Array:
+    """The place of each value among the distinct ones in order."""
+    order = pc.sort_indices(column.dictionary)
+    return pc.sort_indices(order).cast(pa.int64()).take(column.indices)  # what sorts an order is its inverse
+
+
+def _pages(codes: QueueCodes, topics: pa.Array, ends: pa.Array, cells: pa.Array) -> Iterable[Page]:
+    view = memoryview(cells.buffers()[1])[cells.offset * CELL_BYTES :]
+    last = 0
+    for first in range(0, len(topics), PAGE_TOPICS):
+        bounds = [last, *ends.slice(first, PAGE_TOPICS).to_pylist()]
+        last = bounds[-1]
+        pieces = (codes.shared(bytes(view[at * CELL_BYTES : end * CELL_BYTES])) for at, end in pairwise(bounds))
+        yield dict(zip(topics.slice(first, PAGE_TOPICS).to_pylist(), pieces, strict=True))

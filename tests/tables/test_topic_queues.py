@@ -1,0 +1,126 @@
+"""The table `topic` in memory: loaded whole or brought forward by the change feed, it shows the same."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from namesrv_stream.rules.queues import TopicQueues
+from namesrv_stream.rules.rows import TopicRow
+from namesrv_stream.tables import topic_queues
+from namesrv_stream.tables.arrow import rows_to_arrow
+from namesrv_stream.tables.publication import Batch
+from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.schemas import TOPIC
+from namesrv_stream.tables.topic_queues import packed_queues
+from namesrv_stream.tables.writer import CommitTag, RowChanges
+from tests.tables.rows import NOW, T0, live, topic
+from tests.tables.test_publication import claim
+from tests.tables.test_reader import publish
+
+INT32 = st.integers(-(2**31), 2**31 - 1)
+ROWS = st.lists(
+    st.builds(TopicRow, st.text(max_size=4), st.text(max_size=2), *[st.sampled_from([8, 6]) | INT32] * 4),
+    unique_by=lambda row: row[:2],
+)
+
+
+@settings(deadline=None)  # the first pa.array of a process imports pandas
+@given(rows=ROWS, batch_rows=st.integers(1, 7))
+def test_columns_are_packed_as_rows_are(rows, batch_rows):
+    packed = packed_queues(rows_to_arrow(TOPIC, rows).to_batches(max_chunksize=batch_rows))
+    one_by_one = TopicQueues.of(rows)
+    assert list(packed.items()) == list(one_by_one.items())
+    assert packed.topic_counts == one_by_one.topic_counts
+
+
+class Followed:
+    """A registry and a reader that has seen its first snapshot: `t` and `u` on two broker names."""
+
+    def __init__(self, root):
+        self.root = root
+        self.publisher = claim(root)
+        publish(self.publisher, 0, topic=[topic(name, holder) for name in "tu" for holder in ("broker-a", "broker-b")])
+        self.reader = RouteReader(root)
+        self.before = self.reader.follow()
+
+    def merge(self, upserts=(), deletes=()):
+        self.publisher.publish(Batch("query", 1, T0, {0: 1}, {"topic": RowChanges(upserts, deletes)}), NOW)
+
+    def assert_follows(self, changed_topics):
+        """The view shows what one that is opened anew shows, and tells what has changed."""
+        view = self.reader.follow()
+        assert view.changed_topics == changed_topics
+        assert view.rows("topic") == RouteReader(self.root).open().rows("topic")
+        return view
+
+
+@pytest.fixture
+def followed(root):
+    return Followed(root)
+
+
+def test_changed_topics_are_named_and_the_view_before_stays(followed):
+    rows = followed.before.rows("topic")
+    followed.merge([topic("t", perm=4), topic("new")], [("u", "broker-a"), ("u", "broker-b")])
+    view = followed.assert_follows({"t", "u", "new"})
+    assert list(view.routes.queues) == ["new", "t"]
+    assert followed.before.rows("topic") == rows
+    assert followed.before.routes.queues["t"][0].perm == 6
+
+
+def test_several_snapshots_are_followed_at_once_and_the_last_change_of_a_row_counts(followed):
+    followed.merge([topic("t", perm=4), topic("v")])
+    followed.merge([topic("t", perm=2)], [("v", "broker-a")])
+    followed.merge([topic("v", perm=1)], [("u", "broker-a")])
+    view = followed.assert_follows({"t", "u", "v"})
+    assert [view.routes.queues[name][0].perm for name in "tuv"] == [2, 6, 1]
+
+
+def test_a_snapshot_without_topics_changes_none(followed):
+    publish(followed.publisher, 1, live=[live("a")])
+    view = followed.assert_follows(frozenset())
+    assert view.routes.queues is followed.before.routes.queues
+
+
+def test_a_commit_without_rows_changes_no_topic(followed):
+    publisher = followed.publisher
+    publisher.versions["topic"] = publisher._writer.touch(TOPIC, publisher.versions["topic"], CommitTag(3, 1))
+    publish(publisher, 1, live=[live("a")])
+    followed.assert_follows(frozenset())
+
+
+def test_compaction_in_between_changes_no_topic(followed):
+    followed.merge([topic("v")])
+    followed.root.open(TOPIC).optimize.compact()
+    followed.merge([topic("w")])
+    followed.publisher.compact(max_files=0)
+    publish(followed.publisher, 3, live=[live("a")])
+    followed.assert_follows({"v", "w"})
+
+
+def test_after_a_restore_the_table_is_loaded_whole(followed):
+    publisher = followed.publisher
+    half = publisher._writer.merge(TOPIC, publisher.versions["topic"], RowChanges([topic("half")]), CommitTag(9, 9))
+    followed.merge([topic("v")])
+    assert publisher.restored == ["topic"]
+    view = followed.assert_follows(None)
+    assert view.snapshot.versions["topic"] > half
+    assert "half" not in view.routes.queues
+
+
+def test_a_table_whose_feed_is_gone_is_loaded_whole(followed):
+    followed.merge([topic("v")])
+    followed.merge([topic("w")])
+    for file in Path(followed.root.uri(TOPIC), "_change_data").rglob("*.parquet"):
+        file.unlink()
+    followed.assert_follows(None)
+
+
+def test_a_change_of_a_large_part_is_loaded_whole(followed, monkeypatch):
+    monkeypatch.setattr(topic_queues, "_MOST_CHANGES", 3)
+    followed.merge([topic("t", perm=4)])
+    followed.assert_follows({"t"})
+    followed.merge([topic("t", perm=2), topic("u", perm=2)])
+    followed.assert_follows(None)
