@@ -19,7 +19,7 @@ from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, RouteTables
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire import bodies
-from namesrv_stream.wire.codes import RequestCode, ResponseCode
+from namesrv_stream.wire.codes import RequestCode, ResponseCode, Version
 from namesrv_stream.wire.command import PreparedAnswer, RemotingCommand
 from namesrv_stream.wire.errors import BadRequestError
 from namesrv_stream.wire.headers import (
@@ -106,7 +106,8 @@ class Answers:
             return None
         said = command.ext_fields or {}
         texts = [said.get(name) for name in reading.fields]
-        key = (command.code, *texts)
+        has_bare_keys = reading.has_integer_keys and not _takes_standard_json(command)
+        key = (command.code, has_bare_keys, *texts)
         kept = self._kept.get(key)
         if kept is None:
             kept = KeptAnswer(command.code, self._answer_anew(reading.read, command))
@@ -153,7 +154,7 @@ def _route(answers: Answers, command: RemotingCommand) -> RemotingCommand:
     found = None if header.topic is None else lookup.route(answers.tables, header.topic, settings, header.own_zone)
     if found is None:
         return no_route(command, header.topic)
-    return command.answer(body=bodies.encode_body(bodies.topic_route_data(found)))
+    return command.answer(body=_with_ids(bodies.topic_route_data(found), command))
 
 
 def no_route(command: RemotingCommand, topic: str | None) -> RemotingCommand:
@@ -165,15 +166,28 @@ def no_route(command: RemotingCommand, topic: str | None) -> RemotingCommand:
 
 
 def _cluster_info(answers: Answers, command: RemotingCommand) -> RemotingCommand:
-    return command.answer(body=bodies.encode_body(bodies.cluster_info(lookup.cluster_info(answers.tables))))
+    return command.answer(body=_with_ids(bodies.cluster_info(lookup.cluster_info(answers.tables)), command))
 
 
 def _member_group(answers: Answers, command: RemotingCommand) -> RemotingCommand:
     header = read_header(command, BrokerMemberGroupHeader)
     members = {} if header.broker_name is None else lookup.member_group(answers.tables, header.broker_name)
     group = bodies.BrokerMemberGroup(header.cluster_name, header.broker_name, members)
-    body = bodies.encode_body(bodies.GetBrokerMemberGroupResponseBody(group))
+    body = _with_ids(bodies.GetBrokerMemberGroupResponseBody(group), command)
     return command.answer(remark="not set any response code", body=body)  # RocketMQ's remark; readers go by the code
+
+
+def _with_ids(
+    body: bodies.TopicRouteData | bodies.ClusterInfo | bodies.GetBrokerMemberGroupResponseBody, command: RemotingCommand
+) -> bytes:
+    """Encode a body that has broker ids as keys in the form that the asking client reads."""
+    return bodies.encode_body(body, bare_integer_keys=not _takes_standard_json(command))
+
+
+def _takes_standard_json(command: RemotingCommand) -> bool:
+    """Whether a client reads integer keys in quotes: it does from 4.9.4 on, and if it says so."""
+    said = (command.ext_fields or {}).get("acceptStandardJsonOnly", "")
+    return command.version >= Version.V4_9_4 or said.lower() == "true"
 
 
 def _kv(answers: Answers, command: RemotingCommand) -> RemotingCommand:
@@ -240,20 +254,24 @@ def _flagged(topics: Callable[[RouteTables], list[str]]) -> Reader:
 
 
 class Reading(NamedTuple):
-    """Who reads a request, and the fields on which its answer depends: others, such as a trace's, do not count."""
+    """Who reads a request, and the fields on which its answer depends: others, such as a trace's, do not count.
+
+    `has_integer_keys`: the answer depends on the client's release too, which decides how broker ids are written.
+    """
 
     read: Reader
     fields: tuple[str, ...] = ()
+    has_integer_keys: bool = False
 
 
-def _by(header: type[Header], read: Reader) -> Reading:
-    return Reading(read, tuple(field.encode_name for field in msgspec.structs.fields(header)))
+def _by(header: type[Header], read: Reader, *, has_integer_keys: bool = False) -> Reading:
+    return Reading(read, tuple(field.encode_name for field in msgspec.structs.fields(header)), has_integer_keys)
 
 
 READERS: Final[Mapping[int, Reading]] = {
-    RequestCode.GET_ROUTEINFO_BY_TOPIC: _by(GetRouteInfoHeader, _route),
-    RequestCode.GET_BROKER_CLUSTER_INFO: Reading(_cluster_info),
-    RequestCode.GET_BROKER_MEMBER_GROUP: _by(BrokerMemberGroupHeader, _member_group),
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: _by(GetRouteInfoHeader, _route, has_integer_keys=True),
+    RequestCode.GET_BROKER_CLUSTER_INFO: Reading(_cluster_info, has_integer_keys=True),
+    RequestCode.GET_BROKER_MEMBER_GROUP: _by(BrokerMemberGroupHeader, _member_group, has_integer_keys=True),
     RequestCode.GET_KV_CONFIG: _by(GetKvHeader, _kv),
     RequestCode.GET_KVLIST_BY_NAMESPACE: _by(NamespaceHeader, _kv_list),
     RequestCode.GET_NAMESRV_CONFIG: Reading(_config),
