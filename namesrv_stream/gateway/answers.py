@@ -17,12 +17,14 @@ import msgspec
 from namesrv_stream.config import NamesrvSettings, to_properties_text
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, RouteTables
+from namesrv_stream.rules.requests import DataVersion
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.codes import RequestCode, ResponseCode, Version
 from namesrv_stream.wire.command import PreparedAnswer, RemotingCommand
 from namesrv_stream.wire.errors import BadRequestError
 from namesrv_stream.wire.headers import (
+    BrokerHeader,
     BrokerMemberGroupHeader,
     ClusterHeader,
     GetKvConfigResponseHeader,
@@ -94,6 +96,11 @@ class Answers:
         """The leases by broker address."""
         return self.tables.live
 
+    @property
+    def topics_go(self) -> bool:
+        """Whether a registration takes the topics away that it does not name (T5)."""
+        return self.settings.delete_topic_with_broker_registration
+
     def take_over(self, former: Answers) -> None:
         """Keeps what `former` has encoded: for a snapshot that differs in signs of life alone, which no answer here
         speaks of."""
@@ -113,6 +120,17 @@ class Answers:
             kept = KeptAnswer(command.code, self._answer_anew(reading.read, command))
             self._kept.keep(key, sum(len(text) for text in texts if text), kept)
         return kept
+
+    def is_changed(self, said: BrokerHeader, version: DataVersion) -> bool:
+        """What a broker is answered to QUERY_DATA_VERSION: whether it has to register (M8).
+
+        It has to as well if its lease is under another name, id or cluster than it asks under.
+        """
+        lease = self.live.get(said.broker_addr)
+        if lease is None or lookup.is_version_changed(self.tables, said.broker_addr, version):
+            return True
+        named = (said.cluster_name, said.broker_name, said.broker_id)
+        return any(each not in (None, own) for each, own in zip(named, lease[1:4], strict=True))
 
     def topic_count(self, broker_name: str) -> int:
         """How many topics have queues on a broker name: what 205 and 327 report."""
