@@ -50,7 +50,7 @@ class Broker:
             broker_name=self.name,
             broker_addr=self.address,
             cluster_name=self.cluster,
-            ha_server_addr=self.address.replace("10911", "10912"),
+            ha_server_addr=f"{self.address}1",
             broker_id=0,
             heartbeat_timeout_millis=self.timeout_ms if is_5x else None,
             enable_acting_master=self.acting_master if is_5x else None,

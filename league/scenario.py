@@ -21,7 +21,9 @@ class Needs(Flag):
     SERVERS = auto()
     """Connections from brokers to servers, several servers that start and stop, and time that passes."""
     SIZE = auto()
-    """Minutes, as tens of thousands of topics take."""
+    """Time and memory for tens of thousands of topics."""
+    TIMING = auto()
+    """A machine that has nothing else to do, because seconds decide."""
 
 
 Play = Callable[[Trial], None]

@@ -13,6 +13,7 @@ import msgspec
 from league.broker import Broker, request
 from league.errors import NotRightError
 from league.fence import becomes
+from league.listener import Listener
 from league.peer import Line
 from league.sides import Side
 from namesrv_stream.rules.requests import TopicConfig
@@ -73,6 +74,10 @@ class Trial:
             "version": self.side.version,
         } | more
         return Broker(name=self.named(name), broker_id=broker_id, line=self.connect(server), **given)
+
+    def listener(self) -> Listener:
+        """The port of a broker; its address is for that broker."""
+        return self._open_things.enter_context(Listener())
 
     def ask(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from league.scenario import scenario
+from league.scenario import Needs, scenario
 from league.trial import Trial
 from namesrv_stream.rules.requests import TopicConfig
 
@@ -71,7 +71,7 @@ def topics_that_change_under_one_version_are_taken(trial: Trial) -> None:
     _expect_queues(trial, "t", 16)
 
 
-@scenario("apache/rocketmq#3381")
+@scenario("apache/rocketmq#3381", needs=Needs.SERVERS)
 def a_broker_with_another_id_is_told_to_register(trial: Trial) -> None:
     """With forceRegister=false a broker asks by its version whether it has to register. After an election its id is
     another and the version the same, so it never registers as master.

@@ -48,8 +48,8 @@ def a_wiped_write_permission_outlasts_a_changed_topic(trial: Trial) -> None:
 
     Right: The write permission stays away until an operator gives it back or the broker starts anew.
 
-    Here: A1 as in RocketMQ: operators count on a registration to undo a wipe. Set `brokerPermission` on the broker to
-    keep it.
+    Here: Rule A1 as in RocketMQ: a wipe lasts until its broker registers under a new version. What lasts longer is
+    `brokerPermission=4` in the broker's own configuration.
     """
     broker = trial.broker()
     broker.register(trial.topics("t", "u"))

@@ -35,7 +35,7 @@ def all_answers_are_json(trial: Trial) -> None:
 
     Right: A client of 4.9.4 and later gets JSON from every request.
     """
-    broker = trial.broker()
+    broker = trial.broker(zone="z")
     broker.register(trial.topics("t", "u"))
     trial.settle()
     zone = {"__ZONE_MODE": "true", "__ZONE_NAME": "z"}

@@ -55,7 +55,7 @@ def seventy_thousand_topics_in_parts(trial: Trial) -> None:
     _expect_ends(trial, broker)
 
 
-@scenario("apache/rocketmq#7534", needs=Needs.SIZE)
+@scenario("apache/rocketmq#7534", needs=Needs.SIZE | Needs.TIMING)
 def the_list_of_fifty_thousand_topics_is_answered_in_time(trial: Trial) -> None:
     """The list of 50,000 topics takes the name server longer than a client waits, because each is added to a list by
     copying it.
@@ -73,7 +73,7 @@ def the_list_of_fifty_thousand_topics_is_answered_in_time(trial: Trial) -> None:
     broker.unregister()
 
 
-@scenario("apache/rocketmq#4245", needs=Needs.SIZE)
+@scenario("apache/rocketmq#4245", needs=Needs.SIZE | Needs.TIMING)
 def a_change_is_seen_while_fifty_thousand_topics_come(trial: Trial) -> None:
     """In a large cluster a registration with many topics holds up everyone's changes.
 
