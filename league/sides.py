@@ -68,11 +68,11 @@ class Side(ABC):
 class NameServers(Side):
     """RocketMQ's NameServer, one JVM a server. `folder` keeps its logs."""
 
-    def __init__(self, folder: Path, release: Release = Release.V5) -> None:
+    def __init__(self, folder: Path, release: Release = Release.V5, servers: int = SERVERS) -> None:
         self.name = "NameServer 4.9.7" if release is Release.V4 else "NameServer 5.4.0"
         self.version = _V4_9_7 if release is Release.V4 else Version.V5_4_0
         self._servers: list[LocalServer] = []
-        for number in range(SERVERS):
+        for number in range(servers):
             data = folder / f"namesrv-{number}"
             self._servers.append(name_server(data, release, scanNotActiveBrokerInterval="500", **_SETTINGS))
 
@@ -110,8 +110,9 @@ class Gateways(Side):
 
     name = "gateway"
 
-    def __init__(self, folder: Path, bootstrap_servers: str, spark: SparkSession) -> None:
+    def __init__(self, folder: Path, bootstrap_servers: str, spark: SparkSession, servers: int = SERVERS) -> None:
         self._spark = spark
+        self._count = servers
         self._settings = NamesrvSettings.model_validate(
             {
                 "delta.root": str(folder / "registry"),
@@ -159,7 +160,7 @@ class Gateways(Side):
 
     def _start_gateways(self) -> None:
         with ExitStack() as opening:
-            self._gateways = [opening.enter_context(BackgroundGateway(self._settings)) for _ in range(SERVERS)]
+            self._gateways = [opening.enter_context(BackgroundGateway(self._settings)) for _ in range(self._count)]
             self._open_gateways = opening.pop_all()
 
     def _start_job(self) -> None:

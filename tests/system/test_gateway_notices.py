@@ -10,7 +10,7 @@ from league.trial import Trial
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
-LIMIT_S = 60
+LIMIT_S = 30
 
 
 class Group:
@@ -95,7 +95,7 @@ STEPS_OF_ANOTHER_GROUP = [
 @pytest.fixture(scope="module")
 def sides(kafka, spark, tmp_path_factory):
     real, ours = (tmp_path_factory.mktemp(name) for name in ("real", "ours"))
-    with NameServers(real) as real_side, Gateways(ours, kafka.bootstrap_servers, spark) as our_side:
+    with NameServers(real, servers=1) as real_side, Gateways(ours, kafka.bootstrap_servers, spark, 1) as our_side:
         yield real_side, our_side
 
 
