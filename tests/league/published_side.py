@@ -40,6 +40,7 @@ class PublishedSide(Side):
                 "kafka.bootstrap.servers": kafka_that_nobody_runs,
                 "kvConfigPath": str(folder / "kvConfig.json"),
                 "listenPort": 0,
+                "notifyMinBrokerIdChanged": "true",
             }
         )
         self._started_ms = time.time_ns() // 1_000_000
