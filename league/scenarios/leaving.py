@@ -109,8 +109,12 @@ def a_silent_broker_leaves_although_its_connection_is_open(trial: Trial) -> None
     Right: It leaves the routes once its timeout is over.
     """
     broker = trial.broker(timeout_ms=_SILENT_MS)
-    broker.register(trial.topics("t", "u"))
-    trial.await_right("the addresses while it lives", lambda: trial.addresses("t"), [broker.address], _GONE_WITHIN_S)
+
+    def seen_while_it_speaks() -> list[str]:
+        broker.register(trial.topics("t", "u"))
+        return trial.addresses("t")
+
+    trial.await_right("the addresses while it lives", seen_while_it_speaks, [broker.address], _GONE_WITHIN_S)
     trial.await_right("the addresses in the route", lambda: trial.addresses("t"), [], _GONE_WITHIN_S)
 
 
