@@ -80,7 +80,8 @@ def a_wiped_write_permission_can_be_given_back(trial: Trial) -> None:
 
 @scenario("apache/rocketmq#1858", needs=Needs.V5)
 def a_read_only_topic_is_read_only_after_its_broker_registers(trial: Trial) -> None:
-    """addWritePerm, as it was added, makes topics writable that their broker has as read-only, for as long as its version stays.
+    """addWritePerm, as it was added, makes topics writable that their broker has as read-only. They stay so for as long
+    as its version stays.
 
     Right: What the broker registers next is shown.
     """
