@@ -9,6 +9,7 @@
 #   make bench-gateway  the gateway beside RocketMQ's own NameServer, under the same load
 #   make bench-scale  what a change costs in registries of 1,000,000 and 3,000,000 rows
 #   make bench-history  the cookbook's questions on a year of history, 10 million lines
+#   make league       users' reports of the NameServer, played against RocketMQ and the gateway; writes docs/league.md
 #   make lock         pin newer versions of the dependencies
 #   make clean        remove what the targets above made
 #
@@ -25,7 +26,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install demo demo-rocketmq test test-full lint bench bench-gateway bench-scale lock clean java
+.PHONY: help install demo demo-rocketmq test test-full lint bench bench-gateway bench-scale bench-history league lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -47,7 +48,7 @@ test-full: java install
 lint: .venv/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy $(sort $(dir $(wildcard namesrv_stream/*.py jobs/*.py benchmarks/*.py)))
+	$(BIN)/mypy $(sort $(dir $(wildcard namesrv_stream/*.py jobs/*.py benchmarks/*.py league/*.py)))
 
 bench: java install
 	$(BIN)/python -m benchmarks.publication
@@ -62,6 +63,9 @@ bench-scale: install
 
 bench-history: java install
 	$(BIN)/python -m benchmarks.history $(ARGS)
+
+league: java install
+	$(BIN)/python -m league $(ARGS)
 
 java: .venv/.installed
 	@$(BIN)/python -m namesrv_stream.local.java

@@ -16,12 +16,14 @@ import msgspec
 from namesrv_stream.config import NamesrvSettings, to_properties_text
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, RouteTables
+from namesrv_stream.rules.requests import DataVersion
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire import bodies
-from namesrv_stream.wire.codes import RequestCode, ResponseCode
+from namesrv_stream.wire.codes import RequestCode, ResponseCode, Version
 from namesrv_stream.wire.command import PreparedAnswer, RemotingCommand
 from namesrv_stream.wire.errors import BadRequestError
 from namesrv_stream.wire.headers import (
+    BrokerHeader,
     BrokerMemberGroupHeader,
     ClusterHeader,
     GetKvConfigResponseHeader,
@@ -171,6 +173,22 @@ class Answers:
         else:
             self._kept_of(code).keep(asked, _bytes_of(asked), answer)
 
+    @property
+    def topics_go(self) -> bool:
+        """Whether a registration takes the topics away that it does not name (T5)."""
+        return self.settings.delete_topic_with_broker_registration
+
+    def is_changed(self, said: BrokerHeader, version: DataVersion) -> bool:
+        """Whether QUERY_DATA_VERSION answers that the broker has to register (M8).
+
+        It has to as well if its lease is under another name, id or cluster than it asks under.
+        """
+        lease = self.live.get(said.broker_addr)
+        if lease is None or lookup.is_version_changed(self.tables, said.broker_addr, version):
+            return True
+        named = (said.cluster_name, said.broker_name, said.broker_id)
+        return any(each not in (None, own) for each, own in zip(named, lease[1:4], strict=True))
+
     def topic_count(self, broker_name: str) -> int:
         """How many topics have queues on a broker name: what 205 and 327 report."""
         return self.tables.queues.topic_counts.get(broker_name, 0)
@@ -207,7 +225,7 @@ def _route(answers: Answers, command: RemotingCommand) -> RemotingCommand:
     found = None if header.topic is None else lookup.route(answers.tables, header.topic, settings, header.own_zone)
     if found is None:
         return no_route(command, header.topic)
-    return command.answer(body=bodies.encode_body(bodies.topic_route_data(found)))
+    return command.answer(body=_with_ids(bodies.topic_route_data(found), command))
 
 
 def no_route(command: RemotingCommand, topic: str | None) -> RemotingCommand:
@@ -219,15 +237,28 @@ def no_route(command: RemotingCommand, topic: str | None) -> RemotingCommand:
 
 
 def _cluster_info(answers: Answers, command: RemotingCommand) -> RemotingCommand:
-    return command.answer(body=bodies.encode_body(bodies.cluster_info(lookup.cluster_info(answers.tables))))
+    return command.answer(body=_with_ids(bodies.cluster_info(lookup.cluster_info(answers.tables)), command))
 
 
 def _member_group(answers: Answers, command: RemotingCommand) -> RemotingCommand:
     header = read_header(command, BrokerMemberGroupHeader)
     members = {} if header.broker_name is None else lookup.member_group(answers.tables, header.broker_name)
     group = bodies.BrokerMemberGroup(header.cluster_name, header.broker_name, members)
-    body = bodies.encode_body(bodies.GetBrokerMemberGroupResponseBody(group))
+    body = _with_ids(bodies.GetBrokerMemberGroupResponseBody(group), command)
     return command.answer(remark="not set any response code", body=body)  # RocketMQ's remark; readers go by the code
+
+
+def _with_ids(
+    body: bodies.TopicRouteData | bodies.ClusterInfo | bodies.GetBrokerMemberGroupResponseBody, command: RemotingCommand
+) -> bytes:
+    """Encode a body that has broker ids as keys in the form that the asking client reads."""
+    return bodies.encode_body(body, bare_integer_keys=not _takes_standard_json(command))
+
+
+def _takes_standard_json(command: RemotingCommand) -> bool:
+    """Whether a client reads integer keys in quotes: it does from 4.9.4 on, and if it says so."""
+    said = (command.ext_fields or {}).get("acceptStandardJsonOnly", "")
+    return command.version >= Version.V4_9_4 or said.lower() == "true"
 
 
 def _kv(answers: Answers, command: RemotingCommand) -> RemotingCommand:
@@ -295,29 +326,35 @@ def _flagged(topics: Callable[[RouteTables], list[str]]) -> Reader:
 
 class Reading(NamedTuple):
     """Who reads a request, the fields on which its answer depends (others, such as a trace's, do not count), and the
-    tables."""
+    tables.
+
+    `has_integer_keys`: the answer depends on the client's release too, which decides how broker ids are written.
+    """
 
     read: Reader
     fields: tuple[str, ...]
     tables: frozenset[str]
+    has_integer_keys: bool = False
 
 
-def _by(header: type[Header], read: Reader, tables: str) -> Reading:
+def _by(header: type[Header], read: Reader, tables: str, *, has_integer_keys: bool = False) -> Reading:
     fields = tuple(field.encode_name for field in msgspec.structs.fields(header))
-    return Reading(read, fields, _SETTINGS | {*tables.split()})
+    return Reading(read, fields, _SETTINGS | {*tables.split()}, has_integer_keys)
 
 
-def _whole(read: Reader, tables: str = "") -> Reading:
-    return Reading(read, (), _SETTINGS | {*tables.split()})
+def _whole(read: Reader, tables: str = "", *, has_integer_keys: bool = False) -> Reading:
+    return Reading(read, (), _SETTINGS | {*tables.split()}, has_integer_keys)
 
 
 _SETTINGS = frozenset({"namesrv_config"})
 """A changed setting may change any answer."""
 
 READERS: Final[Mapping[int, Reading]] = {
-    RequestCode.GET_ROUTEINFO_BY_TOPIC: _by(GetRouteInfoHeader, _route, "topic broker filter kv_config topic_mapping"),
-    RequestCode.GET_BROKER_CLUSTER_INFO: _whole(_cluster_info, "broker cluster"),
-    RequestCode.GET_BROKER_MEMBER_GROUP: _by(BrokerMemberGroupHeader, _member_group, "broker"),
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: _by(
+        GetRouteInfoHeader, _route, "topic broker filter kv_config topic_mapping", has_integer_keys=True
+    ),
+    RequestCode.GET_BROKER_CLUSTER_INFO: _whole(_cluster_info, "broker cluster", has_integer_keys=True),
+    RequestCode.GET_BROKER_MEMBER_GROUP: _by(BrokerMemberGroupHeader, _member_group, "broker", has_integer_keys=True),
     RequestCode.GET_KV_CONFIG: _by(GetKvHeader, _kv, "kv_config"),
     RequestCode.GET_KVLIST_BY_NAMESPACE: _by(NamespaceHeader, _kv_list, "kv_config"),
     RequestCode.GET_NAMESRV_CONFIG: _whole(_config),
@@ -335,7 +372,10 @@ _ROUTE_TABLES_BUT_TOPIC = READERS[RequestCode.GET_ROUTEINFO_BY_TOPIC].tables - {
 def _asked(reading: Reading, command: RemotingCommand) -> Asked:
     """What makes two requests of one code the same."""
     said = command.ext_fields or {}
-    return tuple([said.get(name) for name in reading.fields])
+    texts = [said.get(name) for name in reading.fields]
+    if reading.has_integer_keys and not _takes_standard_json(command):
+        texts.append("integer keys without quotes")
+    return tuple(texts)
 
 
 def _bytes_of(asked: Asked) -> int:

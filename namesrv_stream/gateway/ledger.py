@@ -121,6 +121,7 @@ class Registrations:
         self._reconcile_interval_ms = reconcile_interval_ms
         self._registered: dict[str, Registered] = {}
         self._heard_over: dict[str, set[str]] = {}
+        self._incomplete: set[str] = set()
 
     def why_in_full(
         self,
@@ -187,6 +188,23 @@ class Registrations:
         """
         self._registered.pop(address, None)
 
+    def has_failed(self, address: str) -> bool:
+        """Whether a registration of the address did not get to the log since the broker was last asked for all of it.
+
+        The tables may show its version all the same: a broker sends several parts under one version (B7).
+        """
+        return address in self._incomplete
+
+    def failed(self, address: str, published: Published) -> None:
+        """A registration did not get to the log."""
+        if address in self._registered or address in published.live:  # others are told that they have to register
+            self._incomplete.add(address)
+        self.forget(address)
+
+    def asked_for_all(self, address: str) -> None:
+        """The broker has been told that it has to register."""
+        self._incomplete.discard(address)
+
     def forget_all(self) -> None:
         """What any registration comes to has changed."""
         self._registered.clear()
@@ -196,6 +214,7 @@ class Registrations:
         addresses = sorted(self._heard_over.pop(channel_id, ()))
         for address in addresses:
             self.forget(address)
+            self._incomplete.discard(address)  # what comes next is the first on its connection, and whole
         return addresses
 
     def lost(self, published: Published, now_ms: int) -> list[str]:

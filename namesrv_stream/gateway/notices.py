@@ -1,4 +1,8 @@
-"""R14: brokers of a group are told when the group's smallest id changes (905, oneway), where that is switched on."""
+"""Notify the brokers of a group when its smallest id changes (905, oneway), where that is switched on (R14).
+
+What RocketMQ's NameServer does at a registration or an unregistration is read off two snapshots here. What came and
+went between them is notified to nobody, and brokers that left between them are one notice.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from namesrv_stream.rules.lookup import latest_registered
 from namesrv_stream.rules.rows import BrokerRow, LiveRow
 from namesrv_stream.wire.codes import Flag, RequestCode
 from namesrv_stream.wire.command import RemotingCommand, encode_command
@@ -15,42 +20,65 @@ from namesrv_stream.wire.headers import NotifyMinBrokerIdChangeHeader, header_fi
 log = logging.getLogger(__name__)
 
 _SEND_LIMIT_S = 3.0
-Groups = Mapping[str, Mapping[int, BrokerRow]]
+Holders = Mapping[int, BrokerRow]
+Groups = Mapping[str, Holders]
 
 
 class Notice(NamedTuple):
-    """What one broker is told."""
+    """What is sent to one broker."""
 
     broker_addr: str
     header: NotifyMinBrokerIdChangeHeader
 
 
 def notices(before: Groups, after: Groups, live: Mapping[str, LiveRow]) -> Iterator[Notice]:
-    """What a new snapshot gives to tell: a smaller id has joined a group, or its smallest one has left.
-
-    A joiner is not told of itself. `live` are the new snapshot's leases.
-    """
+    """The notices that follow from a new snapshot, whose leases are `live`."""
     for name, holders in after.items():
         former = before.get(name)
         if not former or min(former) == min(holders):
             continue
-        smallest = holders[min(holders)]
-        has_left = min(former) < min(holders)
-        of_smallest = live.get(smallest.broker_addr)
-        header = NotifyMinBrokerIdChangeHeader(
-            min_broker_id=smallest.broker_id,
-            broker_name=name,
-            min_broker_addr=smallest.broker_addr,
-            offline_broker_addr=former[min(former)].broker_addr if has_left else None,
-            ha_broker_addr=of_smallest.ha_server_addr if of_smallest and not has_left else None,
-        )
-        for holder in holders.values():
-            if has_left or holder is not smallest:
-                yield Notice(holder.broker_addr, header)
+        if min(holders) < min(former):
+            yield from _of_a_joiner(former, holders, live)
+        else:
+            yield from _of_a_leaver(former, holders)
+
+
+def _of_a_joiner(former: Holders, holders: Holders, live: Mapping[str, LiveRow]) -> Iterator[Notice]:
+    """A smaller id has joined: notify the others or, if the only member has taken a smaller id, that one."""
+    smallest = holders[min(holders)]
+    lease = live.get(smallest.broker_addr)
+    header = NotifyMinBrokerIdChangeHeader(
+        min_broker_id=smallest.broker_id,
+        min_broker_addr=smallest.broker_addr,
+        ha_broker_addr=lease.ha_server_addr if lease else None,
+    )
+    others = [holder for holder in holders.values() if holder is not smallest]
+    promoted = [smallest] if smallest.broker_addr in {holder.broker_addr for holder in former.values()} else []
+    for holder in others or promoted:
+        yield Notice(holder.broker_addr, header)
+
+
+def _of_a_leaver(former: Holders, holders: Holders) -> Iterator[Notice]:
+    """The smallest id has left: notify all who stay, if the group has the acting flag (D6).
+
+    A broker that took a larger id has not left. Of several that left, the notice names the one with the smallest id:
+    if that is the master, slaves end their replication from it.
+    """
+    smallest, staying = holders[min(holders)], {holder.broker_addr for holder in holders.values()}
+    gone = [former[i] for i in sorted(former) if i < smallest.broker_id and former[i].broker_addr not in staying]
+    if not gone or not latest_registered(holders.values()).enable_acting_master:
+        return
+    header = NotifyMinBrokerIdChangeHeader(
+        min_broker_id=smallest.broker_id,
+        min_broker_addr=smallest.broker_addr,
+        offline_broker_addr=gone[0].broker_addr,
+    )
+    for holder in holders.values():
+        yield Notice(holder.broker_addr, header)
 
 
 async def send(notice: Notice) -> None:
-    """Over a connection of its own, as RocketMQ does; a broker that is not reached learns of it by asking."""
+    """Send over a connection of its own, as RocketMQ does; a broker that is not reached learns of it by asking."""
     command = RemotingCommand(
         code=RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, flag=Flag.ONEWAY, ext_fields=header_fields(notice.header)
     )
@@ -63,4 +91,4 @@ async def send(notice: Notice) -> None:
             writer.close()
             await writer.wait_closed()
     except (OSError, ValueError) as error:  # TimeoutError is an OSError
-        log.info("%s was not told of its group's smallest id: %s", notice.broker_addr, error)
+        log.info("%s was not notified of its group's smallest id: %s", notice.broker_addr, error)

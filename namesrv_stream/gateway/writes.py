@@ -17,7 +17,6 @@ from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
 from namesrv_stream.gateway.ledger import Fingerprint, FullRegistration, Registered, Registrations, fingerprint
 from namesrv_stream.records import encode_record
-from namesrv_stream.rules.lookup import is_version_changed
 from namesrv_stream.rules.requests import (
     MASTER_ID,
     AddWritePerm,
@@ -59,6 +58,8 @@ other, and waits 3 s for each that is dead: it may be gone from the tables befor
 
 LARGE_BODY_BYTES = 16 * 1024
 MAX_BROKERS_OF_A_CONNECTION = 1_000
+
+_NOT_IN_LOG = (KafkaUnreachableError, KafkaRefusedError, GatewayBusyError)
 
 T = TypeVar("T")
 Handler = Callable[["Writes", RemotingCommand, Connection], Awaitable[RemotingCommand]]
@@ -103,7 +104,7 @@ class Writes:
             return await HANDLERS[command.code](self, command, connection)
         except BadRequestError as error:
             return command.answer(ResponseCode.SYSTEM_ERROR, error.remark, _no_fields(command))
-        except (KafkaUnreachableError, KafkaRefusedError, GatewayBusyError) as error:
+        except _NOT_IN_LOG as error:
             return _busy(command, error)
 
     def said_again(self, command: RemotingCommand, connection: Connection) -> asyncio.Future[LogPosition] | None:
@@ -135,12 +136,12 @@ class Writes:
 
     async def _register(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         address = (command.ext_fields or {}).get("brokerAddr", "")
-        async with connection.order:
-            head, place = await self._send_registration(address, command, connection)
         try:
+            async with connection.order:
+                head, place = await self._send_registration(address, command, connection)
             await self._in_log(place, REGISTRATION_LIMIT_S)
-        except NamesrvError:
-            self._registrations.forget(address)
+        except _NOT_IN_LOG:
+            self._registrations.failed(address, self._answers)
             raise
         return self._registration_answer(command, head)
 
@@ -168,14 +169,14 @@ class Writes:
     ) -> asyncio.Future[LogPosition]:
         """The ledger has the order of the log: it is told before anything else can be sent."""
         place = self._link.send(request, record)
-        is_all = _topics_go(self._answers)
+        is_all = self._answers.topics_go
         self._registrations.sent_in_full(said, part, str(request.channel_id), _now_ms(), is_all=is_all)
         place.add_done_callback(partial(self._on_full_acknowledged, part))
         return place
 
     def _on_full_acknowledged(self, part: FullRegistration, done: asyncio.Future[LogPosition]) -> None:
         if done.cancelled() or done.exception() is not None:
-            self._registrations.forget(part.head.broker_addr)
+            self._registrations.failed(part.head.broker_addr, self._answers)
         else:
             part.place = done.result()
 
@@ -207,13 +208,15 @@ class Writes:
         return command.answer()
 
     async def _query_data_version(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        address = read_header(command, BrokerHeader).broker_addr
+        said = read_header(command, BrokerHeader)
         version = await self._made(command, lambda: decode_body(command.body or b"{}", DataVersion))
-        await self._sign_of_life(address, connection)
-        header = QueryDataVersionResponseHeader(changed=is_version_changed(self._answers.tables, address, version))
-        live = self._answers.live.get(address)
+        await self._sign_of_life(said.broker_addr, connection)
+        changed = self._answers.is_changed(said, version) or self._registrations.has_failed(said.broker_addr)
+        if not command.is_oneway:
+            self._registrations.asked_for_all(said.broker_addr)
+        live = self._answers.live.get(said.broker_addr)
         body = encode_body(live.data_version) if live else b""
-        return command.answer(ext_fields=header_fields(header), body=body)
+        return command.answer(ext_fields=header_fields(QueryDataVersionResponseHeader(changed=changed)), body=body)
 
     async def _heartbeat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         await self._sign_of_life(read_header(command, BrokerHeader).broker_addr, connection)
@@ -260,7 +263,7 @@ class Writes:
 
     def follow(self, answers: Answers) -> None:
         """A newer snapshot. Connected brokers that it lacks, and goes on lacking, are registered again."""
-        if _topics_go(answers) != _topics_go(self._answers):
+        if answers.topics_go != self._answers.topics_go:
             self._registrations.forget_all()  # the same registration comes to something else from now on
         self._answers = answers
         for address in self._registrations.lost(answers, _now_ms()):
@@ -349,11 +352,6 @@ class Writes:
 def _read(command: RemotingCommand, channel_id: str) -> tuple[RegisterBroker, FullRegistration, bytes]:
     read = register_broker(command, channel_id)
     return read, FullRegistration.of(command, read), encode_record(read)
-
-
-def _topics_go(answers: Answers) -> bool:
-    """T5: a registration takes the topics away that it does not name."""
-    return answers.settings.delete_topic_with_broker_registration
 
 
 def _read_again(

@@ -6,6 +6,7 @@ Classes have the names and, in camelCase, the fields of RocketMQ's; what is None
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, TypeVar, get_args
 
 import javaproperties
@@ -14,7 +15,7 @@ import msgspec
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.requests import DataVersion, QueueData
 from namesrv_stream.wire.errors import MalformedBodyError
-from namesrv_stream.wire.json_text import decode_json, encode_json
+from namesrv_stream.wire.json_text import decode_json, encode_json, encode_json_with_bare_keys
 
 
 class BrokerData(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -86,9 +87,12 @@ _decoders: dict[type, msgspec.json.Decoder[Any]] = {
 _queue_datas_decoder = msgspec.json.Decoder(_QueueDatas, strict=False)
 
 
-def encode_body(body: JsonBody) -> bytes:
-    """Standard JSON, which peers of all versions read."""
-    return encode_json(body)
+def encode_body(body: JsonBody, *, bare_integer_keys: bool = False) -> bytes:
+    """Encode as standard JSON or, with `bare_integer_keys`, in the form that clients before 4.9.4 were written for.
+
+    The Go client of those days takes every broker id in quotes for 0 and sends to a slave. Java's readers take both.
+    """
+    return encode_json_with_bare_keys(body) if bare_integer_keys else encode_json(body)
 
 
 def decode_body(text: bytes, body: type[Body]) -> Body:
@@ -110,10 +114,16 @@ def topic_route_data(route: lookup.TopicRoute) -> TopicRouteData:
         broker_datas=[broker_data(group) for group in route.broker_datas],
         filter_server_table={address: list(servers) for address, servers in route.filter_server_table.items()},
         order_topic_conf=route.order_topic_conf,
-        topic_queue_mapping_by_broker=None
-        if mappings is None
-        else {n: msgspec.Raw(text) for n, text in mappings.items()},
+        topic_queue_mapping_by_broker=None if mappings is None else {n: _mapping_info(t) for n, t in mappings.items()},
     )
+
+
+def _mapping_info(text: str) -> dict[str, object]:
+    """A TopicQueueMappingInfo (T7) whose `currIdMap` has integers as keys, unless its broker said something else."""
+    info: dict[str, object] = msgspec.json.decode(text)
+    with suppress(msgspec.ValidationError):
+        info |= {"currIdMap": msgspec.convert(info.get("currIdMap"), dict[int, object], strict=False)}
+    return info
 
 
 def broker_data(group: lookup.BrokerGroup) -> BrokerData:

@@ -84,6 +84,8 @@ class Version(IntEnum):
 
     V3_0_11 = 37
     """From here on a registration is a RegisterBrokerBody, before it the bare topicConfigSerializeWrapper."""
+    V4_9_4 = 401
+    """From here on a route has its integer keys in quotes, as standard JSON wants them."""
     V5_0_0 = 413
     """From here on a compressed registration ends with the static topics' mappings."""
     V5_4_0 = 493

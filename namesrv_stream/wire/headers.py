@@ -147,10 +147,10 @@ class BrokerMemberGroupHeader(Header, frozen=True, kw_only=True):
 
 
 class NotifyMinBrokerIdChangeHeader(Header, frozen=True, kw_only=True):
-    """905, which a name server sends to the brokers of a group, oneway (R14)."""
+    """905, which a name server sends to the brokers of a group, oneway (R14). RocketMQ names no group in it."""
 
     min_broker_id: int
-    broker_name: str
+    broker_name: str | None = None
     min_broker_addr: str | None = None
     offline_broker_addr: str | None = None
     ha_broker_addr: str | None = None

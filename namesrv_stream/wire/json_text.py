@@ -52,3 +52,24 @@ def decode_json(text: bytes, decoder: msgspec.json.Decoder[T], body: str) -> T:
 def encode_json(value: object) -> bytes:
     """Standard JSON, keys sorted by name as RocketMQ's are, so that equal values are equal bytes."""
     return _encoder.encode(msgspec.to_builtins(value, builtin_types=(msgspec.Raw,), str_keys=True, order="sorted"))
+
+
+def encode_json_with_bare_keys(value: object) -> bytes:
+    """Encode as fastjson does by default: as `encode_json`, but integer keys stand without quotes."""
+    return _encoder.encode(_with_bare_keys(msgspec.to_builtins(value, builtin_types=(msgspec.Raw,), order="sorted")))
+
+
+def _with_bare_keys(value: object) -> object:
+    """Replace each map that has integer keys by its text; `{0:` is no JSON that the encoder itself could write."""
+    match value:
+        case list():
+            return [_with_bare_keys(each) for each in value]
+        case dict():
+            plain = {key: _with_bare_keys(each) for key, each in value.items()}
+            return _text_of(plain) if any(isinstance(key, int) for key in plain) else plain
+    return value
+
+
+def _text_of(integer_map: dict[int, object]) -> msgspec.Raw:
+    entries = (b"%d:%s" % (key, _encoder.encode(each)) for key, each in integer_map.items())
+    return msgspec.Raw(b"{%s}" % b",".join(entries))

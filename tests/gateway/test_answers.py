@@ -37,6 +37,38 @@ def test_fields_that_an_answer_depends_on_do(answers):
     assert answers.answer(asked(105, topic="T", acceptStandardJsonOnly="x")).result == 1
 
 
+@pytest.mark.parametrize("code", [105, 106, 901])
+@pytest.mark.parametrize(
+    ("version", "fields", "is_bare"),
+    [
+        (0, {}, True),
+        (317, {}, True),
+        (400, {"acceptStandardJsonOnly": "false"}, True),
+        (400, {"acceptStandardJsonOnly": "TRUE"}, False),
+        (401, {}, False),
+        (493, {}, False),
+    ],
+)
+def test_clients_before_4_9_4_get_bare_broker_ids_unless_they_take_standard_json(
+    settings, code, version, fields, is_bare
+):
+    holder = BrokerRow("b", 1, "10.0.0.1:1", "c", None, None, LogPosition(0, 0, 0))
+    tables = RouteTables({"T": [TopicRow("T", "b", 8, 8, 6, 0)]}, {"b": {1: holder}}, {"c": ("b",)})
+    answers = Answers(tables, settings())
+    fields |= {"topic": "T", "brokerName": "b", "clusterName": "c"}
+    for known in (317, 493):  # whatever was asked before
+        answers.answer(RemotingCommand(code=code, version=known, ext_fields=fields))
+    kept = answers.answer(RemotingCommand(code=code, version=version, ext_fields=fields))
+    assert (b'{1:"10.0.0.1:1"}' in kept.prepared.frame(1)) is is_bare
+    assert (b'{"1":"10.0.0.1:1"}' in kept.prepared.frame(1)) is not is_bare
+
+
+def test_answers_without_broker_ids_are_kept_once_for_all_releases(answers):
+    assert answers.answer(RemotingCommand(code=206, version=317)) is answers.answer(
+        RemotingCommand(code=206, version=493)
+    )
+
+
 def test_answers_that_are_kept_have_a_limit_whatever_is_asked_for(answers, monkeypatch):
     monkeypatch.setattr(answers_module, "MAX_KEPT_BYTES", LIMIT_BYTES)
     frames = LookupFrames(answers.answer, answers.routes.by_frame)

@@ -15,34 +15,67 @@ from tests.tables.rows import live
 eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
 
 
-def group(*ids):
-    rows = {i: BrokerRow("broker-a", i, f"10.0.0.{i}:1", "c", None, True, LogPosition(T0, 0, i)) for i in ids}
+def group(acting=True, **addresses):
+    """A group by id: `_0="a"` is address a under id 0."""
+    ids = {int(name[1:]): address for name, address in addresses.items()}
+    rows = {i: BrokerRow("broker-a", i, a, "c", None, acting, LogPosition(T0, 0, i)) for i, a in ids.items()}
     return {"broker-a": rows} if ids else {}
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told", "offline"),
+    ("before", "after", "notified", "offline"),
     [
-        ((), (0, 1), [], None),
-        ((0, 1), (0, 1, 2), [], None),
-        ((0, 1), (), [], None),
-        ((1, 2), (0, 1, 2), ["10.0.0.1:1", "10.0.0.2:1"], None),
-        ((2,), (1,), [], None),
-        ((0, 1, 2), (1, 2), ["10.0.0.1:1", "10.0.0.2:1"], "10.0.0.0:1"),
-        ((0, 1, 2), (0, 2), [], None),
+        (group(), group(_0="a", _1="b"), [], None),
+        (group(_0="a", _1="b"), group(_0="a", _1="b", _2="c"), [], None),
+        (group(_0="a", _1="b"), group(), [], None),
+        (group(_1="b", _2="c"), group(_0="a", _1="b", _2="c"), ["b", "c"], None),
+        (group(_1="b", _2="c"), group(_0="b", _2="c"), ["c"], None),
+        (group(_0="a", _1="b", _2="c"), group(_1="b", _2="c"), ["b", "c"], "a"),
+        (group(_0="a", _1="b", _2="c"), group(_0="a", _2="c"), [], None),
     ],
 )
-def test_brokers_are_told_of_a_new_smallest_id(before, after, told, offline):
-    found = list(notices(group(*before), group(*after), {}))
-    assert [notice.broker_addr for notice in found] == told
+def test_a_group_is_notified_of_a_new_smallest_id(before, after, notified, offline):
+    found = list(notices(before, after, {}))
+    assert [notice.broker_addr for notice in found] == notified
     assert {notice.header.offline_broker_addr for notice in found} <= {offline}
-    assert {notice.header.min_broker_id for notice in found} <= {min(after, default=0)}
+    assert {notice.header.min_broker_id for notice in found} <= {min(after.get("broker-a", [0]))}
 
 
-def test_the_ha_address_of_a_joiner_is_told():
-    lease = live("10.0.0.0:1")._replace(ha_server_addr="10.0.0.0:2")
-    (notice,) = notices(group(1), group(0, 1), {"10.0.0.0:1": lease})
-    assert notice.header.ha_broker_addr == "10.0.0.0:2"
+@pytest.mark.parametrize("staying", ["_1", "_5"])
+def test_a_broker_that_took_a_larger_id_is_not_offline(staying):
+    former = {"_0": "a", staying: "b"}
+    assert list(notices(group(**former), group(_2="a", **{staying: "b"}), {})) == []
+
+
+def test_one_that_left_is_offline_although_another_took_a_larger_id():
+    found = list(notices(group(_0="a", _1="b", _5="c"), group(_2="a", _5="c"), {}))
+    assert {notice.header.offline_broker_addr for notice in found} == {"b"}
+
+
+@pytest.mark.parametrize("before", [group(acting=False, _0="a", _1="b"), group(acting=None, _0="a", _1="b")])
+def test_a_group_without_acting_master_is_notified_of_joiners_alone(before):
+    after = {"broker-a": {1: before["broker-a"][1]}}
+    assert list(notices(before, after, {})) == []
+    assert [notice.broker_addr for notice in notices(after, before, {})] == ["b"]
+
+
+def test_an_only_member_is_notified_of_its_promotion():
+    assert [notice.broker_addr for notice in notices(group(_1="a"), group(_0="a"), {})] == ["a"]
+
+
+def test_one_that_comes_when_the_last_has_gone_is_not_notified_of_itself():
+    assert list(notices(group(_1="a"), group(_0="b"), {})) == []
+
+
+def test_brokers_that_left_together_are_one_notice_that_names_the_former_smallest_id():
+    (notice,) = notices(group(_0="a", _1="b", _2="c"), group(_2="c"), {})
+    assert (notice.header.min_broker_id, notice.header.offline_broker_addr) == (2, "a")
+
+
+def test_the_ha_address_of_a_joiner_is_in_the_notice():
+    lease = live("a")._replace(ha_server_addr="a:2")
+    (notice,) = notices(group(_1="b"), group(_0="a", _1="b"), {"a": lease})
+    assert notice.header.ha_broker_addr == "a:2"
 
 
 @pytest.mark.parametrize("is_on", [True, False])

@@ -15,9 +15,9 @@ from namesrv_stream.gateway.writes import LARGE_BODY_BYTES, REGISTRATION_LIMIT_S
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, RegisterBroker, UnregisterBroker
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.wire.codes import RequestCode, ResponseCode
+from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
 from namesrv_stream.wire.command import RemotingCommand
-from tests.gateway.test_ledger import ADDRESS, command
+from tests.gateway.test_ledger import ADDRESS, command, live
 
 FULL, LIGHT = RegisterBroker, BrokerHeartbeat
 PARTS = [command(topics=topics) for topics in (("A", "B"), ("C", "D"))]
@@ -505,5 +505,67 @@ def test_a_sign_of_life_that_is_read_when_its_connection_is_lost_comes_to_nothin
         site.log.working.set()
         await asked
         assert site.log.kinds == [FULL, FULL, ChannelClosed, FULL]
+
+    run(scenario)
+
+
+def query(counter=1, flag=0, **named):
+    """What a broker asks before it registers, if it registers only what is new."""
+    body = b'{"counter":%d,"stateVersion":0,"timestamp":7}' % counter
+    fields = LEAVE.ext_fields | named
+    return RemotingCommand(code=RequestCode.QUERY_DATA_VERSION, ext_fields=fields, body=body, flag=flag)
+
+
+async def is_changed(site, said, connection):
+    asked = site.ask(said, connection)
+    await settle()
+    site.log.acknowledge()
+    return (await asked).ext_fields["changed"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("named", "changed"),
+    [({}, False), ({"brokerId": "1"}, True), ({"brokerName": "b"}, True), ({"clusterName": "d"}, True)],
+)
+def test_a_broker_with_another_identity_than_its_lease_has_to_register(run, named, changed):
+    async def scenario(site):
+        broker = site.connect()
+        await site.told(command(), broker)
+        site.writes.follow(site.answers(**{ADDRESS: live()}))
+        assert await is_changed(site, query(**named), broker) is changed
+
+    run(scenario)
+
+
+def test_after_a_part_failed_its_broker_is_asked_for_all_once(run):
+    """The tables have the version by the other part."""
+
+    async def scenario(site):
+        broker = site.connect()
+        await site.told(PARTS[0], broker)
+        failing = site.ask(PARTS[1], broker)
+        await settle()
+        site.log.fail()
+        assert (await failing).code == ResponseCode.SYSTEM_BUSY
+        site.writes.follow(site.answers(**{ADDRESS: live()}))
+        await site.told(query(flag=Flag.ONEWAY), broker)  # whose answer nobody hears
+        assert await is_changed(site, query(), broker)
+        assert not await is_changed(site, query(), broker)
+
+    run(scenario)
+
+
+def test_what_failed_is_forgotten_with_the_connection(run):
+    """What comes over the next one is the whole; and peers may name any number of addresses."""
+
+    async def scenario(site):
+        broker = site.connect()
+        failing = site.ask(command(), broker)
+        await settle()
+        site.log.fail()
+        await failing
+        assert site.writes._registrations.has_failed(ADDRESS)
+        await site.lose(broker)
+        assert not site.writes._registrations.has_failed(ADDRESS)
 
     run(scenario)

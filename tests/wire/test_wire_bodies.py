@@ -57,6 +57,24 @@ def test_golden_answer_is_read_and_written_with_its_keys_in_quotes(frame):
     assert decode_body(again, type(body)) == body
 
 
+@pytest.mark.parametrize("frame", [f for f in JSON_ANSWERS if b"{0:" in f.command.body], ids=str)
+def test_golden_answer_with_bare_keys_is_written_byte_for_byte(frame):
+    body = decode_body(frame.command.body, BODY_OF[frame.name.split("-")[1]])
+    assert encode_body(body, bare_integer_keys=True) == frame.command.body
+
+
+def test_integer_keys_alone_are_bare():
+    """A broker name or address that looks like a number keeps its quotes."""
+    group = lookup.BrokerGroup("1", "2", {0: "3", 10: "4"}, None, enable_acting_master=False)
+    mappings = {"1": '{"bname":"1","currIdMap":{"0":1}}', "2": '{"bname":"2","currIdMap":{"x":1}}', "3": "{}"}
+    route = lookup.TopicRoute("5", None, [], [group], {"3": ("6",)}, mappings)
+    text = encode_body(topic_route_data(route), bare_integer_keys=True)
+    assert b'"brokerAddrs":{0:"3",10:"4"}' in text
+    assert b'"filterServerTable":{"3":["6"]}' in text
+    assert b'{"1":{"bname":"1","currIdMap":{0:1}},"2":{"bname":"2","currIdMap":{"x":1}},"3":{}}' in text
+    assert with_quoted_keys(text) == encode_body(topic_route_data(route))
+
+
 def test_every_kind_of_answer_is_among_the_golden_ones():
     assert {frame.name.split("-")[1] for frame in JSON_ANSWERS} == set(BODY_OF)
 

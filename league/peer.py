@@ -1,0 +1,92 @@
+"""One connection to a name server: frames out, frames in, as RocketMQ's remoting has them."""
+
+from __future__ import annotations
+
+import socket
+from typing import Protocol
+
+from namesrv_stream.local.ports import HOST
+from namesrv_stream.wire.codes import Flag
+from namesrv_stream.wire.command import RemotingCommand, encode_command
+from namesrv_stream.wire.frame import FrameDecoder
+
+LIMIT_S = 30.0
+"""How long an answer may take: a broker waits 24 s for a registration."""
+
+
+class Line(Protocol):
+    """What a broker or a client has of its name server."""
+
+    def ask(self, command: RemotingCommand) -> RemotingCommand:
+        """Send a request and return its answer."""
+
+    def send_oneway(self, command: RemotingCommand) -> None:
+        """Send a request that is not answered."""
+
+    def send_raw(self, data: bytes) -> None:
+        """Send bytes that need not be a frame."""
+
+    def is_closed_by_server(self, limit_s: float = LIMIT_S) -> bool:
+        """Whether the server closes the connection within the limit."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+class Peer:
+    """A `Line` over one blocking socket."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection((HOST, port), timeout=LIMIT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._decoder = FrameDecoder()
+        self._received: list[RemotingCommand] = []
+        self._opaque = 0
+
+    def ask(self, command: RemotingCommand) -> RemotingCommand:
+        """See `Line`."""
+        self._send(command)
+        while not self._received:
+            data = self._socket.recv(1 << 18)
+            if not data:
+                raise ConnectionResetError("the server has closed the connection")
+            self._received = list(self._decoder.feed(data))
+        return self._received.pop(0)
+
+    def send_oneway(self, command: RemotingCommand) -> None:
+        """See `Line`."""
+        self._send(command, Flag.ONEWAY)
+
+    def send_raw(self, data: bytes) -> None:
+        """See `Line`."""
+        self._socket.sendall(data)
+
+    def is_closed_by_server(self, limit_s: float = LIMIT_S) -> bool:
+        """See `Line`. What the server sends before is read over."""
+        self._socket.settimeout(limit_s)
+        try:
+            while self._socket.recv(1 << 16):
+                pass
+        except TimeoutError:
+            return False
+        except ConnectionError:
+            return True
+        finally:
+            self._socket.settimeout(LIMIT_S)
+        return True
+
+    def close(self) -> None:
+        """See `Line`."""
+        self._socket.close()
+
+    def _send(self, command: RemotingCommand, flag: int = 0) -> None:
+        self._opaque += 1
+        frame = RemotingCommand(
+            code=command.code,
+            version=command.version,
+            opaque=self._opaque,
+            flag=flag,
+            ext_fields=command.ext_fields,
+            body=command.body,
+        )
+        self._socket.sendall(encode_command(frame))

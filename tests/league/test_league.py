@@ -1,0 +1,102 @@
+"""The league's scenarios: what users reported of RocketMQ's NameServer does not happen here, but for what says why."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import league.scenarios
+from league.errors import NotRightError
+from league.scenario import SCENARIOS, Needs, Scenario
+from league.sides import Gateways, NameServers
+from tests.league.published_side import PublishedSide
+
+PAGE = Path(__file__).parents[2] / "docs" / "league.md"
+WITHOUT_LOG = [each for each in SCENARIOS if each.needs in (Needs.NOTHING, Needs.V5)]
+UNTIMED = [each for each in SCENARIOS if Needs.TIMING not in each.needs]
+AMONG_THEM = {1450, 1842, 1989, 3474, 4382, 4471, 5296, 5322, 5374, 6843, 7326, 7534, 7626, 9411, 10425, 10438, 11043}
+
+
+def assert_as_told(each, side):
+    """Right, or wrong for the reason that the scenario gives."""
+    found = each.judge(side)
+    if each.why_here:
+        assert found, "it does right now: take the reason out of the scenario and run `make league`"
+    else:
+        assert found is None
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory, nobody):
+    with PublishedSide(tmp_path_factory.mktemp("published"), nobody) as side:
+        yield side
+
+
+@pytest.fixture(scope="module")
+def gateways(kafka, spark, tmp_path_factory):
+    with Gateways(tmp_path_factory.mktemp("gateways"), kafka.bootstrap_servers, spark) as side:
+        yield side
+
+
+@pytest.fixture(scope="module")
+def name_servers(tmp_path_factory):
+    with NameServers(tmp_path_factory.mktemp("name-servers")) as side:
+        yield side
+
+
+@pytest.mark.parametrize("each", WITHOUT_LOG, ids=lambda each: each.rule)
+def test_what_the_rules_publish_is_right(each, published):
+    assert_as_told(each, published)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("each", UNTIMED, ids=lambda each: each.rule)
+def test_the_gateway_with_all_behind_it_does_right(each, gateways):
+    assert_as_told(each, gateways)
+
+
+@pytest.mark.full
+def test_a_real_name_server_can_be_judged(name_servers):
+    """What it does right shows that scenarios can be won, what it does wrong that they can be lost."""
+    found = [each.judge(name_servers) for each in SCENARIOS if Needs.SIZE not in each.needs]
+    assert None in found
+    assert any(found)
+
+
+def test_each_scenario_says_who_reported_it_what_happens_and_what_is_right():
+    assert len(SCENARIOS) >= 30
+    assert len({each.rule for each in SCENARIOS}) == len(SCENARIOS)
+    for each in SCENARIOS:
+        assert all(re.fullmatch(r"[\w-]+/[\w-]+#[0-9]+", thread) for thread in each.threads), each.threads
+        assert each.threads
+        assert all(text.endswith(".") for text in (each.happens, each.right)), each.rule
+    assert {int(thread.partition("#")[2]) for each in SCENARIOS for thread in each.threads} >= AMONG_THEM
+
+
+def test_all_modules_of_scenarios_are_played():
+    modules = {path.stem for path in Path(league.scenarios.__file__).parent.glob("[!_]*.py")}
+    assert modules == set(league.scenarios.__all__)
+
+
+def test_the_page_has_these_scenarios():
+    shown = re.findall(r"^\| \d+ \| ([^|]+) \| ([^|]+) \|", PAGE.read_text(), re.MULTILINE)
+    assert [rule for rule, _ in shown] == [each.rule for each in SCENARIOS]
+    numbers = [re.findall(r"#(\d+)\]", threads) for _, threads in shown]
+    assert numbers == [[thread.partition("#")[2] for thread in each.threads] for each in SCENARIOS]
+
+
+def test_a_scenario_is_judged_by_what_it_finds_and_an_error_is_no_verdict(published):
+    def play(trial):
+        trial.expect("a thing", "seen", "right")
+
+    def fail(trial):
+        raise ConnectionError
+
+    wrong, broken = (Scenario("", (), "", "", "", Needs.NOTHING, each) for each in (play, fail))
+    assert wrong.judge(published) == "a thing: seen instead of right"
+    with pytest.raises(ConnectionError):
+        broken.judge(published)
+
+
+def test_what_is_long_is_short_in_a_table():
+    assert len(str(NotRightError("topics", ["t"] * 1000, None))) < 150
