@@ -19,6 +19,7 @@ from namesrv_stream.config.values import (
     Duration,
     Location,
     Millis,
+    Networks,
     Port,
     Servers,
     java_text,
@@ -121,6 +122,33 @@ class NamesrvSettings(RocketmqSettings):
         "gateway, fleet",
     )
     metrics_port: Port = setting("metricsPort", 0, "Port for Prometheus and /healthz; 0: none.", "gateway")
+    max_connections: Count = setting(
+        "maxConnections", 16_000, "Open connections of all peers; fewer where `ulimit -n` leaves no room.", "gateway"
+    )
+    max_connections_per_address: Count = setting(
+        "maxConnectionsPerAddress",
+        1000,
+        "Open connections of one address; behind a trusted load balancer the address that its PROXY header names.",
+        "gateway",
+    )
+    proxy_protocol_trusted: Networks = setting(
+        "proxyProtocol.trusted",
+        "",
+        "Load balancers whose PROXY headers are believed, as in 10.0.0.5,10.1.0.0/16; empty: nobody's.",
+        "gateway",
+    )
+    peer_buffer_max_bytes: Count = setting(
+        "peerBufferMaxBytes",
+        268_435_456,
+        "Unfinished frames, requests without answer and answers not taken, of all peers together.",
+        "gateway",
+    )
+    registration_cache_max_bytes: Count = setting(
+        "registrationCacheMaxBytes",
+        134_217_728,
+        "What is kept, compressed, to know registrations again and to send them again, of all brokers together.",
+        "gateway",
+    )
     tls_mode: Literal["disabled", "permissive", "enforcing"] = setting(
         "tls.server.mode", "permissive", "TLS beside plain text on one port (permissive), alone, or never.", "gateway"
     )

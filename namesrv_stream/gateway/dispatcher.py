@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -61,7 +61,7 @@ class Dispatcher:
         self._metrics.answered(command.code, kept.result, time.perf_counter() - started_s)
         return None if command.is_oneway else kept.prepared.frame(command.opaque)
 
-    def count_lookups(self, given: list[KeptAnswer], seconds: float) -> None:
+    def count_lookups(self, given: Sequence[KeptAnswer], seconds: float) -> None:
         """See `connection.Requests`."""
         for result, times in Counter([kept.result for kept in given]).items():
             self._metrics.answered(RequestCode.GET_ROUTEINFO_BY_TOPIC, result, seconds, times)
@@ -78,7 +78,8 @@ class Dispatcher:
         connection.reply_frame(command, answered.prepared.frame(command.opaque))
 
     def _read(self, command: RemotingCommand) -> KeptAnswer:
-        if not self._is_ready(command.code):
+        self._end_wait_for_service()
+        if not self._is_open_to(command.code):
             return KeptAnswer(command.code, command.answer(ResponseCode.SYSTEM_ERROR, "name server not ready"))  # M5
         kept = self._answers.answer(command)
         if kept is None:
@@ -97,17 +98,16 @@ class Dispatcher:
         body = None if topic is None else await production.route(topic)
         return no_route(command, topic) if body is None else command.answer(body=body)
 
-    def _is_ready(self, code: int) -> bool:
-        """Whether the tables have been read and, for lookups, the time of needWaitForService is over; lookups are
-        answered by their bytes from then on."""
+    def _is_open_to(self, code: int) -> bool:
+        """Whether the tables have been read and, for lookups, the time of needWaitForService is over."""
         if self._is_loading:
             return code not in READERS
-        if code != RequestCode.GET_ROUTEINFO_BY_TOPIC or self.lookups is not None:
-            return True
-        if self._waits_for_service():
-            return False
-        self.serve(self._answers)
-        return True
+        return code != RequestCode.GET_ROUTEINFO_BY_TOPIC or self.lookups is not None
+
+    def _end_wait_for_service(self) -> None:
+        """Opens the lookups, also by their bytes, once the time of needWaitForService is over."""
+        if self.lookups is None and not self._is_loading:
+            self.serve(self._answers)
 
     def _waits_for_service(self) -> bool:
         settings = self._answers.settings

@@ -9,7 +9,7 @@ from namesrv_stream.config import kafka_client_arguments
 from namesrv_stream.gateway import kafka_link as link_module
 from namesrv_stream.gateway import writes as writes_module
 from namesrv_stream.gateway.answers import Answers
-from namesrv_stream.gateway.connection import Connection, Connections
+from namesrv_stream.gateway.connection import Connections
 from namesrv_stream.gateway.kafka_link import MAX_ON_THE_WAY_BYTES, GatewayBusyError, KafkaLink
 from namesrv_stream.gateway.librdkafka import RecordProducer
 from namesrv_stream.gateway.tls import Certificates
@@ -18,6 +18,7 @@ from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.requests import DataVersion, TopicConfig
 from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.registration import RegisterBrokerBody, TopicConfigSerializeWrapper, encode_registration
+from tests.gateway.transport import connected
 
 OF_A_BROKER = {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "brokerId": "0", "haServerAddr": ""}
 
@@ -29,7 +30,7 @@ class Way:
         self.link = KafkaLink(settings, lambda error: None)
         self.link._on_opened(RecordProducer(kafka_client_arguments(settings), "topic", 60_000))
         self.writes = Writes(self.link, "gateway", 0, Answers(RouteTables(), settings))
-        self.connection = Connection(None, Connections(Certificates(settings), "disabled"))
+        self.connection = connected(None, Connections(Certificates(settings), "disabled"))
 
     async def answer_or_none(self, command):
         """None once it is on the way to Kafka."""

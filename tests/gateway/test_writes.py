@@ -6,11 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 from tests.gateway.test_ledger import ADDRESS, command
+from tests.gateway.transport import connected
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError
 from namesrv_stream.gateway.answers import Answers
-from namesrv_stream.gateway.connection import Connection, Connections
+from namesrv_stream.gateway.connection import Connections
 from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.gateway.writes import LARGE_BODY_BYTES, REGISTRATION_LIMIT_S, SEND_AGAIN_AFTER_S, Writes
 from namesrv_stream.rules.lookup import RouteTables
@@ -102,7 +103,7 @@ class Site:
         return Answers(RouteTables(live=live), self.settings, offsets={0: offset})
 
     def connect(self):
-        return Connection(SimpleNamespace(lookups=None), self._connections)
+        return connected(SimpleNamespace(lookups=None), self._connections)
 
     def ask(self, said, connection):
         return asyncio.ensure_future(self.writes.answered(said, connection))
