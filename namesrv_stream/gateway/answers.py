@@ -104,14 +104,28 @@ class Answers:
         reading = READERS.get(command.code)
         if reading is None:
             return None
-        said = command.ext_fields or {}
-        texts = [said.get(name) for name in reading.fields]
-        key = (command.code, *texts)
+        key = _key(reading, command)
         kept = self._kept.get(key)
         if kept is None:
-            kept = KeptAnswer(command.code, self._answer_anew(reading.read, command))
-            self._kept.keep(key, sum(len(text) for text in texts if text), kept)
+            kept = self.anew(command)
+            self.keep(command, kept)
         return kept
+
+    def is_scan(self, command: RemotingCommand) -> bool:
+        """Whether the answer goes through all topics and is not kept yet: `anew` may take a second then."""
+        if command.code not in SCANS or _key(READERS[command.code], command) in self._kept:
+            return False
+        fields = command.ext_fields or {}
+        return command.code != RequestCode.GET_TOPICS_BY_CLUSTER or fields.get("cluster") in self.tables.clusters
+
+    def anew(self, command: RemotingCommand) -> KeptAnswer:
+        """The answer to a reading request, whether it is kept or not; safe in any thread."""
+        return KeptAnswer(command.code, self._answer_anew(READERS[command.code].read, command))
+
+    def keep(self, command: RemotingCommand, answer: KeptAnswer) -> None:
+        """Answer this request, and all that ask for the same, with it from now on."""
+        key = _key(READERS[command.code], command)
+        self._kept.keep(key, sum(len(text) for text in key if isinstance(text, str)), answer)
 
     def topic_count(self, broker_name: str) -> int:
         """How many topics have queues on a broker name: what 205 and 327 report."""
@@ -221,7 +235,8 @@ def _topics_by_cluster(answers: Answers, command: RemotingCommand) -> RemotingCo
     if not answers.settings.enable_topic_list:
         return command.answer(ResponseCode.SYSTEM_ERROR, "disable")
     cluster = read_header(command, ClusterHeader).cluster
-    return _topic_list([] if cluster is None else lookup.topics_by_cluster(answers.tables, cluster), command)
+    is_known = cluster is not None and cluster in answers.tables.clusters  # others cost no look at all topics
+    return _topic_list(lookup.topics_by_cluster(answers.tables, cluster or "") if is_known else [], command)
 
 
 def _system_topics(answers: Answers, command: RemotingCommand) -> RemotingCommand:
@@ -246,6 +261,12 @@ class Reading(NamedTuple):
     fields: tuple[str, ...] = ()
 
 
+def _key(reading: Reading, command: RemotingCommand) -> tuple[int | str | None, ...]:
+    """What makes two requests the same."""
+    said = command.ext_fields or {}
+    return (command.code, *(said.get(name) for name in reading.fields))
+
+
 def _by(header: type[Header], read: Reader) -> Reading:
     return Reading(read, tuple(field.encode_name for field in msgspec.structs.fields(header)))
 
@@ -264,3 +285,14 @@ READERS: Final[Mapping[int, Reading]] = {
     RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: Reading(_flagged(lookup.unit_sub_topics)),
     RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: Reading(_flagged(lookup.unit_sub_ununit_topics)),
 }
+
+SCANS = frozenset(
+    {
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+        RequestCode.GET_TOPICS_BY_CLUSTER,
+        RequestCode.GET_UNIT_TOPIC_LIST,
+        RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST,
+        RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+    }
+)
+"""What goes through all topics."""

@@ -122,6 +122,7 @@ class Connection(asyncio.Protocol):
         self._held_bytes = 0
         self._unanswered = 0
         self._unanswered_bytes = 0
+        self._awaits_alone: RemotingCommand | None = None
         self._is_held_by_peer = False
         self._is_reading = True
         self._opened_s = self._active_s = self._loop.time()
@@ -184,14 +185,16 @@ class Connection(asyncio.Protocol):
         """The same, with an answer that is encoded already."""
         self._unanswered -= 1
         self._unanswered_bytes -= len(request.body)
+        self._awaits_alone = None if request is self._awaits_alone else self._awaits_alone
         if frame is not None and not request.is_oneway:
             self._write(frame)
         self._read_or_wait()
         self.count_held()
 
-    def await_answer(self, request: RemotingCommand) -> None:
-        """Counts a request that `reply` will end."""
+    def await_answer(self, request: RemotingCommand, *, alone: bool = False) -> None:
+        """Counts a request that `reply` will end; `alone`: nothing more is answered over this connection before."""
         self._unanswered += 1
+        self._awaits_alone = request if alone else self._awaits_alone
         self._unanswered_bytes += len(request.body)
         self._read_or_wait()
 
@@ -343,7 +346,7 @@ class Connection(asyncio.Protocol):
     def _is_held(self) -> bool:
         """Back pressure: whether the peer has to take answers, or wait for Kafka, before it is answered more."""
         too_much = self._unanswered > MAX_UNANSWERED or self._unanswered_bytes > MAX_UNANSWERED_BYTES
-        return self._is_held_by_peer or too_much or self.is_closing
+        return self._is_held_by_peer or too_much or self._awaits_alone is not None or self.is_closing
 
     def _read_or_wait(self) -> None:
         """A peer that is held is not read from either."""

@@ -18,9 +18,11 @@ from namesrv_stream.gateway.metrics import Metrics
 from namesrv_stream.gateway.writes import HANDLERS, Writes
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
-from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.command import RemotingCommand, encode_command
 
 log = logging.getLogger(__name__)
+
+Answering = Coroutine[Any, Any, RemotingCommand | KeptAnswer]
 
 
 class Dispatcher:
@@ -34,6 +36,7 @@ class Dispatcher:
         self._metrics = metrics
         self._started_s = time.perf_counter()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._scanning = asyncio.Lock()
         self.lookups: LookupFrames | None = None
 
     def serve(self, answers: Answers) -> None:
@@ -45,13 +48,16 @@ class Dispatcher:
     def answer(self, command: RemotingCommand, connection: Connection) -> bytes | None:
         """See `connection.Requests`."""
         if command.code == RequestCode.REGISTER_BROKER:
-            place = self._writes.said_again(command, connection)
+            place = self._writes.registering.said_again(command, connection)
             if place is not None:
                 connection.await_answer(command)
                 place.add_done_callback(partial(self._on_registration_logged, command, connection, time.perf_counter()))
                 return None
         if command.code in HANDLERS:
             self._start(self._writes.answered(command, connection), command, connection)
+            return None
+        if self._is_open_to(command.code) and self._answers.is_scan(command):
+            self._start(self._scanned(self._answers, command), command, connection, alone=True)
             return None
         started_s = time.perf_counter()
         kept = self._read(command)
@@ -73,7 +79,7 @@ class Dispatcher:
     def _on_registration_logged(
         self, command: RemotingCommand, connection: Connection, started_s: float, place: asyncio.Future[LogPosition]
     ) -> None:
-        answered = self._writes.answer_to_registration(command, place.exception())
+        answered = self._writes.registering.answer_to_registration(command, place.exception())
         self._metrics.answered(command.code, answered.result, time.perf_counter() - started_s)
         connection.reply_frame(command, answered.prepared.frame(command.opaque))
 
@@ -91,6 +97,13 @@ class Dispatcher:
         kept = self._answers.answer(command)
         is_production_asked = self._production is not None and kept is not None and kept.result != ResponseCode.SUCCESS
         return None if is_production_asked else kept
+
+    async def _scanned(self, answers: Answers, command: RemotingCommand) -> KeptAnswer:
+        """What goes through all topics is made beside the event loop, one at a time and once a snapshot."""
+        async with self._scanning:
+            if answers.is_scan(command):
+                answers.keep(command, await asyncio.to_thread(answers.anew, command))
+        return answers.answer(command) or answers.anew(command)
 
     async def _route_of(self, production: Production, command: RemotingCommand) -> RemotingCommand:
         """M9."""
@@ -115,24 +128,25 @@ class Dispatcher:
         return settings.need_wait_for_service and up_s < settings.wait_seconds_for_service
 
     def _start(
-        self, answering: Coroutine[Any, Any, RemotingCommand], command: RemotingCommand, connection: Connection
+        self, answering: Answering, command: RemotingCommand, connection: Connection, *, alone: bool = False
     ) -> None:
-        connection.await_answer(command)
+        connection.await_answer(command, alone=alone)
         task = asyncio.ensure_future(self._reply(answering, command, connection))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _reply(
-        self, answering: Coroutine[Any, Any, RemotingCommand], command: RemotingCommand, connection: Connection
-    ) -> None:
+    async def _reply(self, answering: Answering, command: RemotingCommand, connection: Connection) -> None:
         started_s = time.perf_counter()
-        answer: RemotingCommand | None = None
+        frame: bytes | None = None
         try:
             answer = await answering
+            kept = answer if isinstance(answer, KeptAnswer) else KeptAnswer(command.code, answer)
+            frame = kept.prepared.frame(command.opaque)
+            self._metrics.answered(command.code, kept.result, time.perf_counter() - started_s)
         except Exception as error:
             log.exception("request code %d of %s: an error of ours", command.code, connection.peer)
-            answer = command.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+            failed = command.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+            frame = encode_command(failed)
+            self._metrics.answered(command.code, failed.code, time.perf_counter() - started_s)
         finally:
-            if answer is not None:
-                self._metrics.answered(command.code, answer.code, time.perf_counter() - started_s)
-            connection.reply(command, answer)
+            connection.reply_frame(command, frame)

@@ -70,7 +70,13 @@ class Gateway:
         settings = self._settings
         self._loop = asyncio.get_running_loop()
         self._link = KafkaLink(settings, self._count_outcome)
-        self._writes = Writes(self._link, self.gateway_id, settings.reconcile_interval_millis, self._answers)
+        self._writes = Writes(
+            self._link,
+            self.gateway_id,
+            settings.reconcile_interval_millis,
+            self._answers,
+            settings.registration_cache_max_bytes,
+        )
         self._dispatcher = Dispatcher(self._answers, self._writes, self.metrics)
         self._server = Server(settings, self._dispatcher)
         async with AsyncExitStack() as opening:
@@ -93,7 +99,7 @@ class Gateway:
 
     async def stop(self) -> None:
         """Answers what was asked and closes all connections. No lease ends by that."""
-        self._writes.is_stopping = True
+        self._writes.stop()
         for task in self._tasks:
             task.cancel()
         await self._server.stop()
@@ -163,6 +169,7 @@ class Gateway:
         if self._is_stale and not is_stale:
             log.info("the job publishes again: epoch %d", latest.row.epoch)
         self._is_stale = is_stale
+        self._writes.note_staleness(is_stale=is_stale)
         self.metrics.is_stale.set(is_stale)
         self.metrics.age_s.set(age_ms / 1000)
 

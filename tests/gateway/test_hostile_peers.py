@@ -1,11 +1,13 @@
 """One peer cannot starve the others: each with real connections, hostile ones from addresses of their own."""
 
 import contextlib
+import json
 import logging
 import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 
 import psutil
@@ -14,6 +16,7 @@ from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.gateway import connection as connection_module
 from namesrv_stream.gateway.background import BackgroundGateway
+from namesrv_stream.rules import lookup
 from namesrv_stream.wire.command import RemotingCommand, encode_command
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer
@@ -204,3 +207,40 @@ def test_who_is_refused_again_and_again_has_ten_lines_and_a_count(registry, sett
     lines = [each for each in caplog.records if f"connection of {EVIL}:" in each.getMessage()]
     assert 10 <= len(lines) <= 10 * windows
     assert all(each.levelno == logging.WARNING for each in lines)
+
+
+def test_a_header_of_16_mib_is_refused_before_it_has_come(gateway, peer, caplog):
+    with Peer(gateway.port, host=EVIL) as bad:
+        bad.socket.sendall(struct.pack(">iI", 16 * MIB - 100, 16 * MIB - 200) + b"{")
+        assert bad.is_closed_by_server()
+    assert "over the limit of 131072" in caplog.text
+    assert peer.ask(105, topic="TopicA").code == 0
+
+
+def test_what_goes_through_all_topics_keeps_no_lookup_waiting_and_is_made_once(gateway, monkeypatch):
+    scanned, go_on, scan = [], threading.Event(), lookup.topics_by_cluster
+
+    def slow(tables, cluster):
+        scanned.append(cluster)
+        assert go_on.wait(30)
+        return scan(tables, cluster)
+
+    monkeypatch.setattr(lookup, "topics_by_cluster", slow)
+    with Peer(gateway.port, host=EVIL) as evil, Peer(gateway.port, host=EVIL) as another, Peer(gateway.port) as good:
+        asked = [(each, each.send(224, cluster="c1")) for each in (evil, another)]
+        for _ in range(20):
+            assert good.ask(105, topic="TopicA").code == 0
+        for number in range(100):
+            assert json.loads(good.ask(224, cluster=f"made-up-{number}").body)["topicList"] == []
+        go_on.set()
+        for each, opaque in asked:
+            answer = each.receive()
+            assert (answer.opaque, json.loads(answer.body)["topicList"]) == (opaque, ["TopicA", "Unit"])
+    assert scanned == ["c1"]
+
+
+def test_a_name_that_cannot_be_printed_is_answered_with_an_error_and_kafka_is_not_asked(gateway, peer):
+    answer = peer.ask(205, brokerName="a\x1b[2J")
+    assert answer.code == 1
+    assert "brokerName" in answer.remark or "broker_name" in answer.remark
+    assert answer.remark.isprintable()

@@ -11,8 +11,9 @@ from kafka import KafkaAdminClient
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import kafka_link as link
-from namesrv_stream.gateway import writes
+from namesrv_stream.gateway import registering
 from namesrv_stream.gateway.background import BackgroundGateway
+from namesrv_stream.gateway.turns import Share
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.records import MAX_RECORD_BYTES
@@ -150,7 +151,7 @@ def test_kv_entries_that_kafka_does_not_take_yet_are_taken_over_later(site, monk
             assert "records wait for Kafka" in peer.ask(102, namespace="n", key="k").remark
 
         busy()
-        monkeypatch.undo()
+        running.gateway._link._records = Share(20_000)
         site.comes_to_say(PutKvConfig, PutKvConfig)
 
 
@@ -268,7 +269,7 @@ def test_a_broker_at_two_gateways_is_two_channels_of_one_lease(site):
 
 
 def test_a_connected_broker_that_a_new_snapshot_lacks_is_registered_again(site, monkeypatch):
-    monkeypatch.setattr(writes, "SEND_AGAIN_AFTER_S", 0)
+    monkeypatch.setattr(registering, "SEND_AGAIN_AFTER_S", 0)
     with Peer(site.start_gateway().gateway.port) as peer:
         register(peer, topics=("A",))
         register(peer, topics=("B",))
