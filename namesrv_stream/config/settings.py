@@ -30,6 +30,7 @@ KAFKA_PREFIX = "kafka."
 STORAGE_PREFIX = "delta.storage."
 _START_ONLY_PREFIXES = (KAFKA_PREFIX, "delta.", "tls.", "checkpoint.", "snapshot.")
 _SECRET = re.compile(r"password|secret|token|jaas|credential|access_key|key$", re.IGNORECASE)
+_USER_IN_ADDRESS = re.compile(r"://\S*@")
 MASK = "******"
 
 
@@ -203,7 +204,7 @@ class NamesrvSettings(RocketmqSettings):
                 texts |= {info.key[:-1] + key: text for key, text in value.items()}
             else:
                 texts[info.key] = java_text(value)
-        return {key: MASK if masked and text and is_secret(key) else text for key, text in sorted(texts.items())}
+        return {key: masked_text(key, text) if masked else text for key, text in sorted(texts.items())}
 
     def live_changes(self, properties: Mapping[str, str]) -> dict[str, str]:
         """A5: what of `properties` UPDATE_NAMESRV_CONFIG changes, key to text as RocketMQ would print it.
@@ -256,6 +257,11 @@ def is_passed_through(key: str) -> bool:
 def is_secret(key: str) -> bool:
     """Whether a value of this key must not be printed."""
     return bool(_SECRET.search(key))
+
+
+def masked_text(key: str, text: str) -> str:
+    """The text as it may be printed; of an address the user and password in it are hidden, whatever its key."""
+    return MASK if text and is_secret(key) else _USER_IN_ADDRESS.sub(f"://{MASK}@", text)
 
 
 def _is_start_only(key: str) -> bool:

@@ -217,7 +217,8 @@ class Connection(asyncio.Protocol):
 
     def close_if_overdue(self, now_s: float, idle_limit_s: float) -> None:
         """Closes this connection if it has not begun, has said nothing, or is in one frame for too long."""
-        limit_s = OPENING_LIMIT_S if self._handshake.stage is not Stage.FRAMES else idle_limit_s
+        has_begun = self._handshake.stage is Stage.FRAMES
+        limit_s = idle_limit_s if has_begun else min(OPENING_LIMIT_S, idle_limit_s)
         if not self._is_overdue(now_s, limit_s):
             return
         if not self.is_closing:

@@ -83,7 +83,7 @@ class KafkaLink:
         self._turns = Turns(_WORKERS)
         self._records = Share(MAX_ON_THE_WAY)
         self._bytes = Share(MAX_ON_THE_WAY_BYTES)
-        self._is_open = False
+        self._is_ticking = True
         self._is_failing = False
         self.has_connected = asyncio.Event()
 
@@ -115,8 +115,8 @@ class KafkaLink:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the way to Kafka is open and the last record that has ended was taken."""
-        return self._is_open and not self._is_failing
+        """Whether the way to Kafka is open, ticks are taken, and the last record that has ended was taken."""
+        return self._producer is not None and self._is_ticking and not self._is_failing
 
     def send(self, request: Request, record: bytes | None = None, host: str = OWN) -> asyncio.Future[LogPosition]:
         """Hands a record to Kafka, `record` where the request is encoded already, for a peer at `host`.
@@ -210,7 +210,6 @@ class KafkaLink:
 
     def _on_opened(self, producer: RecordProducer) -> None:
         self._producer = producer
-        self._is_open = True
         self.has_connected.set()
         self._poll_in(_IDLE_POLL_S)
 
@@ -238,5 +237,7 @@ class KafkaLink:
             with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._on_opened, producer)
             log.info("Kafka at %s answers; heartbeats go to %s", settings.kafka_bootstrap_servers, settings.kafka_topic)
-            with Ticker(ticks, settings.tick_millis):
-                self._stop.wait()
+            with Ticker(ticks, settings.tick_millis) as ticker:
+                held_back = 0
+                while not self._stop.wait(2 * settings.tick_millis / 1000):
+                    self._is_ticking, held_back = ticker.held_back == held_back, ticker.held_back

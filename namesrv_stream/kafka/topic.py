@@ -79,6 +79,8 @@ def ensure_topic(
             _make_topic(admin, topic, config)
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
         entries = admin.describe_configs([resource], config_filter="all")["topic"][topic]
+        if not entries:  # what kafka-python makes of a refusal
+            return [f"topic {topic}: its settings cannot be seen, so they are not checked: grant DescribeConfigs on it"]
         values = {name: str(entry["value"]) for name, entry in entries.items()}
         return topic_warnings(topic, _partition_count(admin, topic), values)
 
