@@ -8,6 +8,7 @@
 #   make bench        the figures of the docs, measured here
 #   make bench-gateway  the gateway beside RocketMQ's own NameServer, under the same load
 #   make bench-history  the cookbook's questions on a year of history, 10 million lines
+#   make soak-hostile  ten kinds of hostile peers beside good brokers and clients, for ten minutes
 #   make lock         pin newer versions of the dependencies
 #   make clean        remove what the targets above made
 #
@@ -24,7 +25,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install demo demo-rocketmq test test-full lint bench bench-gateway lock clean java
+.PHONY: help install demo demo-rocketmq test test-full lint bench bench-gateway soak-hostile lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -56,6 +57,9 @@ bench-gateway: java install
 
 bench-history: java install
 	$(BIN)/python -m benchmarks.history $(ARGS)
+
+soak-hostile: java install
+	$(BIN)/python -m benchmarks.hostile $(ARGS)
 
 java: .venv/.installed
 	@$(BIN)/python -m namesrv_stream.local.java

@@ -7,16 +7,15 @@ import logging
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol, cast
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.gateway.admission import Admission, PeerLog, TooManyConnectionsError, TrustedProxies
+from namesrv_stream.gateway.admission import TooManyConnectionsError
 from namesrv_stream.gateway.answers import KeptAnswer
-from namesrv_stream.gateway.budget import Budget
-from namesrv_stream.gateway.handshake import Handshake, HandshakeRefusedError, Stage, Terms
+from namesrv_stream.gateway.connections import Connections
+from namesrv_stream.gateway.handshake import Handshake, HandshakeRefusedError, Stage
 from namesrv_stream.gateway.lookup_frames import LookupFrames
-from namesrv_stream.gateway.tls import Certificates, TlsSession
+from namesrv_stream.gateway.tls import TlsSession
 from namesrv_stream.wire.command import RemotingCommand, encode_command
 from namesrv_stream.wire.frame import FrameDecoder
 
@@ -25,6 +24,9 @@ log = logging.getLogger(__name__)
 MAX_UNANSWERED = 512
 MAX_UNANSWERED_BYTES = 32 * 1024 * 1024
 """Of the requests of one connection: beyond it nothing more is read from it until answers have gone out."""
+
+LONG_READ_BYTES = 128 * 1024
+"""After a read of so many bytes it is the other connections' turn, however much has come over this one."""
 
 OPENING_LIMIT_S = 10.0
 """From the connection to its first frame: for the first bytes, a PROXY header and the TLS handshake together."""
@@ -44,60 +46,6 @@ class Requests(Protocol):
 
     def connection_lost(self, connection: Connection) -> None:
         """No request will come over it any more."""
-
-
-@dataclass(frozen=True)
-class PeerLimits:
-    """What all peers together, and one of them, may take; see the settings of these names."""
-
-    max_connections: int = 2**31 - 1
-    max_connections_per_address: int = 2**31 - 1
-    peer_buffer_max_bytes: int = 256 * 1024 * 1024
-    trusted_proxies: str = ""
-
-
-class Connections:
-    """All open connections of one server, and what they share."""
-
-    def __init__(self, certificates: Certificates, tls_mode: str, limits: PeerLimits | None = None) -> None:
-        limits = limits or PeerLimits()
-        self.certificates = certificates
-        self.tls_mode = tls_mode
-        self.trusted_proxies = TrustedProxies(limits.trusted_proxies)
-        self.admission = Admission(limits.max_connections, limits.max_connections_per_address)
-        self.log = PeerLog(log)
-        self.open: set[Connection] = set()
-        self._budget: Budget[Connection] = Budget(limits.peer_buffer_max_bytes)
-        self._number = 0
-
-    @property
-    def held_bytes(self) -> int:
-        """Unfinished frames, requests without answer and answers not taken, of all connections."""
-        return self._budget.held_bytes
-
-    def next_number(self) -> int:
-        """Of a new connection, never given twice."""
-        self._number += 1
-        return self._number
-
-    def terms(self, host: str) -> Terms:
-        """What a peer at this address may begin with."""
-        has_tls = self.tls_mode != "disabled" and self.certificates.is_set
-        return Terms(has_tls, self.tls_mode != "enforcing", host in self.trusted_proxies)
-
-    def hold(self, connection: Connection, held_bytes: int, now_s: float) -> None:
-        """Count what a connection holds. Beyond peerBufferMaxBytes a peer is closed: see `Budget` for which one."""
-        self._budget.hold(connection, connection.host, held_bytes, now_s)
-        while (payer := self._budget.payer(now_s)) is not None:
-            payer.give_up(self._budget.held_bytes)
-            self._budget.hold(payer, payer.host, 0, now_s)
-
-    def look_around(self, now_s: float, idle_limit_s: float) -> None:
-        """Close who is overdue, count what has been taken meanwhile, and sum up the log. For every second or so."""
-        for connection in list(self.open):
-            connection.close_if_overdue(now_s, idle_limit_s)
-            connection.count_held()
-        self.log.sum_up(now_s)
 
 
 class Connection(asyncio.Protocol):
@@ -124,6 +72,7 @@ class Connection(asyncio.Protocol):
         self._unanswered_bytes = 0
         self._awaits_alone: RemotingCommand | None = None
         self._is_held_by_peer = False
+        self._is_resting = False
         self._is_reading = True
         self._opened_s = self._active_s = self._loop.time()
         self._frame_began_s: float | None = None
@@ -152,7 +101,14 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Whatever goes wrong with these bytes costs this connection and no other."""
         self._active_s = self._loop.time()
+        started_s = time.perf_counter()
         self._guard(self._take, data)
+        ended_s = time.perf_counter()
+        until_s = self._connections.loop_time.spend(self.host, ended_s, ended_s - started_s)
+        if until_s is not None:
+            self._rest(until_s - ended_s)
+        elif len(data) >= LONG_READ_BYTES:
+            self._rest(0)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
         """Called once, last."""
@@ -214,6 +170,10 @@ class Connection(asyncio.Protocol):
         )
         self._held_bytes = 0
         self._transport.abort()
+
+    def complain(self, problem: str) -> None:
+        """Names this peer in the log for a request that was answered and should not have been asked."""
+        self._say(logging.INFO, f"request of {self.peer} refused: {problem}")
 
     def close_if_overdue(self, now_s: float, idle_limit_s: float) -> None:
         """Closes this connection if it has not begun, has said nothing, or is in one frame for too long."""
@@ -349,9 +309,20 @@ class Connection(asyncio.Protocol):
         too_much = self._unanswered > MAX_UNANSWERED or self._unanswered_bytes > MAX_UNANSWERED_BYTES
         return self._is_held_by_peer or too_much or self._awaits_alone is not None or self.is_closing
 
+    def _rest(self, seconds: float) -> None:
+        """Leaves the event loop to others for so long; 0: for one turn of it."""
+        if not self._is_resting and not self.is_closing:
+            self._is_resting = True
+            self._read_or_wait()
+            self._loop.call_later(seconds, self._on_rested)
+
+    def _on_rested(self) -> None:
+        self._is_resting = False
+        self._read_or_wait()
+
     def _read_or_wait(self) -> None:
         """A peer that is held is not read from either."""
-        should_read = not self._is_held
+        should_read = not (self._is_held or self._is_resting)
         if should_read == self._is_reading or self._transport.is_closing():
             return
         self._is_reading = should_read

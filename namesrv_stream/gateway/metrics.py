@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import time
@@ -13,7 +14,10 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
 
+from namesrv_stream.gateway.admission import PeerLog
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
+
+log = logging.getLogger(__name__)
 
 _CLOSE_LIMIT_S = 5.0
 REQUEST_LIMIT_S = 5.0
@@ -117,6 +121,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         self._began_s: dict[socket.socket, float] = {}
+        self._log = PeerLog(log)
         super().__init__(*args, **more)
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -128,6 +133,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     def service_actions(self) -> None:
         """Called by serve_forever twice a second."""
         now_s = time.monotonic()
+        self._log.sum_up(now_s)
         for request in [each for each, began_s in list(self._began_s.items()) if now_s - began_s > REQUEST_LIMIT_S]:
             self._cut(request)
 
@@ -142,6 +148,9 @@ class _Server(ThreadingMixIn, WSGIServer):
         """Wakes the request's thread, which ends it."""
         self._began_s.pop(request, None)
         with suppress(OSError):
+            host = request.getpeername()[0]
+            message = f"metrics: a request of {host} is cut off: it is slow, or one of over {MAX_REQUESTS} at a time"
+            self._log.line(host, time.monotonic(), logging.WARNING, message)
             request.shutdown(socket.SHUT_RDWR)
 
 

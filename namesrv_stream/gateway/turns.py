@@ -7,6 +7,10 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+WINDOW_S = 0.1
+HOST_SHARE = 0.2
+"""Of the event loop's time that one host may take while others speak too."""
+
 
 class Share:
     """A limited amount that hosts take from and give back. A host may have as much as is left free after it.
@@ -34,6 +38,26 @@ class Share:
         self._of_host[host] -= amount
         if not self._of_host[host]:
             del self._of_host[host]
+
+
+class LoopTime:
+    """How long the event loop has worked for each host in the present tenth of a second, and whose time is up.
+
+    A host alone may have all of it. Beside others it may have a fifth, and is read from again when the tenth is over.
+    """
+
+    def __init__(self) -> None:
+        self._spent_s: dict[str, float] = {}
+        self._until_s = 0.0
+
+    def spend(self, host: str, now_s: float, seconds: float) -> float | None:
+        """Count what a read of this host has taken; give the time until which it has to wait, if its time is up."""
+        if now_s >= self._until_s:
+            self._spent_s.clear()
+            self._until_s = now_s + WINDOW_S
+        spent_s = self._spent_s[host] = self._spent_s.get(host, 0.0) + seconds
+        is_over = spent_s > HOST_SHARE * WINDOW_S and len(self._spent_s) > 1
+        return self._until_s if is_over else None
 
 
 class Turns:

@@ -67,8 +67,12 @@ class Writes:
         try:
             return await HANDLERS[command.code](self, command, connection)
         except BadRequestError as error:
+            connection.complain(str(error))
             return command.answer(ResponseCode.SYSTEM_ERROR, error.remark, _no_fields(command))
-        except (KafkaUnreachableError, KafkaRefusedError, GatewayBusyError, NoTurnError) as error:
+        except (GatewayBusyError, NoTurnError) as error:
+            connection.complain(str(error))
+            return busy(command, error, _no_fields(command))
+        except (KafkaUnreachableError, KafkaRefusedError) as error:
             return busy(command, error, _no_fields(command))
 
     async def _register(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:

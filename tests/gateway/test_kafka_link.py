@@ -8,7 +8,7 @@ import pytest
 from namesrv_stream.config import kafka_client_arguments
 from namesrv_stream.gateway import kafka_link, registering, writes
 from namesrv_stream.gateway.answers import Answers
-from namesrv_stream.gateway.connection import Connections
+from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.kafka_link import MAX_ON_THE_WAY_BYTES, GatewayBusyError, KafkaLink
 from namesrv_stream.gateway.librdkafka import RecordProducer
 from namesrv_stream.gateway.sending import LARGE_BODY_BYTES

@@ -9,7 +9,7 @@ import pytest
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError
 from namesrv_stream.gateway.answers import Answers
-from namesrv_stream.gateway.connection import Connections
+from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.registering import REGISTRATION_LIMIT_S, SEND_AGAIN_AFTER_S
 from namesrv_stream.gateway.sending import LARGE_BODY_BYTES
 from namesrv_stream.gateway.tls import Certificates
