@@ -17,7 +17,7 @@ class Transport(asyncio.Transport):
         self._is_closing = False
 
     def write(self, data):
-        self.written += data
+        self.written += data  # a copy, as a socket makes one
 
     def get_write_buffer_size(self):
         return 0
