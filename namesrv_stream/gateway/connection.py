@@ -101,12 +101,11 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Whatever goes wrong with these bytes costs this connection and no other."""
         self._active_s = self._loop.time()
-        started_s = time.perf_counter()
+        started_s = time.thread_time()
         self._guard(self._take, data)
-        ended_s = time.perf_counter()
-        until_s = self._connections.loop_time.spend(self.host, ended_s, ended_s - started_s)
-        if until_s is not None:
-            self._rest(until_s - ended_s)
+        rest_s = self._connections.loop_time.spend(self.host, self._active_s, time.thread_time() - started_s)
+        if rest_s is not None:
+            self._rest(rest_s)
         elif len(data) >= LONG_READ_BYTES:
             self._rest(0)
 
