@@ -52,10 +52,9 @@ def held_bytes(running):
     return running.gateway._server.connections.held_bytes
 
 
-@pytest.mark.parametrize("request_code", [206, 4711], ids=["large answers", "small answers"])
-def test_who_pipelines_and_does_not_read_is_answered_no_more_than_it_takes(wide, settings, request_code):
+def test_who_pipelines_and_does_not_read_is_answered_no_more_than_it_takes(wide, settings):
     """One read of small requests, each with an answer of 1 MB, is over 1 GB if all are answered at once."""
-    questions = encode_command(RemotingCommand(code=request_code, opaque=1)) * 2_000
+    questions = encode_command(RemotingCommand(code=206, opaque=1)) * 2_000
     before_bytes = psutil.Process().memory_info().rss
     with BackgroundGateway(settings(delta__root=wide.root)) as running:
         port = running.gateway.port
