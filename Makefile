@@ -10,6 +10,7 @@
 #   make bench-scale  what a change costs in registries of 1,000,000 and 3,000,000 rows
 #   make bench-history  the cookbook's questions on a year of history, 10 million lines
 #   make league       users' reports of the NameServer, played against RocketMQ and the gateway; writes docs/league.md
+#   make soak-hostile  ten kinds of hostile peers beside good brokers and clients, for ten minutes
 #   make lock         pin newer versions of the dependencies
 #   make clean        remove what the targets above made
 #
@@ -26,7 +27,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install demo demo-rocketmq test test-full lint bench bench-gateway bench-scale bench-history league lock clean java
+.PHONY: help install demo demo-rocketmq test test-full lint bench bench-gateway bench-scale bench-history league soak-hostile lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -66,6 +67,8 @@ bench-history: java install
 
 league: java install
 	$(BIN)/python -m league $(ARGS)
+soak-hostile: java install
+	$(BIN)/python -m benchmarks.hostile $(ARGS)
 
 java: .venv/.installed
 	@$(BIN)/python -m namesrv_stream.local.java

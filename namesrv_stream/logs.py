@@ -21,7 +21,9 @@ def set_up_logging(level: int = logging.INFO) -> None:
     A command that runs for long asks for more than the command line itself does. What was asked for before is never
     made less: --debug stays.
     """
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", handlers=[_StandardError()])
+    handler = _StandardError()
+    handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(handlers=[handler])
     root = logging.getLogger()
     root.setLevel(min(level, root.level))
     for name, quiet_level in _QUIET.items():
@@ -38,6 +40,19 @@ def errors_alone(name: str) -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
+
+
+def printable(text: str) -> str:
+    """The text with what cannot be printed escaped: what peers send can neither begin a line nor steer a terminal."""
+    return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+class _OneLine(logging.Formatter):
+    """A message is one line, whatever is in it; a traceback below it has its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        record.message = printable(record.message)
+        return super().formatMessage(record)
 
 
 class _StandardError(logging.StreamHandler[TextIO]):

@@ -46,3 +46,13 @@ print(display.getvalue())
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "INFO above the display" in done.stdout
     assert done.stderr == ""
+
+
+def test_what_peers_send_neither_begins_a_line_nor_steers_a_terminal():
+    say = "import logging; from namesrv_stream.logs import set_up_logging; set_up_logging(); "
+    program = say + r"logging.warning('peer %s', 'a\x1b[2J\n2026-01-01 WARNING forged \u202e\u4e3b')"
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8", "-c", program], capture_output=True, encoding="utf-8", check=True
+    )
+    (line,) = done.stderr.splitlines()
+    assert line.endswith(r"WARNING peer a\x1b[2J\n2026-01-01 WARNING forged \u202e主")

@@ -12,6 +12,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from namesrv_stream.logs import printable
+
 _PLAIN_WIDTH = 10_000
 """Of a line that goes into a file or a pipe: nothing is wrapped or cut."""
 
@@ -53,7 +55,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, plain: bo
 
 
 def _cell(value: object) -> Text:
-    return value if isinstance(value, Text) else Text("" if value is None else str(value))
+    return value if isinstance(value, Text) else Text("" if value is None else printable(str(value)))
 
 
 def perm_text(perm: int) -> str:

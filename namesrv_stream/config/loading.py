@@ -16,6 +16,8 @@ from namesrv_stream.config.settings import CATALOGUE, STORAGE_PREFIX, NamesrvSet
 from namesrv_stream.errors import NamesrvError, SettingError, did_you_mean
 
 ENV_PREFIX = "NAMESRV_"
+_SERVICE_VARIABLE = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$")
+_SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 
 
 class SettingsFileError(NamesrvError):
@@ -78,9 +80,15 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
     NAMESRV_KAFKA_SASL_MECHANISM is kafka.sasl.mechanism, NAMESRV_DELTA_STORAGE_AWS_REGION delta.storage.aws_region.
     Other variables of that prefix are left alone: RocketMQ's clients have NAMESRV_ADDR, and Kubernetes makes some
-    for every service called namesrv.
+    for every service called namesrv or namesrv-something.
     """
-    return {key: value for name, value in environ.items() if (key := _key_of_variable(name))}
+    own = {name: value for name, value in environ.items() if not _is_of_kubernetes(name, value)}
+    return {key: value for name, value in own.items() if (key := _key_of_variable(name))}
+
+
+def _is_of_kubernetes(name: str, value: str) -> bool:
+    """Whether a Service has made it: NAMESRV_KAFKA_SERVICE_HOST, or NAMESRV_METRICS_PORT=tcp://10.0.0.1:80."""
+    return bool(_SERVICE_VARIABLE.search(name)) or (name.endswith("_PORT") and bool(_SERVICE_ADDRESS.match(value)))
 
 
 def _key_of_variable(name: str) -> str | None:

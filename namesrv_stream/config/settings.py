@@ -19,6 +19,7 @@ from namesrv_stream.config.values import (
     Duration,
     Location,
     Millis,
+    Networks,
     Port,
     Servers,
     java_text,
@@ -29,6 +30,7 @@ KAFKA_PREFIX = "kafka."
 STORAGE_PREFIX = "delta.storage."
 _START_ONLY_PREFIXES = (KAFKA_PREFIX, "delta.", "tls.", "checkpoint.", "snapshot.")
 _SECRET = re.compile(r"password|secret|token|jaas|credential|access_key|key$", re.IGNORECASE)
+_USER_IN_ADDRESS = re.compile(r"://\S*@")
 MASK = "******"
 
 
@@ -127,6 +129,33 @@ class NamesrvSettings(RocketmqSettings):
         "gateway, fleet",
     )
     metrics_port: Port = setting("metricsPort", 0, "Port for Prometheus and /healthz; 0: none.", "gateway")
+    max_connections: Count = setting(
+        "maxConnections", 16_000, "Open connections of all peers; fewer where `ulimit -n` leaves no room.", "gateway"
+    )
+    max_connections_per_address: Count = setting(
+        "maxConnectionsPerAddress",
+        1000,
+        "Open connections of one address; behind a trusted load balancer the address that its PROXY header names.",
+        "gateway",
+    )
+    proxy_protocol_trusted: Networks = setting(
+        "proxyProtocol.trusted",
+        "",
+        "Load balancers whose PROXY headers are believed, as in 10.0.0.5,10.1.0.0/16; empty: nobody's.",
+        "gateway",
+    )
+    peer_buffer_max_bytes: Count = setting(
+        "peerBufferMaxBytes",
+        268_435_456,
+        "Unfinished frames, requests without answer and answers not taken, of all peers together.",
+        "gateway",
+    )
+    registration_cache_max_bytes: Count = setting(
+        "registrationCacheMaxBytes",
+        134_217_728,
+        "What is kept, compressed, to know registrations again and to send them again, of all brokers together.",
+        "gateway",
+    )
     tls_mode: Literal["disabled", "permissive", "enforcing"] = setting(
         "tls.server.mode", "permissive", "TLS beside plain text on one port (permissive), alone, or never.", "gateway"
     )
@@ -181,7 +210,7 @@ class NamesrvSettings(RocketmqSettings):
                 texts |= {info.key[:-1] + key: text for key, text in value.items()}
             else:
                 texts[info.key] = java_text(value)
-        return {key: MASK if masked and text and is_secret(key) else text for key, text in sorted(texts.items())}
+        return {key: masked_text(key, text) if masked else text for key, text in sorted(texts.items())}
 
     def live_changes(self, properties: Mapping[str, str]) -> dict[str, str]:
         """A5: what of `properties` UPDATE_NAMESRV_CONFIG changes, key to text as RocketMQ would print it.
@@ -234,6 +263,11 @@ def is_passed_through(key: str) -> bool:
 def is_secret(key: str) -> bool:
     """Whether a value of this key must not be printed."""
     return bool(_SECRET.search(key))
+
+
+def masked_text(key: str, text: str) -> str:
+    """The text as it may be printed; of an address the user and password in it are hidden, whatever its key."""
+    return MASK if text and is_secret(key) else _USER_IN_ADDRESS.sub(f"://{MASK}@", text)
 
 
 def _is_start_only(key: str) -> bool:

@@ -5,6 +5,7 @@ Types are Java's as RocketMQ's own settings have them: a boolean is `true` or `f
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -53,6 +54,18 @@ def _servers(value: str) -> str:
     return ",".join(servers)
 
 
+def _networks(value: str) -> str:
+    networks = [each.strip() for each in value.split(",") if each.strip()]
+    for each in networks:
+        try:
+            ipaddress.ip_network(each, strict=False)
+        except ValueError:
+            raise ValueError(
+                f"{each!r} is none: addresses and networks are accepted, as in 10.0.0.5,10.1.0.0/16"
+            ) from None
+    return ",".join(networks)
+
+
 def _expanded(value: str) -> str:
     return str(Path(value).expanduser()) if value.startswith("~") else value
 
@@ -66,6 +79,7 @@ Port = Annotated[int, BeforeValidator(_whole_number), Field(ge=0, le=65_535)]
 Duration = Annotated[timedelta, BeforeValidator(parsed_duration), Field(gt=timedelta())]
 Location = Annotated[str, AfterValidator(_expanded)]
 Servers = Annotated[str, AfterValidator(_servers)]
+Networks = Annotated[str, AfterValidator(_networks)]
 
 
 def java_text(value: object) -> str:

@@ -155,23 +155,35 @@ class Answers:
         reading = READERS.get(command.code)
         if reading is None:
             return None
-        asked = _asked(reading, command)
-        kept = self._kept_of(command.code).get(asked)
+        kept = self._kept_of(command.code).get(_asked(reading, command))
         if kept is None:
-            kept = KeptAnswer(command.code, self._answer_anew(reading.read, command))
-            self._keep(command.code, asked, kept)
+            kept = self.anew(command)
+            self.keep(command, kept)
         return kept
+
+    def is_scan(self, command: RemotingCommand) -> bool:
+        """Whether the answer goes through all topics and is not kept yet: `anew` may take a second then."""
+        if command.code not in SCANS or _asked(READERS[command.code], command) in self._kept_of(command.code):
+            return False
+        fields = command.ext_fields or {}
+        return command.code != RequestCode.GET_TOPICS_BY_CLUSTER or fields.get("cluster") in self.tables.clusters
+
+    def anew(self, command: RemotingCommand) -> KeptAnswer:
+        """The answer to a reading request, whether it is kept or not; safe in any thread."""
+        return KeptAnswer(command.code, self._answer_anew(READERS[command.code].read, command))
+
+    def keep(self, command: RemotingCommand, answer: KeptAnswer) -> None:
+        """Answer this request, and all that ask for the same, with it from now on."""
+        asked = _asked(READERS[command.code], command)
+        if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            self.routes.keep(asked, answer)
+        else:
+            self._kept_of(command.code).keep(asked, _bytes_of(asked), answer)
 
     def _kept_of(self, code: int) -> KeptAnswers[Asked]:
         if code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
             return self.routes.by_fields
         return self._kept.setdefault(code, KeptAnswers())
-
-    def _keep(self, code: int, asked: Asked, answer: KeptAnswer) -> None:
-        if code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
-            self.routes.keep(asked, answer)
-        else:
-            self._kept_of(code).keep(asked, _bytes_of(asked), answer)
 
     @property
     def topics_go(self) -> bool:
@@ -306,7 +318,8 @@ def _topics_by_cluster(answers: Answers, command: RemotingCommand) -> RemotingCo
     if not answers.settings.enable_topic_list:
         return command.answer(ResponseCode.SYSTEM_ERROR, "disable")
     cluster = read_header(command, ClusterHeader).cluster
-    return _topic_list([] if cluster is None else lookup.topics_by_cluster(answers.tables, cluster), command)
+    is_known = cluster is not None and cluster in answers.tables.clusters  # others cost no look at all topics
+    return _topic_list(lookup.topics_by_cluster(answers.tables, cluster or "") if is_known else [], command)
 
 
 def _system_topics(answers: Answers, command: RemotingCommand) -> RemotingCommand:
@@ -365,6 +378,17 @@ READERS: Final[Mapping[int, Reading]] = {
     RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: _whole(_flagged(lookup.unit_sub_topics), "topic"),
     RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: _whole(_flagged(lookup.unit_sub_ununit_topics), "topic"),
 }
+
+SCANS = frozenset(
+    {
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+        RequestCode.GET_TOPICS_BY_CLUSTER,
+        RequestCode.GET_UNIT_TOPIC_LIST,
+        RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST,
+        RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+    }
+)
+"""Codes whose answers go through all topics."""
 
 _ROUTE_TABLES_BUT_TOPIC = READERS[RequestCode.GET_ROUTEINFO_BY_TOPIC].tables - {"topic"}
 

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,10 @@ from namesrv_stream.gateway.gateway import Gateway
 from namesrv_stream.logs import set_up_logging
 
 log = logging.getLogger(__name__)
+
+
+_SWITCH_INTERVAL_S = 0.0005
+"""How long a large body that is read in a thread may keep the event loop waiting; Python's own is ten times that."""
 
 
 @click.command("gateway")
@@ -35,6 +40,7 @@ def gateway(invocation: Invocation, file: Path | None, print_only: bool) -> None
     set_up_logging()
     for key in settings_without_effect(settings):
         log.warning("setting %s is accepted and has no effect here: docs/configuration.md says why", key)
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     run_in_loop(_until_signalled(settings))
 
 

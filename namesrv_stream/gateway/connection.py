@@ -6,16 +6,18 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Callable
-from typing import Protocol, cast
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, cast
 
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.gateway.admission import TooManyConnectionsError
 from namesrv_stream.gateway.answers import KeptAnswer
+from namesrv_stream.gateway.connections import Connections
+from namesrv_stream.gateway.handshake import Handshake, HandshakeRefusedError, Stage
 from namesrv_stream.gateway.lookup_frames import LookupFrames
-from namesrv_stream.gateway.tls import Certificates, TlsSession
+from namesrv_stream.gateway.tls import TlsSession
 from namesrv_stream.wire.command import RemotingCommand, encode_command
 from namesrv_stream.wire.frame import FrameDecoder
-from namesrv_stream.wire.opening import Opening, opening_of, proxy_header
 
 log = logging.getLogger(__name__)
 
@@ -23,12 +25,11 @@ MAX_UNANSWERED = 512
 MAX_UNANSWERED_BYTES = 32 * 1024 * 1024
 """Of the requests of one connection: beyond it nothing more is read from it until answers have gone out."""
 
-MAX_BUFFERED_BYTES = 256 * 1024 * 1024
-"""Of incomplete frames of all connections together."""
+LONG_READ_BYTES = 128 * 1024
+"""After a read of so many bytes it is the other connections' turn, however much has come over this one."""
 
-
-class ConnectionRefusedByRuleError(NamesrvError):
-    """A connection that is not spoken to: the wrong protocol, or too much of it."""
+OPENING_LIMIT_S = 10.0
+"""From the connection to its first frame: for the first bytes, a PROXY header and the TLS handshake together."""
 
 
 class Requests(Protocol):
@@ -40,40 +41,18 @@ class Requests(Protocol):
     def answer(self, command: RemotingCommand, connection: Connection) -> bytes | None:
         """The answer's frame, at once; None where it comes later, through `reply`, or never (oneway)."""
 
-    def count_lookups(self, given: list[KeptAnswer], seconds: float) -> None:
+    def count_lookups(self, given: Sequence[KeptAnswer], seconds: float) -> None:
         """These lookups were answered by their bytes, together in this time."""
 
     def connection_lost(self, connection: Connection) -> None:
         """No request will come over it any more."""
 
 
-class Connections:
-    """All open connections of one server, and what they share."""
-
-    def __init__(self, certificates: Certificates, tls_mode: str) -> None:
-        self.certificates = certificates
-        self.tls_mode = tls_mode
-        self.open: set[Connection] = set()
-        self.buffered_bytes = 0
-        self._number = 0
-
-    def next_number(self) -> int:
-        """Of a new connection, never given twice."""
-        self._number += 1
-        return self._number
-
-    def close_idle(self, now_s: float, limit_s: float) -> None:
-        """Closes who has neither sent nor received for `limit_s`, or has not ended a frame within it."""
-        for connection in [each for each in self.open if each.is_idle(now_s, limit_s)]:
-            if not connection.is_closing:
-                log.info("connection of %s closed: nothing whole came within %d s", connection.peer, limit_s)
-            connection.close()
-
-
 class Connection(asyncio.Protocol):
     """Cuts what comes into requests, has them answered and writes the answers. Lives in the event loop.
 
-    `order`: held while what a broker says is handed to Kafka, so that its records have the order of its requests.
+    `host`: the peer's address without its port; `order`: held while what a broker says is handed to Kafka, so that its
+    records have the order of its requests.
     """
 
     def __init__(self, requests: Requests, connections: Connections) -> None:
@@ -81,21 +60,24 @@ class Connection(asyncio.Protocol):
         self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
+        self._handshake: Handshake
         self._tls: TlsSession | None = None
         self._take: Callable[[bytes], None] = self._take_opening
-        self._first = b""
-        self._has_proxy_header = False
-        self._decoder_is_ready = False
+        self._counted_for: str | None = None
+        self._is_admitted = False
         self._decoder = FrameDecoder()
-        self._counted_bytes = 0
+        self._unread = b""
+        self._held_bytes = 0
         self._unanswered = 0
         self._unanswered_bytes = 0
+        self._awaits_alone: RemotingCommand | None = None
         self._is_held_by_peer = False
+        self._is_resting = False
         self._is_reading = True
-        self._active_s = self._loop.time()
-        self._frame_began_s: float | None = self._active_s
+        self._opened_s = self._active_s = self._loop.time()
+        self._frame_began_s: float | None = None
         self.number = connections.next_number()
-        self.peer = "?"
+        self.host = self.peer = "?"
         self.order = asyncio.Lock()
         self.is_lost = False
 
@@ -104,26 +86,38 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called once, first."""
         self._transport = cast(asyncio.Transport, transport)
-        self.peer = _address_text(transport.get_extra_info("peername"))
+        self.host, self.peer = _address(transport.get_extra_info("peername"))
+        self._handshake = Handshake(self._connections.terms(self.host))
+        counted_for = None if self.host in self._connections.trusted_proxies else self.host
+        try:
+            self._connections.admission.enter(counted_for)
+        except TooManyConnectionsError as error:
+            self._say(logging.WARNING, f"connection of {self.peer} refused: {error}")
+            self._transport.abort()
+            return
+        self._is_admitted, self._counted_for = True, counted_for
         self._connections.open.add(self)
 
     def data_received(self, data: bytes) -> None:
         """Whatever goes wrong with these bytes costs this connection and no other."""
         self._active_s = self._loop.time()
-        try:
-            self._take(data)
-        except (NamesrvError, ssl.SSLError) as error:
-            self._fail(str(error))
-        except Exception:
-            log.exception("connection of %s closed: an error of ours", self.peer)
-            self.close()
+        started_s = time.thread_time()
+        self._guard(self._take, data)
+        rest_s = self._connections.loop_time.spend(self.host, self._active_s, time.thread_time() - started_s)
+        if rest_s is not None:
+            self._rest(rest_s)
+        elif len(data) >= LONG_READ_BYTES:
+            self._rest(0)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
         """Called once, last."""
         self.is_lost = True
-        self._connections.open.discard(self)
-        self._connections.buffered_bytes -= self._counted_bytes
-        self._requests.connection_lost(self)
+        if self._is_admitted:
+            self._connections.open.discard(self)
+            self._connections.admission.leave(self._counted_for)
+            self._unread, self._decoder = b"", FrameDecoder()
+            self.count_held()
+            self._requests.connection_lost(self)
 
     def pause_writing(self) -> None:
         """The peer does not take its answers: read no more questions."""
@@ -132,6 +126,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """The peer has taken what was waiting."""
+        self._active_s = self._loop.time()
         self._is_held_by_peer = False
         self._read_or_wait()
 
@@ -145,23 +140,49 @@ class Connection(asyncio.Protocol):
         """The same, with an answer that is encoded already."""
         self._unanswered -= 1
         self._unanswered_bytes -= len(request.body)
+        self._awaits_alone = None if request is self._awaits_alone else self._awaits_alone
         if frame is not None and not request.is_oneway:
             self._write(frame)
         self._read_or_wait()
+        self.count_held()
 
-    def await_answer(self, request: RemotingCommand) -> None:
-        """Counts a request that `reply` will end."""
+    def await_answer(self, request: RemotingCommand, *, alone: bool = False) -> None:
+        """Counts a request that `reply` will end; `alone`: nothing more is answered over this connection before."""
         self._unanswered += 1
+        self._awaits_alone = request if alone else self._awaits_alone
         self._unanswered_bytes += len(request.body)
         self._read_or_wait()
 
-    def is_idle(self, now_s: float, limit_s: float) -> bool:
-        """Silent both ways for that long, or in the middle of a frame for that long."""
-        if self._unanswered:
-            return False
-        return now_s - self._active_s > limit_s or (
-            self._frame_began_s is not None and now_s - self._frame_began_s > limit_s
+    def count_held(self) -> None:
+        """Tells the budget of all peers what this one holds now."""
+        held_bytes = 0 if self.is_lost or self.is_closing else self._holds_bytes()
+        if held_bytes != self._held_bytes:
+            self._held_bytes = held_bytes
+            self._connections.hold(self, held_bytes, self._loop.time())
+
+    def give_up(self, all_bytes: int) -> None:
+        """Closes this connection at once, because all peers together hold too much and this one is to pay for it."""
+        self._say(
+            logging.WARNING,
+            f"connection of {self.peer} closed: it holds {self._held_bytes} bytes of unfinished frames and answers not "
+            f"taken, and all peers hold {all_bytes}, over peerBufferMaxBytes",
         )
+        self._held_bytes = 0
+        self._transport.abort()
+
+    def complain(self, problem: str) -> None:
+        """Names this peer in the log for a request that was answered and should not have been asked."""
+        self._say(logging.INFO, f"request of {self.peer} refused: {problem}")
+
+    def close_if_overdue(self, now_s: float, idle_limit_s: float) -> None:
+        """Closes this connection if it has not begun, has said nothing, or is in one frame for too long."""
+        has_begun = self._handshake.stage is Stage.FRAMES
+        limit_s = idle_limit_s if has_begun else min(OPENING_LIMIT_S, idle_limit_s)
+        if not self._is_overdue(now_s, limit_s):
+            return
+        if not self.is_closing:
+            self._say(logging.INFO, f"connection of {self.peer} closed: nothing whole came within {limit_s:g} s")
+        self.close()
 
     def close(self) -> None:
         """Closes once what was written has been sent; at once where the peer takes nothing, or when called again."""
@@ -182,39 +203,42 @@ class Connection(asyncio.Protocol):
 
     # --- bytes in
 
+    def _guard(self, take: Callable[[bytes], None], data: bytes) -> None:
+        try:
+            take(data)
+        except (NamesrvError, ssl.SSLError) as error:
+            self._fail(str(error))
+        except Exception:
+            log.exception("connection of %s closed: an error of ours", self.peer)
+            self.close()
+        self.count_held()
+
     def _take_opening(self, data: bytes) -> None:
-        """The first bytes tell the protocol; a PROXY header may stand before them."""
-        self._first += data
-        opening = opening_of(self._first)
-        if opening is None:
+        """Follows the handshake: in the clear, and again inside TLS."""
+        rest = self._handshake.feed(data)
+        if self._handshake.source is not None and self._counted_for is None:
+            self._be_known_as(self._handshake.source)
+        if rest is None:
             return
-        if opening in (Opening.PROXY_V1, Opening.PROXY_V2) and not self._has_proxy_header:
-            self._take_proxy_header()
-        elif opening is Opening.TLS and self._tls is None:
-            self._start_tls()
-        elif opening is Opening.REMOTING and (self._tls or self._connections.tls_mode != "enforcing"):
-            self._start_frames()
-        else:
-            raise ConnectionRefusedByRuleError(_refusal(opening))
-
-    def _take_proxy_header(self) -> None:
-        header = proxy_header(self._first)
-        if header is None:
+        if self._handshake.stage is Stage.TLS:
+            self._start_tls(rest)
             return
-        self._has_proxy_header = True
-        self.peer = f"{header.source} (through {self.peer})" if header.source else self.peer
-        self._first = self._first[header.length_bytes :]
-        if self._first:
-            self._take_opening(b"")
+        if self._tls is None:
+            self._take = self._take_frames
+        self._take_frames(rest)
 
-    def _start_tls(self) -> None:
-        context = self._connections.certificates.context() if self._connections.tls_mode != "disabled" else None
+    def _be_known_as(self, source: str) -> None:
+        """The peer behind a load balancer counts and pays for itself."""
+        host = source.rpartition(":")[0]
+        self.peer = f"{source} (through {self.peer})"
+        self._connections.admission.move(None, host)
+        self.host = self._counted_for = host
+
+    def _start_tls(self, first: bytes) -> None:
+        context = self._connections.certificates.context()
         if context is None:
-            raise ConnectionRefusedByRuleError(
-                "the peer speaks TLS: set tls.server.certPath and keyPath, or tlsEnable=false on the peer"
-            )
+            raise HandshakeRefusedError("the TLS certificate cannot be read: see the log of this gateway's start")
         self._tls = TlsSession(context)
-        first, self._first = self._first, b""
         self._take = self._take_tls
         self._take_tls(first)
 
@@ -226,37 +250,39 @@ class Connection(asyncio.Protocol):
             if said := self._tls.to_send():
                 self._transport.write(said)
         if plain:
-            self._take_plain(plain)
-
-    def _take_plain(self, plain: bytes) -> None:
-        if self._decoder_is_ready:
-            self._take_frames(plain)
-        else:
-            self._take_opening(plain)
-
-    def _start_frames(self) -> None:
-        first, self._first = self._first, b""
-        self._decoder_is_ready = True
-        if self._tls is None:
-            self._take = self._take_frames
-        self._take_frames(first)
+            (self._take_frames if self._handshake.stage is Stage.FRAMES else self._take_opening)(plain)
 
     def _take_frames(self, data: bytes) -> None:
+        """Answers what has come, until the peer has to take answers first; what is left waits for `_go_on`."""
+        data = self._unread + data if self._unread else data
+        at = 0 if self._decoder.buffered_bytes else self._answer_lookups(data)
+        self._unread = data[at:] if at else data
+        if not self._is_held:
+            data, self._unread = self._unread, b""
+            self._answer_commands(data)
+        is_unfinished = self._decoder.buffered_bytes and not self._is_held
+        self._frame_began_s = (self._frame_began_s or self._active_s) if is_unfinished else None
+
+    def _answer_lookups(self, data: bytes) -> int:
+        """Answers the lookups that are known by their bytes; gives where the rest begins."""
         lookups = self._requests.lookups
-        if lookups is not None and not self._decoder.buffered_bytes:
+        at = 0
+        while lookups is not None and at < len(data) and not self._is_held:
             started_s = time.perf_counter()
-            pieces, taken, given = lookups.take(data)
-            if given:
-                self._write(b"".join(pieces))
-                self._requests.count_lookups(given, time.perf_counter() - started_s)
-            if taken == len(data):
-                self._frame_began_s = None
-                return
-            data = data[taken:] if taken else data
+            pieces, at, given = lookups.take(data, at)
+            if not given:
+                break
+            self._frame_began_s = None
+            self._write(b"".join(pieces))
+            self._requests.count_lookups(given, time.perf_counter() - started_s)
+        return at
+
+    def _answer_commands(self, data: bytes) -> None:
         for command in self._decoder.feed(data):
             self._frame_began_s = None
             self._handle(command)
-        self._mind_what_waits()
+            if self._is_held:
+                return  # the decoder gives the rest when it is fed again
 
     def _handle(self, command: RemotingCommand) -> None:
         if command.is_response:
@@ -265,18 +291,10 @@ class Connection(asyncio.Protocol):
         if frame is not None:
             self._write(frame)
 
-    def _mind_what_waits(self) -> None:
-        """Incomplete frames count for all connections together, and each has to end within the idle limit."""
-        waiting = self._decoder.buffered_bytes
-        shared = self._connections
-        shared.buffered_bytes += waiting - self._counted_bytes
-        self._counted_bytes = waiting
-        self._frame_began_s = (self._frame_began_s or self._active_s) if waiting else None
-        if waiting and shared.buffered_bytes > MAX_BUFFERED_BYTES:
-            raise ConnectionRefusedByRuleError(
-                f"incomplete frames of all connections hold {shared.buffered_bytes} bytes, over the limit of "
-                f"{MAX_BUFFERED_BYTES}: is somebody sending without end?"
-            )
+    def _go_on(self) -> None:
+        """Answers what came while the peer was held."""
+        if not (self._is_held or self.is_lost or self.is_closing):
+            self._guard(self._take_frames, b"")
 
     # --- bytes out
 
@@ -284,27 +302,58 @@ class Connection(asyncio.Protocol):
         if not self.is_lost:
             self._transport.write(self._tls.encrypted(data) if self._tls else data)
 
-    def _read_or_wait(self) -> None:
-        """Back pressure: whoever does not take answers, or asks faster than Kafka takes, is not read from."""
+    @property
+    def _is_held(self) -> bool:
+        """Back pressure: whether the peer has to take answers, or wait for Kafka, before it is answered more."""
         too_much = self._unanswered > MAX_UNANSWERED or self._unanswered_bytes > MAX_UNANSWERED_BYTES
-        should_read = not (self._is_held_by_peer or too_much)
-        if should_read != self._is_reading and not self._transport.is_closing():
-            self._is_reading = should_read
-            (self._transport.resume_reading if should_read else self._transport.pause_reading)()
+        return self._is_held_by_peer or too_much or self._awaits_alone is not None or self.is_closing
+
+    def _rest(self, seconds: float) -> None:
+        """Leaves the event loop to others for so long; 0: for one turn of it."""
+        if not self._is_resting and not self.is_closing:
+            self._is_resting = True
+            self._read_or_wait()
+            self._loop.call_later(seconds, self._on_rested)
+
+    def _on_rested(self) -> None:
+        self._is_resting = False
+        self._read_or_wait()
+
+    def _read_or_wait(self) -> None:
+        """A peer that is held is not read from either."""
+        should_read = not (self._is_held or self._is_resting)
+        if should_read == self._is_reading or self._transport.is_closing():
+            return
+        self._is_reading = should_read
+        (self._transport.resume_reading if should_read else self._transport.pause_reading)()
+        if should_read and (self._unread or self._decoder.buffered_bytes):
+            self._loop.call_soon(self._go_on)
+
+    def _holds_bytes(self) -> int:
+        unfinished = self._decoder.buffered_bytes + len(self._unread)
+        return unfinished + self._unanswered_bytes + self._transport.get_write_buffer_size()
+
+    def _is_overdue(self, now_s: float, limit_s: float) -> bool:
+        if self._unanswered:
+            return False
+        began_s = self._frame_began_s if self._handshake.stage is Stage.FRAMES else self._opened_s
+        return now_s - self._active_s > limit_s or (began_s is not None and now_s - began_s > limit_s)
 
     def _fail(self, problem: str) -> None:
-        log.warning("connection of %s closed: %s", self.peer, problem)
+        self._say(logging.WARNING, f"connection of {self.peer} closed: {problem}")
         self.close()
 
-
-def _refusal(opening: Opening) -> str:
-    if opening is Opening.REMOTING:
-        return "plain text, and tls.server.mode is enforcing: set tlsEnable=true on the peer"
-    return f"the peer speaks {opening.value}, not RocketMQ's remoting: is this the port it meant?"
+    def _say(self, level: int, message: str) -> None:
+        self._connections.log.line(self.host, self._loop.time(), level, message)
 
 
-def _address_text(peername: object) -> str:
+class _Address(NamedTuple):
+    host: str
+    peer: str
+
+
+def _address(peername: object) -> _Address:
     match peername:
         case (str(host), int(port), *_):
-            return f"{host}:{port}"
-    return "?"
+            return _Address(host, f"{host}:{port}")
+    return _Address("?", "?")

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,9 +19,11 @@ from namesrv_stream.gateway.writes import HANDLERS, Writes
 from namesrv_stream.rules.lookup import waits_for_service
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
-from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.command import RemotingCommand, encode_command
 
 log = logging.getLogger(__name__)
+
+Answering = Coroutine[Any, Any, RemotingCommand | KeptAnswer]
 
 
 class Dispatcher:
@@ -35,6 +37,7 @@ class Dispatcher:
         self._metrics = metrics
         self._started_s = time.perf_counter()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._scanning = asyncio.Lock()
         self.lookups: LookupFrames | None = None
 
     def serve(self, answers: Answers) -> None:
@@ -46,13 +49,16 @@ class Dispatcher:
     def answer(self, command: RemotingCommand, connection: Connection) -> bytes | None:
         """See `connection.Requests`."""
         if command.code == RequestCode.REGISTER_BROKER:
-            place = self._writes.said_again(command, connection)
+            place = self._writes.registering.said_again(command, connection)
             if place is not None:
                 connection.await_answer(command)
                 place.add_done_callback(partial(self._on_registration_logged, command, connection, time.perf_counter()))
                 return None
         if command.code in HANDLERS:
             self._start(self._writes.answered(command, connection), command, connection)
+            return None
+        if self._is_open_to(command.code) and self._answers.is_scan(command):
+            self._start(self._scanned(self._answers, command), command, connection, alone=True)
             return None
         started_s = time.perf_counter()
         kept = self._read(command)
@@ -62,7 +68,7 @@ class Dispatcher:
         self._metrics.answered(command.code, kept.result, time.perf_counter() - started_s)
         return None if command.is_oneway else kept.prepared.frame(command.opaque)
 
-    def count_lookups(self, given: list[KeptAnswer], seconds: float) -> None:
+    def count_lookups(self, given: Sequence[KeptAnswer], seconds: float) -> None:
         """See `connection.Requests`."""
         for result, times in Counter([kept.result for kept in given]).items():
             self._metrics.answered(RequestCode.GET_ROUTEINFO_BY_TOPIC, result, seconds, times)
@@ -74,12 +80,13 @@ class Dispatcher:
     def _on_registration_logged(
         self, command: RemotingCommand, connection: Connection, started_s: float, place: asyncio.Future[LogPosition]
     ) -> None:
-        answered = self._writes.answer_to_registration(command, place.exception())
+        answered = self._writes.registering.answer_to_registration(command, place.exception())
         self._metrics.answered(command.code, answered.result, time.perf_counter() - started_s)
         connection.reply_frame(command, answered.prepared.frame(command.opaque))
 
     def _read(self, command: RemotingCommand) -> KeptAnswer:
-        if not self._is_ready(command.code):
+        self._end_wait_for_service()
+        if not self._is_open_to(command.code):
             return KeptAnswer(command.code, command.answer(ResponseCode.SYSTEM_ERROR, "name server not ready"))  # M5
         kept = self._answers.answer(command)
         if kept is None:
@@ -92,47 +99,54 @@ class Dispatcher:
         is_production_asked = self._production is not None and kept is not None and kept.result != ResponseCode.SUCCESS
         return None if is_production_asked else kept
 
+    async def _scanned(self, answers: Answers, command: RemotingCommand) -> KeptAnswer:
+        """What goes through all topics is made beside the event loop, one at a time and once a snapshot."""
+        async with self._scanning:
+            if answers.is_scan(command):
+                answers.keep(command, await asyncio.to_thread(answers.anew, command))
+        return answers.answer(command) or answers.anew(command)
+
     async def _route_of(self, production: Production, command: RemotingCommand) -> RemotingCommand:
         """M9."""
         topic = (command.ext_fields or {}).get("topic")
         body = None if topic is None else await production.route(topic)
         return no_route(command, topic) if body is None else command.answer(body=body)
 
-    def _is_ready(self, code: int) -> bool:
-        """Whether the tables have been read and, for lookups, the time of needWaitForService is over; lookups are
-        answered by their bytes from then on."""
+    def _is_open_to(self, code: int) -> bool:
+        """Whether the tables have been read and, for lookups, the time of needWaitForService is over."""
         if self._is_loading:
             return code not in READERS
-        if code != RequestCode.GET_ROUTEINFO_BY_TOPIC or self.lookups is not None:
-            return True
-        if self._waits_for_service():
-            return False
-        self.serve(self._answers)
-        return True
+        return code != RequestCode.GET_ROUTEINFO_BY_TOPIC or self.lookups is not None
+
+    def _end_wait_for_service(self) -> None:
+        """Opens the lookups, also by their bytes, once the time of needWaitForService is over."""
+        if self.lookups is None and not self._is_loading:
+            self.serve(self._answers)
 
     def _waits_for_service(self) -> bool:
         up_ms = int((time.perf_counter() - self._started_s) * 1000)
         return waits_for_service(self._answers.settings, up_ms)
 
     def _start(
-        self, answering: Coroutine[Any, Any, RemotingCommand], command: RemotingCommand, connection: Connection
+        self, answering: Answering, command: RemotingCommand, connection: Connection, *, alone: bool = False
     ) -> None:
-        connection.await_answer(command)
+        connection.await_answer(command, alone=alone)
         task = asyncio.ensure_future(self._reply(answering, command, connection))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _reply(
-        self, answering: Coroutine[Any, Any, RemotingCommand], command: RemotingCommand, connection: Connection
-    ) -> None:
+    async def _reply(self, answering: Answering, command: RemotingCommand, connection: Connection) -> None:
         started_s = time.perf_counter()
-        answer: RemotingCommand | None = None
+        frame: bytes | None = None
         try:
             answer = await answering
+            kept = answer if isinstance(answer, KeptAnswer) else KeptAnswer(command.code, answer)
+            frame = kept.prepared.frame(command.opaque)
+            self._metrics.answered(command.code, kept.result, time.perf_counter() - started_s)
         except Exception as error:
             log.exception("request code %d of %s: an error of ours", command.code, connection.peer)
-            answer = command.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+            failed = command.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+            frame = encode_command(failed)
+            self._metrics.answered(command.code, failed.code, time.perf_counter() - started_s)
         finally:
-            if answer is not None:
-                self._metrics.answered(command.code, answer.code, time.perf_counter() - started_s)
-            connection.reply(command, answer)
+            connection.reply_frame(command, frame)

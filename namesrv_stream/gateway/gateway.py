@@ -25,7 +25,7 @@ from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.progress import is_stale as is_behind
 from namesrv_stream.rules.progress import job_progress
-from namesrv_stream.rules.requests import PutKvConfig
+from namesrv_stream.rules.requests import DeleteKvConfig, PutKvConfig
 from namesrv_stream.tables.root import Root
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,13 @@ class Gateway:
         settings = self._settings
         self._loop = asyncio.get_running_loop()
         self._link = KafkaLink(settings, self._count_outcome)
-        self._writes = Writes(self._link, self.gateway_id, settings.reconcile_interval_millis, self._answers)
+        self._writes = Writes(
+            self._link,
+            self.gateway_id,
+            settings.reconcile_interval_millis,
+            self._answers,
+            settings.registration_cache_max_bytes,
+        )
         self._dispatcher = Dispatcher(self._answers, self._writes, self.metrics)
         self._server = Server(settings, self._dispatcher)
         async with AsyncExitStack() as opening:
@@ -95,7 +101,7 @@ class Gateway:
 
     async def stop(self) -> None:
         """Answers what was asked and closes all connections. No lease ends by that."""
-        self._writes.is_stopping = True
+        self._writes.stop()
         for task in self._tasks:
             task.cancel()
         await self._server.stop()
@@ -151,6 +157,7 @@ class Gateway:
             self._looked_around_s = time.monotonic()
             self.metrics.connections.set(len(self._server.connections.open))
             self.metrics.records_waiting.set(self._link.on_the_way)
+            self.metrics.kafka_connected.set(self._link.is_connected)
             if self._latest is not None:
                 self._mind_age(self._latest)
             await asyncio.sleep(_LOOK_AROUND_EVERY_S)
@@ -167,6 +174,7 @@ class Gateway:
         if self._is_stale and not is_stale:
             log.info("the job publishes again: epoch %d", latest.row.epoch)
         self._is_stale = is_stale
+        self._writes.note_staleness(is_stale=is_stale)
         self.metrics.is_stale.set(is_stale)
         self.metrics.age_s.set(age_ms / 1000)
         self.metrics.lag_s.set((lag_ms or 0) / 1000)
@@ -177,17 +185,16 @@ class Gateway:
         return f"the event loop has not run for {silent_s:.0f} s" if silent_s > _STUCK_AFTER_S else None
 
     async def _take_over_kv(self) -> None:
-        """K5, at the first start: the registry has been claimed and has no KV namespace."""
+        """K5, at the first start: the registry has been claimed and has no KV namespace, or one unfinished takeover."""
         await self._has_snapshot.wait()
         await self._link.has_connected.wait()
-        if self._answers.tables.kv:
-            return
         commands = kv_file.commands_of(Path(self._settings.kv_config_path))
-        taken_over = [command for command in commands if await self._put_until_logged(command)]
-        if commands:
+        steps = kv_file.steps_of(commands, self._answers.tables.kv)
+        taken_over = [step for step in steps if await self._put_until_logged(step) and step in commands]
+        if steps:
             log.info("%d of %d KV entries taken over from kvConfigPath", len(taken_over), len(commands))
 
-    async def _put_until_logged(self, command: PutKvConfig) -> bool:
+    async def _put_until_logged(self, command: PutKvConfig | DeleteKvConfig) -> bool:
         """Tries until Kafka has taken the entry, or has refused it."""
         while True:
             try:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Self, TypeVar
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
 from namesrv_stream.gateway.librdkafka import OF_ITS_KEY, RecordProducer
+from namesrv_stream.gateway.turns import Share, Turns
 from namesrv_stream.kafka.producer import COMMAND_PARTITION, HeartbeatProducer
 from namesrv_stream.kafka.ticker import Ticker
 from namesrv_stream.kafka.topic import ensure_topic, wait_for_kafka
@@ -29,6 +30,9 @@ DELIVERY_TIMEOUT_MS = 20_000
 
 MAX_ON_THE_WAY_BYTES = 128 * 1024 * 1024
 MAX_ON_THE_WAY = 20_000
+OWN = "gateway"
+"""The host that the gateway's own records count for."""
+
 _RETRY_S = 1.0
 _MAX_RETRY_S = 15.0
 _MAX_BLOCK_MS = 1_000
@@ -36,17 +40,28 @@ _CLOSE_LIMIT_S = 5.0
 _WORKERS = 2
 """Each may hold an inflated registration and all its topics; more would only wait for each other."""
 
+TURN_LIMIT_S = 10.0
+"""How long a large body may wait to be read: a broker waits 24 s for its answer, and Kafka may take its time too."""
+
 _POLL_S = 0.001
 _IDLE_POLL_S = 1.0
 """While nothing is on its way: for what librdkafka has to log."""
 
 
 class GatewayBusyError(NamesrvError):
-    """More waits for Kafka than this process may hold; answered SYSTEM_BUSY."""
+    """More waits for Kafka than this process, or this peer's share of it, may hold; answered SYSTEM_BUSY."""
 
     def __init__(self, waiting: int) -> None:
         super().__init__(f"{waiting} records wait for Kafka: try again later. Is Kafka away, or too slow?")
         self.waiting = waiting
+
+
+class NoTurnError(NamesrvError):
+    """A large body that was not read in time, because others came first; answered SYSTEM_BUSY."""
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__(f"large bodies of this address, or of others, took over {limit_s:g} s: try again later")
+        self.limit_s = limit_s
 
 
 class KafkaLink:
@@ -65,8 +80,10 @@ class KafkaLink:
         self._workers = ThreadPoolExecutor(_WORKERS, "large-body")
         self._producer: RecordProducer | None = None
         self._poll_timer: asyncio.TimerHandle | None = None
-        self._on_the_way = 0
-        self._on_the_way_bytes = 0
+        self._turns = Turns(_WORKERS)
+        self._records = Share(MAX_ON_THE_WAY)
+        self._bytes = Share(MAX_ON_THE_WAY_BYTES)
+        self._is_ticking = True
         self._is_failing = False
         self.has_connected = asyncio.Event()
 
@@ -79,7 +96,7 @@ class KafkaLink:
         self._stop.set()
         self._workers.shutdown(wait=False)
         until_s = self._loop.time() + _CLOSE_LIMIT_S
-        while self._on_the_way and self._loop.time() < until_s:
+        while self.on_the_way and self._loop.time() < until_s:
             await asyncio.sleep(_POLL_S)
         if self._poll_timer is not None and self._producer is not None:
             self._poll_timer.cancel()
@@ -94,53 +111,68 @@ class KafkaLink:
     @property
     def on_the_way(self) -> int:
         """Records that Kafka has not acknowledged yet."""
-        return self._on_the_way
+        return self._records.taken
 
-    def send(self, request: Request, record: bytes | None = None) -> asyncio.Future[LogPosition]:
-        """Hands a record to Kafka, `record` where the request is encoded already.
+    @property
+    def is_connected(self) -> bool:
+        """Whether the way to Kafka is open, ticks are taken, and the last record that has ended was taken."""
+        return self._producer is not None and self._is_ticking and not self._is_failing
 
-        Raises NamesrvError at once where Kafka was never there or too much waits.
+    def send(self, request: Request, record: bytes | None = None, host: str = OWN) -> asyncio.Future[LogPosition]:
+        """Hands a record to Kafka, `record` where the request is encoded already, for a peer at `host`.
+
+        Raises NamesrvError at once where Kafka was never there or too much waits, in all or of this host.
         """
         value = encode_record(request) if record is None else record
-        producer = self._ready(len(value))
+        producer = self._ready(len(value), host)
         place: asyncio.Future[LogPosition] = self._loop.create_future()
-        was_idle = self._on_the_way == 0
-        self._on_the_way += 1
-        self._on_the_way_bytes += len(value)
+        was_idle = self.on_the_way == 0
+        self._records.take(host, 1)
+        self._bytes.take(host, len(value))
         partition = OF_ITS_KEY if isinstance(request, BrokerRequest) else COMMAND_PARTITION
-        producer.send(record_key(request), value, partition, partial(self._ended, place, len(value)))
-        if was_idle and self._on_the_way:
+        producer.send(record_key(request), value, partition, partial(self._ended, place, host, len(value)))
+        if was_idle and self.on_the_way:
             self._poll_in(_POLL_S)
         return place
 
-    async def aside(self, work: Callable[[], T], held_bytes: int) -> T:
+    async def aside(self, work: Callable[[], T], held_bytes: int, host: str) -> T:
         """Does off the event loop what takes long on the way to a record; what it holds counts as on the way.
 
-        Raises what `work` raises, and NamesrvError as `send`.
+        One at a time for a host, and hosts in turn. Raises what `work` raises, and NamesrvError as `send`.
         """
-        self._ready(held_bytes)
-        self._on_the_way_bytes += held_bytes
-        try:
-            return await self._loop.run_in_executor(self._workers, work)
-        finally:
-            self._on_the_way_bytes -= held_bytes
+        self._ready(held_bytes, host)
+        with self._held(host, held_bytes):
+            try:
+                async with self._turns.turn(host, TURN_LIMIT_S):
+                    return await self._loop.run_in_executor(self._workers, work)
+            except TimeoutError as error:
+                raise NoTurnError(TURN_LIMIT_S) from error
 
-    def _ready(self, more_bytes: int) -> RecordProducer:
+    @contextmanager
+    def _held(self, host: str, held_bytes: int) -> Iterator[None]:
+        self._bytes.take(host, held_bytes)
+        try:
+            yield
+        finally:
+            self._bytes.give_back(host, held_bytes)
+
+    def _ready(self, more_bytes: int, host: str) -> RecordProducer:
         if self._producer is None:
             raise KafkaUnreachableError(self._settings.kafka_bootstrap_servers, "no connection yet")
-        if self._on_the_way >= MAX_ON_THE_WAY or self._on_the_way_bytes + more_bytes > MAX_ON_THE_WAY_BYTES:
-            raise GatewayBusyError(self._on_the_way)
+        if not (self._records.has_room(host, 1) and self._bytes.has_room(host, more_bytes)):
+            raise GatewayBusyError(self.on_the_way)
         return self._producer
 
     def _ended(
         self,
         place: asyncio.Future[LogPosition],
+        host: str,
         record_bytes: int,
         position: LogPosition | None,
         error: NamesrvError | None,
     ) -> None:
-        self._on_the_way -= 1
-        self._on_the_way_bytes -= record_bytes
+        self._records.give_back(host, 1)
+        self._bytes.give_back(host, record_bytes)
         self._on_outcome(error)
         self._say(error)
         if place.done():
@@ -169,7 +201,7 @@ class KafkaLink:
         try:
             if self._producer is not None:
                 self._producer.poll()
-            if self._on_the_way:
+            if self.on_the_way:
                 pause_s = _POLL_S
         except KafkaRefusedError as error:
             log.error("%s Writing requests are answered SYSTEM_BUSY.", error)
@@ -190,6 +222,8 @@ class KafkaLink:
                 self._open_and_tick()
             except (KafkaUnreachableError, KafkaRefusedError) as error:
                 log.warning("%s Writing requests are answered SYSTEM_BUSY. Next attempt in %.0f s.", error, pause_s)
+            except Exception:  # whatever it is, it must not end the way to Kafka for good
+                log.exception("Kafka at %s: an error of ours. Next attempt in %.0f s.", self.address, pause_s)
             self._stop.wait(pause_s)
             pause_s = min(2 * pause_s, _MAX_RETRY_S)
 
@@ -203,5 +237,7 @@ class KafkaLink:
             with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._on_opened, producer)
             log.info("Kafka at %s answers; heartbeats go to %s", settings.kafka_bootstrap_servers, settings.kafka_topic)
-            with Ticker(ticks, settings.tick_millis):
-                self._stop.wait()
+            with Ticker(ticks, settings.tick_millis) as ticker:
+                held_back = 0
+                while not self._stop.wait(2 * settings.tick_millis / 1000):
+                    self._is_ticking, held_back = ticker.held_back == held_back, ticker.held_back

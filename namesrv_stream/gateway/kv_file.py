@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from namesrv_stream.rules.requests import PutKvConfig
+from namesrv_stream.rules.requests import DeleteKvConfig, PutKvConfig
 from namesrv_stream.wire.errors import MalformedBodyError
 from namesrv_stream.wire.json_text import decode_json
 
@@ -17,6 +18,10 @@ log = logging.getLogger(__name__)
 class _KvFile(msgspec.Struct, rename="camel"):
     config_table: dict[str, dict[str, str]] = {}
 
+
+MARK_NAMESPACE = "NAMESRV_STREAM"
+MARK_KEY = "kvConfigPath"
+"""The entry that stands in the registry from the first entry that is taken over to the last."""
 
 _decoder = msgspec.json.Decoder(_KvFile)
 
@@ -35,3 +40,20 @@ def commands_of(file: Path) -> list[PutKvConfig]:
         for key, value in entries.items()
         if key
     ]
+
+
+def steps_of(
+    commands: Sequence[PutKvConfig], kv: Mapping[str, Mapping[str, str]]
+) -> list[PutKvConfig | DeleteKvConfig]:
+    """What takes the file over into a registry that has this KV: nothing where it has some of its own.
+
+    A takeover that was interrupted has left its mark: what is missing is put, and nothing that is there is replaced.
+    """
+    is_interrupted = MARK_KEY in kv.get(MARK_NAMESPACE, {})
+    if not commands or (kv and not is_interrupted):
+        return []
+    by = commands[0].requested_by
+    mark = PutKvConfig(namespace=MARK_NAMESPACE, key=MARK_KEY, value="is being taken over", requested_by=by)
+    missing = [command for command in commands if command.key not in kv.get(command.namespace, {})]
+    end = DeleteKvConfig(namespace=MARK_NAMESPACE, key=MARK_KEY, requested_by=by)
+    return [*([] if is_interrupted else [mark]), *missing, end]

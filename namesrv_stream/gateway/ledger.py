@@ -7,6 +7,7 @@ from what is passed in: no clock, no socket, no Kafka. Times are milliseconds of
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -14,11 +15,17 @@ from typing import NamedTuple, Protocol
 from isal.isal_zlib import crc32
 from msgspec.structs import replace
 
+from namesrv_stream.gateway.budget import Budget
 from namesrv_stream.rules.requests import RegisterBroker
 from namesrv_stream.rules.rows import LiveRow, LogPosition
 from namesrv_stream.wire.command import RemotingCommand
 
 MAX_PARTS = 64
+MAX_BROKERS_OF_A_CONNECTION = 1_000
+MAX_BROKERS_OF_A_HOST = 10_000
+MAX_KEPT_BYTES = 128 * 1024 * 1024
+_BYTES_OF_ANY_PART = 2_048
+"""What the objects around a part's body take."""
 
 
 class Fingerprint(NamedTuple):
@@ -49,19 +56,20 @@ class Published(Protocol):
 class FullRegistration:
     """A full registration as it was handed to Kafka, to be sent again when the tables lose its broker.
 
-    `command`: the request, its body compressed. `head`: what it says besides topics. `place`: None until Kafka has
-    acknowledged it.
+    `command`: the request, its body compressed. `head`: what it says besides topics. `host`: who pays for it. `place`:
+    None until Kafka has acknowledged it.
     """
 
     command: RemotingCommand
     head: RegisterBroker
     topic_count: int
+    host: str = ""
     sent_at_ms: int = 0
     place: LogPosition | None = None
 
     @classmethod
-    def of(cls, command: RemotingCommand, read: RegisterBroker) -> FullRegistration:
-        """`read` is what `command` says."""
+    def of(cls, command: RemotingCommand, read: RegisterBroker, host: str = "") -> FullRegistration:
+        """`read` is what `command` says, which came from `host`."""
         kept = RemotingCommand(
             code=command.code,
             version=command.version,
@@ -69,7 +77,7 @@ class FullRegistration:
             body=zlib.compress(command.body, zlib.Z_BEST_SPEED),
         )
         head = replace(read, topic_config_table={}, topic_queue_mapping_info_map={}, channel_id=None)
-        return cls(kept, head, len(read.topic_config_table))
+        return cls(kept, head, len(read.topic_config_table), host)
 
     def registration(self) -> RemotingCommand:
         """The request as it came."""
@@ -79,6 +87,12 @@ class FullRegistration:
             ext_fields=self.command.ext_fields,
             body=zlib.decompress(self.command.body),
         )
+
+    @property
+    def held_bytes(self) -> int:
+        """Of this part as it is kept."""
+        texts = sum(len(name) + len(said) for name, said in (self.command.ext_fields or {}).items())
+        return len(self.command.body) + texts + _BYTES_OF_ANY_PART
 
     def has_been_read(self, published: Published) -> bool:
         """Whether the snapshot must show this registration: it has read the log that far."""
@@ -100,10 +114,11 @@ class Registered:
     """What the log says of one broker address, as far as this gateway knows.
 
     `parts`: the full registrations which together say all its topics, in their order in the log. `head`: of the last
-    one. `channels`: the connections over which it has registered.
+    one. `channels`: the connections over which it has registered. `host`: who pays for what is kept here.
     """
 
     head: RegisterBroker
+    host: str
     heard_at_ms: int
     parts: dict[Fingerprint, FullRegistration] = field(default_factory=dict)
     channels: set[str] = field(default_factory=set)
@@ -111,17 +126,37 @@ class Registered:
     @property
     def held_bytes(self) -> int:
         """Of the parts, compressed."""
-        return sum(len(part.command.body) for part in self.parts.values())
+        return sum(part.held_bytes for part in self.parts.values())
+
+
+@dataclass(slots=True)
+class _Channel:
+    """A connection's peer, and the broker addresses that were heard over it."""
+
+    host: str
+    addresses: set[str] = field(default_factory=set)
 
 
 class Registrations:
-    """All brokers heard through one gateway. `reconcile_interval_ms` 0 sends every registration in full."""
+    """All brokers heard through one gateway. `reconcile_interval_ms` 0 sends every registration in full.
 
-    def __init__(self, reconcile_interval_ms: int) -> None:
+    Beyond `max_bytes` registrations are let go, those of the host first whose brokers take most: they go in full the
+    next time. `is_stale`: the newest snapshot is so old that a lease may have ended unseen.
+    """
+
+    def __init__(self, reconcile_interval_ms: int, max_bytes: int = MAX_KEPT_BYTES) -> None:
         self._reconcile_interval_ms = reconcile_interval_ms
         self._registered: dict[str, Registered] = {}
-        self._heard_over: dict[str, set[str]] = {}
+        self._heard_over: dict[str, _Channel] = {}
+        self._heard_of_host: Counter[str] = Counter()
         self._incomplete: set[str] = set()
+        self._budget: Budget[str] = Budget(max_bytes)
+        self.is_stale = False
+
+    @property
+    def held_bytes(self) -> int:
+        """Of all registrations that are kept."""
+        return self._budget.held_bytes
 
     def why_in_full(
         self,
@@ -142,12 +177,20 @@ class Registrations:
             return "first on its connection"
         if part.place is None:
             return "not acknowledged by Kafka"
+        if self.is_stale:
+            return "the newest snapshot is stale, so that its lease may have ended unseen"
         if now_ms - part.sent_at_ms >= self._reconcile_interval_ms:
             return "reconcileIntervalMillis"
         return "not in the snapshot" if part.is_lacking_in(published) else None
 
     def sent_in_full(
-        self, registration: Fingerprint, part: FullRegistration, channel_id: str, now_ms: int, *, is_all: bool = False
+        self,
+        registration: Fingerprint,
+        part: FullRegistration,
+        channel_id: str,
+        now_ms: int,
+        *,
+        is_all: bool = False,
     ) -> None:
         """A full registration was handed to Kafka. Replaces what the address said before, but for parts of a whole.
 
@@ -157,24 +200,30 @@ class Registrations:
         address = part.head.broker_addr
         former = self._registered.get(address)
         part.sent_at_ms, part.place = now_ms, None
-        now = Registered(part.head, former.heard_at_ms if former else now_ms, {registration: part}, {channel_id})
+        heard_at_ms = former.heard_at_ms if former else now_ms
+        now = Registered(part.head, part.host, heard_at_ms, {registration: part}, {channel_id})
         if former is not None:
             is_known = channel_id in former.channels
             before = _beneath(former, part) if is_known and not is_all else {}
             now.parts = {said: each for said, each in before.items() if said != registration} | now.parts
             now.channels |= former.channels
-        self._registered[address] = now
+        self._keep(address, now, now_ms / 1000)
 
-    def heard(self, address: str, channel_id: str, now_ms: int) -> None:
+    def heard(self, address: str, channel_id: str, now_ms: int, host: str = "") -> None:
         """A sign of life came over this connection."""
-        self._heard_over.setdefault(channel_id, set()).add(address)
+        channel = self._heard_over.setdefault(channel_id, _Channel(host))
+        if address not in channel.addresses:
+            channel.addresses.add(address)
+            self._heard_of_host[channel.host] += 1
         if known := self._registered.get(address):
             known.heard_at_ms = now_ms
 
-    def has_room(self, address: str, channel_id: str, limit: int) -> bool:
-        """Whether a connection may speak for this address too: one connection speaks for `limit` at most."""
-        heard = self._heard_over.get(channel_id, ())
-        return address in heard or len(heard) < limit
+    def has_room(self, address: str, channel_id: str, host: str = "") -> bool:
+        """Whether a connection may speak for this address too: it and its host speak for so many at most."""
+        channel = self._heard_over.get(channel_id)
+        heard = channel.addresses if channel else ()
+        is_within = len(heard) < MAX_BROKERS_OF_A_CONNECTION and self._heard_of_host[host] < MAX_BROKERS_OF_A_HOST
+        return address in heard or is_within
 
     def get(self, address: str) -> Registered | None:
         """What the address has registered."""
@@ -186,7 +235,9 @@ class Registrations:
         Everything it says goes in full from now on, and nothing is sent again. What is still on its way changes nothing
         of that when it arrives.
         """
-        self._registered.pop(address, None)
+        known = self._registered.pop(address, None)
+        if known is not None:
+            self._budget.hold(address, known.host, 0, 0)
 
     def has_failed(self, address: str) -> bool:
         """Whether a registration of the address did not get to the log since the broker was last asked for all of it.
@@ -196,26 +247,38 @@ class Registrations:
         return address in self._incomplete
 
     def failed(self, address: str, published: Published) -> None:
-        """A registration did not get to the log."""
+        """Note that a registration did not get to the log, and forget what is known of its address."""
         if address in self._registered or address in published.live:  # others are told that they have to register
             self._incomplete.add(address)
         self.forget(address)
 
     def asked_for_all(self, address: str) -> None:
-        """The broker has been told that it has to register."""
+        """Note that the broker has been told that it has to register."""
         self._incomplete.discard(address)
 
     def forget_all(self) -> None:
         """What any registration comes to has changed."""
-        self._registered.clear()
+        for address in list(self._registered):
+            self.forget(address)
+
+    def _keep(self, address: str, now: Registered, now_s: float) -> None:
+        """Lets go what is too much; that may be this registration itself."""
+        self.forget(address)
+        self._registered[address] = now
+        self._budget.hold(address, now.host, now.held_bytes, now_s)
+        while (payer := self._budget.payer(now_s)) is not None:
+            self.forget(payer)
 
     def closed(self, channel_id: str) -> list[str]:
         """A connection was lost: the addresses that were heard over it, each to be told by a CHANNEL_CLOSED (L6)."""
-        addresses = sorted(self._heard_over.pop(channel_id, ()))
-        for address in addresses:
+        channel = self._heard_over.pop(channel_id, None)
+        if channel is None:
+            return []
+        self._heard_of_host -= Counter({channel.host: len(channel.addresses)})  # drops hosts that have none left
+        for address in channel.addresses:
             self.forget(address)
             self._incomplete.discard(address)  # what comes next is the first on its connection, and whole
-        return addresses
+        return sorted(channel.addresses)
 
     def lost(self, published: Published, now_ms: int) -> list[str]:
         """The brokers of `lost_by`."""

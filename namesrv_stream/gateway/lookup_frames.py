@@ -18,6 +18,8 @@ _WORDS = struct.Struct(">II")
 _OPAQUE = b'"opaque":'
 _MAX_DIGITS = 9
 _MAX_HEADER_BYTES = 1024
+MAX_ANSWER_BYTES = 256 * 1024
+"""Of the answers that are given together: then it is time to see whether the peer takes them."""
 
 Answer = Callable[[RemotingCommand], KeptAnswer | None]
 
@@ -32,16 +34,16 @@ class LookupFrames:
         self._answer = answer
         self._known = known
 
-    def take(self, data: bytes) -> tuple[list[bytes], int, list[KeptAnswer]]:
-        """Answers the lookups at the front of `data`, which begins with a frame.
+    def take(self, data: bytes, at: int = 0) -> tuple[list[bytes], int, list[KeptAnswer]]:
+        """Answers the lookups from byte `at` of `data` on, where a frame begins, until the answers are long enough.
 
-        Gives the frames of the answers in pieces, how many bytes they have answered, and which answers these were.
+        Gives the frames of the answers in pieces, where the rest begins, and which answers these were.
         """
         pieces: list[bytes] = []
         given: list[KeptAnswer] = []
         known = self._known
-        at, size = 0, len(data)
-        while at + 8 < size:
+        size, answer_bytes = len(data), 0
+        while at + 8 < size and answer_bytes < MAX_ANSWER_BYTES:
             length, header_word = _WORDS.unpack_from(data, at)
             end = at + 4 + length
             if header_word != length - 4 or end > size:  # not JSON alone, or not whole
@@ -59,6 +61,7 @@ class LookupFrames:
                     break
             pieces += kept.prepared.pieces(digits)
             given.append(kept)
+            answer_bytes += kept.prepared.size_bytes
             at = end
         return pieces, at, given
 

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import logging
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
 
+from namesrv_stream.gateway.admission import PeerLog
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 
+log = logging.getLogger(__name__)
+
 _CLOSE_LIMIT_S = 5.0
-_REQUEST_LIMIT_S = 5.0
-"""Requests are served one after the other: one that says nothing must not keep the next waiting, nor the end."""
+REQUEST_LIMIT_S = 5.0
+"""From the connection to the end of its answer, whatever the client does meanwhile."""
+
+MAX_REQUESTS = 32
+"""At a time. One more ends the oldest: who asks slowly pays, and not an orchestrator that asks whether all is well."""
+
+MAX_CLUSTERS = 100
+_MAX_LABEL_CHARS = 100
+_OTHER_CLUSTERS = "(others)"
 
 _UNKNOWN = "unknown"
 _BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 25)
@@ -38,6 +53,7 @@ class Metrics:
         self._brokers = Gauge("namesrv_brokers", "Live broker addresses.", ["cluster"], registry=of)
         self.records = Counter("namesrv_records", "Records that Kafka has acknowledged.", registry=of)
         self.kafka_errors = Counter("namesrv_kafka_errors", "Records that Kafka did not take.", ["error"], registry=of)
+        self.kafka_connected = Gauge("namesrv_kafka_connected", "1: Kafka takes records and ticks.", registry=of)
         self.records_waiting = Gauge("namesrv_records_waiting", "Records that wait for Kafka.", registry=of)
         self._of_code: dict[tuple[int, int], tuple[Counter, Histogram]] = {}
 
@@ -48,9 +64,13 @@ class Metrics:
         of_code[1].observe(seconds)
 
     def brokers(self, by_cluster: Mapping[str, int]) -> None:
-        """How many live in each cluster now."""
+        """How many live in each cluster now. Peers make up clusters: the largest have a line each, the others one."""
+        largest = sorted(by_cluster.items(), key=lambda each: -each[1])
+        shown = {cluster[:_MAX_LABEL_CHARS]: count for cluster, count in largest[:MAX_CLUSTERS]}
+        if others := largest[MAX_CLUSTERS:]:
+            shown[_OTHER_CLUSTERS] = sum(count for _, count in others)
         self._brokers.clear()
-        for cluster, count in by_cluster.items():
+        for cluster, count in shown.items():
             self._brokers.labels(cluster).set(count)
 
     def _labelled(self, code: int, result: int) -> tuple[Counter, Histogram]:
@@ -79,7 +99,7 @@ class MetricsServer:
             start_response("503 Service Unavailable" if wrong else "200 OK", [("Content-Type", "text/plain")])
             return [f"{wrong or 'ok'}\n".encode()]
 
-        self._server: WSGIServer = make_server(host, port, answer, handler_class=_QuietHandler)
+        self._server: WSGIServer = make_server(host, port, answer, _Server, _QuietHandler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()
 
@@ -95,8 +115,50 @@ class MetricsServer:
         self._thread.join(_CLOSE_LIMIT_S)
 
 
+class _Server(ThreadingMixIn, WSGIServer):
+    """A thread a request, so many of them and for so long: no client keeps another one waiting."""
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        self._began_s: dict[socket.socket, float] = {}
+        self._log = PeerLog(log)
+        super().__init__(*args, **more)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        while len(self._began_s) >= MAX_REQUESTS:
+            self._cut(next(iter(self._began_s)))
+        self._began_s[request] = time.monotonic()
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        """Called by serve_forever twice a second."""
+        now_s = time.monotonic()
+        self._log.sum_up(now_s)
+        for request in [each for each, began_s in list(self._began_s.items()) if now_s - began_s > REQUEST_LIMIT_S]:
+            self._cut(request)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._began_s.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away, or is cut off, is no event."""
+
+    def _cut(self, request: socket.socket) -> None:
+        """Wakes the request's thread, which ends it."""
+        self._began_s.pop(request, None)
+        with suppress(OSError):
+            host = request.getpeername()[0]
+            message = f"metrics: a request of {host} is cut off: it is slow, or one of over {MAX_REQUESTS} at a time"
+            self._log.line(host, time.monotonic(), logging.WARNING, message)
+            request.shutdown(socket.SHUT_RDWR)
+
+
 class _QuietHandler(WSGIRequestHandler):
-    timeout = _REQUEST_LIMIT_S
+    timeout = REQUEST_LIMIT_S
 
     def log_message(self, *_: object) -> None:
         """Says nothing: a scrape every few seconds is no event."""

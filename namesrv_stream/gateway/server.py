@@ -8,7 +8,9 @@ import socket
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.gateway.connection import Connection, Connections, Requests
+from namesrv_stream.gateway.admission import connection_limit
+from namesrv_stream.gateway.connection import Connection, Requests
+from namesrv_stream.gateway.connections import Connections, PeerLimits
 from namesrv_stream.gateway.tls import Certificates
 
 _SWEEP_EVERY_S = 1.0
@@ -30,7 +32,13 @@ class Server:
     def __init__(self, settings: NamesrvSettings, requests: Requests) -> None:
         self._settings = settings
         self._requests = requests
-        self.connections = Connections(Certificates(settings), settings.tls_mode)
+        limits = PeerLimits(
+            connection_limit(settings),
+            settings.max_connections_per_address,
+            settings.peer_buffer_max_bytes,
+            settings.proxy_protocol_trusted,
+        )
+        self.connections = Connections(Certificates(settings), settings.tls_mode, limits)
         self._server: asyncio.Server
         self._sweeper: asyncio.Task[None]
 
@@ -84,4 +92,4 @@ class Server:
         limit_s = self._settings.server_channel_max_idle_time_seconds
         while True:
             await asyncio.sleep(_SWEEP_EVERY_S)
-            self.connections.close_idle(asyncio.get_running_loop().time(), limit_s)
+            self.connections.look_around(asyncio.get_running_loop().time(), limit_s)

@@ -35,6 +35,11 @@ class Certificates:
             self._read_at = self._changed_at()
             self._context = self._read()
 
+    @property
+    def is_set(self) -> bool:
+        """Whether a certificate is set at all."""
+        return bool(self._files)
+
     def context(self) -> ssl.SSLContext | None:
         """What new connections are given; None where no certificate is set."""
         if self._files and (changed_at := self._changed_at()) != self._read_at:

@@ -60,4 +60,6 @@ class Ticker:
             return self._producer.tick()
         except KafkaError as error:
             log.warning("no tick: %s", error)
-            return []
+        except Exception:  # without ticks no lease ends: whatever it is, the next tick is tried
+            log.exception("no tick: an error of ours")
+        return []

@@ -70,7 +70,10 @@ def wait_for_kafka(kafka: KafkaOptions, limit_s: float = math.inf, given_up: thr
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """The heartbeat topic as Kafka describes it. `config` holds Kafka's topic settings by name."""
+    """The heartbeat topic as Kafka describes it.
+
+    `config` holds Kafka's topic settings by name; it is empty if Kafka does not let us see them.
+    """
 
     topic: str
     cluster_id: str
@@ -116,7 +119,7 @@ def ensure_topic(
             node_count=len(cluster["brokers"]),
             partition_count=len(partitions),
             replica_count=min(len(partition["replica_nodes"]) for partition in partitions),
-            config={name: str(entry["value"]) for name, entry in entries.items()},
+            config={name: str(entry["value"]) for name, entry in (entries or {}).items()},
         )
 
 
@@ -133,7 +136,7 @@ def require_one_order(facts: TopicFacts, kafka: KafkaOptions, *, is_replay: bool
             f"kafka-topics.sh --bootstrap-server {servers} --create --topic {topic}-1 --partitions 1 "
             f"--config message.timestamp.type=LogAppendTime, and kafka.topic={topic}-1 for job, gateways and fleet",
         )
-    if facts.config["message.timestamp.type"] != "LogAppendTime" and not is_replay:
+    if facts.config.get("message.timestamp.type", "LogAppendTime") != "LogAppendTime" and not is_replay:
         raise UnfitTopicError(
             topic,
             "has message.timestamp.type=CreateTime",
@@ -145,6 +148,8 @@ def require_one_order(facts: TopicFacts, kafka: KafkaOptions, *, is_replay: bool
 def topic_warnings(facts: TopicFacts) -> list[str]:
     """What the settings of a heartbeat topic cost. Those that the job refuses are among them, for the other parts."""
     topic, config = facts.topic, facts.config
+    if not config:  # what kafka-python makes of a refusal
+        return [f"topic {topic}: its settings cannot be seen, so they are not checked: grant DescribeConfigs on it"]
     retention_ms = int(config["retention.ms"])
     message_limit = int(config["max.message.bytes"])
     found = {

@@ -5,6 +5,7 @@ To test and measure against, and to show. Everything listens at 127.0.0.1 and ke
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -199,21 +200,32 @@ class _ClientJvm(OwnedServer):
         self._release = release
         self.name = "the Java client"
         self.port = free_ports(1)
+        self.token = ""
 
     def start(self) -> Self:
+        """Starts it; `token` is what only this process knows then: others on this machine can drive nothing."""
         _write_log_settings(self._home)
         jars = f"{pyspark_jar('py4j')}:{self._home / 'conf'}:{retrieved_jars(self._release.value)}/*"
         options = ["-Xmx256m", f"-Duser.home={self._home}", f"-Drocketmq.client.logRoot={self._home}"]
-        command: list[str | Path] = [find_java(), *options, "-cp", jars, "py4j.GatewayServer", str(self.port)]
-        self._run(command, lambda: listens(self.port), START_LIMIT_S)
+        main = ["py4j.GatewayServer", "--enable-auth", str(self.port)]
+        self._log.unlink(missing_ok=True)
+        self._log.touch(mode=0o600)  # py4j writes the token there
+        self._run([find_java(), *options, "-cp", jars, *main], self._has_token, START_LIMIT_S)
         return self
+
+    def _has_token(self) -> bool:
+        found = re.search(rf"^{self.port}\n(\S+)\n", self._log.read_text(), re.MULTILINE)
+        self.token = found[1] if found else ""
+        return bool(found) and listens(self.port)
 
 
 @contextmanager
 def java_client(home: Path, namesrv_addr: str, release: Release = Release.V5) -> Iterator[JavaClient]:
     """A Java client of this release, in a JVM of its own, within the `with`. A call that never returns is an error."""
     with _ClientJvm(home.resolve(), release) as jvm:
-        parameters = GatewayParameters(port=jvm.port, auto_convert=True, read_timeout=_CALL_LIMIT_S)
+        parameters = GatewayParameters(
+            port=jvm.port, auto_convert=True, read_timeout=_CALL_LIMIT_S, auth_token=jvm.token
+        )
         java = JavaGateway(gateway_parameters=parameters)
         try:
             client = JavaClient(java, namesrv_addr)

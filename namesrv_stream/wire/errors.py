@@ -37,6 +37,17 @@ class HeaderLengthError(FrameError):
         self.room = room
 
 
+class HeaderTooLargeError(FrameError):
+    """A header of more bytes than any request needs: all of it is read at once, in the event loop."""
+
+    def __init__(self, header_length: int, limit: int) -> None:
+        super().__init__(
+            f"header of {header_length} bytes is over the limit of {limit}: what is large goes in the body"
+        )
+        self.header_length = header_length
+        self.limit = limit
+
+
 class UnknownSerializeTypeError(FrameError):
     """A header that is neither JSON nor ROCKETMQ binary."""
 
@@ -105,6 +116,28 @@ class MalformedBodyError(BadRequestError):
         super().__init__(f"Failed to decode {body}: {reason}; check the sender's version")
         self.body = body
         self.reason = reason
+
+
+class TooManyTopicsError(BadRequestError):
+    """A registration with more topics than are read at once."""
+
+    def __init__(self, topics: int, limit: int) -> None:
+        super().__init__(
+            f"{topics} topics in one registration, over the limit of {limit}: set enableSplitRegistration on the broker"
+        )
+        self.topics = topics
+        self.limit = limit
+
+
+class UnprintableNameError(BadRequestError):
+    """A name with control characters, which would get into logs, tables and terminals."""
+
+    def __init__(self, request: str, field: str, name: str) -> None:
+        super().__init__(
+            f"{request}: {field} {name[:100]!a} has characters that cannot be printed; give it another name"
+        )
+        self.field = field
+        self.name = name
 
 
 class BodyTooLargeError(BadRequestError):

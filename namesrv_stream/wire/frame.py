@@ -7,11 +7,20 @@ from collections.abc import Iterator
 import msgspec
 
 from namesrv_stream.wire.command import RemotingCommand, decode_command
-from namesrv_stream.wire.errors import FrameError, FrameLengthError, FrameTooLargeError
+from namesrv_stream.wire.errors import (
+    FrameError,
+    FrameLengthError,
+    FrameTooLargeError,
+    HeaderLengthError,
+    HeaderTooLargeError,
+)
 from namesrv_stream.wire.opening import Opening, opening_of
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 """RocketMQ's limit (`com.rocketmq.remoting.frameMaxLength`), the length word included."""
+
+MAX_HEADER_BYTES = 128 * 1024
+"""A header is read in the event loop: one of 16 MiB would stop all other peers for seconds."""
 
 LARGE_FRAME_BYTES = 64 * 1024
 """Frames from this size on are joined once they are whole, instead of growing in a buffer."""
@@ -95,6 +104,7 @@ class FrameDecoder:
         if len(self._buffer) < _LENGTH_BYTES:
             return None
         end = _LENGTH_BYTES + self._checked_length(bytes(self._buffer[:_LENGTH_BYTES]))
+        self._check_header_length(end)
         if len(self._buffer) < end:
             if end >= self._large_frame_bytes:
                 self._begin_large(end)
@@ -118,6 +128,17 @@ class FrameDecoder:
             return None
         self._large = None
         return large.command()
+
+    def _check_header_length(self, end: int) -> None:
+        """As soon as its word is there: before the header itself is held."""
+        words = _LENGTH_BYTES + _HEADER_WORD_BYTES
+        if len(self._buffer) < words:
+            return
+        header_bytes = int.from_bytes(self._buffer[_LENGTH_BYTES + 1 : words])
+        if words + header_bytes > end:
+            raise HeaderLengthError(header_bytes, end - words)
+        if header_bytes > MAX_HEADER_BYTES:
+            raise HeaderTooLargeError(header_bytes, MAX_HEADER_BYTES)
 
     def _checked_length(self, word: bytes) -> int:
         length = int.from_bytes(word, signed=True)

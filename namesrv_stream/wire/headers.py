@@ -12,11 +12,14 @@ import msgspec
 from namesrv_stream.rules.requests import MAX_HEARTBEAT_TIMEOUT_MS, BrokerAddress, Name, what_is_wrong
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.command import RemotingCommand
-from namesrv_stream.wire.errors import FieldError
+from namesrv_stream.wire.errors import FieldError, UnprintableNameError
 
 BrokerId = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 TimeoutMs = Annotated[int, msgspec.Meta(ge=1, le=MAX_HEARTBEAT_TIMEOUT_MS)]
 H = TypeVar("H", bound="Header")
+
+_FREE_TEXT = frozenset({"value"})
+"""Fields that are no names: the value of a KV entry may have lines."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -162,6 +165,22 @@ def read_header(command: RemotingCommand, header: type[H]) -> H:
         return msgspec.convert(command.ext_fields or {}, header, strict=False)
     except msgspec.ValidationError as error:
         raise FieldError(request_name(command.code), what_is_wrong(error)) from error
+
+
+def read_names(command: RemotingCommand, header: type[H]) -> H:
+    """As `read_header`, for what gets into the registry. Raises UnprintableNameError for a name that may not."""
+    read = read_header(command, header)
+    for field, said in zip(header.__struct_fields__, msgspec.structs.astuple(read), strict=True):
+        if isinstance(said, str) and field not in _FREE_TEXT:
+            check_names(command, field, said)
+    return read
+
+
+def check_names(command: RemotingCommand, field: str, *names: str) -> None:
+    """Raises UnprintableNameError for a control character, or one that turns or hides text, in a name."""
+    if not "".join(names).isprintable():
+        name = next(name for name in names if not name.isprintable())
+        raise UnprintableNameError(request_name(command.code), field, name)
 
 
 def header_fields(header: Header) -> dict[str, str]:

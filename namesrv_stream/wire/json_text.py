@@ -11,16 +11,23 @@ from namesrv_stream.wire.errors import MalformedBodyError
 
 T = TypeVar("T")
 
-# All up to the next bare key, and that key. Strings are passed over whole, so that `{0:` inside one stays as it is.
+MAX_VALUES = 1_000_000
+"""Of one text: a value is fifty bytes and more once it is read, so that 16 MiB of `[],[],` would be 300 MB."""
+
+_MAX_ESCAPES = 65_536
+"""Of one string, where keys without quotes are looked for."""
+
+# Up to the next bare key, and that key. Strings are passed over whole, so that `{0:` inside one stays as it is.
 # It matches wherever it starts, and its repetitions are possessive: no byte is looked at more than twice, whatever
-# a peer sends.
+# a peer sends. They are bounded too: while one match runs, no other thread does.
 _UP_TO_BARE_KEY = re.compile(
-    rb"""((?:[^"{,]++
-          | "[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)     # a string, which may lack its end
+    rb"""((?:[^"{,]{1,65536}+
+          | "[^"\\]*+(?:\\.[^"\\]*+){0,%d}+(?:"|\\?\Z)     # a string, which may lack its end
           | [{,]\s*+(?!-?[0-9]++\s*+:)
-        )*+
-        (?:[{,]\s*+)?)
-        (-?[0-9]++(?=\s*+:))?""",
+        ){0,64}+
+        (?:[{,]\s*+(?=-?[0-9]++\s*+:))?)
+        (-?[0-9]++(?=\s*+:))?"""
+    % _MAX_ESCAPES,
     re.DOTALL | re.VERBOSE,
 )
 
@@ -28,16 +35,27 @@ _encoder = msgspec.json.Encoder()
 
 
 def with_quoted_keys(text: bytes) -> bytes:
-    """The same JSON with integer keys in quotes: `{0:"a"}` becomes `{"0":"a"}`."""
+    """The same JSON with integer keys in quotes: `{0:"a"}` becomes `{"0":"a"}`.
+
+    Raises ValueError for a string with more escapes than are looked at.
+    """
     quoted = bytearray()
-    for found in _UP_TO_BARE_KEY.finditer(text):
+    at = 0
+    while at < len(text):
+        found = _UP_TO_BARE_KEY.match(text, at)
+        if found is None or found.end() == at:
+            raise ValueError(f"a string at byte {at} has over {_MAX_ESCAPES} escapes")
         passed, key = found.groups()
         quoted += passed if key is None else b'%s"%s"' % (passed, key)
+        at = found.end()
     return bytes(quoted)
 
 
 def decode_json(text: bytes, decoder: msgspec.json.Decoder[T], body: str) -> T:
     """What `text` says. Raises MalformedBodyError, which names `body`, a class of RocketMQ."""
+    values = text.count(b",") + text.count(b"[") + text.count(b"{")
+    if values > MAX_VALUES:
+        raise MalformedBodyError(body, f"{values} values, over the limit of {MAX_VALUES}")
     try:
         try:
             return decoder.decode(text)
@@ -45,7 +63,7 @@ def decode_json(text: bytes, decoder: msgspec.json.Decoder[T], body: str) -> T:
             raise
         except msgspec.DecodeError:
             return decoder.decode(with_quoted_keys(text))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise MalformedBodyError(body, str(error)) from error
 
 

@@ -68,10 +68,21 @@ def _proxy_v1(first: bytes) -> ProxyHeader | None:
         case ["PROXY", "UNKNOWN", *_]:
             source = None
         case ["PROXY", "TCP4" | "TCP6", host, _, port, _]:
-            source = f"{host}:{port}"
+            source = _source(host, port)
         case _:
             raise MalformedProxyHeaderError(f"line {line!r}")
     return ProxyHeader(len(line) + 2, source)
+
+
+def _source(host: str, port: str) -> str:
+    """The address that a text header names: nothing else of what a peer writes gets into logs and tables."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        raise MalformedProxyHeaderError(f"source {host!r} is no address") from None
+    if not (port.isascii() and port.isdigit() and int(port) < 65_536):
+        raise MalformedProxyHeaderError(f"source port {port!r} is no port")
+    return f"{address}:{int(port)}"
 
 
 def _proxy_v2(first: bytes) -> ProxyHeader | None:

@@ -15,10 +15,15 @@ from isal.isal_zlib import crc32
 
 from namesrv_stream.rules.requests import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import Version
-from namesrv_stream.wire.errors import BodyTooLargeError, Crc32MismatchError, MalformedBodyError
+from namesrv_stream.wire.errors import BodyTooLargeError, Crc32MismatchError, MalformedBodyError, TooManyTopicsError
 from namesrv_stream.wire.json_text import decode_json, encode_json
 
-MAX_INFLATED_BYTES = 64 * 1024 * 1024
+MAX_INFLATED_BYTES = 16 * 1024 * 1024
+"""As much as a frame may hold, and Kafka take: what inflates to more could not be written."""
+
+MAX_TOPICS = 50_000
+"""Of one registration; a broker with more of them registers in parts."""
+
 _BODY = "RegisterBrokerBody"
 _ZLIB_FIRST_BYTE = 0x78
 _INT32 = struct.Struct(">i")
@@ -64,6 +69,14 @@ def decode_registration(
     body: bytes, version: int, *, compressed: bool = False, max_inflated_bytes: int = MAX_INFLATED_BYTES
 ) -> RegisterBrokerBody:
     """What `body` registers; `version` and `compressed` are those of its header. No body: nothing but the address."""
+    read = _decode(body, version, compressed, max_inflated_bytes)
+    wrapper = read.topic_config_serialize_wrapper
+    _check_topics(len(wrapper.topic_config_table))
+    _check_topics(len(wrapper.topic_queue_mapping_info_map))
+    return read
+
+
+def _decode(body: bytes, version: int, compressed: bool, max_inflated_bytes: int) -> RegisterBrokerBody:
     if version < Version.V3_0_11:
         wrapper = decode_json(body or b"{}", _wrapper_decoder, "TopicConfigSerializeWrapper")
         return RegisterBrokerBody(wrapper, filter_server_list=None)
@@ -72,6 +85,11 @@ def decode_registration(
     if compressed or body[0] == _ZLIB_FIRST_BYTE:
         return _decode_sections(inflate(body, max_inflated_bytes), has_mappings=version >= Version.V5_0_0)
     return decode_json(body, _body_decoder, _BODY)
+
+
+def _check_topics(topics: int) -> None:
+    if topics > MAX_TOPICS:
+        raise TooManyTopicsError(topics, MAX_TOPICS)
 
 
 def encode_registration(body: RegisterBrokerBody, version: int, *, compressed: bool = False) -> bytes:
@@ -136,7 +154,10 @@ class _Sections:
         return block
 
     def blocks(self) -> Iterator[bytes]:
-        return (self.block() for _ in range(self.number()))
+        """One a topic; refused before the first is read if there are too many."""
+        count = self.number()
+        _check_topics(count)
+        return (self.block() for _ in range(count))
 
 
 def _decode_sections(text: bytes, *, has_mappings: bool) -> RegisterBrokerBody:

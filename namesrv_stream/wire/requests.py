@@ -31,7 +31,8 @@ from namesrv_stream.wire.headers import (
     PutKvHeader,
     RegisterBrokerHeader,
     TopicHeader,
-    read_header,
+    check_names,
+    read_names,
     request_name,
 )
 from namesrv_stream.wire.registration import check_crc32, decode_registration
@@ -45,16 +46,18 @@ def broker_request(command: RemotingCommand, channel_id: str | None = None) -> B
         case RequestCode.UNREGISTER_BROKER:
             return unregister_broker(command)
         case RequestCode.QUERY_DATA_VERSION | RequestCode.BROKER_HEARTBEAT:
-            return BrokerHeartbeat(broker_addr=read_header(command, BrokerHeader).broker_addr, channel_id=channel_id)
+            return BrokerHeartbeat(broker_addr=read_names(command, BrokerHeader).broker_addr, channel_id=channel_id)
     raise NotAWriteRequestError(command.code)
 
 
 def register_broker(command: RemotingCommand, channel_id: str | None = None) -> RegisterBroker:
     """A registration, its checksum checked (R1) and its body read in the form that the sender's version uses."""
-    header = read_header(command, RegisterBrokerHeader)
+    header = read_names(command, RegisterBrokerHeader)
     check_crc32(command.body, header.body_crc32)
     body = decode_registration(command.body, command.version, compressed=header.compressed)
     wrapper = body.topic_config_serialize_wrapper
+    check_names(command, "topic", *wrapper.topic_config_table, *wrapper.topic_queue_mapping_info_map)
+    check_names(command, "filterServerList", *(body.filter_server_list or ()))
     return RegisterBroker(
         cluster_name=header.cluster_name,
         broker_name=header.broker_name,
@@ -75,7 +78,7 @@ def register_broker(command: RemotingCommand, channel_id: str | None = None) -> 
 
 def unregister_broker(command: RemotingCommand) -> UnregisterBroker:
     """An orderly end of a broker."""
-    header = read_header(command, BrokerHeader)
+    header = read_names(command, BrokerHeader)
     return UnregisterBroker(
         broker_addr=header.broker_addr,
         cluster_name=header.cluster_name,
@@ -99,30 +102,30 @@ def _put_kv_config(command: RemotingCommand) -> PutKvConfig:
     fields = command.ext_fields or {}
     if "namespace" not in fields or "key" not in fields:
         raise FieldError(request_name(command.code), "no namespace or no key", remark="namespace or key is null")  # K1
-    header = read_header(command, PutKvHeader)
+    header = read_names(command, PutKvHeader)
     return PutKvConfig(namespace=header.namespace, key=header.key, value=header.value)
 
 
 def _delete_kv_config(command: RemotingCommand) -> DeleteKvConfig:
-    header = read_header(command, DeleteKvHeader)
+    header = read_names(command, DeleteKvHeader)
     return DeleteKvConfig(namespace=header.namespace, key=header.key)
 
 
 def _wipe_write_perm(command: RemotingCommand) -> WipeWritePerm:
-    return WipeWritePerm(broker_name=read_header(command, BrokerNameHeader).broker_name)
+    return WipeWritePerm(broker_name=read_names(command, BrokerNameHeader).broker_name)
 
 
 def _add_write_perm(command: RemotingCommand) -> AddWritePerm:
-    return AddWritePerm(broker_name=read_header(command, BrokerNameHeader).broker_name)
+    return AddWritePerm(broker_name=read_names(command, BrokerNameHeader).broker_name)
 
 
 def _delete_topic(command: RemotingCommand) -> DeleteTopic:
-    header = read_header(command, TopicHeader)
+    header = read_names(command, TopicHeader)
     return DeleteTopic(topic=header.topic, cluster_name=header.cluster_name)
 
 
 def _register_topic(command: RemotingCommand) -> RegisterTopic:
-    return RegisterTopic(topic=read_header(command, TopicHeader).topic, queue_datas=decode_queue_datas(command.body))
+    return RegisterTopic(topic=read_names(command, TopicHeader).topic, queue_datas=decode_queue_datas(command.body))
 
 
 def _update_namesrv_config(command: RemotingCommand) -> UpdateNamesrvConfig:

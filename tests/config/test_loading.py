@@ -158,7 +158,24 @@ def test_options_of_kafka_and_storage_have_variables_too():
     assert settings.storage_options == {"aws_region": "eu"}
 
 
-@pytest.mark.parametrize("name", ["NAMESRV_ADDR", "NAMESRV_SERVICE_HOST", "NAMESRV_PORT_9876_TCP", "PATH"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NAMESRV_ADDR",
+        "NAMESRV_SERVICE_HOST",
+        "NAMESRV_PORT_9876_TCP",
+        "PATH",
+        "NAMESRV_KAFKA_SERVICE_HOST",
+        "NAMESRV_KAFKA_SERVICE_PORT",
+        "NAMESRV_KAFKA_SERVICE_PORT_CLIENT",
+        "NAMESRV_KAFKA_PORT",
+        "NAMESRV_KAFKA_PORT_9092_TCP",
+        "NAMESRV_KAFKA_PORT_9092_TCP_PROTO",
+        "NAMESRV_DELTA_STORAGE_SERVICE_HOST",
+        "NAMESRV_METRICS_PORT",
+        "NAMESRV_LISTEN_PORT",
+    ],
+)
 def test_variables_of_others_are_left_alone(name):
     assert load_settings(environ={name: "tcp://10.0.0.1:9876"}) == NamesrvSettings()
 

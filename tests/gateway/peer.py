@@ -12,8 +12,10 @@ LIMIT_S = 30.0
 
 
 class Peer:
-    def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S)
+    """`host`: the address that it comes from, 127.0.0.0/8 being all ours."""
+
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S, source_address=(host, 0))
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         self._decoder = FrameDecoder()
@@ -56,6 +58,10 @@ class Peer:
         answer = self.receive()
         assert answer.opaque == opaque
         return answer
+
+    def is_closed_by_server_within(self, limit_s: float) -> bool:
+        self.socket.settimeout(limit_s)
+        return self.is_closed_by_server()
 
     def is_closed_by_server(self) -> bool:
         """Whether the server closes within the limit; what it says before is read over."""

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from namesrv_stream.config import load_settings, to_properties_text
+from namesrv_stream.gateway.background import BackgroundGateway
 from tests.gateway.peer import Peer
 
 PROGRAM = Path(sys.executable).with_name("namesrv-stream")
@@ -18,6 +19,17 @@ def test_p_prints_what_is_in_force_and_ends(tmp_path):
     done = subprocess.run([PROGRAM, "gateway", "-c", file, "-p"], capture_output=True, text=True, check=True)
     assert done.stdout == to_properties_text(load_settings(file))
     assert "listenPort=19876\n" in done.stdout
+
+
+def test_p_and_request_319_show_no_password_in_an_address(registry, settings):
+    proxy = {"delta__storage__proxy_url": "http://user:geheim@proxy:3128", "kafka__ssl__key__password": "geheim"}
+    given = settings(**proxy)
+    assert given.storage_options["proxy_url"] == "http://user:geheim@proxy:3128"
+    with BackgroundGateway(given) as running, Peer(running.gateway.port) as peer:
+        shown = peer.ask(319).body.decode()
+    assert shown == to_properties_text(given)
+    assert "geheim" not in shown
+    assert "delta.storage.proxy_url=http://******@proxy:3128\n" in shown
 
 
 def test_unknown_setting_is_an_error_that_names_the_nearest(tmp_path):

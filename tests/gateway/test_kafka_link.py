@@ -6,18 +6,19 @@ import threading
 import pytest
 
 from namesrv_stream.config import kafka_client_arguments
-from namesrv_stream.gateway import kafka_link as link_module
-from namesrv_stream.gateway import writes as writes_module
+from namesrv_stream.gateway import kafka_link, registering, writes
 from namesrv_stream.gateway.answers import Answers
-from namesrv_stream.gateway.connection import Connection, Connections
+from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.kafka_link import MAX_ON_THE_WAY_BYTES, GatewayBusyError, KafkaLink
 from namesrv_stream.gateway.librdkafka import RecordProducer
+from namesrv_stream.gateway.sending import LARGE_BODY_BYTES
 from namesrv_stream.gateway.tls import Certificates
-from namesrv_stream.gateway.writes import LARGE_BODY_BYTES, Writes
+from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.requests import DataVersion, TopicConfig
 from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.registration import RegisterBrokerBody, TopicConfigSerializeWrapper, encode_registration
+from tests.gateway.transport import connected
 
 OF_A_BROKER = {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "brokerId": "0", "haServerAddr": ""}
 
@@ -29,7 +30,7 @@ class Way:
         self.link = KafkaLink(settings, lambda error: None)
         self.link._on_opened(RecordProducer(kafka_client_arguments(settings), "topic", 60_000))
         self.writes = Writes(self.link, "gateway", 0, Answers(RouteTables(), settings))
-        self.connection = Connection(None, Connections(Certificates(settings), "disabled"))
+        self.connection = connected(None, Connections(Certificates(settings), "disabled"))
 
     async def answer_or_none(self, command):
         """None once it is on the way to Kafka."""
@@ -66,13 +67,14 @@ def registration(number, topics, *, compressed):
     ],
 )
 def test_what_is_long_to_read_is_not_read_in_the_event_loop(settings, monkeypatch, command, reader, is_aside):
-    read, threads = getattr(writes_module, reader), []
+    module = registering if reader == "register_broker" else writes
+    read, threads = getattr(module, reader), []
 
     def noting(*args, **more):
         threads.append(threading.current_thread())
         return read(*args, **more)
 
-    monkeypatch.setattr(writes_module, reader, noting)
+    monkeypatch.setattr(module, reader, noting)
 
     async def asked():
         await Way(settings()).answer_or_none(command)
@@ -82,7 +84,7 @@ def test_what_is_long_to_read_is_not_read_in_the_event_loop(settings, monkeypatc
 
 
 def test_a_small_body_weighs_what_it_inflates_to(settings, monkeypatch):
-    monkeypatch.setattr(link_module, "MAX_ON_THE_WAY_BYTES", 1_000_000)
+    monkeypatch.setattr(kafka_link, "MAX_ON_THE_WAY_BYTES", 1_000_000)
 
     async def asked():
         way = Way(settings())
@@ -97,12 +99,82 @@ def test_a_small_body_weighs_what_it_inflates_to(settings, monkeypatch):
 def test_what_waits_to_be_read_counts_as_on_its_way(settings):
     async def asked():
         link, go_on = Way(settings()).link, threading.Event()
-        waiting = [asyncio.ensure_future(link.aside(go_on.wait, MAX_ON_THE_WAY_BYTES // 8)) for _ in range(8)]
+        eighth = MAX_ON_THE_WAY_BYTES // 8
+        waiting = [asyncio.ensure_future(link.aside(go_on.wait, eighth, "a")) for _ in range(4)]
         await asyncio.sleep(0)
         with pytest.raises(GatewayBusyError):
-            await link.aside(go_on.wait, 1)
+            await link.aside(go_on.wait, eighth, "a")
+        waiting += [asyncio.ensure_future(link.aside(go_on.wait, eighth, host)) for host in ("b", "b", "c")]
+        await asyncio.sleep(0)
+        for host, too_much in (("a", 1), ("b", 1), ("c", 1), ("d", eighth + 1)):
+            with pytest.raises(GatewayBusyError):
+                await link.aside(go_on.wait, too_much, host)
         go_on.set()
         assert all(await asyncio.gather(*waiting))
-        assert await link.aside(go_on.wait, 1)
+        assert await link.aside(go_on.wait, eighth, "a")
 
     asyncio.run(asked())
+
+
+def test_large_bodies_of_one_host_wait_for_each_other_and_no_other_host_for_them(settings):
+    async def asked():
+        link, go_on, order = Way(settings()).link, threading.Event(), []
+
+        async def read(host, work):
+            await link.aside(work, 1, host)
+            order.append(host)
+
+        many = [asyncio.ensure_future(read("evil", go_on.wait)) for _ in range(40)]
+        await asyncio.sleep(0)
+        await read("good", bool)
+        assert order == ["good"], "the second worker is free for others"
+        go_on.set()
+        await asyncio.gather(*many)
+
+    asyncio.run(asked())
+
+
+def test_a_large_body_that_has_no_turn_in_time_is_answered_busy(settings, monkeypatch):
+    monkeypatch.setattr(kafka_link, "TURN_LIMIT_S", 0.05)
+
+    async def asked():
+        way, go_on = Way(settings()), threading.Event()
+        first = asyncio.ensure_future(way.link.aside(go_on.wait, 1, way.connection.host))
+        await asyncio.sleep(0)
+        answer = await way.answer_or_none(registration(1, 1_000, compressed=True))
+        assert (answer.code, "took over 0.05 s" in answer.remark) == (2, True)
+        go_on.set()
+        await first
+
+    asyncio.run(asked())
+
+
+def test_a_large_body_is_not_read_for_a_connection_that_is_lost_meanwhile(settings):
+    async def asked():
+        way = Way(settings())
+        way.connection.is_lost = True
+        answer = await way.answer_or_none(registration(1, 1_000, compressed=True))
+        assert answer.remark == "the connection was lost"
+
+    asyncio.run(asked())
+
+
+def test_an_unexpected_error_does_not_end_the_way_to_kafka(settings, monkeypatch, caplog):
+    """The thread tries again; what it meets is in the log."""
+    tried = threading.Semaphore(0)
+
+    def broken(*_, **__):
+        tried.release()
+        raise TypeError("nobody expects this")
+
+    monkeypatch.setattr(kafka_link, "wait_for_kafka", broken)
+    monkeypatch.setattr(kafka_link, "_RETRY_S", 0.01)
+
+    async def running():
+        async with KafkaLink(settings(), lambda error: None) as link:
+            for _ in range(3):
+                assert await asyncio.to_thread(tried.acquire, timeout=30)
+            assert not link.is_connected
+
+    asyncio.run(running())
+    assert "nobody expects this" in caplog.text

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from namesrv_stream.gateway import ledger as ledger_module
 from namesrv_stream.gateway.ledger import MAX_PARTS, FullRegistration, Registrations, fingerprint
 from namesrv_stream.rules.requests import DataVersion, TopicConfig
 from namesrv_stream.rules.rows import LiveRow, LogPosition
@@ -281,11 +282,46 @@ def test_a_broker_with_another_connection_says_every_part_again_when_one_is_lost
     assert [split.why(part, channel="g/2") for part in PARTS] == [None] * 3
 
 
-def test_a_connection_speaks_for_so_many_brokers_and_no_more(gateway):
-    gateway.ledger.heard("10.0.0.2:1", "g/1", 0)
-    room = [gateway.ledger.has_room(address, "g/1", 2) for address in (ADDRESS, "10.0.0.2:1", "10.0.0.3:1")]
-    assert room == [True, True, False]
-    assert gateway.ledger.has_room("10.0.0.3:1", "g/2", 2)
+def test_a_connection_and_a_host_speak_for_so_many_brokers_and_no_more(monkeypatch):
+    monkeypatch.setattr(ledger_module, "MAX_BROKERS_OF_A_CONNECTION", 2)
+    monkeypatch.setattr(ledger_module, "MAX_BROKERS_OF_A_HOST", 3)
+    ledger = Registrations(RECONCILE_MS)
+    for address, channel in (("10.0.0.1:1", "g/1"), ("10.0.0.2:1", "g/1"), ("10.0.0.3:1", "g/2")):
+        assert ledger.has_room(address, channel, "host")
+        ledger.heard(address, channel, 0, "host")
+    assert ledger.has_room("10.0.0.1:1", "g/1", "host"), "it has spoken for this one before"
+    assert not ledger.has_room("10.0.0.4:1", "g/1", "host"), "the connection has its two"
+    assert not ledger.has_room("10.0.0.4:1", "g/3", "host"), "the host has its three"
+    assert ledger.has_room("10.0.0.4:1", "g/3", "other")
+    ledger.closed("g/1")
+    assert ledger.has_room("10.0.0.4:1", "g/3", "host")
+
+
+def registered(ledger, address, host, topics, now_ms=0):
+    said = command(broker_addr=address, topics=[f"{address}-{number}" for number in range(topics)])
+    part = FullRegistration.of(said, register_broker(said, "g/1"), host)
+    ledger.sent_in_full(fingerprint(said), part, "g/1", now_ms)
+
+
+def test_what_is_kept_has_a_limit_and_the_host_that_takes_most_pays():
+    ledger = Registrations(RECONCILE_MS, max_bytes=40_000)
+    registered(ledger, "10.0.0.1:1", "good", 200)
+    for number in range(100):
+        registered(ledger, f"10.9.0.{number}:1", "evil", 5, number)
+        assert ledger.held_bytes <= 40_000
+    assert ledger.get("10.0.0.1:1") is not None, "the good broker's next registration is a light one"
+    assert ledger.get("10.9.0.0:1") is None
+    for address in ["10.0.0.1:1", *(f"10.9.0.{number}:1" for number in range(100))]:
+        ledger.forget(address)
+    assert ledger.held_bytes == 0
+
+
+def test_all_is_said_while_the_snapshot_is_stale(gateway):
+    """A lease may end unseen then, and a light heartbeat does not bring the broker back."""
+    gateway.ledger.is_stale = True
+    assert gateway.why(command(), shown=published(live())).startswith("the newest snapshot is stale")
+    gateway.ledger.is_stale = False
+    assert gateway.why(command(), shown=published(live())) is None
 
 
 def lost(gateway, shown):

@@ -17,7 +17,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from tenacity import retry, stop_after_delay, wait_fixed
 
-from namesrv_stream.gateway import connection as connection_module
 from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.gateway.server import AddressInUseError
 from namesrv_stream.tables.reader import RouteReader
@@ -76,19 +75,20 @@ def test_requests_ahead_of_the_break_are_answered(gateway):
         assert bad.is_closed_by_server()
 
 
-def test_proxy_header_names_the_peer_and_the_requests_follow(gateway, caplog):
+def test_proxy_header_names_the_peer_and_the_requests_follow(registry, settings, caplog):
     v2 = (
         b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + bytes([192, 0, 2, 7, 127, 0, 0, 1]) + struct.pack(">HH", 5000, 9876)
     )
-    for header in (PROXY_V1, v2):
-        with Peer(gateway.port) as behind:
-            behind.socket.sendall(header[:5])
-            behind.socket.sendall(header[5:] + LOOKUP)
-            assert behind.receive().code == 0
-            behind.socket.sendall(frame(2, b"{]"))
-            assert behind.is_closed_by_server()
-        assert "connection of 192.0.2.7:5000 (through 127.0.0.1:" in caplog.text
-        caplog.clear()
+    with BackgroundGateway(settings(proxyProtocol__trusted="127.0.0.0/8")) as running:
+        for header in (PROXY_V1, v2):
+            with Peer(running.gateway.port) as behind:
+                behind.socket.sendall(header[:5])
+                behind.socket.sendall(header[5:] + LOOKUP)
+                assert behind.receive().code == 0
+                behind.socket.sendall(frame(2, b"{]"))
+                assert behind.is_closed_by_server()
+            assert "connection of 192.0.2.7:5000 (through 127.0.0.1:" in caplog.text
+            caplog.clear()
 
 
 def test_silent_and_endlessly_slow_peers_are_closed_and_busy_ones_are_not(registry, settings):
@@ -170,33 +170,28 @@ def test_an_idle_peer_that_takes_no_answers_is_closed_and_said_once(registry, se
     assert caplog.text.count("nothing whole came") == 1
 
 
-def test_incomplete_frames_of_all_peers_together_are_limited(gateway, peer, monkeypatch):
-    monkeypatch.setattr(connection_module, "MAX_BUFFERED_BYTES", 1024 * 1024)
-    word = struct.pack(">i", 8 * 1024 * 1024)
-    with Peer(gateway.port) as hoarder:
-        with contextlib.suppress(OSError):
-            hoarder.socket.sendall(word + bytes(2 * 1024 * 1024))
-        assert hoarder.is_closed_by_server()
-    assert peer.ask(105, topic="TopicA").code == 0
-
-
 IDLE_PEERS = """
 import contextlib, resource, socket, sys
 port, count = int(sys.argv[1]), int(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_NOFILE, (count + 100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 with contextlib.ExitStack() as idle:
     for _ in range(count):
-        idle.enter_context(socket.create_connection(("127.0.0.1", port)))
+        idle.enter_context(socket.create_connection(("127.0.0.1", port))).send(b"\\0")
     sys.stdin.read()
 """
 
 
-def test_ten_thousand_idle_connections_cost_others_nothing(gateway, peer):
+def test_ten_thousand_idle_connections_cost_others_nothing(registry, settings):
     wanted = 10_000
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted + 1000), hard))
-    idle = subprocess.Popen([sys.executable, "-c", IDLE_PEERS, str(gateway.port), str(wanted)], stdin=subprocess.PIPE)
-    with idle:
+    with (
+        BackgroundGateway(settings(maxConnectionsPerAddress=wanted + 1)) as running,
+        Peer(running.gateway.port) as peer,
+    ):
+        gateway = running.gateway
+        program = [sys.executable, "-c", IDLE_PEERS, str(gateway.port), str(wanted)]
+        idle = subprocess.Popen(program, stdin=subprocess.PIPE)
 
         @eventually
         def all_accepted():
@@ -205,6 +200,7 @@ def test_ten_thousand_idle_connections_cost_others_nothing(gateway, peer):
         all_accepted()
         assert all(peer.ask(105, topic="TopicA").code == 0 for _ in range(100))
         idle.stdin.close()
+        idle.wait()
 
 
 @pytest.mark.parametrize("name", sorted(REQUESTS))

@@ -9,15 +9,18 @@ import pytest
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError
 from namesrv_stream.gateway.answers import Answers
-from namesrv_stream.gateway.connection import Connection, Connections
+from namesrv_stream.gateway.connections import Connections
+from namesrv_stream.gateway.registering import REGISTRATION_LIMIT_S, SEND_AGAIN_AFTER_S
+from namesrv_stream.gateway.sending import LARGE_BODY_BYTES
 from namesrv_stream.gateway.tls import Certificates
-from namesrv_stream.gateway.writes import LARGE_BODY_BYTES, REGISTRATION_LIMIT_S, SEND_AGAIN_AFTER_S, Writes
+from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, RegisterBroker, UnregisterBroker
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
 from namesrv_stream.wire.command import RemotingCommand
 from tests.gateway.test_ledger import ADDRESS, command, live
+from tests.gateway.transport import connected
 
 FULL, LIGHT = RegisterBroker, BrokerHeartbeat
 PARTS = [command(topics=topics) for topics in (("A", "B"), ("C", "D"))]
@@ -38,13 +41,13 @@ class Log:
         self.working = asyncio.Event()
         self.working.set()
 
-    def send(self, request, record=None):
+    def send(self, request, record=None, host=None):
         place = asyncio.get_running_loop().create_future()
         self.said.append(request)
         self.waiting.append((len(self.said) - 1, place))
         return place
 
-    async def aside(self, work, held_bytes):
+    async def aside(self, work, held_bytes, host):
         await self.working.wait()
         return work()
 
@@ -93,7 +96,7 @@ class Site:
         self.log = Log()
         self.settings = NamesrvSettings()
         self.writes = Writes(self.log, "g", 300_000, self.answers())
-        self.writes._loop = self.clock = Clock()
+        self.writes._sending.loop = self.clock = Clock()
         self._connections = Connections(Certificates(self.settings), "disabled")
 
     def answers(self, read_to=None, **live):
@@ -102,7 +105,7 @@ class Site:
         return Answers(RouteTables(live=live), self.settings, offsets={0: offset})
 
     def connect(self):
-        return Connection(SimpleNamespace(lookups=None), self._connections)
+        return connected(SimpleNamespace(lookups=None), self._connections)
 
     def ask(self, said, connection):
         return asyncio.ensure_future(self.writes.answered(said, connection))
@@ -147,15 +150,17 @@ def run():
 def test_what_says_nothing_new_is_a_send_alone(run):
     async def scenario(site):
         broker = site.connect()
-        assert site.writes.said_again(command(), broker) is None, "it is the first"
+        assert site.writes.registering.said_again(command(), broker) is None, "it is the first"
         assert await site.told(command(), broker) == 0
-        place = site.writes.said_again(command(), broker)
+        place = site.writes.registering.said_again(command(), broker)
         assert site.log.said[1] == BrokerHeartbeat(broker_addr=ADDRESS, channel_id="g/1")
         site.log.acknowledge()
         await place
-        assert site.writes.answer_to_registration(command(), None).result == 0
-        assert site.writes.said_again(command(counter=2), broker) is None, "it says something new"
-        assert site.writes.said_again(command(), site.connect()) is None, "it is the first on its connection"
+        assert site.writes.registering.answer_to_registration(command(), None).result == 0
+        assert site.writes.registering.said_again(command(counter=2), broker) is None, "it says something new"
+        assert site.writes.registering.said_again(command(), site.connect()) is None, (
+            "it is the first on its connection"
+        )
         assert site.log.kinds == [FULL, LIGHT]
 
     run(scenario)
@@ -166,11 +171,11 @@ def test_what_was_said_before_over_the_connection_comes_first(run):
         broker = site.connect()
         await site.told(command(), broker)
         broker.await_answer(command())
-        assert site.writes.said_again(command(), broker) is None, "an answer is outstanding"
+        assert site.writes.registering.said_again(command(), broker) is None, "an answer is outstanding"
         broker.reply(command(), None)
         async with broker.order:
-            assert site.writes.said_again(command(), broker) is None, "something is being handed to Kafka"
-        assert site.writes.said_again(command(), broker) is not None
+            assert site.writes.registering.said_again(command(), broker) is None, "something is being handed to Kafka"
+        assert site.writes.registering.said_again(command(), broker) is not None
 
     run(scenario)
 
@@ -179,11 +184,11 @@ def test_a_registration_that_is_said_again_and_fails_is_answered_busy_and_said_i
     async def scenario(site):
         broker = site.connect()
         await site.told(command(), broker)
-        place = site.writes.said_again(command(), broker)
+        place = site.writes.registering.said_again(command(), broker)
         site.log.fail()
-        answer = site.writes.answer_to_registration(command(), place.exception())
+        answer = site.writes.registering.answer_to_registration(command(), place.exception())
         assert answer.result == ResponseCode.SYSTEM_BUSY
-        assert site.writes.said_again(command(), broker) is None
+        assert site.writes.registering.said_again(command(), broker) is None
         assert await site.told(command(), broker) == 0
         assert site.log.kinds == [FULL, LIGHT, FULL]
 
@@ -231,7 +236,7 @@ def test_after_a_part_that_failed_no_part_is_answered_by_a_heartbeat_until_it_is
         assert await site.told(PARTS[0], broker) == 0
         assert site.log.kinds[3:] == [FULL, FULL]
         for part in PARTS:
-            assert site.writes.said_again(part, broker) is not None, "both are in the log again"
+            assert site.writes.registering.said_again(part, broker) is not None, "both are in the log again"
 
     run(scenario)
 
@@ -304,11 +309,11 @@ def test_a_broker_that_the_tables_lack_is_sent_again_in_the_order_of_its_parts(r
         await site.clock.passes(SEND_AGAIN_AFTER_S)
         assert site.log.kinds == [FULL] * 4
         assert site.log.said[2:] == site.log.said[:2]
-        assert site.writes.said_again(PARTS[0], broker) is None, "it is on its way"
+        assert site.writes.registering.said_again(PARTS[0], broker) is None, "it is on its way"
         site.log.acknowledge()
         await settle()
         for part in PARTS:
-            assert site.writes.said_again(part, broker) is not None, "they are in the log"
+            assert site.writes.registering.said_again(part, broker) is not None, "they are in the log"
 
     run(scenario)
 
@@ -441,7 +446,7 @@ def test_a_part_that_fails_when_sent_again_takes_the_others_with_it(run):
         site.log.acknowledge()
         await settle()
         for part in PARTS:
-            assert site.writes.said_again(part, broker) is None
+            assert site.writes.registering.said_again(part, broker) is None
 
     run(scenario)
 
@@ -454,8 +459,8 @@ def test_a_registration_that_kafka_does_not_acknowledge_is_answered_in_time_and_
         await site.clock.passes(REGISTRATION_LIMIT_S)
         assert (await asked).code == ResponseCode.SYSTEM_BUSY
         assert await site.told(PARTS[1], broker) == 0
-        assert site.writes.said_again(command(), broker) is None
-        assert site.writes.said_again(PARTS[1], broker) is not None
+        assert site.writes.registering.said_again(command(), broker) is None
+        assert site.writes.registering.said_again(PARTS[1], broker) is not None
 
     run(scenario)
 
@@ -464,7 +469,7 @@ def test_a_gateway_that_stops_sends_nobody_again(run):
     async def scenario(site):
         await site.told(command(), site.connect())
         site.writes.follow(site.answers())
-        site.writes.is_stopping = True
+        site.writes.stop()
         await site.clock.passes(SEND_AGAIN_AFTER_S)
         assert site.log.kinds == [FULL]
 

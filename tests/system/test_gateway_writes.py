@@ -11,8 +11,10 @@ from kafka import KafkaAdminClient
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import kafka_link as link
-from namesrv_stream.gateway import writes
+from namesrv_stream.gateway import registering
 from namesrv_stream.gateway.background import BackgroundGateway
+from namesrv_stream.gateway.kv_file import commands_of, steps_of
+from namesrv_stream.gateway.turns import Share
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.records import MAX_RECORD_BYTES
@@ -135,8 +137,8 @@ def with_kv_file(site, table):
 def test_a_kv_entry_that_kafka_refuses_keeps_no_other_back_and_is_named(site, caplog):
     with_kv_file(site, {"n": {"a": "1", "large": "x" * (MAX_RECORD_BYTES + 1), "z": "2"}})
     with BackgroundGateway(site.settings):
-        site.comes_to_say(PutKvConfig, PutKvConfig)
-    assert [(each.key, each.value) for each in site.said()] == [("a", "1"), ("z", "2")]
+        site.comes_to_say(PutKvConfig, PutKvConfig, PutKvConfig, DeleteKvConfig)
+    assert [(each.key, each.value) for each in site.said(PutKvConfig)][1:] == [("a", "1"), ("z", "2")]
     assert "KV entry n/large is not taken over" in caplog.text
 
 
@@ -150,8 +152,19 @@ def test_kv_entries_that_kafka_does_not_take_yet_are_taken_over_later(site, monk
             assert "records wait for Kafka" in peer.ask(102, namespace="n", key="k").remark
 
         busy()
-        monkeypatch.undo()
-        site.comes_to_say(PutKvConfig, PutKvConfig)
+        running.gateway._link._records = Share(20_000)
+        site.comes_to_say(PutKvConfig, PutKvConfig, PutKvConfig, DeleteKvConfig)
+
+
+def test_an_interrupted_takeover_of_kv_is_finished_by_the_next_start(site):
+    with_kv_file(site, {"n": {"a": "1", "b": "2", "c": "3"}})
+    mark, first, *_ = steps_of(commands_of(Path(site.settings.kv_config_path)), {})
+    site.registry.command(mark)
+    site.registry.command(first)
+    with BackgroundGateway(site.settings):
+        *puts, end = site.comes_to_say(PutKvConfig, PutKvConfig, DeleteKvConfig)
+    assert [(each.key, each.value) for each in puts] == [("b", "2"), ("c", "3")]
+    assert (end.namespace, end.key) == (mark.namespace, mark.key)
 
 
 OF_A_BROKER = {"brokerName": "a", "brokerAddr": ADDRESS, "clusterName": "c", "brokerId": 0}
@@ -268,7 +281,7 @@ def test_a_broker_at_two_gateways_is_two_channels_of_one_lease(site):
 
 
 def test_a_connected_broker_that_a_new_snapshot_lacks_is_registered_again(site, monkeypatch):
-    monkeypatch.setattr(writes, "SEND_AGAIN_AFTER_S", 0)
+    monkeypatch.setattr(registering, "SEND_AGAIN_AFTER_S", 0)
     with Peer(site.start_gateway().gateway.port) as peer:
         register(peer, topics=("A",))
         register(peer, topics=("B",))
@@ -400,3 +413,37 @@ def test_a_topic_that_is_deleted_is_told_and_writes_go_on_when_it_is_back(site):
 
         back()
         assert site.said(PutKvConfig)
+
+
+def test_whether_kafka_takes_records_is_a_metric(site, node, monkeypatch):
+    running = site.start_gateway()
+    counted = running.gateway.metrics.registry.get_sample_value
+
+    @eventually
+    def is_connected(wanted):
+        assert counted("namesrv_kafka_connected") == wanted
+
+    is_connected(1)
+    with node.paused():
+        is_connected(0)
+    is_connected(1)
+
+
+def test_a_stale_snapshot_has_every_registration_sent_in_full(site):
+    """The registry's snapshots are years old."""
+    running = site.start_gateway()
+    with Peer(running.gateway.port) as peer:
+        register(peer)
+        register(peer)
+        assert [type(each) for each in site.said()] == [RegisterBroker, BrokerHeartbeat]
+        site.registry.register(ADDRESS, "c", "a")
+
+        @eventually
+        def stale():
+            assert running.gateway.metrics.registry.get_sample_value("namesrv_snapshot_stale") == 1
+
+        stale()
+        before = len(site.said(RegisterBroker))
+        register(peer)
+        register(peer)
+        assert len(site.said(RegisterBroker)) == before + 2

@@ -170,6 +170,18 @@ def test_bare_integer_keys_get_quotes_and_nothing_else_changes(bare, quoted):
     assert with_quoted_keys(bare) == quoted
 
 
+@pytest.mark.parametrize("piece", [b'"a":[1,2],', b'"a\\"{0:":{},', b" " * 70_000 + b'"x":1,', b"1" * 70_000 + b","])
+def test_what_takes_many_steps_to_look_through_is_not_changed(piece):
+    """A step ends after 64 tokens, or 65,536 bytes of one."""
+    text = b"{" + piece * 100 + b'"z":{0:1}}'
+    assert with_quoted_keys(text) == text[: -len(b"{0:1}}")] + b'{"0":1}}'
+
+
+def test_a_string_of_endless_escapes_is_refused():
+    with pytest.raises(MalformedBodyError, match="over 65536 escapes"):
+        decode_json(b'{0:"' + b"\\n" * 70_000 + b'"}', msgspec.json.Decoder(), "x")
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=10) | st.sampled_from(['{0:"', ',1:"', '\\"{2:']),
     lambda inner: (

@@ -16,10 +16,11 @@ from namesrv_stream.wire.errors import (
     FrameLengthError,
     FrameTooLargeError,
     HeaderLengthError,
+    HeaderTooLargeError,
     MalformedHeaderError,
     UnknownSerializeTypeError,
 )
-from namesrv_stream.wire.frame import LARGE_FRAME_BYTES, MAX_FRAME_BYTES, FrameDecoder
+from namesrv_stream.wire.frame import LARGE_FRAME_BYTES, MAX_FRAME_BYTES, MAX_HEADER_BYTES, FrameDecoder
 from tests.wire.golden import FRAMES, REQUESTS, decode_one
 
 HEADER = b'{"code":105,"opaque":1}'
@@ -140,7 +141,8 @@ def test_commands_ahead_of_a_break_come_first_and_the_error_stays():
         (frame_of(b'{"code":1,"remark":"\xff"}'), MalformedHeaderError),
         (frame_of(b'{"code":1,"extFields":{"a":{}}}'), MalformedHeaderError),
         (frame_of(b'{"code":1} '[:-2]), MalformedHeaderError),
-        (frame_of(b'{"a":' * 50_000), MalformedHeaderError),
+        (frame_of(b'{"a":' * 20_000), MalformedHeaderError),
+        (frame_of(b'{"code":1,"remark":"' + b"x" * MAX_HEADER_BYTES + b'"}'), HeaderTooLargeError),
     ],
 )
 def test_broken_frame_is_refused(raw, error):
@@ -166,6 +168,15 @@ def test_too_large_a_frame_says_what_the_peer_seems_to_speak(first, spoken):
         list(FrameDecoder().feed(first))
     assert caught.value.spoken == spoken
     assert (spoken or "does the peer speak TLS or HTTP?") in str(caught.value)
+
+
+def test_header_beyond_the_limit_is_refused_before_it_is_held():
+    decoder = FrameDecoder()
+    announced = struct.pack(">iI", MAX_FRAME_BYTES - 4, MAX_HEADER_BYTES)
+    assert list(decoder.feed(announced)) == []
+    with pytest.raises(HeaderTooLargeError) as caught:
+        list(FrameDecoder().feed(struct.pack(">iI", MAX_FRAME_BYTES - 4, MAX_HEADER_BYTES + 1)))
+    assert (caught.value.header_length, caught.value.limit) == (MAX_HEADER_BYTES + 1, MAX_HEADER_BYTES)
 
 
 def test_large_body_in_small_pieces_takes_no_more_memory_than_a_few_of_it():

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.requests import DataVersion, TopicConfig
-from namesrv_stream.wire.errors import BodyTooLargeError, Crc32MismatchError, MalformedBodyError
+from namesrv_stream.wire.errors import BodyTooLargeError, Crc32MismatchError, MalformedBodyError, TooManyTopicsError
+from namesrv_stream.wire.json_text import MAX_VALUES
 from namesrv_stream.wire.registration import (
+    MAX_TOPICS,
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
     body_crc32,
@@ -209,7 +211,6 @@ def test_topic_text_has_five_parts_or_attributes_behind_them(topic):
         sections(b"\xff 1 2 6 SINGLE_TAG"),
         sections(servers=b"{}"),
         sections()[:-1],
-        b"\x00\x00\x00\x02{}\x7f\xff\xff\xff",
         b"\x00\x00\x00\x02{}\xff\xff\xff\xff",
         sections(mappings=[b"{}"]),
         sections(mappings=[b'{"topic":5}']),
@@ -219,6 +220,34 @@ def test_topic_text_has_five_parts_or_attributes_behind_them(topic):
 def test_broken_sections_are_refused(inflated):
     with pytest.raises(MalformedBodyError):
         decode_registration(zlib.compress(inflated), V5_4_0, compressed=True)
+
+
+def topics_in_every_form(count):
+    table = {f"t{number}": TopicConfig(1, 1, 6) for number in range(count)}
+    wrapper = TopicConfigSerializeWrapper(DataVersion(), table)
+    for version, compressed in ((V5_4_0, False), (V5_4_0, True), (V3_0_10, False)):
+        yield encode_registration(RegisterBrokerBody(wrapper), version, compressed=compressed), version, compressed
+
+
+def test_registration_at_the_limit_of_topics_is_taken_and_one_topic_more_is_not():
+    for body, version, compressed in topics_in_every_form(MAX_TOPICS):
+        wrapper = decode_registration(body, version, compressed=compressed).topic_config_serialize_wrapper
+        assert len(wrapper.topic_config_table) == MAX_TOPICS
+    for body, version, compressed in topics_in_every_form(MAX_TOPICS + 1):
+        with pytest.raises(TooManyTopicsError, match="enableSplitRegistration"):
+            decode_registration(body, version, compressed=compressed)
+
+
+def test_an_announced_number_of_topics_beyond_the_limit_is_refused_before_one_is_read():
+    with pytest.raises(TooManyTopicsError):
+        decode_registration(zlib.compress(b"\x00\x00\x00\x02{}\x7f\xff\xff\xff"), V5_4_0, compressed=True)
+
+
+@pytest.mark.parametrize("values", [b"[],", b"{},", b"1,"])
+def test_json_of_more_values_than_are_read_at_once_is_refused(values):
+    text = b'{"x":[' + values * MAX_VALUES + b"0]}"
+    with pytest.raises(MalformedBodyError, match="over the limit of"):
+        decode_registration(text, V5_4_0)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,13 @@ from namesrv_stream.rules.requests import (
 )
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.command import RemotingCommand
-from namesrv_stream.wire.errors import Crc32MismatchError, FieldError, FrameError, NotAWriteRequestError
+from namesrv_stream.wire.errors import (
+    Crc32MismatchError,
+    FieldError,
+    FrameError,
+    NotAWriteRequestError,
+    UnprintableNameError,
+)
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.headers import (
     BrokerMemberGroupHeader,
@@ -41,11 +47,43 @@ from namesrv_stream.wire.requests import broker_request, operator_command
 from tests.wire.golden import ANSWERS, REQUESTS
 
 REGISTER = {"brokerName": "a", "brokerAddr": "h:1", "clusterName": "C", "haServerAddr": "h:2", "brokerId": "0"}
+TOPIC = b'{"readQueueNums":8,"writeQueueNums":8,"perm":6}'
 MISMATCHES = {"probe-103-4", "probe-103-5"}
 
 
 def command_of(code, body=b"", version=493, **fields):
     return RemotingCommand(code=code, ext_fields=fields, body=body, version=version)
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "fields"),
+    [
+        (103, b"", REGISTER | {"brokerName": "a\x1b[2J"}),
+        (103, b"", REGISTER | {"clusterName": "a\nb"}),
+        (103, b"", REGISTER | {"brokerAddr": "h\x07:1"}),
+        (103, b"", REGISTER | {"haServerAddr": "h\x9b:1"}),
+        (103, b"", REGISTER | {"__ZONE_NAME": "z\u202e"}),
+        (103, b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T\\u001b[2J":%s}}}' % TOPIC, REGISTER),
+        (103, b'{"filterServerList":["a\\u0000:1"]}', REGISTER),
+        (104, b"", REGISTER | {"brokerName": "a\r"}),
+        (904, b"", REGISTER | {"brokerAddr": "\x7f:1"}),
+        (100, b"", {"namespace": "n\n", "key": "k", "value": "v"}),
+        (100, b"", {"namespace": "n", "key": "k\t", "value": "v"}),
+        (205, b"", {"brokerName": "a\x00"}),
+        (216, b"", {"topic": "T\x1b"}),
+        (217, b"{}", {"topic": "T\x1b"}),
+    ],
+)
+def test_names_that_cannot_be_printed_are_refused_by_field(code, body, fields):
+    command = command_of(code, body, **fields)
+    with pytest.raises(UnprintableNameError) as caught:
+        (operator_command if code in (100, 205, 216, 217) else broker_request)(command)
+    assert str(caught.value).isprintable()
+
+
+def test_a_kv_value_may_have_lines_and_a_name_any_letters():
+    value = "a:1\n\tb:2"
+    assert operator_command(command_of(100, namespace="n", key="Ключ 主题", value=value)).value == value
 
 
 @pytest.mark.parametrize("name", [name for name in REQUESTS if "-103" in name and name not in MISMATCHES])

@@ -1,0 +1,273 @@
+"""Ten kinds of hostile peers at once beside fifty good brokers and a hundred clients: who notices what.
+
+    make soak-hostile                     # ten minutes
+    make soak-hostile ARGS='--minutes 1'
+
+The gateway runs as its users run it, a process of its own with a real Kafka, on tables that are published before and
+again every few seconds. Ends with 1 if a good peer was harmed, memory grew beyond its limit, or a hostile peer is not
+named in the log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import psutil  # type: ignore[import-untyped]  # ships none
+from kafka import KafkaConsumer, TopicPartition
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.attacks import chosen, host_of
+from benchmarks.gateway import MASTERS, TOPICS, registration, wait_for_kafka_at
+from benchmarks.good_peers import BROKER_TOPICS, BROKERS, CLIENTS, CLUSTER
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.kafka.topic import end_offsets
+from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.local.process import OwnedProcess
+from namesrv_stream.records import DEFAULT_TOPIC
+from namesrv_stream.rules.registry import RouteRegistry
+from namesrv_stream.rules.requests import DEFAULT_HEARTBEAT_TIMEOUT_MS
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.tables.publication import Batch, Publisher
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.writer import changes_to_write
+from namesrv_stream.wire.requests import register_broker
+
+SLOWER_AT_MOST = 3.0
+MEMORY_LIMIT_BYTES = 1024 * 1024 * 1024
+"""Of the gateway's process: its limits for what peers hold come to less."""
+
+_IDLE_LIMIT_S = 10
+_PUBLISH_EVERY_S = 10.0
+
+
+class Verdict(NamedTuple):
+    """One line of the table."""
+
+    what: str
+    seen: str
+    limit: str
+    is_fine: bool
+
+
+class PublishedCluster:
+    """The looked-up cluster and the good brokers as the job would publish them, and again so that it looks alive."""
+
+    def __init__(self, root: Path) -> None:
+        now_ms = _now_ms()
+        self._publisher = Publisher.claim(RustWriter(Root(str(root))), "soak", now_ms)
+        self._batch_id = 0
+        rules = RouteRegistry(NamesrvSettings())
+        said = [registration(number, TOPICS) for number in range(MASTERS)]
+        said += [registration(number, BROKER_TOPICS, cluster=CLUSTER) for number in range(BROKERS)]
+        for offset, command in enumerate(said):
+            rules.apply(register_broker(command), LogPosition(now_ms, 0, offset))
+        taken = rules.take_changes()
+        self._publish(Batch("soak", 0, now_ms, {0: 0}, changes_to_write(taken.changes), taken.events))
+
+    def _publish(self, batch: Batch) -> None:
+        self._publisher.publish(batch, _now_ms())
+        self._batch_id += 1
+
+    def publish_again(self, stop: threading.Event) -> None:
+        """Until `stop` is set; for a thread."""
+        while not stop.wait(_PUBLISH_EVERY_S):
+            self._publish(Batch("soak", self._batch_id, _now_ms(), {0: 0}, {}))
+
+
+class Memory:
+    """The most that a process has used; for a thread."""
+
+    def __init__(self, pid: int) -> None:
+        self._process = psutil.Process(pid)
+        self.peak_bytes = 0
+
+    def watch(self, stop: threading.Event) -> None:
+        """Until `stop` is set, or the process has ended."""
+        with suppress(psutil.NoSuchProcess):
+            while not stop.wait(0.5):
+                self.peak_bytes = max(self.peak_bytes, self._process.memory_info().rss)
+
+
+@contextmanager
+def in_background(*works: Any) -> Iterator[None]:
+    """Runs each `work(stop)` in a thread within the `with`."""
+    stop = threading.Event()
+    threads = [threading.Thread(target=work, args=(stop,)) for work in works]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+@contextmanager
+def running_gateway(folder: Path, kafka: LocalKafka) -> Iterator[tuple[int, int, int]]:
+    """Its port, the port of its metrics, and its process id."""
+    ports = free_port(), free_port()
+    options = {
+        "listenPort": ports[0],
+        "metricsPort": ports[1],
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "serverChannelMaxIdleTimeSeconds": _IDLE_LIMIT_S,
+    }
+    settings = [word for key, value in options.items() for word in ("--set", f"{key}={value}")]
+    program = [str(Path(sys.executable).with_name("namesrv-stream")), "--root", str(folder / "registry")]
+    process = OwnedProcess([*program, *settings, "gateway"], folder / "gateway.log", env=dict(os.environ))
+    try:
+        wait_for_kafka_at(ports[0])
+        yield *ports, process.pid
+    finally:
+        process.stop()
+
+
+def free_port() -> int:
+    """One at which nobody listens now."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+def soak(folder: Path, storm_s: float, only: str) -> list[Verdict]:
+    """Calm first, then the storm."""
+    calm_s = min(60.0, storm_s / 2)
+    cluster = PublishedCluster(folder / "registry")
+    with LocalKafka(folder / "kafka") as kafka, running_gateway(folder, kafka) as (port, metrics_port, pid):
+        memory = Memory(pid)
+        program = [sys.executable, "-m", "benchmarks.good_peers", str(port), str(calm_s), str(storm_s)]
+        with (
+            in_background(cluster.publish_again, memory.watch),
+            subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as good,
+        ):
+            assert good.stdout is not None, "it is a pipe"
+            calm = json.loads(good.stdout.readline())
+            calm_bytes = memory.peak_bytes
+            attackers = [sys.executable, "-m", "benchmarks.attacks", str(port), str(metrics_port), only]
+            attack = OwnedProcess(["nice", "-n", "10", *attackers], folder / "attacks.log", env=dict(os.environ))
+            try:
+                storm = json.loads(good.stdout.readline())
+            finally:
+                attack.kill()
+        longest_s, closed = silences(kafka)
+    log = (folder / "gateway.log").read_text()
+    return [
+        *of_good_peers(calm, storm, longest_s, closed),
+        Verdict(
+            "gateway's memory, MiB",
+            f"{calm_bytes >> 20} calm, {memory.peak_bytes >> 20} at most",
+            f"{MEMORY_LIMIT_BYTES >> 20}",
+            memory.peak_bytes < MEMORY_LIMIT_BYTES,
+        ),
+        *(named(kind.name, host_of(kind), log) for kind in chosen(only)),
+    ]
+
+
+def of_good_peers(calm: dict[str, Any], storm: dict[str, Any], longest_s: float, closed: int) -> list[Verdict]:
+    """What the good peers and the log on Kafka say."""
+    times = storm["p99_ms"] / calm["p99_ms"]
+    lease_s = DEFAULT_HEARTBEAT_TIMEOUT_MS / 1000
+    problems = calm["problems"] + storm["problems"]
+    shown = f"{len(problems)} of {storm['registrations']} registrations and {storm['lookups']} lookups"
+    return [
+        Verdict("good peers refused or disconnected", "; ".join([shown, *problems[:3]]), "0", not problems),
+        Verdict(
+            "slowest registration, s",
+            f"{storm['slowest_registration_s']:.2f}",
+            "24",
+            storm["slowest_registration_s"] < 24,
+        ),
+        Verdict("lookups' p50, ms", f"{calm['p50_ms']:.2f} calm, {storm['p50_ms']:.2f} in the storm", "", True),
+        Verdict(
+            "lookups' p99, ms",
+            f"{calm['p99_ms']:.2f} calm, {storm['p99_ms']:.2f} in the storm: x {times:.1f}",
+            f"x {SLOWER_AT_MOST:g}",
+            times <= SLOWER_AT_MOST,
+        ),
+        Verdict(
+            "longest silence of a good broker on Kafka, s", f"{longest_s:.1f}", f"{lease_s:g}", longest_s < lease_s
+        ),
+        Verdict("good brokers told as disconnected on Kafka", str(closed), "0", closed == 0),
+    ]
+
+
+def named(kind: str, host: str, log: str) -> Verdict:
+    """Whether the log names a hostile peer."""
+    lines = [line for line in log.splitlines() if f"{host}:" in line or f"{host} " in line]
+    example = lines[0].split(" ", 3)[-1] if lines else "nowhere"
+    return Verdict(f"named in the log: {kind}", f"{len(lines)} lines: {example[:90]}", "1 line", bool(lines))
+
+
+def silences(kafka: LocalKafka) -> tuple[float, int]:
+    """Of the good brokers: the longest time between two records, and how often one was told as disconnected."""
+    good = {registration(number, BROKER_TOPICS, cluster=CLUSTER).ext_fields["brokerAddr"] for number in range(BROKERS)}  # type: ignore[index]
+    heard: dict[str, int] = {}
+    longest_ms, closed = 0, 0
+    for key, value, at_ms in records(kafka):
+        if key not in good:
+            continue
+        if b'"CHANNEL_CLOSED"' in value[:40]:
+            closed += at_ms <= max(heard.values())
+            continue
+        longest_ms = max(longest_ms, at_ms - heard.get(key, at_ms))
+        heard[key] = at_ms
+    return longest_ms / 1000, closed
+
+
+def records(kafka: LocalKafka) -> Iterator[tuple[str, bytes, int]]:
+    """Key, the value's begin and time of all that is on Kafka now."""
+    options = {"bootstrap_servers": [kafka.bootstrap_servers]}
+    end = end_offsets(options, DEFAULT_TOPIC)[0]
+    consumer = KafkaConsumer(**options, auto_offset_reset="earliest", enable_auto_commit=False)
+    place = TopicPartition(DEFAULT_TOPIC, 0)
+    try:
+        consumer.assign([place])
+        consumer.seek_to_beginning()
+        while consumer.position(place) < end:
+            for found in consumer.poll(1_000).values():
+                yield from ((each.key.decode(), each.value, each.timestamp) for each in found)
+    finally:
+        consumer.close()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@click.command()
+@click.option("--minutes", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Of the storm.")
+@click.option("--only", default="", help="The kind of hostile peers whose name begins so; all unless set.")
+def main(minutes: float, only: str) -> None:
+    """Prints the verdicts."""
+    before = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as folder:
+        verdicts = soak(Path(folder), minutes * 60, only)
+    table = Table("", "seen", "limit", "")
+    for what, seen, limit, is_fine in verdicts:
+        table.add_row(what, seen, limit, "ok" if is_fine else "NOT OK")
+    console = Console(width=190)
+    console.print(table)
+    console.print(
+        f"{CLIENTS} clients, {BROKERS} brokers, {len(chosen(only))} kinds of hostile peers for {minutes:g} minutes"
+    )
+    console.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
+    sys.exit(not all(verdict.is_fine for verdict in verdicts))
+
+
+if __name__ == "__main__":
+    main()

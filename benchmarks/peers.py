@@ -1,0 +1,54 @@
+"""Peers of a name server in one event loop, each with an address of its own out of 127.0.0.0/8."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Self
+
+from namesrv_stream.wire.command import RemotingCommand, encode_command
+from namesrv_stream.wire.frame import FrameDecoder
+
+_CHUNK_BYTES = 64 * 1024
+
+
+class AsyncPeer:
+    """One connection; within an `async with` it is open."""
+
+    def __init__(self, port: int, host: str) -> None:
+        self._port = port
+        self._host = host
+        self._decoder = FrameDecoder()
+        self._received: list[RemotingCommand] = []
+        self.reader: asyncio.StreamReader
+        self.writer: asyncio.StreamWriter
+
+    async def __aenter__(self) -> Self:
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self._port, local_addr=(self._host, 0))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.writer.transport.abort()
+
+    async def send(self, data: bytes) -> None:
+        """Returns when the system has it; waits for a server that does not read."""
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def ask(self, command: RemotingCommand) -> RemotingCommand:
+        """The answer. Raises ConnectionError where the server closes instead."""
+        await self.send(encode_command(command))
+        return await self.receive()
+
+    async def receive(self) -> RemotingCommand:
+        """The next answer."""
+        while not self._received:
+            data = await self.reader.read(_CHUNK_BYTES)
+            if not data:
+                raise ConnectionResetError("the server has closed the connection")
+            self._received = list(self._decoder.feed(data))
+        return self._received.pop(0)
+
+    async def closed(self) -> None:
+        """Reads over what comes until the server closes."""
+        while await self.reader.read(_CHUNK_BYTES):
+            pass

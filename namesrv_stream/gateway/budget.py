@@ -1,0 +1,64 @@
+"""What peers make this process hold, and who gives something up when it is too much.
+
+Nothing here reads a clock or a socket. Times are seconds of one clock of the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(slots=True)
+class _Holding:
+    held_bytes: int
+    since_s: float
+
+
+@dataclass(slots=True)
+class _Holder(Generic[K]):
+    held_bytes: int = 0
+    holdings: dict[K, _Holding] = field(default_factory=dict)
+
+
+class Budget(Generic[K]):
+    """Bytes that peers hold together, with one rule for who pays.
+
+    A holding is what one connection or one broker holds; its holder is the peer's host. Beyond `limit_bytes` the host
+    that holds most pays, with the holding that has the most bytes times seconds: a peer that hoards pays, and not the
+    one whose frame comes next, nor a broker that is in the middle of a large registration.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.held_bytes = 0
+        self._holders: dict[str, _Holder[K]] = {}
+
+    def hold(self, key: K, host: str, held_bytes: int, now_s: float) -> None:
+        """Set what a holding has. Its age counts from the last time that it had nothing."""
+        holder = self._holders.setdefault(host, _Holder())
+        former = holder.holdings.get(key)
+        more_bytes = held_bytes - (former.held_bytes if former else 0)
+        holder.held_bytes += more_bytes
+        self.held_bytes += more_bytes
+        if held_bytes:
+            holder.holdings[key] = _Holding(held_bytes, former.since_s if former else now_s)
+            return
+        holder.holdings.pop(key, None)
+        if not holder.holdings:
+            del self._holders[host]
+
+    def payer(self, now_s: float) -> K | None:
+        """The holding to give up next; None while all of them are within the limit."""
+        if self.held_bytes <= self.limit_bytes:
+            return None
+        holder = max(self._holders.values(), key=lambda each: each.held_bytes)
+
+        def weight(key: K) -> float:
+            holding = holder.holdings[key]
+            return holding.held_bytes * (1 + now_s - holding.since_s)
+
+        return max(holder.holdings, key=weight)

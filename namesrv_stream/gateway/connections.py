@@ -1,0 +1,82 @@
+"""All open connections of one server: what they share, and what they may take of it together."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Protocol
+
+from namesrv_stream.gateway.admission import Admission, PeerLog, TrustedProxies
+from namesrv_stream.gateway.budget import Budget
+from namesrv_stream.gateway.handshake import Terms
+from namesrv_stream.gateway.tls import Certificates
+from namesrv_stream.gateway.turns import LoopTime
+
+
+class Peer(Protocol):
+    """A connection, as far as all of them together are concerned."""
+
+    host: str
+
+    def __hash__(self) -> int: ...
+    @property
+    def is_answered(self) -> bool: ...  # noqa: D102 - see Connection
+    def close(self) -> None: ...  # noqa: D102
+    def count_held(self) -> None: ...  # noqa: D102
+    def close_if_overdue(self, now_s: float, idle_limit_s: float) -> None: ...  # noqa: D102
+    def give_up(self, all_bytes: int) -> None: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class PeerLimits:
+    """What all peers together, and one of them, may take; see the settings of these names."""
+
+    max_connections: int = 2**31 - 1
+    max_connections_per_address: int = 2**31 - 1
+    peer_buffer_max_bytes: int = 256 * 1024 * 1024
+    trusted_proxies: str = ""
+
+
+class Connections:
+    """All open connections of one server, and what they share."""
+
+    def __init__(self, certificates: Certificates, tls_mode: str, limits: PeerLimits | None = None) -> None:
+        limits = limits or PeerLimits()
+        self.certificates = certificates
+        self.tls_mode = tls_mode
+        self.trusted_proxies = TrustedProxies(limits.trusted_proxies)
+        self.admission = Admission(limits.max_connections, limits.max_connections_per_address)
+        self.log = PeerLog(logging.getLogger(f"{__package__}.connection"))
+        self.loop_time = LoopTime()
+        self.open: set[Peer] = set()
+        self._budget: Budget[Peer] = Budget(limits.peer_buffer_max_bytes)
+        self._number = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Unfinished frames, requests without answer and answers not taken, of all connections."""
+        return self._budget.held_bytes
+
+    def next_number(self) -> int:
+        """Of a new connection, never given twice."""
+        self._number += 1
+        return self._number
+
+    def terms(self, host: str) -> Terms:
+        """What a peer at this address may begin with."""
+        has_tls = self.tls_mode != "disabled" and self.certificates.is_set
+        return Terms(has_tls, self.tls_mode != "enforcing", host in self.trusted_proxies)
+
+    def hold(self, connection: Peer, held_bytes: int, now_s: float) -> None:
+        """Count what a connection holds. Beyond peerBufferMaxBytes a peer is closed: see `Budget` for which one."""
+        self._budget.hold(connection, connection.host, held_bytes, now_s)
+        while (payer := self._budget.payer(now_s)) is not None:
+            payer.give_up(self._budget.held_bytes)
+            self._budget.hold(payer, payer.host, 0, now_s)
+
+    def look_around(self, now_s: float, idle_limit_s: float) -> None:
+        """Close who is overdue, count what has been taken meanwhile, and sum up the log. For every second or so."""
+        for connection in list(self.open):
+            connection.close_if_overdue(now_s, idle_limit_s)
+            connection.count_held()
+        self.log.sum_up(now_s)

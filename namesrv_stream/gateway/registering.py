@@ -1,0 +1,233 @@
+"""Registrations: in full or as a light heartbeat on Kafka, and again in full for a broker that the tables lose."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from functools import partial
+
+from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
+from namesrv_stream.gateway.answers import Answers, KeptAnswer
+from namesrv_stream.gateway.connection import Connection
+from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
+from namesrv_stream.gateway.ledger import (
+    MAX_BROKERS_OF_A_CONNECTION,
+    MAX_BROKERS_OF_A_HOST,
+    Fingerprint,
+    FullRegistration,
+    Registered,
+    Registrations,
+    fingerprint,
+)
+from namesrv_stream.gateway.sending import Sending
+from namesrv_stream.records import encode_record
+from namesrv_stream.rules.requests import MASTER_ID, BrokerHeartbeat, ChannelClosed, RegisterBroker
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.wire.codes import ResponseCode
+from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.errors import BadRequestError
+from namesrv_stream.wire.headers import RegisterBrokerResponseHeader, header_fields
+from namesrv_stream.wire.requests import register_broker
+
+log = logging.getLogger(__name__)
+
+REGISTRATION_LIMIT_S = 22.0
+"""Registrations alone are waited for longer than other requests: 24 s (B2)."""
+
+SEND_AGAIN_AFTER_S = 10.0
+"""For how long the snapshots must lack a connected broker. A broker that leaves tells its name servers one after the
+other, and waits 3 s for each that is dead: it may be gone from the tables before it tells this one."""
+
+
+_NOT_IN_LOG = (KafkaUnreachableError, KafkaRefusedError, GatewayBusyError, NoTurnError)
+
+
+class TooManyBrokersError(BadRequestError):
+    """More broker addresses over one connection than any broker container has, or from one host."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"over {MAX_BROKERS_OF_A_CONNECTION} broker addresses registered over this connection, or over "
+            f"{MAX_BROKERS_OF_A_HOST} from this host"
+        )
+
+
+class Registering:
+    """Decides how each registration goes on Kafka, and answers it. Lives in the event loop."""
+
+    def __init__(self, sending: Sending, registrations: Registrations, answers: Answers) -> None:
+        self._sending = sending
+        self._registrations = registrations
+        self._answers = answers
+        self._lost: set[str] = set()
+        self._speaking: dict[str, Connection] = {}
+        self.is_stopping = False
+
+    # --- requests
+
+    def said_again(self, command: RemotingCommand, connection: Connection) -> asyncio.Future[LogPosition] | None:
+        """The place of a registration that says nothing new, as most do; None for all that takes more than a send."""
+        if not connection.is_answered or connection.order.locked():
+            return None  # what the connection said before comes first
+        address = (command.ext_fields or {}).get("brokerAddr", "")
+        channel_id, now_ms = self._sending.channel_id(connection), _now_ms()
+        why = self._registrations.why_in_full(address, channel_id, fingerprint(command), self._answers, now_ms)
+        if why is not None:
+            return None
+        try:
+            return self._say_alive(address, connection)
+        except NamesrvError:
+            return None
+
+    def answer_to_registration(self, command: RemotingCommand, error: BaseException | None) -> KeptAnswer:
+        """The answer to one that was said again, once its place or `error` is known."""
+        address = (command.ext_fields or {}).get("brokerAddr", "")
+        if error is not None:
+            self._registrations.forget(address)
+            return KeptAnswer(command.code, busy(command, error))
+        known = self._registrations.get(address)
+        if known is None or known.head.broker_id == MASTER_ID:
+            return self._answers.to_master
+        return KeptAnswer(command.code, self._answer(command, known.head))
+
+    async def register(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """The answer, once Kafka has the registration. Raises NamesrvError."""
+        address = (command.ext_fields or {}).get("brokerAddr", "")
+        try:
+            async with connection.order:
+                head, place = await self._send(address, command, connection)
+            await self._sending.in_log(place, REGISTRATION_LIMIT_S)
+        except _NOT_IN_LOG:
+            self._registrations.failed(address, self._answers)
+            raise
+        return self._answer(command, head)
+
+    async def _send(
+        self, address: str, command: RemotingCommand, connection: Connection
+    ) -> tuple[RegisterBroker, asyncio.Future[LogPosition]]:
+        said, channel_id = fingerprint(command), self._sending.channel_id(connection)
+        why = self._registrations.why_in_full(address, channel_id, said, self._answers, _now_ms())
+        known = self._registrations.get(address)
+        if why is None and known is not None:
+            return known.head, self._say_alive(address, connection)
+        if not self._registrations.has_room(address, channel_id, connection.host):
+            raise TooManyBrokersError
+        log.debug("%s registers in full: %s", address, why)
+        read = partial(_read, command, channel_id, connection.host)
+        request, part, record = await self._sending.made(command, connection, read)
+        self._speaking[channel_id] = connection
+        place = self._send_in_full(said, part, request, record)
+        self._registrations.heard(address, channel_id, _now_ms(), connection.host)
+        return part.head, place
+
+    def _say_alive(self, address: str, connection: Connection) -> asyncio.Future[LogPosition]:
+        channel_id = self._sending.channel_id(connection)
+        heartbeat = BrokerHeartbeat(broker_addr=address, channel_id=channel_id)
+        place = self._sending.link.send(heartbeat, host=connection.host)
+        self._registrations.heard(address, channel_id, _now_ms(), connection.host)
+        return place
+
+    def _send_in_full(
+        self, said: Fingerprint, part: FullRegistration, request: RegisterBroker, record: bytes
+    ) -> asyncio.Future[LogPosition]:
+        """The ledger has the order of the log: it is told before anything else can be sent."""
+        place = self._sending.link.send(request, record, part.host)
+        is_all = self._answers.topics_go
+        self._registrations.sent_in_full(said, part, str(request.channel_id), _now_ms(), is_all=is_all)
+        place.add_done_callback(partial(self._on_full_acknowledged, part))
+        return place
+
+    def _on_full_acknowledged(self, part: FullRegistration, done: asyncio.Future[LogPosition]) -> None:
+        if done.cancelled() or done.exception() is not None:
+            self._registrations.failed(part.head.broker_addr, self._answers)
+        else:
+            part.place = done.result()
+
+    def _answer(self, command: RemotingCommand, said: RegisterBroker) -> RemotingCommand:
+        """R12, R13: of the newest snapshot. A registration that R6 refuses is told no master."""
+        header = RegisterBrokerResponseHeader()
+        if said.broker_id != MASTER_ID:
+            holders = self._answers.tables.brokers.get(said.broker_name, {})
+            master, former = holders.get(MASTER_ID), holders.get(said.broker_id)
+            of_former = self._answers.live.get(former.broker_addr) if former else None
+            is_refused = (
+                of_former is not None
+                and of_former.broker_addr != said.broker_addr
+                and of_former.data_version.state_version > said.data_version.state_version
+            )
+            if master is not None and not is_refused:
+                of_master = self._answers.live.get(master.broker_addr)
+                header = RegisterBrokerResponseHeader(
+                    master_addr=master.broker_addr, ha_server_addr=of_master.ha_server_addr if of_master else None
+                )
+        return command.answer(ext_fields=header_fields(header), body=self._answers.order_table)
+
+    # --- what happens besides requests
+
+    def follow(self, answers: Answers) -> None:
+        """A newer snapshot. Connected brokers that it lacks, and goes on lacking, are registered again."""
+        if answers.topics_go != self._answers.topics_go:
+            self._registrations.forget_all()  # the same registration comes to something else from now on
+        self._answers = answers
+        for address in self._registrations.lost(answers, _now_ms()):
+            if address not in self._lost:
+                self._lost.add(address)
+                self._sending.loop.call_later(SEND_AGAIN_AFTER_S, self._on_still_lacking, address)
+
+    def _on_still_lacking(self, address: str) -> None:
+        self._lost.discard(address)
+        if not self.is_stopping:
+            self._sending.start(self._send_again(address))
+
+    async def _send_again(self, address: str) -> None:
+        """All parts at once, unless the address has said something meanwhile or is gone."""
+        known = self._registrations.lost_by(address, self._answers, _now_ms())
+        if known is None:
+            return
+        channel_id = max(known.channels)
+        connection = self._speaking[channel_id]
+        try:
+            async with self._sending.turn(connection):
+                read = partial(_read_again, known, channel_id)
+                again = await self._sending.link.aside(read, known.held_bytes, known.host)
+                if self._registrations.lost_by(address, self._answers, _now_ms()) is known:
+                    log.warning("%s is connected and not in the tables: its registration is sent again", address)
+                    for said, part, request, record in again:
+                        self._send_in_full(said, part, request, record)
+        except NamesrvError as error:
+            self._registrations.forget(address)
+            log.warning("%s is not sent again: %s", address, error)
+
+    async def connection_lost(self, connection: Connection) -> None:
+        """L6: the brokers that were heard over it are told on Kafka, after all that they said."""
+        async with connection.order:
+            channel_id = self._sending.channel_id(connection)
+            self._speaking.pop(channel_id, None)
+            for address in self._registrations.closed(channel_id):
+                try:
+                    closed = ChannelClosed(broker_addr=address, channel_id=channel_id)
+                    self._sending.link.send(closed, host=connection.host)
+                except NamesrvError as error:
+                    log.warning("connection of %s lost, its lease runs to its end: %s", address, error)
+
+
+def busy(command: RemotingCommand, error: BaseException, fields: dict[str, str] | None = None) -> RemotingCommand:
+    """The answer on which a broker tries again."""
+    return command.answer(ResponseCode.SYSTEM_BUSY, f"[REJECTREQUEST]{error}", fields)
+
+
+def _read(command: RemotingCommand, channel_id: str, host: str) -> tuple[RegisterBroker, FullRegistration, bytes]:
+    read = register_broker(command, channel_id)
+    return read, FullRegistration.of(command, read, host), encode_record(read)
+
+
+def _read_again(
+    known: Registered, channel_id: str
+) -> list[tuple[Fingerprint, FullRegistration, RegisterBroker, bytes]]:
+    requests = [(said, part, register_broker(part.registration(), channel_id)) for said, part in known.parts.items()]
+    return [(said, part, request, encode_record(request)) for said, part, request in requests]
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,119 @@
+"""Frames that are spoilt in any way: no error of ours, nothing held back, and the next lookup is answered."""
+
+import asyncio
+import logging
+import random
+
+import pytest
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.connections import Connections
+from namesrv_stream.gateway.dispatcher import Dispatcher
+from namesrv_stream.gateway.metrics import Metrics
+from namesrv_stream.gateway.tls import Certificates
+from namesrv_stream.gateway.writes import Writes
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.wire.command import RemotingCommand, encode_command
+from namesrv_stream.wire.frame import FrameDecoder
+from tests.gateway.transport import Transport, connected
+from tests.wire.golden import REQUESTS
+
+GOLDEN = sorted(each.raw for each in REQUESTS.values())
+FRAMES_OF_A_CONNECTION = 50
+
+
+class Log:
+    """Takes every record at once."""
+
+    address = "nowhere"
+
+    def send(self, request, record=None, host=None):
+        place = asyncio.get_running_loop().create_future()
+        place.set_result(LogPosition(0, 0, 0))
+        return place
+
+    async def aside(self, work, held_bytes, host):
+        return work()
+
+
+def spoilt(chance):
+    """A captured frame: as it is, with other bytes, without its end, with another length, or no frame at all."""
+    raw = bytearray(chance.choice(GOLDEN))
+    match chance.randrange(10):
+        case 0:
+            return chance.randbytes(chance.randrange(1, 200))
+        case 1:
+            del raw[chance.randrange(len(raw)) :]
+        case 2:
+            raw[chance.randrange(8)] = chance.randrange(256)
+        case 3:
+            at = chance.randrange(len(raw))
+            raw[at:at] = chance.randbytes(chance.randrange(20))
+        case _:
+            for _ in range(chance.randrange(5)):  # behind the words of length, so that most frames are whole
+                raw[chance.randrange(8, len(raw))] = chance.randrange(256)
+    return bytes(raw)
+
+
+async def fed(connection, transport, chance):
+    """Sends frames, each in pieces, until the gateway closes or has had enough; gives how many it has read of."""
+    count = 0
+    while count < FRAMES_OF_A_CONNECTION and not transport.is_closing():
+        count += 1
+        frame = spoilt(chance)
+        size = chance.choice([7, 1_000, 100_000])
+        for at in range(0, len(frame), size):
+            if not transport.is_closing():
+                connection.data_received(frame[at : at + size])
+    while not connection.is_answered:
+        await asyncio.sleep(0)
+    return count
+
+
+async def fuzz(seed, frames):
+    settings = NamesrvSettings()
+    answers = Answers(RouteTables(), settings)
+    writes = Writes(Log(), "g", 300_000, answers)
+    requests = Dispatcher(answers, writes, Metrics())
+    requests.serve(answers)
+    connections = Connections(Certificates(settings), "permissive")
+    chance, sent, opaque = random.Random(seed), 0, 0
+    good_transport = Transport()
+    good = connected(requests, connections, good_transport)
+    while sent < frames:
+        transport = Transport("10.0.0.9")
+        connection = connected(requests, connections, transport)
+        sent += await fed(connection, transport, chance)
+        connection.connection_lost(None)
+        opaque += 1
+        good_transport.written.clear()
+        good.data_received(encode_command(RemotingCommand(code=105, opaque=opaque, ext_fields={"topic": "T"})))
+        (answer,) = FrameDecoder().feed(bytes(good_transport.written))
+        assert (answer.opaque, answer.code) == (opaque, 17)
+    assert connections.open == {good}
+    assert connections.held_bytes == 0
+
+
+def run(caplog, seed, frames):
+    caplog.set_level(logging.ERROR)
+    errors = []
+
+    async def watched():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        await fuzz(seed, frames)
+
+    asyncio.run(watched())
+    assert errors == []
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+def test_spoilt_frames_cost_their_own_connection_alone(caplog):
+    run(caplog, 1, 10_000)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+def test_a_million_spoilt_frames_cost_their_own_connections_alone(caplog):
+    run(caplog, 2, 1_000_000)

@@ -1,0 +1,245 @@
+"""One peer cannot starve the others: each with real connections, hostile ones from addresses of their own."""
+
+import contextlib
+import json
+import logging
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+import psutil
+import pytest
+from tenacity import retry, stop_after_delay, wait_fixed
+
+from namesrv_stream.gateway import connection as connection_module
+from namesrv_stream.gateway.background import BackgroundGateway
+from namesrv_stream.rules import lookup
+from namesrv_stream.wire.command import RemotingCommand, encode_command
+from tests.cli.registry import PublishedRegistry
+from tests.gateway.peer import Peer
+
+eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
+MIB = 1024 * 1024
+EVIL, GOOD = "127.0.0.66", "127.0.0.1"
+LOOKUP = encode_command(RemotingCommand(code=105, opaque=1, ext_fields={"topic": "TopicA"}))
+PROXY_V1 = b"PROXY TCP4 192.0.2.7 127.0.0.1 5000 9876\r\n"
+T0 = 1_700_000_000_000
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """A registry whose list of all topics is large: 1 MB."""
+    registry = PublishedRegistry(str(tmp_path_factory.mktemp("wide") / "registry"), T0)
+    topics = tuple(f"topic-{number:05}-{'x' * 90}" for number in range(10_000))
+    registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("TopicA", *topics))
+    return registry
+
+
+@contextlib.contextmanager
+def greedy_peer(port, host=EVIL):
+    """One that takes no more than the kernel takes for it."""
+    with socket.socket() as greedy:
+        greedy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        greedy.bind((host, 0))
+        greedy.connect(("127.0.0.1", port))
+        yield greedy
+
+
+def held_bytes(running):
+    return running.gateway._server.connections.held_bytes
+
+
+def test_who_pipelines_and_does_not_read_is_answered_no_more_than_it_takes(wide, settings):
+    """One read of small requests, each with an answer of 1 MB, is over 1 GB if all are answered at once."""
+    questions = encode_command(RemotingCommand(code=206, opaque=1)) * 2_000
+    before_bytes = psutil.Process().memory_info().rss
+    with BackgroundGateway(settings(delta__root=wide.root)) as running:
+        port = running.gateway.port
+        with greedy_peer(port) as greedy, Peer(port) as good:
+            greedy.settimeout(1.0)
+            with contextlib.suppress(TimeoutError):
+                greedy.sendall(questions * 4)
+            for _ in range(20):
+                assert good.ask(105, topic="TopicA").code == 0
+            grown_bytes = psutil.Process().memory_info().rss - before_bytes
+            assert grown_bytes < 100 * MIB
+            assert held_bytes(running) < 8 * MIB
+
+
+def test_all_that_was_asked_is_answered_once_the_peer_reads(wide, settings):
+    """Lookups and other requests in turn, more than are answered at a time: in their order, none lost."""
+    with BackgroundGateway(settings(delta__root=wide.root)) as running, Peer(running.gateway.port) as peer:
+        sent = []
+        for _ in range(40):
+            sent += [peer.send(105, topic="TopicA"), peer.send(206), peer.send(4711)]
+        assert [peer.receive().opaque for _ in sent] == sent
+        assert peer.ask(105, topic="TopicA").code == 0
+
+
+def test_who_hoards_unfinished_frames_pays_and_not_who_comes_next(registry, settings, caplog):
+    with BackgroundGateway(settings(peerBufferMaxBytes=32 * MIB)) as running, contextlib.ExitStack() as open_peers:
+        port = running.gateway.port
+        good = open_peers.enter_context(Peer(port, host=GOOD))
+        frame = encode_command(RemotingCommand(code=4711, opaque=7, body=bytes(8 * MIB)))
+        good.socket.sendall(frame[: 4 * MIB])
+        hoarders = [open_peers.enter_context(Peer(port, host=EVIL)) for _ in range(8)]
+        for hoarder in hoarders:
+            with contextlib.suppress(OSError):
+                hoarder.socket.sendall(struct.pack(">iI", 12 * MIB, 12) + b'{"code":105}' + bytes(10 * MIB))
+        assert sum(hoarder.is_closed_by_server_within(1.0) for hoarder in hoarders) >= 5
+        good.socket.sendall(frame[4 * MIB :])
+        assert good.receive().opaque == 7, "the good peer's frame is whole"
+        assert held_bytes(running) <= 32 * MIB
+    assert f"connection of {EVIL}:" in caplog.text
+    assert f"connection of {GOOD}:" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"PROX", b"\x16\x03\x01"], ids=["nothing", "half an opening", "half a handshake"]
+)
+def test_the_opening_has_a_limit_of_its_own(registry, settings, monkeypatch, tmp_path, said):
+    from tests.gateway.test_tls import make_certificate  # noqa: PLC0415
+
+    make_certificate(tmp_path, "localhost")
+    files = {"tls__server__certPath": str(tmp_path / "cert.pem"), "tls__server__keyPath": str(tmp_path / "key.pem")}
+    monkeypatch.setattr(connection_module, "OPENING_LIMIT_S", 0.5)
+    with BackgroundGateway(settings(**files)) as running, Peer(running.gateway.port) as good:
+        assert good.ask(105, topic="TopicA").code == 0
+        with Peer(running.gateway.port, host=EVIL) as silent:
+            silent.socket.sendall(said)
+            assert silent.is_closed_by_server()
+        assert good.ask(105, topic="TopicA").code == 0, "who has begun has serverChannelMaxIdleTimeSeconds"
+
+
+def test_connections_of_one_address_are_limited_and_others_come_in(registry, settings, caplog):
+    limits = {"maxConnectionsPerAddress": 3, "maxConnections": 5}
+    with BackgroundGateway(settings(**limits)) as running, contextlib.ExitStack() as open_peers:
+        port = running.gateway.port
+        for _ in range(3):
+            assert open_peers.enter_context(Peer(port, host=EVIL)).ask(105, topic="TopicA").code == 0
+        with Peer(port, host=EVIL) as fourth:
+            assert fourth.is_closed_by_server()
+        with Peer(port, host=GOOD) as good:
+            assert good.ask(105, topic="TopicA").code == 0
+            with Peer(port, host="127.0.0.2") as fifth, Peer(port, host="127.0.0.3") as sixth:
+                assert fifth.ask(105, topic="TopicA").code == 0
+                assert sixth.is_closed_by_server()
+    assert f"over 3 connections of {EVIL}" in caplog.text
+    assert "maxConnectionsPerAddress" in caplog.text
+    assert "over 5 connections of all peers: close some, or set maxConnections higher" in caplog.text
+
+
+def test_behind_a_trusted_load_balancer_each_peer_counts_for_itself(registry, settings):
+    limits = {"maxConnectionsPerAddress": 2, "proxyProtocol__trusted": "127.0.0.0/8"}
+    with BackgroundGateway(settings(**limits)) as running, contextlib.ExitStack() as open_peers:
+
+        def behind(source):
+            peer = open_peers.enter_context(Peer(running.gateway.port))
+            peer.socket.sendall(b"PROXY TCP4 %s 127.0.0.1 5000 9876\r\n" % source + LOOKUP)
+            return peer
+
+        for source in (b"192.0.2.1", b"192.0.2.2", b"192.0.2.1", b"192.0.2.2"):
+            assert behind(source).receive().code == 0
+        assert behind(b"192.0.2.1").is_closed_by_server()
+        assert behind(b"192.0.2.3").receive().code == 0
+
+
+FEW_FILES = """
+import resource, sys, time
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.gateway.background import BackgroundGateway
+resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))
+given = {"delta.root": sys.argv[1], "kafka.bootstrap.servers": "127.0.0.1:1", "listenPort": 0}
+with BackgroundGateway(NamesrvSettings.model_validate(given)) as running:
+    print(running.gateway.port, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_connections_leave_files_to_the_tables(registry):
+    """With 300 files all connections are let in that leave 256; a new snapshot is read as before."""
+    program = [sys.executable, "-c", FEW_FILES, registry.root]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        port = int(process.stdout.readline())
+        with contextlib.ExitStack() as open_peers, Peer(port) as good:
+            assert good.ask(105, topic="TopicA").code == 0
+            flood = [open_peers.enter_context(Peer(port, host=EVIL)) for _ in range(300)]
+            assert flood[-1].is_closed_by_server()
+            registry.register("10.0.0.7:10911", "c1", "broker-new", topics=("TopicNew",))
+
+            @eventually
+            def shown():
+                assert good.ask(105, topic="TopicNew").code == 0
+
+            shown()
+        process.stdin.close()
+
+
+def test_a_proxy_header_of_somebody_else_is_refused_and_its_words_are_not_repeated(gateway, caplog):
+    with Peer(gateway.port, host=EVIL) as liar:
+        liar.socket.sendall(PROXY_V1 + LOOKUP)
+        assert liar.is_closed_by_server()
+    assert f"connection of {EVIL}:" in caplog.text
+    assert "proxyProtocol.trusted" in caplog.text
+    assert "192.0.2.7" not in caplog.text
+
+
+def test_who_is_refused_again_and_again_has_ten_lines_and_a_count(registry, settings, caplog, monkeypatch):
+    monkeypatch.setattr("namesrv_stream.gateway.admission._WINDOW_S", 0.5)
+    with BackgroundGateway(settings()) as running:
+        started_s = time.monotonic()
+        for _ in range(40):
+            with Peer(running.gateway.port, host=EVIL) as bad:
+                bad.socket.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                assert bad.is_closed_by_server()
+
+        @eventually
+        def summed_up():
+            assert f"{EVIL}: " in caplog.text
+            assert "more connections were refused or closed" in caplog.text
+
+        summed_up()
+        windows = 1 + (time.monotonic() - started_s) // 0.5
+    lines = [each for each in caplog.records if f"connection of {EVIL}:" in each.getMessage()]
+    assert 10 <= len(lines) <= 10 * windows
+    assert all(each.levelno == logging.WARNING for each in lines)
+
+
+def test_a_header_of_16_mib_is_refused_before_it_has_come(gateway, peer, caplog):
+    with Peer(gateway.port, host=EVIL) as bad:
+        bad.socket.sendall(struct.pack(">iI", 16 * MIB - 100, 16 * MIB - 200) + b"{")
+        assert bad.is_closed_by_server()
+    assert "over the limit of 131072" in caplog.text
+    assert peer.ask(105, topic="TopicA").code == 0
+
+
+def test_what_goes_through_all_topics_keeps_no_lookup_waiting_and_is_made_once(gateway, monkeypatch):
+    scanned, go_on, scan = [], threading.Event(), lookup.topics_by_cluster
+
+    def slow(tables, cluster):
+        scanned.append(cluster)
+        assert go_on.wait(30)
+        return scan(tables, cluster)
+
+    monkeypatch.setattr(lookup, "topics_by_cluster", slow)
+    with Peer(gateway.port, host=EVIL) as evil, Peer(gateway.port, host=EVIL) as another, Peer(gateway.port) as good:
+        asked = [(each, each.send(224, cluster="c1")) for each in (evil, another)]
+        for _ in range(20):
+            assert good.ask(105, topic="TopicA").code == 0
+        for number in range(100):
+            assert json.loads(good.ask(224, cluster=f"made-up-{number}").body)["topicList"] == []
+        go_on.set()
+        for each, opaque in asked:
+            answer = each.receive()
+            assert (answer.opaque, json.loads(answer.body)["topicList"]) == (opaque, ["TopicA", "Unit"])
+    assert scanned == ["c1"]
+
+
+def test_a_name_that_cannot_be_printed_is_answered_with_an_error_and_kafka_is_not_asked(gateway, peer):
+    answer = peer.ask(205, brokerName="a\x1b[2J")
+    assert answer.code == 1
+    assert "brokerName" in answer.remark or "broker_name" in answer.remark
+    assert answer.remark.isprintable()

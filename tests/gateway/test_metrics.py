@@ -1,0 +1,74 @@
+"""/metrics and /healthz: what they say, and that no client keeps another one waiting."""
+
+import contextlib
+import socket
+import urllib.request
+
+import pytest
+from prometheus_client import generate_latest
+from tenacity import retry, stop_after_delay, wait_fixed
+
+from namesrv_stream.gateway import metrics as metrics_module
+from namesrv_stream.gateway.metrics import MAX_CLUSTERS, MAX_REQUESTS, Metrics, MetricsServer
+
+eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
+
+
+@pytest.fixture
+def metrics():
+    return Metrics()
+
+
+@pytest.fixture
+def server(metrics):
+    running = MetricsServer(metrics, "127.0.0.1", 0, lambda: None)
+    yield running
+    running.close()
+
+
+def healthz(server):
+    return urllib.request.urlopen(f"http://127.0.0.1:{server.port}/healthz", timeout=30).read()
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\nX: "])
+def test_more_slow_clients_than_are_served_at_a_time_keep_no_probe_waiting(server, said):
+    with contextlib.ExitStack() as slow:
+        for _ in range(3 * MAX_REQUESTS):
+            slow.enter_context(socket.create_connection(("127.0.0.1", server.port))).sendall(said)
+        assert healthz(server) == b"ok\n"
+
+
+def is_cut_off(slow):
+    try:
+        slow.sendall(b"x")
+        return slow.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_a_client_that_trickles_is_cut_off(server, monkeypatch):
+    monkeypatch.setattr(metrics_module, "REQUEST_LIMIT_S", 0.5)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=0.05) as slow:
+        slow.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+
+        @eventually
+        def cut_off():
+            assert is_cut_off(slow)
+
+        cut_off()
+    assert healthz(server) == b"ok\n"
+
+
+def test_clusters_that_peers_make_up_are_one_line_beyond_the_largest(metrics):
+    metrics.brokers({f"made-up-{number}": 1 for number in range(1_000)} | {"real": 50, "x" * 10_000: 60})
+    lines = [line for line in metrics_page(metrics) if line.startswith("namesrv_brokers{")]
+    assert len(lines) == MAX_CLUSTERS + 1
+    assert 'namesrv_brokers{cluster="real"} 50.0' in lines
+    assert f'namesrv_brokers{{cluster="{"x" * 100}"}} 60.0' in lines
+    assert f'namesrv_brokers{{cluster="(others)"}} {1_002 - MAX_CLUSTERS}.0' in lines
+
+
+def metrics_page(metrics):
+    return generate_latest(metrics.registry).decode().splitlines()

@@ -1,0 +1,58 @@
+"""What one host may have of what is scarce, beside others and alone."""
+
+import asyncio
+
+import pytest
+
+from namesrv_stream.gateway import turns as turns_module
+from namesrv_stream.gateway.turns import HEAVY_SHARE, HOST_SHARE, MOMENT_S, WINDOW_S, LoopTime, Share, Turns
+
+
+def test_a_host_may_have_as_much_as_is_left_free():
+    share = Share(100)
+    assert [share.has_room("a", amount) for amount in (100, 101)] == [True, False]
+    share.take("a", 50)
+    assert not share.has_room("a", 1)
+    assert [share.has_room("b", amount) for amount in (50, 51)] == [True, False]
+    share.give_back("a", 50)
+    assert share.has_room("a", 100)
+
+
+def test_a_host_alone_has_the_whole_event_loop():
+    loop_time = LoopTime()
+    assert loop_time.spend("a", 0.0, 10 * WINDOW_S) is None
+
+
+def test_beside_others_a_host_that_has_had_its_share_waits_until_the_window_is_over():
+    loop_time = LoopTime()
+    loop_time.spend("good", 0.0, 0.0001)
+    assert loop_time.spend("evil", 0.01, HOST_SHARE * WINDOW_S) is None
+    assert loop_time.spend("evil", 0.02, 0.001) == pytest.approx(WINDOW_S - 0.02)
+    assert loop_time.spend("good", 0.03, 0.0001) is None
+    assert loop_time.spend("evil", WINDOW_S, 0.001) is None, "the next window"
+
+
+def test_hosts_that_take_more_than_a_moment_have_a_share_together():
+    loop_time = LoopTime()
+    taken_s, hosts = 0.9 * HOST_SHARE * WINDOW_S, 0
+    while loop_time.spend(f"evil-{hosts}", 0.0, taken_s) is None:
+        hosts += 1
+    assert hosts == int(HEAVY_SHARE * WINDOW_S / taken_s)
+    assert loop_time.spend("good", 0.0, MOMENT_S) is None
+
+
+def test_a_host_whose_turn_was_long_rests_and_others_do_not_wait_for_it(monkeypatch):
+    monkeypatch.setattr(turns_module, "SHORT_TURN_S", -1)
+    monkeypatch.setattr(turns_module, "REST_TIMES", 10**9)
+
+    async def scenario():
+        turns = Turns(1)
+        async with turns.turn("evil", 30):
+            await asyncio.sleep(0)
+        with pytest.raises(TimeoutError):
+            async with turns.turn("evil", 0.05):
+                pass
+        async with turns.turn("good", 30):
+            pass
+
+    asyncio.run(scenario())

@@ -1,0 +1,29 @@
+"""The JVM that Python drives: by this process alone."""
+
+import stat
+
+import pytest
+from py4j.java_gateway import GatewayParameters, JavaGateway
+from py4j.protocol import Py4JError
+
+from namesrv_stream.local import rocketmq
+
+
+@pytest.fixture
+def jvm(tmp_path, monkeypatch):
+    """Without RocketMQ's jars, which a token does not need."""
+    monkeypatch.setattr(rocketmq, "retrieved_jars", lambda name: tmp_path)
+    with rocketmq._ClientJvm(tmp_path, rocketmq.Release.V5) as running:
+        yield running
+
+
+def driven(jvm, **more):
+    return JavaGateway(gateway_parameters=GatewayParameters(port=jvm.port, **more))
+
+
+def test_who_has_the_token_drives_the_jvm_and_nobody_else(jvm, tmp_path):
+    assert driven(jvm, auth_token=jvm.token).jvm.java.lang.Math.abs(-7) == 7
+    for wrong in ({}, {"auth_token": "guessed"}):
+        with pytest.raises(Py4JError):
+            driven(jvm, **wrong).jvm.java.lang.Math.abs(-7)
+    assert stat.S_IMODE((tmp_path / "client-console.log").stat().st_mode) == 0o600
