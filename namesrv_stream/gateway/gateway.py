@@ -16,6 +16,7 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
 from namesrv_stream.gateway import kv_file, notices
 from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.follower import FollowedSnapshot, Follower
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
@@ -71,7 +72,8 @@ class Gateway:
         self._loop = asyncio.get_running_loop()
         self._link = KafkaLink(settings, self._count_outcome)
         self._writes = Writes(self._link, self.gateway_id, settings.reconcile_interval_millis, self._answers)
-        self._dispatcher = Dispatcher(self._answers, self._writes, self.metrics)
+        self._authorization = Authorization(settings, self.metrics)
+        self._dispatcher = Dispatcher(self._answers, self._writes, self.metrics, self._authorization)
         self._server = Server(settings, self._dispatcher)
         async with AsyncExitStack() as opening:
             root = Root(settings.delta_root, settings.storage_options or None)
@@ -150,6 +152,7 @@ class Gateway:
             self._looked_around_s = time.monotonic()
             self.metrics.connections.set(len(self._server.connections.open))
             self.metrics.records_waiting.set(self._link.on_the_way)
+            self._authorization.reload()
             if self._latest is not None:
                 self._mind_age(self._latest)
             await asyncio.sleep(_LOOK_AROUND_EVERY_S)
