@@ -67,8 +67,9 @@ class FullRegistration:
             version=command.version,
             ext_fields=command.ext_fields,
             body=zlib.compress(command.body, zlib.Z_BEST_SPEED),
+            said_by=command.said_by,
         )
-        head = replace(read, topic_config_table={}, topic_queue_mapping_info_map={}, channel_id=None)
+        head = replace(read, topic_config_table={}, topic_queue_mapping_info_map={}, channel_id=None, requested_by=None)
         return cls(kept, head, len(read.topic_config_table))
 
     def registration(self) -> RemotingCommand:
@@ -78,6 +79,7 @@ class FullRegistration:
             version=self.command.version,
             ext_fields=self.command.ext_fields,
             body=zlib.decompress(self.command.body),
+            said_by=self.command.said_by,
         )
 
     def has_been_read(self, published: Published) -> bool:

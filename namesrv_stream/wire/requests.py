@@ -70,6 +70,7 @@ def register_broker(command: RemotingCommand, channel_id: str | None = None) -> 
         filter_server_list=body.filter_server_list or [],
         keep_filter_servers=body.filter_server_list is None,
         channel_id=channel_id,
+        requested_by=command.said_by,
     )
 
 
