@@ -1,6 +1,9 @@
 """The users file: what it may say, who may read it, and what happens when it changes."""
 
 import logging
+import re
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +15,10 @@ from namesrv_stream.wire.signature import signed
 ANN = '[[user]]\nname = "ann"\nrole = "admin"\naccessKey = "ann"\nsecretKey = "ann-secret"\n'
 BROKER = '[[user]]\nname = "a"\nrole = "broker"\nclusters = ["c"]\nnames = ["a"]\naddresses = ["*"]\n'
 KEYS = 'accessKey = "k"\nsecretKey = "12345678"\n'
+
+
+SECURITY = Path(__file__).parents[2] / "docs/security.md"
+SET_UP = re.compile(r"<!-- tested: as written -->\n```sh\n(.*?)```", re.DOTALL)
 
 
 @pytest.fixture
@@ -108,6 +115,14 @@ def test_a_changed_file_is_in_force_and_a_bad_one_leaves_the_users_before(write,
     file.reload()
     assert file.users is before
     assert len(caplog.records) == 3, "each is told once"
+
+
+def test_the_documented_set_up_makes_a_file_that_is_accepted(tmp_path):
+    (commands,) = SET_UP.findall(SECURITY.read_text())
+    subprocess.run(["bash", "-euo", "pipefail", "-c", commands], cwd=tmp_path, check=True)
+    users = UsersFile(tmp_path / "data/security/users.toml").users
+    old = users.sender(RemotingCommand(code=103), Origin("10.0.0.7")).user
+    assert (old.name, old.role, old.bounds.addresses) == ("broker-old", Role.BROKER, ("10.0.0.7:*",))
 
 
 def test_an_unchanged_file_is_not_read_again(write):
