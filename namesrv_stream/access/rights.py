@@ -48,6 +48,10 @@ MAX_READ_BYTES = 64 * 1024
 """Of a body whose content decides on the right. A larger one is refused unread."""
 
 
+MAX_SHOWN_CHARS = 128
+"""Of a name that a peer has made up, in answers and in the log."""
+
+
 class NotAllowedError(NamesrvError):
     """A request whose sender lacks a right: answer it with NO_PERMISSION. `user` None: the sender is not known."""
 
@@ -121,7 +125,7 @@ def _check_bounds(command: RemotingCommand, sender: Sender, user: User, claim: _
         for each in said:
             if not is_within(each, allowed):
                 reason = f"user {user.name} may speak for {', '.join(allowed)} alone"
-                raise NotAllowedError(command.code, sender, f"the right to {kind} {each!r}", reason)
+                raise NotAllowedError(command.code, sender, f"the right to {kind} {each[:MAX_SHOWN_CHARS]!r}", reason)
 
 
 def _read_body(command: RemotingCommand, sender: Sender) -> bytes:

@@ -114,7 +114,10 @@ class Users:
         """The user of the smallest range around the address."""
         if address is None or not self._by_network:
             return None
-        ip = ip_address(address)
+        try:
+            ip = ip_address(address)
+        except ValueError:  # a name, which proves nothing
+            return None
         if isinstance(ip, IPv6Address) and ip.ipv4_mapped:  # what a socket that listens at :: says of IPv4
             ip = ip.ipv4_mapped
         around = [network for network in self._by_network if ip in network]

@@ -61,6 +61,12 @@ def test_a_broker_speaks_within_its_bounds(code, changed, right):
     assert missing(broker(), RemotingCommand(code=code, ext_fields=fields)) == right
 
 
+def test_a_made_up_name_is_shown_escaped_and_in_part():
+    right = missing(broker(), RemotingCommand(code=103, ext_fields=OWN | {"brokerName": "\x1b\n" + "x" * 100_000}))
+    assert right.startswith(r"the right to broker name '\x1b\nxxx")
+    assert len(right) < 200
+
+
 @pytest.mark.parametrize("code", OF_BROKERS)
 def test_an_address_that_another_broker_holds_is_that_brokers(code):
     """An address is one process: to register it under a name of one's own would take the other's route away."""

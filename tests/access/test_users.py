@@ -37,6 +37,8 @@ def name_of(command, address=None, *certificate_names):
     [
         (None, None, None),
         ("192.0.2.1", None, None),
+        ("localhost", None, None),
+        ("?", None, None),
         ("10.0.0.1", None, "by range"),
         ("10.1.0.1", None, "by smaller range"),
         ("::ffff:10.1.0.1", None, "by smaller range"),
