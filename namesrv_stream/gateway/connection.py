@@ -97,7 +97,6 @@ class Connection(asyncio.Protocol):
         self._frame_began_s: float | None = self._active_s
         self.number = connections.next_number()
         self.peer = "?"
-        self._address: str | None = None
         self.order = asyncio.Lock()
         self.is_lost = False
 
@@ -107,7 +106,6 @@ class Connection(asyncio.Protocol):
         """Called once, first."""
         self._transport = cast(asyncio.Transport, transport)
         self.peer = _address_text(transport.get_extra_info("peername"))
-        self._address = _ip_address(transport.get_extra_info("peername"))
         self._connections.open.add(self)
 
     def data_received(self, data: bytes) -> None:
@@ -180,8 +178,9 @@ class Connection(asyncio.Protocol):
 
     @property
     def origin(self) -> Origin:
-        """What the connection itself proves of its peer."""
-        return Origin(self._address, self._tls.certificate_names if self._tls else frozenset())
+        """What the connection itself proves of its peer. A PROXY header is no proof of an address."""
+        peername = None if self._has_proxy_header else self._transport.get_extra_info("peername")
+        return Origin(peername[0] if peername else None, self._tls.certificate_names if self._tls else frozenset())
 
     @property
     def is_answered(self) -> bool:
@@ -210,7 +209,6 @@ class Connection(asyncio.Protocol):
         if header is None:
             return
         self._has_proxy_header = True
-        self._address = None  # a PROXY header is no proof of an address
         self.peer = f"{header.source} (through {self.peer})" if header.source else self.peer
         self._first = self._first[header.length_bytes :]
         if self._first:
@@ -310,13 +308,6 @@ def _refusal(opening: Opening) -> str:
     if opening is Opening.REMOTING:
         return "plain text, and tls.server.mode is enforcing: set tlsEnable=true on the peer"
     return f"the peer speaks {opening.value}, not RocketMQ's remoting: is this the port it meant?"
-
-
-def _ip_address(peername: object) -> str | None:
-    match peername:
-        case (str(host), int(), *_):
-            return host
-    return None
 
 
 def _address_text(peername: object) -> str:

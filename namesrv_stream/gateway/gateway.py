@@ -69,10 +69,10 @@ class Gateway:
     async def start(self) -> None:
         """Listens, with the newest snapshot if there is one; Kafka may come later. Raises NamesrvError."""
         settings = self._settings
+        self._authorization = Authorization(settings, self.metrics)
         self._loop = asyncio.get_running_loop()
         self._link = KafkaLink(settings, self._count_outcome)
         self._writes = Writes(self._link, self.gateway_id, settings.reconcile_interval_millis, self._answers)
-        self._authorization = Authorization(settings, self.metrics)
         self._dispatcher = Dispatcher(self._answers, self._writes, self.metrics, self._authorization)
         self._server = Server(settings, self._dispatcher)
         async with AsyncExitStack() as opening:
@@ -150,9 +150,9 @@ class Gateway:
     async def _look_around(self) -> None:
         while True:
             self._looked_around_s = time.monotonic()
+            self._authorization.reload()
             self.metrics.connections.set(len(self._server.connections.open))
             self.metrics.records_waiting.set(self._link.on_the_way)
-            self._authorization.reload()
             if self._latest is not None:
                 self._mind_age(self._latest)
             await asyncio.sleep(_LOOK_AROUND_EVERY_S)

@@ -230,9 +230,7 @@ class Writes:
 
     async def _operate(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         async with connection.order:
-            request = await self._made(
-                command, lambda: operator_command(command, requested_by=command.said_by or connection.peer)
-            )
+            request = await self._made(command, lambda: operator_command(command, requested_by=connection.peer))
             place = self._link.send(request)
         await self._in_log(place)
         match request:
@@ -247,9 +245,7 @@ class Writes:
     async def _update_config(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """A5, by the list of what can change at run time."""
         try:
-            request = await self._made(
-                command, lambda: operator_command(command, requested_by=command.said_by or connection.peer)
-            )
+            request = await self._made(command, lambda: operator_command(command, requested_by=connection.peer))
             assert isinstance(request, UpdateNamesrvConfig), "the code says so"
             changes = self._answers.settings.live_changes(request.properties)
         except MalformedBodyError:
