@@ -25,6 +25,7 @@ from tests.gateway.peer import Peer
 from tests.gateway.test_tls import make_certificate, trusting
 
 eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
+SECURITY = Path(__file__).parents[2] / "docs/security.md"
 MODES = ["off", "observe", "operators", "writes"]
 """From the one that refuses least."""
 
@@ -80,28 +81,26 @@ def ask(peer, code, access_key=None, body=b"", **fields):
 
 
 def request(code, speaks_for):
-    """The body and fields of a request that says something of these brokers."""
+    """The body and fields of a request that says something of this broker."""
     queues = {"brokerName": speaks_for["brokerName"], "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
     body = {217: json.dumps({"queueDatas": [queues]}).encode(), 318: b"orderMessageEnable=true"}.get(code, b"")
-    other = {"namespace": "N", "key": "K", "value": "V", "topic": "TopicA", "cluster": "c1"}
-    return body, {**other, **(speaks_for if code in (103, 104, 322, 904, 901) else {})} | (
-        {"brokerName": speaks_for["brokerName"]} if code in (205, 327) else {}
-    )
+    return body, speaks_for | {"namespace": "N", "key": "K", "value": "V", "topic": "TopicA", "cluster": "c1"}
 
 
 def documented():
-    """Request code and sender -> the last of MODES in which the request is admitted."""
-    text = (Path(__file__).parents[2] / "docs/security.md").read_text()
-    _, _, after = text.partition("| request | anonymous |")
-    head, _, *rows = ("| request | anonymous |" + after.partition("\n\n")[0]).splitlines()
-    senders = [cell.strip() for cell in head.split("|")[2:-1]]
-    assert senders == list(SENDERS)
-    for row in rows:
-        what, *cells = [cell.strip() for cell in row.split("|")[1:-1]]
-        for code, (sender, last) in itertools.product(
-            map(int, re.findall(r"\b\d{3}\b", what)), zip(senders, cells, strict=True)
-        ):
+    """Request code, sender, the last of MODES in which it is admitted, and whether that is of some settings alone."""
+    head, _, *rows = re.search(r"^\| request \|.*?\n\n", SECURITY.read_text(), re.MULTILINE | re.DOTALL)[
+        0
+    ].splitlines()[:-1]
+    assert cells_of(head) == ["request", *SENDERS]
+    for what, *admitted in map(cells_of, rows):
+        codes = [int(code) for code in re.findall(r"\b\d{3}\b", what)]
+        for code, (sender, last) in itertools.product(codes, zip(SENDERS, admitted, strict=True)):
             yield code, sender, MODES[-1] if last == "always" else last, "settings" in what
+
+
+def cells_of(row):
+    return [cell.strip() for cell in row.split("|")[1:-1]]
 
 
 TABLE = [each[:3] for each in documented() if not each[3]]

@@ -1,35 +1,51 @@
 """Real RocketMQ programs and a gateway with auth.mode=writes: who signs may write, and is named in the history."""
 
+import itertools
 import os
+from contextlib import contextmanager
 
 import pytest
 
+from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.local.rocketmq import Keys, Release, broker, java_client, mqadmin
+from tests.gateway.peer import Peer
+from tests.gateway.test_authorization import MODES, SECRET, TABLE, ask
 from tests.gateway.test_tls import make_certificate
 from tests.system.gateway_stack import eventually, running_stack
 from tests.system.test_gateway_rocketmq import events_of, registered, routed
 
 pytestmark = [pytest.mark.system, pytest.mark.full]
 
-ADMIN, READER, BROKER_A = Keys("ann", "ann-secret"), Keys("reader", "reader-secret"), Keys("broker-a", "a-secret")
-USERS = """
+ADMIN, READER, BROKER_A = (Keys(name, SECRET.decode()) for name in ("ann", "reader", "broker-a"))
+SENDERS = {"anonymous": None, "broker, own name": BROKER_A, "admin": ADMIN}
+COMMANDS = {
+    100: "updateKvConfig -s N -k K -v V",
+    102: "deleteKvConfig -s N -k K",
+    205: "wipeWritePerm -b broker-a",
+    216: "deleteTopic -c RealCluster -t NoSuchTopic",
+    318: "updateNamesrvConfig -k orderMessageEnable -v false",
+    319: "getNamesrvConfig",
+    327: "addWritePerm -b broker-a",
+}
+LAST_MODE = {(code, sender): last for code, sender, last in TABLE}
+USERS = f"""
 [[user]]
 name = "ann"
 role = "admin"
 accessKey = "ann"
-secretKey = "ann-secret"
+secretKey = "{SECRET.decode()}"
 
 [[user]]
 name = "reader"
 role = "reader"
 accessKey = "reader"
-secretKey = "reader-secret"
+secretKey = "{SECRET.decode()}"
 
 [[user]]
 name = "broker-a"
 role = "broker"
 accessKey = "broker-a"
-secretKey = "a-secret"
+secretKey = "{SECRET.decode()}"
 clusters = ["RealCluster"]
 names = ["broker-a"]
 addresses = ["127.0.0.1:*"]
@@ -109,6 +125,20 @@ def refused(gateway, code, user=None):
     return metrics.get_sample_value("namesrv_not_allowed_total", labels) or 0
 
 
+@contextmanager
+def guarded_gateway(stack, mode):
+    """Another gateway of the same registry, with its way to Kafka, in another mode."""
+    with BackgroundGateway(stack.settings.model_copy(update={"auth_mode": mode})) as running:
+
+        @eventually
+        def has_its_way_to_kafka():
+            with Peer(running.gateway.port) as peer:
+                assert ask(peer, 102, "ann", namespace="start", key="start").code == 0
+
+        has_its_way_to_kafka()
+        yield running
+
+
 def requesters(stack, name, type_):
     return {each.requested_by.partition("@")[0] for each in events_of(stack, name) if each.type == type_}
 
@@ -127,6 +157,25 @@ def test_mqadmin_writes_with_the_keys_of_an_admin_alone(stack, admin, release):
         assert stack.ask(101, namespace=release.value, key="K").ext_fields == {"value": "V"}
 
     put_is_seen()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_each_command_of_mqadmin_is_admitted_as_the_table_says(stack, signing, tmp_path, mode):
+    with guarded_gateway(stack, mode) as gateway:
+        for (code, command), (sender, keys) in itertools.product(COMMANDS.items(), SENDERS.items()):
+            said = mqadmin(tmp_path, gateway.address, *command.split(), keys=keys)
+            is_admitted = MODES.index(mode) <= MODES.index(LAST_MODE[code, sender])
+            assert ("needs the admin role" not in said) == is_admitted, (command, sender, said)
+
+
+def test_a_broker_that_cannot_sign_registers_until_brokers_are_asked(stack, tmp_path):
+    with (
+        guarded_gateway(stack, "operators") as gateway,
+        broker(tmp_path, gateway.address, "broker-unsigned", release=Release.V4) as unsigned,
+    ):
+        registered(stack, "broker-unsigned", {"0": unsigned.address})
+        unsigned.kill()
+    registered(stack, "broker-unsigned", {})
 
 
 def test_mqadmin_in_a_zone_adds_it_after_it_has_signed(admin, monkeypatch):
