@@ -13,6 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
+import timeit
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,7 +29,7 @@ from namesrv_stream.local.ports import free_ports
 from namesrv_stream.local.process import OwnedProcess
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.command import RemotingCommand
-from namesrv_stream.wire.signature import signed
+from namesrv_stream.wire.signature import is_signed_with, signed
 
 MODES = ("off", "writes")
 KEY, SECRET = "broker", b"benchmark-secret"
@@ -119,6 +120,12 @@ def measure(ports: dict[str, int], series: Series, in_flight: int, seconds: floa
     return {mode: statistics.median(each) for mode, each in found.items()}
 
 
+def signature_us(topics: int) -> float:
+    """Microseconds of the event loop for the signature of one registration, at best."""
+    said = signed(registration(0, topics), KEY, SECRET)
+    return min(timeit.repeat(lambda: is_signed_with(said, SECRET), number=1, repeat=500)) * 1e6
+
+
 @click.command()
 @click.option("--seconds", type=click.FloatRange(0.1), default=2.0, show_default=True, help="A round of one mode.")
 @click.option("--rounds", type=click.IntRange(1), default=9, show_default=True)
@@ -138,6 +145,8 @@ def main(seconds: float, rounds: int) -> None:
             table.add_row(what, *(f"{found[mode]:,.0f}" for mode in MODES), f"{found['writes'] / found['off']:.2f}")
     console = Console(width=110)
     console.print(table)
+    for topics in BROKERS_BY_TOPICS:
+        console.print(f"the signature of a registration of {topics:,} topics takes {signature_us(topics):,.0f} µs")
     console.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
 
 
