@@ -79,9 +79,17 @@ def _change(name: str) -> Callable[[Callable[..., Command]], click.Command]:
             metavar="[SECONDS]",
             help=f"Wait until it is published ({DEFAULT_WAIT_S:g} s unless said).",
         )
+        @click.option(
+            "--as",
+            "requested_by",
+            metavar="NAME",
+            default=_login,
+            callback=_checked_name,
+            help="Who asks, for the history: the login unless said.",
+        )
         @click.pass_obj
-        def command(invocation: Invocation, /, wait_s: float | None, **fields: str) -> None:
-            _put(invocation, record(invocation, requested_by=_requested_by(), **fields), wait_s)
+        def command(invocation: Invocation, /, wait_s: float | None, requested_by: str, **fields: str) -> None:
+            _put(invocation, record(invocation, requested_by=requested_by, **fields), wait_s)
 
         command.params = [*getattr(record, "__click_params__", [])[::-1], *command.params]
         return command
@@ -89,8 +97,14 @@ def _change(name: str) -> Callable[[Callable[..., Command]], click.Command]:
     return decorate
 
 
-def _requested_by() -> str:
+def _login() -> str:
     return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def _checked_name(_context: click.Context, _option: click.Parameter, name: str) -> str:
+    if not name or not name.isprintable():
+        raise click.BadParameter("a name that can be printed is accepted")
+    return name
 
 
 def _put(invocation: Invocation, request: Command, wait_s: float | None) -> None:

@@ -65,18 +65,18 @@ def _of_broker(line: BrokerEventRow) -> Iterator[str]:
     who = _who(line)
     match line.type:
         case "REGISTERED":
-            yield f"{line.broker_addr} registered as {_identity(line)}{_taken_from(line, before)}."
+            yield f"{line.broker_addr} registered as {_identity(line)}{_taken_from(line, before)}{_by(line)}."
         case "ID_TAKEN":
-            yield f"{line.broker_addr}, alive already, is {_identity(line)} now{_taken_from(line, before)}."
+            yield f"{line.broker_addr}, alive already, is {_identity(line)} now{_taken_from(line, before)}{_by(line)}."
         case "ID_LOST":
             yield f"{line.broker_addr} is no longer {_identity(line)}, which another address or another id replaced."
         case "CHANGED":
             changes = ", ".join(_changes(before, after)) or "nothing that a lookup shows"
-            yield f"{who} registered again and changed {changes}."
+            yield f"{who} registered again and changed {changes}{_by(line)}."
         case "TOPICS_CHANGED":
             yield f"{line.broker_name}: {', '.join(_topics(line, before, after))}, {_because(line)}."
         case "REFUSED" if line.lease_millis is None:
-            yield f"{who} was refused: the address that holds this id has a higher state version."
+            yield f"{who} was refused: the address that holds this id has a higher state version{_by(line)}."
         case "UNREGISTERED" | "CHANNEL_CLOSED" | "EXPIRED" | "MOVED" | "REFUSED":
             lost = f"{line.broker_addr}, which was {_identity(line)} no longer,"
             lasted = duration_text(line.lease_millis or 0)
@@ -129,6 +129,10 @@ def _identity(line: BrokerEventRow) -> str:
 def _taken_from(line: BrokerEventRow, before: Rows) -> str:
     former = [row["broker_addr"] for row in before.get("broker", []) if row["broker_addr"] != line.broker_addr]
     return f", in the place of {former[0]}" if former else ""
+
+
+def _by(line: BrokerEventRow) -> str:
+    return f", as {line.requested_by}" if line.requested_by else ""
 
 
 def _end(line: BrokerEventRow) -> str:

@@ -28,7 +28,7 @@ from namesrv_stream.errors import NamesrvError, SettingError
 
 KAFKA_PREFIX = "kafka."
 STORAGE_PREFIX = "delta.storage."
-_START_ONLY_PREFIXES = (KAFKA_PREFIX, "delta.", "tls.", "checkpoint.", "snapshot.")
+_START_ONLY_PREFIXES = (KAFKA_PREFIX, "auth.", "delta.", "tls.", "checkpoint.", "snapshot.")
 _SECRET = re.compile(r"password|secret|token|jaas|credential|access_key|key$", re.IGNORECASE)
 _USER_IN_ADDRESS = re.compile(r"://\S*@")
 MASK = "******"
@@ -167,6 +167,16 @@ class NamesrvSettings(RocketmqSettings):
         "tls.server.trustCertPath", "", "Certificates that clients' ones are checked against, PEM.", "gateway"
     )
 
+    auth_mode: Literal["off", "observe", "operators", "writes"] = setting(
+        "auth.mode",
+        "off",
+        "Who may write: everybody (off), users with the role admin what operators send (operators), and users with "
+        "the role broker what brokers send (writes); observe refuses nothing and counts and logs what writes would "
+        "refuse. At a bindAddress that is not loopback, off has to be set.",
+        "gateway",
+    )
+    auth_users_path: Location = setting("auth.usersPath", "", "Users file, see security.md.", "gateway")
+
     @model_validator(mode="before")
     @classmethod
     def _gather_passed_through(cls, data: object) -> object:
@@ -190,6 +200,12 @@ class NamesrvSettings(RocketmqSettings):
             raise SettingError(
                 "tls.server.mode", "enforcing needs a certificate", "Set tls.server.certPath and keyPath."
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_auth(self) -> Self:
+        if self.auth_mode != "off" and not self.auth_users_path:
+            raise SettingError("auth.usersPath", f"is missing, and auth.mode is {self.auth_mode}", "Set both.")
         return self
 
     @property

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, cast
 
+from namesrv_stream.access.users import Origin
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.admission import TooManyConnectionsError
 from namesrv_stream.gateway.answers import KeptAnswer
@@ -88,7 +89,8 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self.host, self.peer = _address(transport.get_extra_info("peername"))
         self._handshake = Handshake(self._connections.terms(self.host))
-        counted_for = None if self.host in self._connections.trusted_proxies else self.host
+        self._is_from_proxy = self.host in self._connections.trusted_proxies
+        counted_for = None if self._is_from_proxy else self.host
         try:
             self._connections.admission.enter(counted_for)
         except TooManyConnectionsError as error:
@@ -195,6 +197,12 @@ class Connection(asyncio.Protocol):
     def is_closing(self) -> bool:
         """Whether it is closed, but for what has yet to be sent."""
         return self._transport.is_closing()
+
+    @property
+    def origin(self) -> Origin:
+        """What the connection itself proves of its peer. A load balancer's address proves none, nor a PROXY header."""
+        address = None if self._is_from_proxy else self.host
+        return Origin(address, self._tls.certificate_names if self._tls else frozenset())
 
     @property
     def is_answered(self) -> bool:

@@ -10,7 +10,9 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
 
+from namesrv_stream.access.rights import NotAllowedError
 from namesrv_stream.gateway.answers import READERS, Answers, KeptAnswer, no_route
+from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.cluster_test import Production
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.lookup_frames import LookupFrames
@@ -29,12 +31,13 @@ Answering = Coroutine[Any, Any, RemotingCommand | KeptAnswer]
 class Dispatcher:
     """Answers the requests of all connections. Lives in the event loop."""
 
-    def __init__(self, answers: Answers, writes: Writes, metrics: Metrics) -> None:
+    def __init__(self, answers: Answers, writes: Writes, metrics: Metrics, authorization: Authorization) -> None:
         self._production = Production(answers.settings.product_env_name) if answers.settings.cluster_test else None
         self._answers = answers
         self._is_loading = True
         self._writes = writes
         self._metrics = metrics
+        self._authorization = authorization
         self._started_s = time.perf_counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._scanning = asyncio.Lock()
@@ -48,6 +51,13 @@ class Dispatcher:
 
     def answer(self, command: RemotingCommand, connection: Connection) -> bytes | None:
         """See `connection.Requests`."""
+        if command.code in self._authorization.checked:
+            try:
+                command = self._authorization.admitted(command, connection, self._answers.live)
+            except NotAllowedError as error:
+                self._metrics.answered(command.code, ResponseCode.NO_PERMISSION, 0.0)
+                refusal = command.answer(ResponseCode.NO_PERMISSION, str(error))
+                return None if command.is_oneway else encode_command(refusal)
         if command.code == RequestCode.REGISTER_BROKER:
             place = self._writes.registering.said_again(command, connection)
             if place is not None:

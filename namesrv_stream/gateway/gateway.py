@@ -16,6 +16,7 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
 from namesrv_stream.gateway import kv_file, notices
 from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.follower import FollowedSnapshot, Follower
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
@@ -70,6 +71,7 @@ class Gateway:
     async def start(self) -> None:
         """Listens, with the newest snapshot if there is one; Kafka may come later. Raises NamesrvError."""
         settings = self._settings
+        self._authorization = Authorization(settings, self.metrics)
         self._loop = asyncio.get_running_loop()
         self._link = KafkaLink(settings, self._count_outcome)
         self._writes = Writes(
@@ -79,7 +81,7 @@ class Gateway:
             self._answers,
             settings.registration_cache_max_bytes,
         )
-        self._dispatcher = Dispatcher(self._answers, self._writes, self.metrics)
+        self._dispatcher = Dispatcher(self._answers, self._writes, self.metrics, self._authorization)
         self._server = Server(settings, self._dispatcher)
         async with AsyncExitStack() as opening:
             root = Root(settings.delta_root, settings.storage_options or None)
@@ -155,6 +157,7 @@ class Gateway:
     async def _look_around(self) -> None:
         while True:
             self._looked_around_s = time.monotonic()
+            self._authorization.reload()
             self.metrics.connections.set(len(self._server.connections.open))
             self.metrics.records_waiting.set(self._link.on_the_way)
             self.metrics.kafka_connected.set(self._link.is_connected)

@@ -75,8 +75,9 @@ class FullRegistration:
             version=command.version,
             ext_fields=command.ext_fields,
             body=zlib.compress(command.body, zlib.Z_BEST_SPEED),
+            said_by=command.said_by,
         )
-        head = replace(read, topic_config_table={}, topic_queue_mapping_info_map={}, channel_id=None)
+        head = replace(read, topic_config_table={}, topic_queue_mapping_info_map={}, channel_id=None, requested_by=None)
         return cls(kept, head, len(read.topic_config_table), host)
 
     def registration(self) -> RemotingCommand:
@@ -86,6 +87,7 @@ class FullRegistration:
             version=self.command.version,
             ext_fields=self.command.ext_fields,
             body=zlib.decompress(self.command.body),
+            said_by=self.command.said_by,
         )
 
     @property

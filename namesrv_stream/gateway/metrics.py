@@ -55,6 +55,9 @@ class Metrics:
         self.kafka_errors = Counter("namesrv_kafka_errors", "Records that Kafka did not take.", ["error"], registry=of)
         self.kafka_connected = Gauge("namesrv_kafka_connected", "1: Kafka takes records and ticks.", registry=of)
         self.records_waiting = Gauge("namesrv_records_waiting", "Records that wait for Kafka.", registry=of)
+        self._not_allowed = Counter(
+            "namesrv_not_allowed", "Requests whose sender lacked a right.", ["code", "user", "effect"], registry=of
+        )
         self._of_code: dict[tuple[int, int], tuple[Counter, Histogram]] = {}
 
     def answered(self, code: int, result: int, seconds: float, times: int = 1) -> None:
@@ -62,6 +65,10 @@ class Metrics:
         of_code = self._of_code.get((code, result)) or self._labelled(code, result)
         of_code[0].inc(times)
         of_code[1].observe(seconds)
+
+    def not_allowed(self, request: str, user: str | None, effect: str) -> None:
+        """A request that was refused, or would have been (`effect`). `user` None: nobody of the users file."""
+        self._not_allowed.labels(request, user or _UNKNOWN, effect).inc()
 
     def brokers(self, by_cluster: Mapping[str, int]) -> None:
         """How many live in each cluster now. Peers make up clusters: the largest have a line each, the others one."""

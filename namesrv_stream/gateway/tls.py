@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import ssl
+from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 
 from namesrv_stream.config import NamesrvSettings
@@ -63,6 +65,8 @@ class Certificates:
                 if not settings.tls_trust_cert_path:
                     raise ValueError("tls.server.authClient needs tls.server.trustCertPath")
                 context.verify_mode = ssl.CERT_REQUIRED
+            elif settings.auth_mode != "off" and settings.tls_trust_cert_path:
+                context.verify_mode = ssl.CERT_OPTIONAL  # who shows one is a user by it
             if settings.tls_trust_cert_path:
                 context.load_verify_locations(settings.tls_trust_cert_path)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
@@ -92,6 +96,13 @@ class TlsSession:
         except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
             pass
         return b"".join(plain)
+
+    @cached_property
+    def certificate_names(self) -> frozenset[str]:
+        """The subject alternative names of the client's verified certificate, as `DNS:name`, once it has spoken."""
+        certificate = self._session.getpeercert() or {}
+        names: Iterable[tuple[str, str]] = certificate.get("subjectAltName", ())  # type: ignore[assignment]
+        return frozenset(f"{kind}:{name}" for kind, name in names)
 
     def encrypted(self, data: bytes) -> bytes:
         """The bytes to send for this plain text."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from tenacity import RetryError, Retrying, retry_if_not_result, stop_after_delay
@@ -123,9 +123,21 @@ def broker(
     return LocalServer(release, _BROKER_MAIN, data, port, _SMALL_BROKER | own | settings)
 
 
-def mqadmin(home: Path, namesrv_addr: str, *arguments: str, release: Release = Release.V5) -> str:
+class Keys(NamedTuple):
+    """With which a client or mqadmin signs what it sends."""
+
+    access_key: str
+    secret_key: str
+
+
+def mqadmin(
+    home: Path, namesrv_addr: str, *arguments: str, release: Release = Release.V5, keys: Keys | None = None
+) -> str:
     """What `mqadmin COMMAND ...` says, errors included."""
-    home.mkdir(parents=True, exist_ok=True)
+    (home / "conf").mkdir(parents=True, exist_ok=True)
+    (home / "conf/tools.yml").unlink(missing_ok=True)
+    if keys is not None:
+        (home / "conf/tools.yml").write_text(f"accessKey: {keys.access_key}\nsecretKey: {keys.secret_key}\n")
     command = release.java(home.resolve(), _MQADMIN_MAIN, *arguments, "-n", namesrv_addr)
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=_MQADMIN_LIMIT_S
@@ -136,12 +148,16 @@ def mqadmin(home: Path, namesrv_addr: str, *arguments: str, release: Release = R
 class JavaClient:
     """RocketMQ's Java client in a JVM that Python drives: one producer and any number of consumers."""
 
-    def __init__(self, java: JavaGateway, namesrv_addr: str) -> None:
+    def __init__(self, java: JavaGateway, namesrv_addr: str, keys: Keys | None = None) -> None:
         self._client = java.jvm.org.apache.rocketmq.client
+        self._signs: tuple[Any, ...] = ()
+        if keys is not None:
+            acl = java.jvm.org.apache.rocketmq.acl.common
+            self._signs = (acl.AclClientRPCHook(acl.SessionCredentials(*keys)),)
         self._message = java.jvm.org.apache.rocketmq.common.message.Message
         self._consume_from = java.jvm.org.apache.rocketmq.common.consumer.ConsumeFromWhere
         self._namesrv_addr = namesrv_addr
-        self._producer = self._client.producer.DefaultMQProducer("namesrv-stream-producer")
+        self._producer = self._client.producer.DefaultMQProducer("namesrv-stream-producer", *self._signs)
         self._producer.setNamesrvAddr(namesrv_addr)
         self._producer.setSendMsgTimeout(10_000)
         self._producer.start()
@@ -156,7 +172,7 @@ class JavaClient:
 
     def receive(self, topic: str, count: int, limit_s: float = 60.0) -> list[str]:
         """Messages of the topic from its start, in no order, until there are `count` or the limit has passed."""
-        consumer = self._client.consumer.DefaultLitePullConsumer(f"group-{topic}")
+        consumer = self._client.consumer.DefaultLitePullConsumer(f"group-{topic}", *self._signs)
         consumer.setNamesrvAddr(self._namesrv_addr)
         consumer.setConsumeFromWhere(self._consume_from.CONSUME_FROM_FIRST_OFFSET)
         consumer.subscribe(topic, "*")
@@ -220,7 +236,9 @@ class _ClientJvm(OwnedServer):
 
 
 @contextmanager
-def java_client(home: Path, namesrv_addr: str, release: Release = Release.V5) -> Iterator[JavaClient]:
+def java_client(
+    home: Path, namesrv_addr: str, release: Release = Release.V5, keys: Keys | None = None
+) -> Iterator[JavaClient]:
     """A Java client of this release, in a JVM of its own, within the `with`. A call that never returns is an error."""
     with _ClientJvm(home.resolve(), release) as jvm:
         parameters = GatewayParameters(
@@ -228,7 +246,7 @@ def java_client(home: Path, namesrv_addr: str, release: Release = Release.V5) ->
         )
         java = JavaGateway(gateway_parameters=parameters)
         try:
-            client = JavaClient(java, namesrv_addr)
+            client = JavaClient(java, namesrv_addr, keys)
             try:
                 yield client
             finally:

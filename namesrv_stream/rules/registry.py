@@ -234,5 +234,6 @@ def _registration_event(request: RegisterBroker, at: LogPosition, end_type: str 
         offset=at.offset,
         end_type=end_type,
         broker_addr=request.broker_addr,
+        requested_by=request.requested_by,
         request=request,
     )

@@ -56,7 +56,8 @@ class RegisterBroker(_Said, frozen=True, kw_only=True, tag="REGISTER_BROKER"):
     """REGISTER_BROKER (103) with all topics or a part of them.
 
     `enable_acting_master` None: the flag was absent, which R9 tells from false. `keep_filter_servers`: R11's null.
-    `topic_queue_mapping_info_map`: topic -> TopicQueueMappingInfo as JSON (T7).
+    `topic_queue_mapping_info_map`: topic -> TopicQueueMappingInfo as JSON (T7). `requested_by`: who sent it, for the
+    history alone.
     """
 
     cluster_name: Name
@@ -73,6 +74,7 @@ class RegisterBroker(_Said, frozen=True, kw_only=True, tag="REGISTER_BROKER"):
     filter_server_list: list[str] = []
     keep_filter_servers: bool = False
     channel_id: str | None = None
+    requested_by: str | None = None
 
     @property
     def timeout_ms(self) -> int:

@@ -25,6 +25,7 @@ class RemotingCommand(msgspec.Struct, frozen=True, kw_only=True):
     """One frame's content. `ext_fields` are the header fields of the request or answer, values always text.
 
     `opaque` ties an answer to its request on one connection. `version`: the ordinal of the sender's release.
+    `said_by`: the sender as the server has found it out; no part of the frame.
     """
 
     code: int
@@ -36,6 +37,7 @@ class RemotingCommand(msgspec.Struct, frozen=True, kw_only=True):
     ext_fields: dict[str, str] | None = None
     body: bytes = b""
     serialize_type: SerializeType = SerializeType.JSON
+    said_by: str | None = None
 
     @property
     def is_response(self) -> bool:

@@ -73,6 +73,7 @@ def register_broker(command: RemotingCommand, channel_id: str | None = None) -> 
         filter_server_list=body.filter_server_list or [],
         keep_filter_servers=body.filter_server_list is None,
         channel_id=channel_id,
+        requested_by=command.said_by,
     )
 
 
@@ -90,12 +91,12 @@ def unregister_broker(command: RemotingCommand) -> UnregisterBroker:
 def operator_command(command: RemotingCommand, requested_by: str | None = None) -> Command:
     """What an operator or a tool asks for with 100, 102, 205, 216, 217, 318 or 327.
 
-    Which settings 318 may change is not decided here (A5).
+    `requested_by` names a sender that the server does not know. Which settings 318 may change is not decided here (A5).
     """
     reader = _OPERATOR_COMMANDS.get(command.code)
     if reader is None:
         raise NotAWriteRequestError(command.code)
-    return msgspec.structs.replace(reader(command), requested_by=requested_by)
+    return msgspec.structs.replace(reader(command), requested_by=command.said_by or requested_by)
 
 
 def _put_kv_config(command: RemotingCommand) -> PutKvConfig:

@@ -64,6 +64,19 @@ def test_change_is_one_record_without_a_brokers_key(kafka, topic, on_kafka, line
     assert (record.key, decode_record(record.value)) == (b"", request_)
 
 
+def test_the_history_is_told_the_name_that_is_given(kafka, topic, on_kafka):
+    assert on_kafka("deleteTopic -t TopicA --as ann").exit_code == 0
+    record = record_at(kafka, topic, 0)
+    assert decode_record(record.value) == DeleteTopic(topic="TopicA", requested_by="ann")
+
+
+@pytest.mark.parametrize("name", ["", "a\x07b", "\x1b[2J"])
+def test_a_name_that_cannot_be_printed_is_refused(run, name):
+    result = run(f"deleteTopic -t TopicA --as={name}")
+    assert result.exit_code == 2
+    assert "a name that can be printed is accepted" in result.stderr
+
+
 def test_wait_returns_once_a_snapshot_has_passed_the_record(registry, kafka, topic, on_kafka):
     def publish_once_the_record_is_on_kafka():
         deadline = time.monotonic() + 60

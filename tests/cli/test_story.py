@@ -80,6 +80,7 @@ def texts(sentences):
     ("happens", "told"),
     [
         (lambda life: life.register(B, 1), [f"{B} registered as broker-a 1 of c1"]),
+        (lambda life: life.register(B, 1, **ASKED), [f"{B} registered as broker-a 1 of c1, as ann@desk"]),
         (
             lambda life: life.register(B),
             [

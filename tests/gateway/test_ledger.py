@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from namesrv_stream.gateway import ledger as ledger_module
 from namesrv_stream.gateway.ledger import MAX_PARTS, FullRegistration, Registrations, fingerprint
@@ -332,6 +333,13 @@ def test_a_connected_broker_that_the_tables_lack_is_lost(gateway):
     assert lost(gateway, published()) == [ADDRESS]
     assert lost(gateway, published(live())) == []
     assert lost(gateway, published(offset=5)) == [], "the snapshot has not read it yet"
+
+
+def test_who_sent_a_registration_is_no_news_and_goes_along_when_it_is_sent_again(gateway):
+    for port in (1, 2):
+        gateway.send(replace(command(), said_by=f"broker-a@10.0.0.1:{port}"))
+    assert gateway.why(command()) is None
+    assert [register_broker(each).requested_by for each in gateway.kept()] == ["broker-a@10.0.0.1:2"]
 
 
 def test_a_broker_is_lost_only_when_the_tables_must_show_all_its_parts(split):

@@ -13,8 +13,8 @@ from league.sides import Side
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.replay.rules_engine import OneByOne
+from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import ChannelClosed
-from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.root import Root
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 from namesrv_stream.wire.errors import BadRequestError
@@ -44,9 +44,8 @@ class PublishedSide(Side):
             }
         )
         self._started_ms = time.time_ns() // 1_000_000
-        self._rules = OneByOne(self._settings)
+        self._rules = OneByOne(RouteRegistry(self._settings))
         self._published = Published(Root(self._settings.delta_root), self._started_ms)
-        self._offset = 0
         self._is_published = True
         self._open_things = ExitStack()
 
@@ -70,13 +69,12 @@ class PublishedSide(Side):
         if self._is_published:
             return
         now_ms = time.time_ns() // 1_000_000
-        epoch = self._published.publish(self._rules.routes, now_ms, self._offset, now_ms).epoch
+        epoch = self._published.publish(self._rules.routes, now_ms, self._rules.next_offset, now_ms).epoch
         self._is_published = True
         assert becomes(lambda: self._gateway.epoch >= epoch, SERVED_WITHIN_S)
 
     def handle(self, request):
-        self._rules.handle(request, LogPosition(self._started_ms + self._offset, 0, self._offset))
-        self._offset += 1
+        self._rules.append(request, self._started_ms)
         self._is_published = False
 
 

@@ -193,6 +193,23 @@ def test_d7_a_refusal_is_told_also_when_nothing_changes(registry):
     assert (line.type, line.broker_addr, line.before, line.after) == ("REFUSED", "b:1", None, None)
 
 
+def test_a_registration_is_told_with_who_sent_it(registry):
+    log = Log(registry)
+    log.register("a:1", requested_by="broker-a@10.0.0.1:5000")
+    log.register("a:1", name="broker-b", requested_by="ann@10.0.0.9:5000")
+    log.register("a:1", name="broker-b", data_version=DataVersion(0, 0, 9), topics=("U",))
+    first, second, third = "broker-a@10.0.0.1:5000", "ann@10.0.0.9:5000", None
+    assert [(line.type, line.requested_by) for line in log.told()] == [
+        ("REGISTERED", first),
+        ("TOPICS_CHANGED", first),
+        ("MOVED", second),
+        ("TOPICS_CHANGED", second),
+        ("REGISTERED", second),
+        ("TOPICS_CHANGED", second),
+        ("TOPICS_CHANGED", third),
+    ]
+
+
 def test_a_command_is_told_with_who_asked_a_line_a_broker_name(registry):
     log = Log(registry)
     log.register("a:1")

@@ -157,8 +157,11 @@ def test_brokers_know_several_gateways_and_outlive_one(stack, tmp_path):
 
 def lease_ends(stack, name):
     """What the history has of the leases of one broker name, in order."""
+    return [each.type for each in events_of(stack, name) if each.type in ("REGISTERED", "UNREGISTERED")]
+
+
+def events_of(stack, name):
+    """The lines of the history about one broker name, in order."""
     reader, events = RouteReader(stack.settings.delta_root), TABLES["broker_event"]
-    told = sorted(
-        rows_from_arrow(events, reader.table(events, reader.open().snapshot)), key=lambda each: (each.epoch, each.seq)
-    )
-    return [each.type for each in told if each.broker_name == name and each.type in ("REGISTERED", "UNREGISTERED")]
+    told = rows_from_arrow(events, reader.table(events, reader.open().snapshot))
+    return [each for each in sorted(told, key=lambda each: (each.epoch, each.seq)) if each.broker_name == name]

@@ -1,0 +1,154 @@
+"""What auth.mode=writes costs: two gateways on the same Kafka and tables, one of them with auth.mode=off, in turn.
+
+    python -m benchmarks.authentication
+
+Lookups as clients send them, unsigned and signed, and signed registrations that say nothing new.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import statistics
+import sys
+import tempfile
+import time
+import timeit
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.gateway import BROKERS_BY_TOPICS, TOPICS, publish_cluster, registration
+from benchmarks.load import Load, Request
+from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.local.ports import free_ports
+from namesrv_stream.local.process import OwnedProcess
+from namesrv_stream.wire.codes import RequestCode
+from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.signature import is_signed_with, signed
+
+MODES = ("off", "writes")
+KEY, SECRET = "broker", b"benchmark-secret"
+USERS = """
+[[user]]
+name = "broker"
+role = "broker"
+accessKey = "broker"
+secretKey = "benchmark-secret"
+clusters = ["*"]
+names = ["*"]
+addresses = ["*"]
+"""
+_START_LIMIT_S = 60
+
+Series = Callable[[], list[Iterator[Request]]]
+
+
+def lookups(*, is_signed: bool) -> list[Iterator[Request]]:
+    """Eight connections that ask for all topics, round and round."""
+    commands = [
+        RemotingCommand(code=RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": f"topic-{number:05}"})
+        for number in range(TOPICS)
+    ]
+    requests = [Request(signed(command, KEY, SECRET) if is_signed else command) for command in commands]
+    return [itertools.islice(itertools.cycle(requests), at * TOPICS // 8, None) for at in range(8)]
+
+
+def registrations(topics: int) -> list[Iterator[Request]]:
+    """Each broker's registration, the same again."""
+    said = (registration(broker, topics, cluster=f"r{topics}") for broker in range(BROKERS_BY_TOPICS[topics]))
+    return [itertools.repeat(Request(signed(each, KEY, SECRET))) for each in said]
+
+
+LOADS: dict[str, tuple[Series, int]] = {
+    "lookups, unsigned, 8 x 16 in flight": (lambda: lookups(is_signed=False), 16),
+    "lookups, signed, 8 x 16 in flight": (lambda: lookups(is_signed=True), 16),
+    "registrations of 20 topics, unchanged, signed": (lambda: registrations(20), 1),
+    "registrations of 10,000 topics, unchanged, signed": (lambda: registrations(10_000), 1),
+}
+
+
+def gateway(folder: Path, kafka: str, mode: str, opened: ExitStack) -> int:
+    """Starts one in a process of its own. The port, once it has its way to Kafka."""
+    port = free_ports(1)
+    options = {
+        "listenPort": port,
+        "kafka.bootstrap.servers": kafka,
+        "auth.mode": mode,
+        "auth.usersPath": folder / "users.toml",
+    }
+    settings = [word for key, value in options.items() for word in ("--set", f"{key}={value}")]
+    program = [str(Path(sys.executable).with_name("namesrv-stream")), "--root", str(folder / "registry")]
+    process = OwnedProcess([*program, *settings, "gateway"], folder / f"{mode}.log", env=dict(os.environ))
+    opened.callback(process.stop)
+    warm = [itertools.repeat(Request(signed(registration(0, 1, cluster="warm"), KEY, SECRET)))]
+    deadline = time.monotonic() + _START_LIMIT_S
+    while not _is_admitted(port, warm):
+        if time.monotonic() > deadline:
+            raise TimeoutError("the gateway has no way to Kafka")
+        time.sleep(0.2)
+    return port
+
+
+def _is_admitted(port: int, series: Sequence[Iterator[Request]]) -> bool:
+    try:
+        load = Load(port, series, 1)
+    except OSError:
+        return False
+    failed = load.run(0).failed
+    load.close()
+    return failed == 0
+
+
+def measure(ports: dict[str, int], series: Series, in_flight: int, seconds: float, rounds: int) -> dict[str, float]:
+    """Requests a second of each mode: the median of the rounds, in which the modes take turns."""
+    loads = {mode: Load(port, series(), in_flight) for mode, port in ports.items()}
+    found: dict[str, list[float]] = {mode: [] for mode in ports}
+    for number in range(rounds + 1):
+        for mode in MODES if number % 2 else MODES[::-1]:
+            figures = loads[mode].run(seconds)
+            if figures.failed:
+                raise click.ClickException(f"{figures.failed} requests failed with auth.mode={mode}")
+            if number:  # the first warms up
+                found[mode].append(figures.per_second)
+    for load in loads.values():
+        load.close()
+    return {mode: statistics.median(each) for mode, each in found.items()}
+
+
+def signature_us(topics: int) -> float:
+    """Microseconds of the event loop for the signature of one registration, at best."""
+    said = signed(registration(0, topics), KEY, SECRET)
+    return min(timeit.repeat(lambda: is_signed_with(said, SECRET), number=1, repeat=500)) * 1e6
+
+
+@click.command()
+@click.option("--seconds", type=click.FloatRange(0.1), default=2.0, show_default=True, help="A round of one mode.")
+@click.option("--rounds", type=click.IntRange(1), default=9, show_default=True)
+def main(seconds: float, rounds: int) -> None:
+    """Prints one line a load, both modes side by side."""
+    before = os.getloadavg()[0]
+    table = Table("load", "off /s", "writes /s", "times")
+    with tempfile.TemporaryDirectory() as name, ExitStack() as opened:
+        folder = Path(name)
+        publish_cluster(folder / "registry")
+        (folder / "users.toml").touch(0o600)
+        (folder / "users.toml").write_text(USERS)
+        kafka = opened.enter_context(LocalKafka(folder / "kafka")).bootstrap_servers
+        ports = {mode: gateway(folder, kafka, mode, opened) for mode in MODES}
+        for what, (series, in_flight) in LOADS.items():
+            found = measure(ports, series, in_flight, seconds, rounds)
+            table.add_row(what, *(f"{found[mode]:,.0f}" for mode in MODES), f"{found['writes'] / found['off']:.2f}")
+    console = Console(width=110)
+    console.print(table)
+    for topics in BROKERS_BY_TOPICS:
+        console.print(f"the signature of a registration of {topics:,} topics takes {signature_us(topics):,.0f} µs")
+    console.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
+
+
+if __name__ == "__main__":
+    main()

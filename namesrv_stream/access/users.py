@@ -1,0 +1,134 @@
+"""Users, and how a request is known to come from one of them.
+
+A request's signature counts first, then the connection's client certificate, then the peer's address range. Nothing
+here reads a file, a socket or a clock.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+
+from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.signature import access_key_of, is_signed_with
+
+Network = IPv4Network | IPv6Network
+
+
+class Role(StrEnum):
+    """What a user is there for. No role includes another."""
+
+    READER = "reader"
+    BROKER = "broker"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The clusters, broker names and broker addresses that a user with the broker role may speak for.
+
+    They are patterns, in which `*` stands for any text.
+    """
+
+    clusters: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody who may be named in the history. `bounds` limit the broker role alone."""
+
+    name: str
+    role: Role
+    bounds: Bounds = Bounds()
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a user is known by: a pair of keys, names in client certificates, address ranges."""
+
+    access_key: str = ""
+    secret_key: bytes = field(default=b"", repr=False)
+    certificates: tuple[str, ...] = ()
+    networks: tuple[Network, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The connection that a request came over.
+
+    `address`: the peer's IP address, None if it is not certain. `certificate_names`: the subject alternative names of
+    the certificate that the peer has shown and the gateway has verified, each as `DNS:name`.
+    """
+
+    address: str | None = None
+    certificate_names: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """The user that a request comes from, or None and the reason."""
+
+    user: User | None
+    reason: str = ""
+
+
+class Users:
+    """All users, and the credentials of each. Two users never share one."""
+
+    def __init__(self, known: Iterable[tuple[User, Credentials]] = ()) -> None:
+        self._by_access_key: dict[str, tuple[User, bytes]] = {}
+        self._by_certificate: dict[str, User] = {}
+        self._by_network: dict[Network, User] = {}
+        for user, credentials in known:
+            if credentials.access_key:
+                self._by_access_key[credentials.access_key] = user, credentials.secret_key
+            self._by_certificate |= dict.fromkeys(credentials.certificates, user)
+            self._by_network |= dict.fromkeys(credentials.networks, user)
+
+    def sender(self, command: RemotingCommand, origin: Origin) -> Sender:
+        """The user that a request comes from. A signed request comes from its signer, whatever its connection is."""
+        access_key = access_key_of(command)
+        if access_key is not None:
+            return self._signer(command, access_key)
+        user = self._of_certificate(origin.certificate_names) or self._of_address(origin.address)
+        return Sender(user, "" if user else "it is not signed")
+
+    def _signer(self, command: RemotingCommand, access_key: str) -> Sender:
+        """An unknown key and a wrong signature are told alike: a peer need not learn which keys exist."""
+        user, secret_key = self._by_access_key.get(access_key, (None, b""))
+        if user is None or not is_signed_with(command, secret_key):
+            return Sender(None, "its AccessKey is not known, or its Signature is wrong")
+        return Sender(user)
+
+    def _of_certificate(self, names: frozenset[str]) -> User | None:
+        found = sorted(names & self._by_certificate.keys())
+        return self._by_certificate[found[0]] if found else None
+
+    def _of_address(self, address: str | None) -> User | None:
+        """The user of the smallest range around the address."""
+        if address is None or not self._by_network:
+            return None
+        try:
+            ip = ip_address(address)
+        except ValueError:  # a name, which proves nothing
+            return None
+        if isinstance(ip, IPv6Address) and ip.ipv4_mapped:  # what a socket that listens at :: says of IPv4
+            ip = ip.ipv4_mapped
+        around = [network for network in self._by_network if ip in network]
+        return self._by_network[max(around, key=lambda network: network.prefixlen)] if around else None
+
+
+def is_within(said: str, patterns: Iterable[str]) -> bool:
+    """Whether a text matches one of the patterns as a whole."""
+    return any(_matcher(pattern).fullmatch(said) for pattern in patterns)
+
+
+@lru_cache(maxsize=10_000)
+def _matcher(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)

@@ -1,0 +1,113 @@
+"""Who may send what to this gateway: decided from the request and its connection, before its body is read."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from namesrv_stream.access.rights import WRITING_CODES, Mode, NotAllowedError, check_right, check_settings
+from namesrv_stream.access.users import Origin, Sender, Users
+from namesrv_stream.access.users_file import UsersFile
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import SettingError
+from namesrv_stream.gateway.metrics import Metrics
+from namesrv_stream.rules.rows import LiveRow
+from namesrv_stream.wire.codes import RequestCode
+from namesrv_stream.wire.command import RemotingCommand
+
+log = logging.getLogger(__name__)
+
+LOG_AGAIN_AFTER_S = 60.0
+_MAX_LOGGED = 1_000
+_SETTINGS = frozenset({RequestCode.UPDATE_NAMESRV_CONFIG})
+
+
+class Speaker(Protocol):
+    """The connection that a request came over."""
+
+    @property
+    def peer(self) -> str: ...  # noqa: D102 - of the connection, for people
+    @property
+    def origin(self) -> Origin: ...  # noqa: D102 - of the connection, for `Users`
+
+
+class Authorization:
+    """Admits or refuses the requests in `checked`. Lives in the event loop.
+
+    `checked`: empty where everybody may send everything, so that a lookup costs nothing here in any mode.
+    """
+
+    def __init__(self, settings: NamesrvSettings, metrics: Metrics) -> None:
+        """Reads the users. Raises SettingError for an open gateway that nobody has asked for, or UsersFileError."""
+        mode, is_local = settings.auth_mode, is_loopback(settings.bind_address)
+        if mode == "off" and not is_local and "auth_mode" not in settings.model_fields_set:
+            raise SettingError(
+                "auth.mode",
+                f"is not set, and bindAddress {settings.bind_address} lets other machines connect",
+                "Set observe, operators or writes with auth.usersPath, or say auth.mode=off if everybody who reaches "
+                "this address may change routes.",
+            )
+        self._metrics = metrics
+        self._file = None if mode == "off" else UsersFile(Path(settings.auth_users_path))
+        self._mode: Mode | None = None if mode == "off" else "operators" if mode == "operators" else "writes"
+        self._is_observing = mode == "observe"
+        self._logged: dict[tuple[str, str | None, str], float] = {}
+        self.checked: frozenset[int] = WRITING_CODES if self._file else frozenset() if is_local else _SETTINGS
+
+    def reload(self) -> None:
+        """Reads the users again if their file has changed."""
+        if self._file:
+            self._file.reload()
+
+    def admitted(self, command: RemotingCommand, speaker: Speaker, live: Mapping[str, LiveRow]) -> RemotingCommand:
+        """The request, with its sender's name. Raises NotAllowedError. `live`: leases by broker address."""
+        users = self._file.users if self._file else Users()
+        sender = users.sender(command, speaker.origin)
+        try:
+            if command.code in _SETTINGS:
+                check_settings(command, sender)
+            self._check_mode(command, sender, speaker, live)
+        except NotAllowedError as error:
+            self._note(error, speaker, "refused")
+            raise
+        if sender.user is None:
+            return command
+        return msgspec.structs.replace(command, said_by=f"{sender.user.name}@{speaker.peer}")
+
+    def _check_mode(
+        self, command: RemotingCommand, sender: Sender, speaker: Speaker, live: Mapping[str, LiveRow]
+    ) -> None:
+        if self._mode is None:
+            return
+        try:
+            check_right(self._mode, command, sender, live)
+        except NotAllowedError as error:
+            if not self._is_observing:
+                raise
+            self._note(error, speaker, "observed")
+
+    def _note(self, error: NotAllowedError, speaker: Speaker, effect: str) -> None:
+        """Counts each, and logs those of one user, request and host once a minute."""
+        self._metrics.not_allowed(error.request, error.user, effect)
+        about = (error.request, error.user, speaker.origin.address or speaker.peer)
+        now_s = time.monotonic()
+        if now_s - self._logged.get(about, -LOG_AGAIN_AFTER_S) < LOG_AGAIN_AFTER_S:
+            return
+        if len(self._logged) >= _MAX_LOGGED:
+            self._logged.clear()
+        self._logged[about] = now_s
+        log.warning("%s %s: %s", speaker.peer, "is refused" if effect == "refused" else "would be refused", error)
+
+
+def is_loopback(bind_address: str) -> bool:
+    """Whether programs of this machine alone can connect."""
+    try:
+        return ipaddress.ip_address(bind_address).is_loopback
+    except ValueError:
+        return bind_address == "localhost"

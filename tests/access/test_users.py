@@ -1,0 +1,89 @@
+"""Who a request comes from: its signer, the holder of a certificate, or whoever is in an address range."""
+
+from ipaddress import ip_network
+
+import pytest
+
+from namesrv_stream.access.users import Bounds, Credentials, Origin, Role, User, Users, is_within
+from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.signature import signed
+
+BARE = RemotingCommand(code=103, ext_fields={"brokerName": "a"})
+SECRET = b"12345678"
+
+
+def user(name, role=Role.READER):
+    return User(name, role, Bounds())
+
+
+USERS = Users(
+    [
+        (user("by key"), Credentials(access_key="k", secret_key=SECRET)),
+        (user("by certificate"), Credentials(certificates=("DNS:broker-a", "URI:spiffe://x/a"))),
+        (user("by range"), Credentials(networks=(ip_network("10.0.0.0/8"),))),
+        (user("by smaller range"), Credentials(networks=(ip_network("10.1.0.0/16"),))),
+        (user("by IPv6"), Credentials(networks=(ip_network("fd00::/8"),))),
+    ]
+)
+
+
+def name_of(command, address=None, *certificate_names):
+    found = USERS.sender(command, Origin(address, frozenset(certificate_names))).user
+    return found.name if found else None
+
+
+@pytest.mark.parametrize(
+    ("address", "certificate_name", "name"),
+    [
+        (None, None, None),
+        ("192.0.2.1", None, None),
+        ("localhost", None, None),
+        ("?", None, None),
+        ("10.0.0.1", None, "by range"),
+        ("10.1.0.1", None, "by smaller range"),
+        ("::ffff:10.1.0.1", None, "by smaller range"),
+        ("fd00::1", None, "by IPv6"),
+        ("::1", None, None),
+        ("10.0.0.1", "DNS:broker-a", "by certificate"),
+        (None, "URI:spiffe://x/a", "by certificate"),
+        (None, "DNS:broker-b", None),
+        (None, "URI:broker-a", None),
+    ],
+)
+def test_a_certificate_counts_before_the_smallest_range(address, certificate_name, name):
+    assert name_of(BARE, address, *filter(None, [certificate_name])) == name
+
+
+def test_a_signature_counts_before_all():
+    assert name_of(signed(BARE, "k", SECRET), "10.0.0.1", "DNS:broker-a") == "by key"
+
+
+@pytest.mark.parametrize("command", [signed(BARE, "k", b"wrong key"), signed(BARE, "unknown", SECRET)])
+def test_a_wrong_signature_is_nobodys_wherever_it_comes_from(command):
+    sender = USERS.sender(command, Origin("10.0.0.1", frozenset({"DNS:broker-a"})))
+    assert (sender.user, sender.reason) == (None, "its AccessKey is not known, or its Signature is wrong")
+
+
+def test_secrets_are_not_in_what_is_printed():
+    assert "12345678" not in repr(Credentials(access_key="k", secret_key=SECRET))
+
+
+@pytest.mark.parametrize(
+    ("said", "pattern", "is_in"),
+    [
+        ("broker-a", "broker-a", True),
+        ("broker-a", "broker-*", True),
+        ("broker-", "broker-*", True),
+        ("xbroker-a", "broker-*", False),
+        ("broker-ab", "broker-a", False),
+        ("broker-a\n", "broker-a", False),
+        ("10x0.0.1:10911", "10.0.0.1:*", False),
+        ("[::1]:10911", "[::1]:*", True),
+        ("", "*", True),
+        ("", "a", False),
+    ],
+)
+def test_a_pattern_matches_the_whole_text_and_a_star_alone_is_special(said, pattern, is_in):
+    assert is_within(said, [pattern]) == is_in
+    assert is_within(said, ["no", pattern]) == is_in
+    assert not is_within(said, [])

@@ -1,0 +1,132 @@
+"""The users file: what it may say, who may read it, and what happens when it changes."""
+
+import logging
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.access.users import Origin, Role
+from namesrv_stream.access.users_file import UsersFile, UsersFileError
+from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.signature import signed
+
+ANN = '[[user]]\nname = "ann"\nrole = "admin"\naccessKey = "ann"\nsecretKey = "ann-secret"\n'
+BROKER = '[[user]]\nname = "a"\nrole = "broker"\nclusters = ["c"]\nnames = ["a"]\naddresses = ["*"]\n'
+KEYS = 'accessKey = "k"\nsecretKey = "12345678"\n'
+
+
+SECURITY = Path(__file__).parents[2] / "docs/security.md"
+SET_UP = re.compile(r"<!-- tested: as written -->\n```sh\n(.*?)```", re.DOTALL)
+
+
+@pytest.fixture
+def write(tmp_path):
+    file = tmp_path / "users.toml"
+
+    def written(text, mode=0o600):
+        if file.exists():
+            file.chmod(0o600)
+        file.write_text(text)
+        file.chmod(mode)
+        return file
+
+    return written
+
+
+def signer(users, access_key, secret_key):
+    command = signed(RemotingCommand(code=100, ext_fields={"key": "k"}), access_key, secret_key)
+    return users.sender(command, Origin()).user
+
+
+def test_a_user_is_known_by_its_keys(write):
+    users = UsersFile(write(ANN)).users
+    assert signer(users, "ann", b"ann-secret").role is Role.ADMIN
+    assert signer(users, "ann", b"bob-secret") is None
+    assert signer(users, "bob", b"ann-secret") is None
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o640, 0o440])
+def test_owner_and_group_may_read_it(write, mode):
+    assert signer(UsersFile(write(ANN, mode)).users, "ann", b"ann-secret")
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o604, 0o602, 0o620, 0o666])
+def test_a_file_open_to_others_is_refused(write, mode):
+    with pytest.raises(UsersFileError, match="chmod 600"):
+        UsersFile(write(ANN, mode))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[[user]", "line 1"),
+        ("user = 1", "array"),
+        ("[[users]]", "users"),
+        ('[[user]]\nname = "x"', "role"),
+        (ANN.replace("admin", "root"), "root"),
+        (ANN.replace("ann", "an n", 1), "name"),
+        (ANN.replace("ann", "an\\n", 1), "name"),
+        (ANN + 'password = "x"\n', "password"),
+        (ANN.replace("ann-secret", "short"), "ann: its secretKey is shorter"),
+        (ANN.replace('secretKey = "ann-secret"', ""), "ann: accessKey and secretKey belong together"),
+        ('[[user]]\nname = "x"\nrole = "reader"\n', "x: nothing says how it is known"),
+        (ANN + 'networks = ["10.0.0.0/8"]\n', "ann: an address does not prove an admin"),
+        (ANN + 'names = ["a"]\n', "for the role broker alone"),
+        (BROKER.replace('addresses = ["*"]\n', "") + KEYS, "a: a broker needs clusters, names and addresses"),
+        (BROKER + 'networks = ["10.0.0.1/8"]\n', "a: networks: 10.0.0.1/8 has host bits set"),
+        (BROKER + 'networks = ["x"]\n', "a: networks"),
+        (ANN + ANN, "the name ann is there twice"),
+        (ANN + ANN.replace("ann", "bob", 1), "the accessKey ann is there twice"),
+    ],
+)
+def test_what_is_wrong_is_named_and_no_secret_is_shown(write, text, problem):
+    with pytest.raises(UsersFileError) as error:
+        UsersFile(write(text))
+    assert problem in error.value.problem
+    assert "ann-secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("credential", ['certificates = ["DNS:a"]\n', 'networks = ["10.0.0.0/8"]\n'])
+def test_no_credential_stands_for_two_users(write, credential):
+    with pytest.raises(UsersFileError, match="is there twice"):
+        UsersFile(write(BROKER + credential + BROKER.replace('"a"', '"b"') + credential))
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(UsersFileError, match="no such file"):
+        UsersFile(tmp_path / "none.toml")
+
+
+def test_a_changed_file_is_in_force_and_a_bad_one_leaves_the_users_before(write, caplog):
+    file = UsersFile(write(ANN))
+    write(ANN.replace("ann-secret", "new-secret"))
+    file.reload()
+    assert signer(file.users, "ann", b"new-secret") and not signer(file.users, "ann", b"ann-secret")
+    before = file.users
+    caplog.set_level(logging.ERROR)
+    for text, mode in (("[[user", 0o600), (ANN, 0o644)):
+        write(text, mode)
+        file.reload()
+        file.reload()
+        assert file.users is before
+    write(ANN).unlink()
+    file.reload()
+    assert file.users is before
+    assert len(caplog.records) == 3, "each is told once"
+
+
+def test_the_documented_set_up_makes_a_file_that_is_accepted(tmp_path):
+    (commands,) = SET_UP.findall(SECURITY.read_text())
+    subprocess.run(["bash", "-euo", "pipefail", "-c", commands], cwd=tmp_path, check=True)
+    users = UsersFile(tmp_path / "data/security/users.toml").users
+    old = users.sender(RemotingCommand(code=103), Origin("10.0.0.7")).user
+    assert (old.name, old.role, old.bounds.addresses) == ("broker-old", Role.BROKER, ("10.0.0.7:*",))
+
+
+def test_an_unchanged_file_is_not_read_again(write):
+    file = UsersFile(write(ANN))
+    before = file.users
+    file.reload()
+    assert file.users is before

@@ -1,0 +1,264 @@
+"""Who may send what: the table of docs/security.md over the wire, and how a sender is known.
+
+No Kafka runs: a write that is admitted is answered SYSTEM_BUSY, or SUCCESS where nothing had to be written.
+"""
+
+import itertools
+import json
+import logging
+import re
+import ssl
+from pathlib import Path
+
+import pytest
+from tenacity import retry, stop_after_delay, wait_fixed
+
+from namesrv_stream.errors import SettingError
+from namesrv_stream.gateway.authorization import Authorization, is_loopback
+from namesrv_stream.gateway.background import BackgroundGateway
+from namesrv_stream.gateway.metrics import Metrics
+from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
+from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.signature import signed
+from tests.gateway.peer import Peer
+from tests.gateway.test_tls import make_certificate, trusting
+
+eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
+SECURITY = Path(__file__).parents[2] / "docs/security.md"
+MODES = ["off", "observe", "operators", "writes"]
+"""From the one that refuses least."""
+
+OWN = {"clusterName": "c1", "brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "brokerId": "0"}
+FOREIGN = {"clusterName": "c2", "brokerName": "broker-b", "brokerAddr": "10.0.0.3:10911", "brokerId": "0"}
+SECRET = b"12345678"
+SENDERS = {
+    "anonymous": (None, OWN),
+    "reader": ("reader", OWN),
+    "broker, own name": ("broker-a", OWN),
+    "broker, foreign name": ("broker-a", FOREIGN),
+    "admin": ("ann", OWN),
+}
+"""Column of the table -> AccessKey and what it speaks for."""
+
+BOUNDS = 'clusters = ["c1"]\nnames = ["broker-a"]\naddresses = ["10.0.0.1:10911"]\n'
+
+
+def user(name, role, more=""):
+    keys = f'accessKey = "{name}"\nsecretKey = "{SECRET.decode()}"\n'
+    return f'[[user]]\nname = "{name}"\nrole = "{role}"\n{more or keys}{BOUNDS if role == "broker" else ""}'
+
+
+USERS = user("reader", "reader") + user("broker-a", "broker") + user("ann", "admin")
+
+
+@pytest.fixture
+def users(tmp_path):
+    def write(text=USERS):
+        file = tmp_path / "users.toml"
+        file.touch(0o600)
+        file.write_text(text)
+        return str(file)
+
+    return write
+
+
+@pytest.fixture
+def guarded(registry, settings, users):
+    """A gateway in a mode."""
+
+    def make(mode, text=USERS, **more):
+        return BackgroundGateway(settings(auth__mode=mode, auth__usersPath=users(text), **more))
+
+    return make
+
+
+def ask(peer, code, access_key=None, body=b"", **fields):
+    command = RemotingCommand(code=code, ext_fields=fields, body=body)
+    if access_key is not None:
+        command = signed(command, access_key, SECRET)
+    return peer.ask(code, body, **command.ext_fields)
+
+
+def request(code, speaks_for):
+    """The body and fields of a request that says something of this broker."""
+    queues = {"brokerName": speaks_for["brokerName"], "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
+    body = {217: json.dumps({"queueDatas": [queues]}).encode(), 318: b"orderMessageEnable=true"}.get(code, b"")
+    return body, speaks_for | {"namespace": "N", "key": "K", "value": "V", "topic": "TopicA", "cluster": "c1"}
+
+
+def documented():
+    """Request code, sender, the last of MODES in which it is admitted, and whether that is of some settings alone."""
+    head, _, *rows = re.search(r"^\| request \|.*?\n\n", SECURITY.read_text(), re.MULTILINE | re.DOTALL)[
+        0
+    ].splitlines()[:-1]
+    assert cells_of(head) == ["request", *SENDERS]
+    for what, *admitted in map(cells_of, rows):
+        codes = [int(code) for code in re.findall(r"\b\d{3}\b", what)]
+        for code, (sender, last) in itertools.product(codes, zip(SENDERS, admitted, strict=True)):
+            yield code, sender, MODES[-1] if last == "always" else last, "settings" in what
+
+
+def cells_of(row):
+    return [cell.strip() for cell in row.split("|")[1:-1]]
+
+
+TABLE = [each[:3] for each in documented() if not each[3]]
+OF_SETTINGS = [each[1:3] for each in documented() if each[3]]
+
+
+def test_the_table_has_every_request():
+    assert {code for code, *_ in TABLE} == set(RequestCode) - {RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE}
+    assert len(TABLE) == len(SENDERS) * (len(RequestCode) - 1)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_each_sender_is_admitted_as_the_table_says(guarded, mode):
+    with guarded(mode) as running, Peer(running.gateway.port) as peer:
+        for code, sender, last in TABLE:
+            access_key, speaks_for = SENDERS[sender]
+            body, fields = request(code, speaks_for)
+            answer = ask(peer, code, access_key, body, **fields)
+            is_admitted = MODES.index(mode) <= MODES.index(last)
+            assert (answer.code != ResponseCode.NO_PERMISSION) == is_admitted, (code, sender, answer)
+            assert is_admitted or RequestCode(code).name in answer.remark
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("key", ["needWaitForService", "waitSecondsForService", "deleteTopicWithBrokerRegistration"])
+def test_settings_that_stop_lookups_are_for_admins(guarded, mode, key):
+    with guarded(mode) as running, Peer(running.gateway.port) as peer:
+        for sender, last in OF_SETTINGS:
+            answer = ask(peer, 318, SENDERS[sender][0], f"{key}=true".encode())
+            is_admitted = MODES.index(mode) <= MODES.index(last)
+            assert (answer.code != ResponseCode.NO_PERMISSION) == is_admitted, (sender, answer)
+
+
+def test_a_wrong_signature_is_refused_where_none_would_be_admitted_too(guarded):
+    with guarded("writes") as running, Peer(running.gateway.port) as peer:
+        right = signed(RemotingCommand(code=102, ext_fields={"namespace": "N", "key": "K"}), "ann", SECRET)
+        assert peer.ask(102, **right.ext_fields).code == ResponseCode.SYSTEM_BUSY
+        answer = peer.ask(102, **right.ext_fields | {"key": "L"})
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert "needs the admin role: its AccessKey is not known, or its Signature is wrong" in answer.remark
+        assert peer.ask(105, **right.ext_fields, topic="TopicA").code == 0, "a lookup is not looked at"
+
+
+def test_oneway_is_dropped_and_counted_by_request_and_user(guarded, caplog):
+    caplog.set_level(logging.WARNING)
+    with guarded("writes") as running, Peer(running.gateway.port) as peer:
+        for _ in range(3):
+            peer.send(322, flag=Flag.ONEWAY, **FOREIGN)
+        refused = signed(RemotingCommand(code=322, ext_fields=FOREIGN), "broker-a", SECRET)
+        peer.send(322, flag=Flag.ONEWAY, **refused.ext_fields)
+        assert ask(peer, 105, topic="TopicA").code == 0, "nothing came before this answer"
+        assert counted(running) == {
+            ("QUERY_DATA_VERSION", "unknown", "refused"): 3,
+            ("QUERY_DATA_VERSION", "broker-a", "refused"): 1,
+        }
+    told = [each.getMessage() for each in caplog.records if "is refused" in each.getMessage()]
+    assert len(told) == 2, "of one user, request and host once"
+
+
+def test_observe_admits_counts_and_logs_what_writes_would_refuse(guarded, caplog):
+    caplog.set_level(logging.WARNING)
+    with guarded("observe") as running, Peer(running.gateway.port) as peer:
+        assert ask(peer, 102, "reader", namespace="N", key="K").code == ResponseCode.SYSTEM_BUSY
+        assert ask(peer, 102, "ann", namespace="N", key="K").code == ResponseCode.SYSTEM_BUSY
+        assert counted(running) == {("DELETE_KV_CONFIG", "reader", "observed"): 1}
+    (told,) = [each.getMessage() for each in caplog.records if "would be refused" in each.getMessage()]
+    assert "DELETE_KV_CONFIG needs the admin role: user reader has the reader role" in told
+
+
+def counted(running):
+    of_all = [sample for metric in running.gateway.metrics.registry.collect() for sample in metric.samples]
+    found = [sample for sample in of_all if sample.name == "namesrv_not_allowed_total"]
+    return {tuple(each.labels[name] for name in ("code", "user", "effect")): each.value for each in found}
+
+
+def test_users_that_change_are_in_force_without_a_restart(guarded, users):
+    with guarded("operators", user("ann", "admin")) as running, Peer(running.gateway.port) as peer:
+        assert ask(peer, 102, "bob", namespace="N", key="K").code == ResponseCode.NO_PERMISSION
+        users(user("bob", "admin"))
+
+        @eventually
+        def bob_has_followed_ann():
+            assert ask(peer, 102, "bob", namespace="N", key="K").code == ResponseCode.SYSTEM_BUSY
+            assert ask(peer, 102, "ann", namespace="N", key="K").code == ResponseCode.NO_PERMISSION
+
+        bob_has_followed_ann()
+
+
+def test_an_address_range_stands_for_a_broker(guarded):
+    text = user("old", "broker", 'networks = ["127.0.0.1/32"]\n')
+    with guarded("writes", text) as running, Peer(running.gateway.port) as peer:
+        assert ask(peer, 103, **OWN).code == ResponseCode.SYSTEM_BUSY
+        assert ask(peer, 103, **FOREIGN).code == ResponseCode.NO_PERMISSION
+        assert ask(peer, 102, namespace="N", key="K").code == ResponseCode.NO_PERMISSION
+
+
+def test_a_proxy_header_puts_nobody_into_an_address_range(guarded):
+    text = user("old", "broker", 'networks = ["192.0.2.0/24"]\n')
+    trusting_all = {"proxyProtocol__trusted": "127.0.0.0/8"}
+    with guarded("writes", text, **trusting_all) as running, Peer(running.gateway.port) as peer:
+        peer.socket.sendall(b"PROXY TCP4 192.0.2.7 127.0.0.1 5000 9876\r\n")
+        assert ask(peer, 103, **OWN).code == ResponseCode.NO_PERMISSION
+
+
+def test_the_address_of_a_load_balancer_puts_nobody_into_an_address_range(guarded):
+    text = user("old", "broker", 'networks = ["127.0.0.1/32"]\n')
+    trusting_all = {"proxyProtocol__trusted": "127.0.0.0/8"}
+    with guarded("writes", text, **trusting_all) as running, Peer(running.gateway.port) as peer:
+        assert ask(peer, 103, **OWN).code == ResponseCode.NO_PERMISSION
+
+
+def test_a_verified_certificate_stands_for_a_broker(guarded, tmp_path):
+    for file in ("", "known-", "stranger-"):
+        make_certificate(tmp_path, "broker", file)
+    files = {"certPath": "cert.pem", "keyPath": "key.pem", "trustCertPath": "known-cert.pem"}
+    tls = {f"tls__server__{key}": str(tmp_path / file) for key, file in files.items()}
+    text = user("old", "broker", 'certificates = ["DNS:localhost"]\n')
+    with guarded("writes", text, **tls) as running:
+
+        def registers(shown):
+            client = trusting(tmp_path)
+            if shown:
+                client.load_cert_chain(tmp_path / f"{shown}-cert.pem", tmp_path / f"{shown}-key.pem")
+            with Peer(running.gateway.port, client) as peer:
+                return ask(peer, 103, **OWN).code
+
+        assert registers("known") == ResponseCode.SYSTEM_BUSY
+        assert registers(None) == ResponseCode.NO_PERMISSION
+        with pytest.raises((ssl.SSLError, EOFError, ConnectionError)):
+            registers("stranger")
+
+
+# --- the start
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "10.0.0.1", "::", "", "namesrv.example"])
+def test_an_open_gateway_has_to_be_asked_for(registry, settings, address):
+    with pytest.raises(SettingError, match=r"auth\.mode.*is not set"), BackgroundGateway(settings(bindAddress=address)):
+        pass
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_programs_of_this_machine_need_not_sign(settings, address):
+    assert is_loopback(address)
+    assert Authorization(settings(bindAddress=address), Metrics()).checked == frozenset()
+
+
+def test_an_open_gateway_that_was_asked_for_keeps_settings_that_stop_lookups(settings):
+    opened = Authorization(settings(bindAddress="0.0.0.0", auth__mode="off"), Metrics())
+    assert opened.checked == {RequestCode.UPDATE_NAMESRV_CONFIG}
+
+
+def test_a_mode_that_refuses_needs_its_users(settings):
+    with pytest.raises(SettingError, match=r"auth\.usersPath"):
+        settings(auth__mode="writes")
+
+
+def test_the_users_secrets_are_in_no_answer(guarded):
+    with guarded("writes") as running, Peer(running.gateway.port) as peer:
+        answer = peer.ask(319)
+        assert b"auth.mode=writes" in answer.body
+        assert SECRET not in answer.body
