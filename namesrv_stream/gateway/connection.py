@@ -29,6 +29,11 @@ MAX_UNANSWERED_BYTES = 32 * 1024 * 1024
 LONG_READ_BYTES = 128 * 1024
 """After a read of so many bytes it is the other connections' turn, however much has come over this one."""
 
+_SECONDS_OF_ANY_READ = 0.0001
+_SECONDS_OF_A_BYTE = 0.000_001
+"""A read costs its host no more than this, however long it took: a machine that is busy with other work costs nobody
+its turn. The time of this thread's own work would tell, but asking for it is a call of the system."""
+
 OPENING_LIMIT_S = 10.0
 """From the connection to its first frame: for the first bytes, a PROXY header and the TLS handshake together."""
 
@@ -103,9 +108,11 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Whatever goes wrong with these bytes costs this connection and no other."""
         self._active_s = self._loop.time()
-        started_s = time.thread_time()
+        started_s = time.perf_counter()
         self._guard(self._take, data)
-        rest_s = self._connections.loop_time.spend(self.host, self._active_s, time.thread_time() - started_s)
+        explained_s = _SECONDS_OF_ANY_READ + len(data) * _SECONDS_OF_A_BYTE
+        spent_s = min(time.perf_counter() - started_s, explained_s)
+        rest_s = self._connections.loop_time.spend(self.host, self._active_s, spent_s)
         if rest_s is not None:
             self._rest(rest_s)
         elif len(data) >= LONG_READ_BYTES:

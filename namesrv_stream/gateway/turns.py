@@ -51,8 +51,7 @@ class LoopTime:
     """How long the event loop has worked for each host in the present tenth of a second, and whose time is up.
 
     A host alone may have all of it. Beside others it may have a fifth, and all hosts together that have had more than
-    a moment may have half: what is left is for those who ask little. Seconds are
-    of this thread's work, not of the clock.
+    a moment may have half: what is left is for those who ask little.
     """
 
     def __init__(self) -> None:
