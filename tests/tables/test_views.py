@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from chispa import assert_df_equality
 
-from namesrv_stream.tables.arrow import rows_to_arrow
+from namesrv_stream.tables.arrow import rows_to_arrow, with_partition_column
 from namesrv_stream.tables.schemas import LIVE, TOPIC
 from namesrv_stream.tables.views import VIEWS, open_snapshot, snapshot_sql
 from tests.tables.rows import T0, live, topic
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.spark
 
 
 def assert_view_holds(spark, spec, rows):
-    wanted = spark.createDataFrame(rows_to_arrow(spec, rows))
+    wanted = spark.createDataFrame(with_partition_column(spec, rows_to_arrow(spec, rows)))
     assert_df_equality(spark.table(spec.name), wanted, ignore_row_order=True, ignore_nullable=True)
 
 
