@@ -8,6 +8,7 @@
 #   make bench        the figures of the docs, measured here
 #   make bench-gateway  the gateway beside RocketMQ's own NameServer, under the same load
 #   make bench-history  the cookbook's questions on a year of history, 10 million lines
+#   make chaos        20 minutes of killed jobs, outages and full disks under churn; ARGS='--minutes 2 --seed 7'
 #   make lock         pin newer versions of the dependencies
 #   make clean        remove what the targets above made
 #
@@ -24,7 +25,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install demo demo-rocketmq test test-full lint bench bench-gateway lock clean java
+.PHONY: help install demo demo-rocketmq test test-full lint bench bench-gateway chaos lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -46,7 +47,7 @@ test-full: java install
 lint: .venv/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy $(sort $(dir $(wildcard namesrv_stream/*.py jobs/*.py benchmarks/*.py)))
+	$(BIN)/mypy $(sort $(dir $(wildcard namesrv_stream/*.py jobs/*.py benchmarks/*.py chaos/*.py)))
 
 bench: java install
 	$(BIN)/python -m benchmarks.publication
@@ -56,6 +57,9 @@ bench-gateway: java install
 
 bench-history: java install
 	$(BIN)/python -m benchmarks.history $(ARGS)
+
+chaos: java install
+	$(BIN)/python -m chaos $(ARGS)
 
 java: .venv/.installed
 	@$(BIN)/python -m namesrv_stream.local.java

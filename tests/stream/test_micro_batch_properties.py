@@ -95,7 +95,7 @@ class Life(Enum):
     DIES = "dies while it publishes the batch, or in the claim that follows"
 
 
-class Died(Exception):
+class DiedError(Exception):
     """The run ended at a step of its publication."""
 
 
@@ -113,7 +113,7 @@ class Job:
         writers = Writers.only(RustWriter(self._root))
         try:
             publisher = Publisher.claim(writers, "run", 1, on_step=self._on_step)
-        except Died:
+        except DiedError:
             self._dies_at = None
             publisher = Publisher.claim(writers, "run", 1, on_step=self._on_step)
         self._batches = MicroBatches(SETTINGS, publisher, ListedLog(self._log), publisher.last.offsets.get(0))
@@ -121,13 +121,13 @@ class Job:
 
     def _on_step(self, step):
         if step == self._dies_at:
-            raise Died(step)
+            raise DiedError(step)
 
     def handle(self, end, life, step):
         self._dies_at = step if life is Life.DIES else None
         try:
             self._batches.handle(passed_on(self._log[self._committed : end]), "query", 0)
-        except Died:
+        except DiedError:
             self._dies_at = None
         else:
             if life is not Life.KILLED_BEFORE_COMMIT:
