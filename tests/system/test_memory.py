@@ -104,7 +104,7 @@ def test_a_backlog_of_large_records_passes_with_the_default_memory(kafka, topic,
     job = OwnedProcess(spark_submit("--master", "local[2]", settings=options), log, environ)
     try:
         jvm = await_published(job, options["delta.root"], count, log)
-        python = next(child for child in jvm.children() if "python" in child.name())
+        python = next(child for child in jvm.children() if any("route_registry.py" in part for part in child.cmdline()))
         peaks = peak_mib(jvm), peak_mib(python)
     finally:
         job.stop()
