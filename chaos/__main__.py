@@ -18,6 +18,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from chaos.figures import expiry_figures
 from chaos.incidents import ALL, SHORT
 from chaos.world import World
 from namesrv_stream.errors import NamesrvError
@@ -63,6 +64,7 @@ def run(folder: Path, seed: int, minutes: float, names: list[str], *, spark_read
             world.check()
             out.print(f"{name}: {len(world.verifier.snapshots)} snapshots equal the rules' {happened[name][-1]}")
         out.print(_table(happened))
+        out.print({name: f"{value:.0f}" for name, value in expiry_figures(world.settings.delta_root).items()})
         looks = {type(each).__name__: each.looks for each in world.onlookers}
         out.print(f"{len(world.verifier.snapshots)} snapshots and {looks} looks, none torn")
     if spark is not None:

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 Kind = TypeVar("Kind", bound=Onlooker)
 
+LEASE_MS = 10_000
 LIMIT_S = 300.0
 """For anything to happen: the machine may be busy."""
 
@@ -53,7 +54,7 @@ def plan(seed: int) -> FleetPlan:
     churn = dict.fromkeys((Churn.CRASH, Churn.RESTART, Churn.FLAP, Churn.PROMOTE, Churn.MOVE), 3.0)
     return FleetPlan(
         brokers=12, clusters=2, topics=40, period_ms=10_000, startup_ms=3_000, heartbeat_interval_ms=1_000,
-        heartbeat_timeout_ms=10_000, acting_master=True, churn=churn | {Churn.CREATE_TOPIC: 12.0}, seed=seed,
+        heartbeat_timeout_ms=LEASE_MS, acting_master=True, churn=churn | {Churn.CREATE_TOPIC: 12.0}, seed=seed,
     )  # fmt: skip
 
 

@@ -15,6 +15,9 @@ from hypothesis import strategies as st
 
 from chaos.oracle import Oracle, contents, without_place
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.kafka.reader import StoredRecord
+from namesrv_stream.records import encode_record, record_key
+from namesrv_stream.rules.requests import PutKvConfig, RegisterBroker, Scan, TopicConfig, UpdateNamesrvConfig
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.source import BROKER_TYPES, COMMAND_TYPES, TICK
 from namesrv_stream.tables.arrow import rows_from_arrow
@@ -23,7 +26,7 @@ from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import BROKER_EVENT, REJECTED
-from tests.random_logs import logs
+from tests.random_logs import T0, logs
 
 SETTINGS = NamesrvSettings()
 NO_SHRINKING = [Phase.explicit, Phase.reuse, Phase.generate]  # each example makes ten tables
@@ -84,7 +87,7 @@ def said(record):
 
 
 class Life(Enum):
-    """What becomes of the job after a micro-batch."""
+    """What becomes of the job after a micro-batch, if it does not die at a step before."""
 
     GOES_ON = "goes on"
     STOPS = "stops in order, and another starts"
@@ -92,7 +95,6 @@ class Life(Enum):
     KILLED = "is killed after that: what was not worth an epoch is not in the tables, and Spark does not read it again"
     CHECKPOINT_LOST = "is killed, and its checkpoint is gone"
     CHECKPOINT_OF_THE_START = "is killed, and its checkpoint is one from a backup"
-    DIES = "dies while it publishes the batch, or in the claim that follows"
 
 
 class DiedError(Exception):
@@ -106,6 +108,7 @@ class Job:
         self._root = Root(root)
         self._log = log
         self._dies_at = None
+        self.died_at = set()
         self._start()
         self._committed = 0
 
@@ -114,27 +117,31 @@ class Job:
         try:
             publisher = Publisher.claim(writers, "run", 1, on_step=self._on_step)
         except DiedError:
-            self._dies_at = None
+            self._dies_at = None  # the next run does not
             publisher = Publisher.claim(writers, "run", 1, on_step=self._on_step)
+        self._publisher = publisher
         self._batches = MicroBatches(SETTINGS, publisher, ListedLog(self._log), publisher.last.offsets.get(0))
         self._published = publisher.last.offsets.get(0, 0)
 
     def _on_step(self, step):
         if step == self._dies_at:
+            self.died_at.add(step)
             raise DiedError(step)
 
     def handle(self, end, life, step):
-        self._dies_at = step if life is Life.DIES else None
+        self._dies_at, has_died = step, False
         try:
             self._batches.handle(passed_on(self._log[self._committed : end]), "query", 0)
+            self._publisher.compact(max_files=1)
+            if life is Life.STOPS:
+                self._batches.close()
         except DiedError:
-            self._dies_at = None
+            has_died = True
         else:
             if life is not Life.KILLED_BEFORE_COMMIT:
                 self._committed = end
-        if life is Life.STOPS:
-            self._batches.close()
-        if life is not Life.GOES_ON:
+        if has_died or life is not Life.GOES_ON:
+            self._dies_at = None if has_died else step
             self._start()
         if life is Life.CHECKPOINT_LOST:
             self._committed = self._published
@@ -142,6 +149,7 @@ class Job:
             self._committed = 0
 
     def close(self):
+        self._dies_at = None
         self._batches.handle(passed_on(self._log[self._committed :]), "query", 0)
         self._batches.close()
 
@@ -169,12 +177,45 @@ def check(log, lives):
         assert [without_place(line) for line in sorted(history, key=lambda line: line[:2])] == told
         rejected = rows_from_arrow(REJECTED, reader.table(REJECTED, last.snapshot))
         assert sorted(row.offset for row in rejected) == oracle.rejected
+        return job.died_at
 
 
-LIVES = st.dictionaries(st.integers(0, 40), st.tuples(st.sampled_from(Life), st.sampled_from(STEPS)), max_size=6)
+LIVES = st.dictionaries(
+    st.integers(0, 40), st.tuples(st.sampled_from(Life), st.sampled_from([None, *STEPS])), max_size=6
+)
 
 
 @pytest.mark.parametrize("examples", [8, pytest.param(200, marks=pytest.mark.full)])
 def test_neither_cuts_nor_restarts_nor_checkpoints_change_tables_or_history(examples):
-    run = settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), phases=NO_SHRINKING)
-    run(given(logs(), LIVES)(check))()
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), phases=NO_SHRINKING)
+    @given(logs(), LIVES)
+    def of_random_logs(log, lives):
+        check(log, lives)
+
+    of_random_logs()
+
+
+def everything(version):
+    """Records that change all tables."""
+    broker = RegisterBroker(
+        cluster_name=f"c{version}",
+        broker_name=f"broker-{version}",
+        broker_id=0,
+        broker_addr=f"10.0.0.{version}:10911",
+        topic_config_table={f"Topic{version}": TopicConfig(8, 8, 6)},
+        topic_queue_mapping_info_map={f"Topic{version}": {"bname": f"broker-{version}"}},
+        filter_server_list=[f"f:{version}"],
+    )
+    put = PutKvConfig(namespace="n", key="k", value=str(version))
+    update = UpdateNamesrvConfig(properties={"orderMessageEnable": str(version % 2 == 0).lower()})
+    requests = [(record_key(each), encode_record(each)) for each in (broker, put, update, Scan())]
+    return [*requests, (b"", b"junk")]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("step", STEPS)
+def test_a_run_that_dies_at_any_step_leaves_what_the_next_one_goes_on_from(step):
+    said_all = [each for version in range(1, 5) for each in everything(version)]
+    log = [StoredRecord(offset, T0 + 1_000 * offset, key, value) for offset, (key, value) in enumerate(said_all)]
+    died_at = check(log, {5: (Life.GOES_ON, None), 10: (Life.GOES_ON, None), 15: (Life.KILLED, step)})
+    assert died_at == {step}
