@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from namesrv_stream.config import load_settings
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.local.spark import local_session
 from namesrv_stream.logs import set_up_logging
 from namesrv_stream.stream import micro_batch
@@ -82,6 +84,9 @@ def main(settings: Path, die_at: str | None, count: int, standby: bool) -> None:
     stop_on_signals(stop)
     try:
         RouteRegistryJob(spark, given, failpoint).run(stop)
+    except NamesrvError as error:
+        click.echo(str(error), err=True)
+        sys.exit(error.exit_status)
     finally:
         spark.stop()
 
