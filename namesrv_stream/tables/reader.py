@@ -106,7 +106,7 @@ class RouteReader:
 
         The view before is returned itself where nothing new is published.
         """
-        changed = self._latest is None or self.snapshots.refresh()
+        changed = self.snapshots.refresh() or self._latest is None
         if self._latest is not None and not changed:
             return self._latest
         newest = self.snapshots.newest()
