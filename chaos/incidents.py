@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from chaos.job import COMMITTED, FAILPOINTS
 from chaos.world import World
-from namesrv_stream.local.process import OwnedProcess
 
 Figures = dict[str, float]
 Incident = Callable[[World, random.Random], Figures]
@@ -53,16 +52,15 @@ def replaced(world: World, _rng: random.Random) -> Figures:
     """A job is started beside the running one, which stops by itself."""
     former = world.start_job()
     world.await_published(former)
-    started_s = time.time()
     heir = world.start_job()
     world.wait_for("the former job stops by itself", lambda: former.exit_code is not None)
     stopped_s = time.time()
     world.await_published(heir)
     figures = {
-        "replacement_gap_s": _gap_s(world, started_s),
+        "replacement_gap_s": _gap_s(world),
         "former_ends_after_claim_s": stopped_s - _claimed_s(world),
     }
-    heir.stop()
+    heir.stop(limit_s=60)
     return figures
 
 
@@ -72,11 +70,10 @@ def standby_takes_over(world: World, _rng: random.Random) -> Figures:
     world.await_published(active)
     standby = world.start_job("--standby")
     world.wait_for("the standby waits", lambda: b"standby: waits" in world.log_of(standby))
-    killed_s = time.time()
     active.kill()
     world.await_published(standby)
-    figures = {"standby_gap_s": _gap_s(world, killed_s)}
-    standby.stop()
+    figures = {"standby_gap_s": _gap_s(world)}
+    standby.stop(limit_s=60)
     return figures
 
 
@@ -89,7 +86,7 @@ def kafka_away(world: World, _rng: random.Random) -> Figures:
     world.kafka.start()
     back_s = time.time()
     figures = {"after_kafka_s": world.await_published(job) - back_s}
-    job.stop()
+    job.stop(limit_s=60)
     return figures
 
 
@@ -105,7 +102,7 @@ def gateway_killed(world: World, _rng: random.Random) -> Figures:
     _await_answers(world)
     figures = {"gateway_answers_after_s": time.time() - started_s}
     gateway.stop()
-    job.stop()
+    job.stop(limit_s=60)
     return figures
 
 
@@ -122,7 +119,7 @@ def disk_full(world: World, _rng: random.Random) -> Figures:
     resource.prlimit(job.pid, resource.RLIMIT_FSIZE, free)
     mended_s = time.time()
     figures = {"after_full_disk_s": world.await_published(job) - mended_s}
-    job.stop()
+    job.stop(limit_s=60)
     return figures
 
 
@@ -140,23 +137,20 @@ SHORT = ["killed at written live", "killed at publishing", f"killed at {COMMITTE
 
 def _with_new_job(world: World) -> float:
     """Start a job, wait until all is published, stop it in order; return how long nothing had been published."""
-    started_s = time.time()
     job = world.start_job()
     world.await_published(job)
-    gap = _gap_s(world, started_s)
-    _stop(job)
+    gap = _gap_s(world)
+    job.stop(limit_s=60)
     return gap
 
 
-def _stop(job: OwnedProcess) -> None:
-    job.stop(limit_s=60)
-
-
-def _gap_s(world: World, around_s: float) -> float:
-    """The time between the last publication before a moment and the first one after it, claims aside."""
-    times = sorted(row.published_at / 1000 for row in world.snapshots() if row.kind != "CLAIM")
-    before = max((at for at in times if at <= around_s), default=around_s)
-    return min(at for at in times if at > around_s) - before
+def _gap_s(world: World) -> float:
+    """The time from the last snapshot of the run before to the first publication of the newest run."""
+    rows = world.snapshots()
+    newest = rows[0].term
+    first = min(row.published_at for row in rows if row.term == newest and row.kind == "PUBLICATION")
+    before = max((row.published_at for row in rows if row.term < newest and row.kind != "CLAIM"), default=first)
+    return (first - before) / 1000
 
 
 def _claimed_s(world: World) -> float:

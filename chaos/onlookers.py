@@ -30,6 +30,7 @@ class Onlooker(ABC):
         self.looks = 0
         self.seen: list[Any] = []
         """What it has seen since somebody took it out; equal looks in a row are one."""
+        self._failure: Exception | None = None
         self._pause_s = pause_s
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=type(self).__name__, daemon=True)
@@ -39,7 +40,9 @@ class Onlooker(ABC):
         """Return what there is to see."""
 
     def take(self) -> list[Any]:
-        """Return what was seen since the last call."""
+        """Return what was seen since the last call. Raise what has ended the looking."""
+        if self._failure is not None:
+            raise self._failure
         seen, self.seen = self.seen, []
         return seen
 
@@ -52,6 +55,12 @@ class Onlooker(ABC):
         self._thread.join()
 
     def _run(self) -> None:
+        try:
+            self._look_on()
+        except Exception as error:  # a thread has nobody else to tell
+            self._failure = error
+
+    def _look_on(self) -> None:
         last: Any = None
         while not self._stopped.wait(self._pause_s):
             try:

@@ -16,7 +16,7 @@ from tenacity import RetryError, Retrying, retry_if_not_result, stop_after_delay
 from chaos.onlookers import GatewayOnlooker, Onlooker, ReaderOnlooker, SparkOnlooker
 from chaos.verifier import Verifier
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, load_settings
-from namesrv_stream.errors import NamesrvError, NotARegistryError
+from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError
 from namesrv_stream.fleet.plan import Churn, FleetPlan
 from namesrv_stream.fleet.player import Fleet
 from namesrv_stream.kafka.producer import HeartbeatProducer
@@ -125,7 +125,7 @@ class World:
         """The newest snapshot row."""
         try:
             return Snapshots(Root(self.settings.delta_root)).newest()
-        except NotARegistryError:
+        except (NotARegistryError, NoSuchSnapshotError):
             return None
 
     def snapshots(self) -> list[SnapshotRow]:

@@ -195,6 +195,9 @@ def test_neither_cuts_nor_restarts_nor_checkpoints_change_tables_or_history(exam
     of_random_logs()
 
 
+LIVE_SETTINGS = ("orderMessageEnable", "supportActingMaster", "enableTopicList", "enableAllTopicList")
+
+
 def everything(version):
     """Records that change all tables."""
     broker = RegisterBroker(
@@ -206,8 +209,8 @@ def everything(version):
         topic_queue_mapping_info_map={f"Topic{version}": {"bname": f"broker-{version}"}},
         filter_server_list=[f"f:{version}"],
     )
-    put = PutKvConfig(namespace="n", key="k", value=str(version))
-    update = UpdateNamesrvConfig(properties={"orderMessageEnable": str(version % 2 == 0).lower()})
+    put = PutKvConfig(namespace="n", key=f"k{version}", value="v")
+    update = UpdateNamesrvConfig(properties={LIVE_SETTINGS[version - 1]: "true"})
     requests = [(record_key(each), encode_record(each)) for each in (broker, put, update, Scan())]
     return [*requests, (b"", b"junk")]
 
