@@ -11,6 +11,7 @@
 #   make bench-history  the cookbook's questions on a year of history, 10 million lines
 #   make league       users' reports of the NameServer, played against RocketMQ and the gateway; writes docs/league.md
 #   make soak-hostile  ten kinds of hostile peers beside good brokers and clients, for ten minutes
+#   make chaos        20 minutes of killed jobs, outages and full disks under churn; ARGS='--minutes 2 --seed 7'
 #   make lock         pin newer versions of the dependencies
 #   make clean        remove what the targets above made
 #
@@ -27,7 +28,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install demo demo-rocketmq test test-full lint bench bench-gateway bench-scale bench-history league soak-hostile lock clean java
+.PHONY: help install demo demo-rocketmq test test-full lint bench bench-gateway bench-scale bench-history league soak-hostile chaos lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -49,7 +50,7 @@ test-full: java install
 lint: .venv/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy $(sort $(dir $(wildcard namesrv_stream/*.py jobs/*.py benchmarks/*.py league/*.py)))
+	$(BIN)/mypy $(sort $(dir $(wildcard namesrv_stream/*.py jobs/*.py benchmarks/*.py league/*.py chaos/*.py)))
 
 bench: java install
 	$(BIN)/python -m benchmarks.publication
@@ -67,8 +68,12 @@ bench-history: java install
 
 league: java install
 	$(BIN)/python -m league $(ARGS)
+
 soak-hostile: java install
 	$(BIN)/python -m benchmarks.hostile $(ARGS)
+
+chaos: java install
+	$(BIN)/python -m chaos $(ARGS)
 
 java: .venv/.installed
 	@$(BIN)/python -m namesrv_stream.local.java

@@ -59,7 +59,7 @@ class AppliedEvent:
 
 def history_of(step: AppliedEvent, changes: Sequence[RowChange]) -> list[BrokerEventRow]:
     """The lines of one step, in an order that reads well; epoch and seq are 0 until publication."""
-    changes = net_of(changes)
+    changes = _in_order(net_of(changes))
     if step.command is not None:
         return _command_lines(step, changes)
     topics = [change for change in changes if change.table in _COUNTED_TABLES]
@@ -70,6 +70,11 @@ def history_of(step: AppliedEvent, changes: Sequence[RowChange]) -> list[BrokerE
     if not lines and step.end_type == "REFUSED" and step.request is not None:
         return [_refused_line(step, step.request)]
     return lines
+
+
+def _in_order(changes: Iterable[RowChange]) -> list[RowChange]:
+    """The changes with topics last and by key: the rules take them in the order of memory, which no restart keeps."""
+    return sorted(changes, key=lambda each: (each.table, each.key) if each.table in _COUNTED_TABLES else ("", ()))
 
 
 def _refused_line(step: AppliedEvent, request: RegisterBroker) -> BrokerEventRow:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import json
+import re
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from namesrv_stream.kafka.reader import StoredRecord
+from namesrv_stream.rules.requests import BROKER_ADDRESS
 from namesrv_stream.stream.liveness import EXPIRED
+from namesrv_stream.stream.source import BROKER_TYPES, COMMAND_TYPES, REJECTED, TICK
 
 
 class LogRecord(NamedTuple):
@@ -44,3 +49,45 @@ def in_log_order(rows: pa.Table) -> tuple[list[LogRecord], list[Expiry]]:
         records += [LogRecord(offset, time_ms, *rest) for offset, time_ms in zip(row["offsets"], times, strict=True)]
     records.sort()
     return records, sorted(expiries)
+
+
+def as_passed_on(stored: StoredRecord) -> LogRecord:
+    """A record read from Kafka, as the source and the stateful step would have passed it on.
+
+    Of a light record only the fields that are used count, as there: a wrong `brokerId` ends no lease less.
+    """
+    fields = _fields(stored.value)
+    kind, address, channel_id = fields.get("type"), fields.get("brokerAddr"), fields.get("channelId")
+    reason = None
+    if kind in BROKER_TYPES:
+        reason = _reason(kind, address, channel_id, stored.key)
+    elif kind not in (TICK, *COMMAND_TYPES):
+        reason = "not a JSON object with a text field `type`" if kind is None else f"unknown type {kind}"
+    is_of_broker = kind in BROKER_TYPES and reason is None
+    return LogRecord(
+        offset=stored.offset,
+        append_time_ms=stored.append_time_ms,
+        kind=REJECTED if reason else str(kind),
+        broker_addr=str(address) if is_of_broker else "",
+        channel_id=None if channel_id is None else str(channel_id),
+        length=len(stored.value or b""),
+        reason=reason,
+    )
+
+
+def _reason(kind: object, address: object, channel_id: object, key: bytes) -> str | None:
+    """Why a broker's record does not count; None if nothing is wrong with what its envelope says."""
+    if not isinstance(address, str) or not re.match(BROKER_ADDRESS, address):
+        return "brokerAddr is missing or no host:port"
+    if key != address.encode():
+        return f"the record's key is not brokerAddr {address}"
+    return "channelId is missing or no text" if kind == "CHANNEL_CLOSED" and channel_id is None else None
+
+
+def _fields(value: bytes | None) -> dict[str, Any]:
+    """The object that a value begins with, as Spark's parser takes it; empty if there is none."""
+    try:
+        found, _ = json.JSONDecoder(strict=False).raw_decode((value or b"").decode().lstrip())
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -22,7 +22,7 @@ from namesrv_stream.records import decode_lease_only, decode_record
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, Request, Scan, UnregisterBroker
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
-from namesrv_stream.stream.log_records import Expiry, LogRecord, in_log_order
+from namesrv_stream.stream.log_records import Expiry, LogRecord, as_passed_on, in_log_order
 from namesrv_stream.stream.source import COMMAND_TYPES, MAX_REASON_CHARS, REJECTED
 from namesrv_stream.tables.publication import Batch, Publisher, SnapshotKind
 from namesrv_stream.tables.schemas import ROUTE_TABLES
@@ -152,7 +152,7 @@ class MicroBatches:
         log.info("reading offsets %d to %d again, which the tables do not have", self._next_offset, first_offset - 1)
         for stored in self._reader.between(self._next_offset, first_offset):
             self._advance(stored.offset, stored.append_time_ms)
-            self._apply_value(stored, LogPosition(stored.append_time_ms, LOG_PARTITION, stored.offset))
+            self._apply(as_passed_on(stored), iter([stored]))
             self._publish_if_large()
 
     def _apply_all(self, records: Iterable[LogRecord]) -> None:
@@ -198,10 +198,7 @@ class MicroBatches:
             with suppress(MalformedRecordError):
                 self._registry.apply(decode_lease_only(stored.value or b""), at, lease_only=True)
             return
-        if isinstance(request, Scan):
-            self._tick(at)
-        else:
-            self._registry.apply(request, at)
+        self._registry.apply(request, at)
 
     def _tick(self, at: LogPosition) -> None:
         """A tick moves event time; Kafka's clock is named when it has stepped back by more than it may (E9)."""

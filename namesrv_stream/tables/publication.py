@@ -38,6 +38,17 @@ _FOREIGN_COMMITS_BORNE = 20
 
 Steps = Callable[[str], None]
 
+STEPS = (
+    "claiming",
+    "claimed",
+    "taken over",
+    *(f"{step} {spec.name}" for spec in PINNED_TABLES for step in ("writing", "written")),
+    "publishing",
+    "published",
+    *(f"{step} {name}" for name in TABLES for step in ("compacting", "compacted")),
+)
+"""What a run does that others can see: before and after each commit, in its order. A crash may come at any of them."""
+
 SnapshotKind = Literal["CLAIM", "PUBLICATION", "STOP"]
 """What a snapshot row records: a run took the registry, published a micro-batch, or stopped in order."""
 
@@ -114,21 +125,24 @@ class Publisher:
 
         `log_of` receives the newest row, None if there is none, and returns the log to go on with, or refuses by an
         error. Of two runs that claim at the same moment one wins; the other gets TermLostError. A claim that meets an
-        ordinary publication is tried again on top of it. `on_step` is called with "written TABLE" after each table's
-        commit, from the thread that made it, and with "published" after the snapshot row's.
+        ordinary publication is tried again on top of it. `on_step` is called with each of STEPS that is reached, those
+        of a table from the thread that writes it.
         """
         writer.ensure_tables(retention_ms)
         for _ in range(_FOREIGN_COMMITS_BORNE):
             former, version = writer.newest_snapshot()
             claim = _claim_row(former, run_id, claimed_at_ms, log_of(former))
             publisher = cls(writer, claim, version, retention_ms, on_step)
+            on_step("claiming")
             try:
                 publisher._append_snapshot(claim)
             except TermLostError as lost:
                 if lost.newer_term >= claim.term:
                     raise
                 continue
+            on_step("claimed")
             publisher._take_over()
+            on_step("taken over")
             return publisher
         raise BaseMovedError(SNAPSHOT.name, version)
 
@@ -169,6 +183,7 @@ class Publisher:
             kind=batch.kind,
             last_tick=batch.last_tick_ms,
         )
+        self._on_step("publishing")
         self._append_snapshot(row)
         self.last, self.versions = row, dict(row.versions)
         self._committed_at_ms |= dict.fromkeys(written, published_at_ms)
@@ -195,6 +210,7 @@ class Publisher:
     def _write(self, spec: TableSpec, change: RowChanges | pa.Table | None, tag: CommitTag) -> int:
         base = self.versions[spec.name]
         for _ in range(_FOREIGN_COMMITS_BORNE):
+            self._on_step(f"writing {spec.name}")
             try:
                 version = self._write_on(spec, base, change, tag)
             except BaseMovedError:
@@ -261,6 +277,7 @@ class Publisher:
         try:
             if self._writer.file_count(spec, base) <= max_files:
                 return False
+            self._on_step(f"compacting {spec.name}")
             version = self._writer.compact(spec, base)
         except BaseMovedError:
             return False
@@ -268,6 +285,7 @@ class Publisher:
             self._snapshot_version = version
         else:
             self.versions[spec.name] = version
+        self._on_step(f"compacted {spec.name}")
         return version != base
 
 
@@ -275,6 +293,14 @@ def _numbered(events: pa.Table, epoch: int) -> pa.Table:
     """Events in their order, as lines 0, 1, 2... of one epoch."""
     numbered = events.set_column(0, "epoch", pa.repeat(pa.scalar(epoch, pa.int64()), len(events)))
     return numbered.set_column(1, "seq", pa.array(range(len(events)), pa.int64()))
+
+
+def _newest_tick(former: SnapshotRow) -> int | None:
+    """The newest tick that the tables have seen. Of a release that did not record it: their event time.
+
+    Ticks come every second, so that is close; without it the time that an upgrade took would count as silence.
+    """
+    return former.event_time if former.kind is None else former.last_tick
 
 
 def _claim_row(former: SnapshotRow | None, run_id: str, claimed_at_ms: int, log: KafkaLog) -> SnapshotRow:
@@ -291,5 +317,6 @@ def _claim_row(former: SnapshotRow | None, run_id: str, claimed_at_ms: int, log:
         kind="CLAIM",
         kafka_cluster_id=log.cluster_id,
         kafka_topic_id=log.topic_id,
+        last_tick=_newest_tick(former),
     )
     return row._replace(offsets={}, last_tick=0, log_accepted_at=former.event_time) if log.is_new else row

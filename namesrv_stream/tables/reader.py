@@ -109,7 +109,7 @@ class RouteReader:
 
         Of the table `topic` only the change feed is read, of other tables those whose version has changed.
         """
-        changed = self._latest is None or self.snapshots.refresh()
+        changed = self.snapshots.refresh() or self._latest is None
         if self._latest is not None and not changed:
             return self._latest
         newest = self.snapshots.newest()

@@ -1,0 +1,90 @@
+"""`make chaos`: one incident after the other, in an order that the seed decides, for as long as there is time.
+
+After each of them every snapshot, and what readers saw, has to be what the rules make of the log.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from chaos.figures import expiry_figures
+from chaos.incidents import ALL, SHORT
+from chaos.world import World
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.local.spark import local_session
+
+out = Console()
+
+
+@click.command()
+@click.option("--seed", type=int, help="Of the fleet and of the order of incidents; printed at the start.")
+@click.option("--minutes", type=float, default=20, show_default=True, help="No incident begins after that.")
+@click.option("--only", "names", multiple=True, type=click.Choice(list(ALL)), help="These incidents, in this order.")
+@click.option("--short", is_flag=True, help=f"Once each: {', '.join(SHORT)}.")
+@click.option("--spark-reader/--no-spark-reader", default=True, help="Look on with Spark SQL too.")
+def main(seed: int | None, minutes: float, names: tuple[str, ...], short: bool, spark_reader: bool) -> None:
+    """End jobs, Kafka and gateway under churn, and compare what is left with the rules."""
+    seed = seed if seed is not None else random.SystemRandom().randrange(10**6)
+    folder = Path(tempfile.mkdtemp(prefix="namesrv-chaos-"))
+    out.print(f"seed {seed}, logs in {folder}")
+    chosen = list(names) or (SHORT if short else [])
+    try:
+        run(folder, seed, minutes, chosen, spark_reader=spark_reader)
+    except NamesrvError as error:
+        out.print(f"seed {seed}: {error}", markup=False)
+        sys.exit(1)
+    shutil.rmtree(folder)
+
+
+def run(folder: Path, seed: int, minutes: float, names: list[str], *, spark_reader: bool) -> None:
+    """Each of `names` once, or all of them in turn until the time is up. Raises NamesrvError, above all a difference.
+
+    `folder` gets logs and tables.
+    """
+    rng = random.Random(seed)
+    spark = local_session("chaos-reader", cores="1", log=folder / "reader.log") if spark_reader else None
+    happened: dict[str, list[dict[str, float]]] = defaultdict(list)
+    ends_s = time.monotonic() + 60 * minutes
+    with World(folder, seed, spark) as world:
+        for name in names or _in_turn(rng):
+            if time.monotonic() > ends_s:
+                break
+            happened[name].append(ALL[name](world, rng))
+            world.check()
+            out.print(f"{name}: {len(world.verifier.snapshots)} snapshots equal the rules' {happened[name][-1]}")
+        out.print(_table(happened))
+        out.print({name: f"{value:.0f}" for name, value in expiry_figures(world.settings.delta_root).items()})
+        looks = {type(each).__name__: each.looks for each in world.onlookers}
+        out.print(f"{len(world.verifier.snapshots)} snapshots and {looks} looks, none torn")
+    if spark is not None:
+        spark.stop()
+
+
+def _in_turn(rng: random.Random) -> Iterator[str]:
+    while True:
+        yield from rng.sample(list(ALL), len(ALL))
+
+
+def _table(happened: dict[str, list[dict[str, float]]]) -> Table:
+    """How often what happened, and the smallest and largest of each figure."""
+    table = Table("incident", "times", "figure", "least", "most")
+    for name, all_figures in sorted(happened.items()):
+        for figure in all_figures[0] or {"": 0.0}:
+            values = [figures[figure] for figures in all_figures if figure in figures]
+            table.add_row(name, str(len(all_figures)), figure, f"{min(values):.1f}", f"{max(values):.1f}")
+    return table
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""The main job in a process that kills itself at a step: `python -m chaos.job SETTINGS [--die-at STEP] [--standby]`.
+
+The steps are those of a publication and `COMMITTED`. SIGKILL goes to the whole process group, the JVM included.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import click
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from namesrv_stream.config import load_settings
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.local.spark import local_session
+from namesrv_stream.logs import set_up_logging
+from namesrv_stream.stream import micro_batch
+from namesrv_stream.stream.job import RouteRegistryJob
+from namesrv_stream.stream.termination import stop_on_signals
+from namesrv_stream.tables.publication import STEPS
+
+COMMITTED = "committed"
+"""Spark has committed a micro-batch to its checkpoint."""
+
+FAILPOINTS = (*STEPS, COMMITTED)
+
+
+class Failpoint:
+    """Ends this process at the `count`th time that the step is reached."""
+
+    def __init__(self, step: str | None, count: int) -> None:
+        self._step = step
+        self._left = count
+        self._one_at_a_time = threading.Lock()
+
+    def __call__(self, step: str) -> None:
+        """Be told of a step, from any thread."""
+        with self._one_at_a_time:
+            self._left -= step == self._step
+            if self._step is not None and self._left == 0:
+                os.killpg(0, signal.SIGKILL)
+
+
+class _Commits(StreamingQueryListener):
+    """Tells the failpoint of Spark's own commits."""
+
+    def __init__(self, failpoint: Failpoint) -> None:
+        self._failpoint = failpoint
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's contract, as those below
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: ARG002, N802
+        self._failpoint(COMMITTED)
+
+
+@click.command()
+@click.argument("settings", type=click.Path(path_type=Path))
+@click.option("--die-at", type=click.Choice(FAILPOINTS))
+@click.option("--count", default=1, help="At which time of this step.")
+@click.option("--standby", is_flag=True)
+def main(settings: Path, die_at: str | None, count: int, standby: bool) -> None:
+    """Run the job, with the settings of a properties file, until SIGTERM or the step."""
+    set_up_logging(logging.INFO)
+    micro_batch._PUBLICATIONS_BETWEEN_CARE = 5  # so that a short run meets compaction too
+    given = load_settings(settings, {}, {"standby": "true"} if standby else {})
+    failpoint, stop = Failpoint(die_at, count), threading.Event()
+    spark = local_session("chaos", cores="2")
+    if die_at == COMMITTED:
+        spark.streams.addListener(_Commits(failpoint))
+    stop_on_signals(stop)
+    try:
+        RouteRegistryJob(spark, given, failpoint).run(stop)
+    except NamesrvError as error:
+        click.echo(str(error), err=True)
+        sys.exit(error.exit_status)
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""What tables and history have to be: the log's records through the rules, one after the other (E1).
+
+It shares the rules with the job and nothing else: no micro-batch, no state, no table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import MalformedRecordError
+from namesrv_stream.kafka.reader import LOG_PARTITION, StoredRecord
+from namesrv_stream.records import decode_lease_only, decode_record, record_key
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.registry import RouteRegistry
+from namesrv_stream.rules.requests import BrokerRequest, Request
+from namesrv_stream.rules.rows import BrokerEventRow, LogPosition
+
+Contents = Mapping[str, Any]
+
+
+class Oracle:
+    """One registry that handles a log one record at a time, without an end."""
+
+    def __init__(self, settings: NamesrvSettings) -> None:
+        self.registry = RouteRegistry(settings)
+        self.rejected: list[int] = []
+        """Offsets of the records outside the contract."""
+
+    def apply(self, record: StoredRecord) -> None:
+        """Take the next record of the log."""
+        at = LogPosition(record.append_time_ms, LOG_PARTITION, record.offset)
+        request = self._request(record)
+        if request is not None:
+            self.registry.apply(request, at)
+        else:
+            self.rejected.append(record.offset)
+            with suppress(MalformedRecordError):
+                lease_only = decode_lease_only(record.value or b"")
+                if record.key == record_key(lease_only):
+                    self.registry.apply(lease_only, at, lease_only=True)
+
+    def take_history(self) -> list[BrokerEventRow]:
+        """Return the lines of history since the last call."""
+        return [without_place(line) for line in self.registry.take_changes().events]
+
+    def contents(self) -> Contents:
+        """All tables as they are now, to compare with `contents` of what was published."""
+        return contents(self.registry.view())
+
+    @staticmethod
+    def _request(record: StoredRecord) -> Request | None:
+        """What a record says, None if it is outside the contract."""
+        try:
+            request = decode_record(record.value or b"")
+        except MalformedRecordError:
+            return None
+        is_strange = isinstance(request, BrokerRequest) and record.key != record_key(request)
+        return None if is_strange else request
+
+
+def states(log: Iterable[StoredRecord], settings: NamesrvSettings) -> Iterator[tuple[int, Oracle]]:
+    """Yield before the first record and after each: the next offset, and the one oracle as it is then."""
+    oracle = Oracle(settings)
+    yield 0, oracle
+    for record in log:
+        oracle.apply(record)
+        yield record.offset + 1, oracle
+
+
+def contents(tables: RouteTables) -> Contents:
+    """The rows of all tables that lookups read, in a form in which equal tables are equal."""
+    return {
+        "topic": {topic: sorted(rows) for topic, rows in tables.queues.items()},
+        "broker": {name: dict(holders) for name, holders in tables.brokers.items()},
+        "cluster": {cluster: sorted(names) for cluster, names in tables.clusters.items()},
+        "filter": dict(tables.filters),
+        "live": dict(tables.live),
+        "kv_config": {namespace: dict(entries) for namespace, entries in tables.kv.items()},
+        "topic_mapping": {topic: dict(names) for topic, names in tables.mappings.items()},
+        "namesrv_config": dict(tables.namesrv_config),
+    }
+
+
+def without_place(line: BrokerEventRow) -> BrokerEventRow:
+    """A line of history without the epoch in which it was published, which is not the log's to say."""
+    return line._replace(epoch=0, seq=0)

@@ -1,0 +1,107 @@
+"""Compares every snapshot, and all that the onlookers saw, with the rules' own answer for the dumped log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from chaos.onlookers import comparable
+from chaos.oracle import Contents, Oracle, contents, without_place
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.kafka.reader import LOG_PARTITION, RecordReader
+from namesrv_stream.rules import lookup
+from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
+from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.schemas import BROKER_EVENT, REJECTED
+from namesrv_stream.wire import bodies
+
+
+class DifferenceError(NamesrvError):
+    """What was published, or seen, is not what the rules make of the log."""
+
+    def __init__(self, who: str, snapshot: str, what: str) -> None:
+        super().__init__(f"{who}, {snapshot}: {what}. Start again with the seed that was printed to see it once more.")
+        self.who = who
+
+
+class Verifier:
+    """Follows a registry and its log with one oracle. `snapshots` counts those compared."""
+
+    def __init__(self, settings: NamesrvSettings, reader: RecordReader) -> None:
+        self.snapshots: list[SnapshotRow] = []
+        self._root = settings.delta_root
+        self._log = reader
+        self._oracle = Oracle(settings)
+        self._next_offset = 0
+        self._history: list[BrokerEventRow] = []
+        self._wanted: dict[int, Contents] = {}
+        self._answers: list[tuple[Any, Any]] = []
+
+    def check(self) -> None:
+        """Compare all snapshots since the last call, and history and rejected records as of the newest one."""
+        reader = RouteReader(self._root)
+        known = self.snapshots[-1].epoch if self.snapshots else 0
+        rows = sorted(row for row in reader.snapshots.readable() if row.epoch > known)
+        _require("snapshots", "in a row", [row.epoch for row in rows], list(range(known + 1, known + 1 + len(rows))))
+        for row in rows:
+            self._advance(row.offsets.get(LOG_PARTITION, 0))
+            self._compare(reader, row)
+            self.snapshots.append(row)
+        if rows:
+            self._compare_appended(reader, rows[-1])
+
+    def check_reader(self, seen: Sequence[tuple[int, Contents]]) -> None:
+        """What a RouteReader saw."""
+        for epoch, found in seen:
+            _require("RouteReader", f"epoch {epoch}", found, self._wanted[epoch])
+
+    def check_gateway(self, seen: Sequence[tuple[Any, Any]]) -> None:
+        """Each answer of a gateway has to be that of a published snapshot, in their order."""
+        at = 0
+        for answer in seen:
+            at = next((n for n, wanted in enumerate(self._answers[at:], at) if wanted == answer), -1)
+            if at < 0:
+                raise DifferenceError("gateway", "no snapshot", f"answered {answer}")
+
+    def check_spark(self, seen: Sequence[tuple[int, list[Any], Mapping[tuple[str, int], str], list[str]]]) -> None:
+        """What Spark SQL found in three tables."""
+        for epoch, topics, holders, live in seen:
+            wanted = self._wanted[epoch]
+            rows = sorted(row for of_topic in wanted["topic"].values() for row in of_topic)
+            brokers = {
+                (name, number): row.broker_addr for name, ids in wanted["broker"].items() for number, row in ids.items()
+            }
+            _require("Spark SQL", f"epoch {epoch}", (topics, holders, live), (rows, brokers, sorted(wanted["live"])))
+
+    def _advance(self, offset: int) -> None:
+        for record in self._log.between(self._next_offset, offset):
+            self._oracle.apply(record)
+        self._next_offset = max(offset, self._next_offset)
+        self._history += self._oracle.take_history()
+
+    def _compare(self, reader: RouteReader, row: SnapshotRow) -> None:
+        wanted, found = self._oracle.contents(), contents(reader.open(epoch=row.epoch).routes)
+        for table, rows in wanted.items():
+            _require(table, f"epoch {row.epoch} at offset {self._next_offset}", found[table], rows)
+        self._wanted[row.epoch] = wanted
+        self._answers.append(comparable(bodies.cluster_info(lookup.cluster_info(self._oracle.registry.view()))))
+
+    def _compare_appended(self, reader: RouteReader, row: SnapshotRow) -> None:
+        lines = sorted(rows_from_arrow(BROKER_EVENT, reader.table(BROKER_EVENT, row)), key=lambda line: line[:2])
+        _require("broker_event", f"epoch {row.epoch}", [without_place(line) for line in lines], self._history)
+        rejected = sorted(each.offset for each in rows_from_arrow(REJECTED, reader.table(REJECTED, row)))
+        _require("rejected", f"epoch {row.epoch}", rejected, self._oracle.rejected)
+
+
+def _require(who: str, snapshot: str, found: Any, wanted: Any) -> None:
+    if found == wanted:
+        return
+    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
+        keys = [key for key in {*found, *wanted} if found.get(key) != wanted.get(key)][:3]
+        found, wanted = {key: found.get(key) for key in keys}, {key: wanted.get(key) for key in keys}
+    elif isinstance(found, list) and isinstance(wanted, list):
+        first = next((n for n, pair in enumerate(zip(found, wanted, strict=False)) if pair[0] != pair[1]), -1)
+        found, wanted = (len(found), found[first]), (len(wanted), wanted[first])
+    raise DifferenceError(who, snapshot, f"found {found}, and the rules say {wanted}")

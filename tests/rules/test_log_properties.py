@@ -1,0 +1,125 @@
+"""The log decides (E1): of random logs, neither cuts nor restarts change tables or history."""
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from chaos.oracle import Oracle, contents, without_place
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.journal import NetChanges
+from namesrv_stream.rules.registry import RouteRegistry
+from namesrv_stream.rules.requests import BrokerHeartbeat, RegisterBroker, Scan
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
+from namesrv_stream.tables.schemas import LIVE, ROUTE_TABLES
+from tests.random_logs import T0, logs, steps_ms
+
+SETTINGS = NamesrvSettings()
+NO_SHRINKING = [Phase.explicit, Phase.reuse, Phase.generate]
+
+
+class Tables:
+    """The route tables as publications leave them, their rows in no order; what a restart begins with."""
+
+    def __init__(self):
+        self._rows = {spec: {} for spec in ROUTE_TABLES}
+        self._newest_tick_ms = None
+
+    def publish(self, registry):
+        """Take what has changed, through Arrow as Delta gets it. Return the lines of history."""
+        came, heard = registry.take_changes(), registry.take_signs_of_life()
+        for spec, rows in self._rows.items():
+            changes = came.changes.get(spec.name, NetChanges([], []))
+            upserts = [*changes.upserts, *(heard if spec is LIVE else ())]
+            rows |= {row[: len(spec.key)]: row for row in rows_from_arrow(spec, rows_to_arrow(spec, upserts))}
+            for key in changes.deletes:
+                del rows[key]
+        self._newest_tick_ms = registry.clock.newest_tick_ms
+        return [without_place(line) for line in came.events]
+
+    def registry(self, order):
+        """A new registry that goes on from here."""
+        registry = RouteRegistry(SETTINGS)
+        shuffled = {spec.name: order.sample([*rows.values()], len(rows)) for spec, rows in self._rows.items()}
+        registry.load(shuffled, self._newest_tick_ms)
+        return registry
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=NO_SHRINKING)
+@given(logs(), st.sets(st.integers(0, 40)), st.sets(st.integers(0, 40)), st.randoms(use_true_random=False))
+def test_publishing_and_restarting_anywhere_changes_neither_tables_nor_history(log, cuts, restarts, order):
+    whole, part, tables, history = Oracle(SETTINGS), Oracle(SETTINGS), Tables(), []
+    for record in log:
+        whole.apply(record)
+        if record.offset in cuts | restarts:
+            history += tables.publish(part.registry)
+        if record.offset in restarts:
+            part.registry = tables.registry(order)
+        part.apply(record)
+    history += tables.publish(part.registry)
+    assert part.contents() == whole.contents()
+    assert contents(tables.registry(order).view()) == whole.contents()
+    assert history == whole.take_history()
+
+
+class Leases:
+    """A naive model of leases: all of them looked at, at each tick, in the words of L1, D5, D9, E5 and E9."""
+
+    def __init__(self):
+        self.last_ms, self.timeout_ms, self.grace_ms = {}, {}, {}
+        self.newest_tick_ms = None
+
+    def sign(self, address, at_ms, timeout_ms=None):
+        if timeout_ms is None and address not in self.last_ms:
+            return
+        now_ms = at_ms if self.newest_tick_ms is None else max(at_ms, self.newest_tick_ms)
+        self.last_ms[address] = max(now_ms, self.last_ms.get(address, now_ms))
+        self.timeout_ms[address] = timeout_ms or self.timeout_ms[address]
+        self.grace_ms.pop(address, None)
+
+    def tick(self, at_ms):
+        """Return who is gone, in order."""
+        before, now_ms = self.newest_tick_ms, max(at_ms, self.newest_tick_ms or at_ms)
+        self.newest_tick_ms = now_ms
+        if before is not None and now_ms > before + 15_000:
+            self.grace_ms = dict.fromkeys(self.last_ms, now_ms + 60_000)
+        gone = sorted((self.deadline(address), address) for address in self.last_ms if self.deadline(address) < now_ms)
+        for _, address in gone:
+            del self.last_ms[address]
+            self.grace_ms.pop(address, None)
+        return [address for _, address in gone]
+
+    def deadline(self, address):
+        return max(self.last_ms[address] + self.timeout_ms[address], self.grace_ms.get(address, 0))
+
+
+SIGNS = st.tuples(st.sampled_from(["tick", "tick", "register", "heartbeat"]), st.sampled_from("abcd"), steps_ms)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(SIGNS, st.sampled_from([1, 10_000, 10_001, 120_000])), max_size=80))
+def test_the_same_leases_end_at_the_same_ticks_in_the_same_order_as_in_a_naive_model(said):
+    model, registry, at_ms = Leases(), RouteRegistry(SETTINGS), T0
+    for offset, ((kind, address, step_ms), timeout_ms) in enumerate(said):
+        at_ms += step_ms
+        at = LogPosition(at_ms, 0, offset)
+        if kind == "tick":
+            registry.apply(Scan(), at)
+            ended = [line.broker_addr for line in registry.take_changes().events if line.type == "EXPIRED"]
+            assert ended == [f"{address}:1" for address in model.tick(at_ms)]
+        elif kind == "heartbeat":
+            registry.apply(BrokerHeartbeat(broker_addr=f"{address}:1"), at)
+            model.sign(address, at_ms)
+        else:
+            registry.apply(registration(address, timeout_ms), at)
+            model.sign(address, at_ms, timeout_ms)
+    assert {f"{address}:1": ms for address, ms in model.last_ms.items()} == {
+        lease.broker_addr: lease.last_update_timestamp for lease in registry.view().live.values()
+    }
+
+
+def registration(address, timeout_ms):
+    """A broker with a name of its own."""
+    return RegisterBroker(
+        cluster_name="c", broker_name=address, broker_id=0, broker_addr=f"{address}:1",
+        heartbeat_timeout_millis=timeout_ms,
+    )  # fmt: skip

@@ -1,0 +1,121 @@
+"""A backlog of large records passes under spark-submit with the driver memory of conf/spark-defaults.conf."""
+
+import os
+import random
+import sys
+
+import psutil
+import pytest
+from kafka import KafkaProducer
+from tenacity import retry, stop_after_delay, wait_fixed
+
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.kafka.reader import LOG_PARTITION
+from namesrv_stream.kafka.topic import TOPIC_CONFIG, end_offsets, ensure_topic
+from namesrv_stream.local.jars import CHECKOUT
+from namesrv_stream.local.process import OwnedProcess
+from namesrv_stream.records import encode_record, record_key
+from namesrv_stream.rules.requests import DataVersion, RegisterBroker, TopicConfig
+from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.schemas import REJECTED
+from tests.system.test_cluster import environment, spark_submit
+
+MIB = 1024 * 1024
+REGISTRATIONS, MALFORMED = 1_000, 20_000
+BROKERS = 10
+TOPICS = 5_000
+LIMIT_S = 1_500
+
+LARGEST_JVM_MIB, LARGEST_PYTHON_MIB = 2_048, 2_048
+"""Of resident memory, the JVM's with its heap of 1 GB; a batch held in memory would be 1 GB and more on top."""
+
+
+def registrations():
+    """Ten brokers that change one of 5,000 topics each time: a megabyte a record."""
+    for number in range(REGISTRATIONS):
+        broker, counter = number % BROKERS, number // BROKERS
+        request = RegisterBroker(
+            cluster_name="c1",
+            broker_name=f"broker-{broker}",
+            broker_id=0,
+            broker_addr=f"10.0.0.{broker}:10911",
+            data_version=DataVersion(0, 1, counter),
+            heartbeat_timeout_millis=3_600_000,
+            topic_config_table={
+                f"{topic:04}-{'t' * 120}": TopicConfig(8, 8 + (topic == counter), 6) for topic in range(TOPICS)
+            },
+        )
+        yield record_key(request), encode_record(request)
+
+
+def malformed():
+    """64 KiB each that no codec makes small."""
+    kinds = [random.Random(number).randbytes(64 * 1024) for number in range(16)]
+    for number in range(MALFORMED):
+        yield b"", kinds[number % len(kinds)]
+
+
+def send(settings, records):
+    """Send them as they are, with so few waiting that this process stays small."""
+    producer = KafkaProducer(**kafka_client_arguments(settings), max_request_size=17 * MIB, acks="all")
+    for number, (key, value) in enumerate(records):
+        sent = producer.send(settings.kafka_topic, value, key, partition=LOG_PARTITION)
+        if number % 100 == 0:
+            sent.get(120)
+    producer.flush()
+    producer.close()
+
+
+def peak_mib(process):
+    """Of the process's resident memory since its start."""
+    with open(f"/proc/{process.pid}/status") as status:  # noqa: PTH123  # no file of ours
+        line = next(line for line in status if line.startswith("VmHWM"))
+    return int(line.split()[1]) // 1024
+
+
+@retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(1), reraise=True)
+def await_published(job, root, end, log):
+    if job.exit_code is not None:
+        pytest.fail(f"the job ended with {job.exit_code}: {log.read_text()[-3000:]}")
+    offsets = RouteReader(root).open().snapshot.offsets
+    assert offsets.get(LOG_PARTITION, 0) >= end
+    return psutil.Process(job.pid)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3_000)
+@pytest.mark.parametrize(
+    ("records", "count"), [(registrations, REGISTRATIONS), (malformed, MALFORMED)], ids=["registrations", "malformed"]
+)
+def test_a_backlog_of_large_records_passes_with_the_default_memory(kafka, topic, tmp_path, monkeypatch, records, count):
+    monkeypatch.chdir(CHECKOUT)
+    options = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "kafka.topic": topic,
+        "delta.root": str(tmp_path / "registry"),
+    }
+    settings = NamesrvSettings.model_validate(options)
+    kafka_options, log = kafka_client_arguments(settings), tmp_path / "job.log"
+    ensure_topic(kafka_options, topic, TOPIC_CONFIG | {"compression.type": "uncompressed"})
+    send(settings, records())
+    assert end_offsets(kafka_options, topic) == {LOG_PARTITION: count}
+    environ = environment(sys.executable) | {"JDK_JAVA_OPTIONS": os.environ.get("JDK_JAVA_OPTIONS", "")}
+    job = OwnedProcess(spark_submit("--master", "local[2]", settings=options), log, environ)
+    try:
+        jvm = await_published(job, options["delta.root"], count, log)
+        running = [child for child in jvm.children() if child.status() != psutil.STATUS_ZOMBIE]
+        peaks = peak_mib(jvm), max(map(peak_mib, running))  # the driver's Python is larger than the workers' daemon
+    finally:
+        job.stop()
+    print(f"peak of resident memory: JVM {peaks[0]} MiB, Python {peaks[1]} MiB")  # noqa: T201  # for who measures
+    reader = RouteReader(options["delta.root"])
+    view = reader.open()
+    if records is registrations:
+        assert len(view.routes.queues) == TOPICS
+        assert len(view.routes.live) == BROKERS
+    else:
+        rejected = rows_from_arrow(REJECTED, reader.table(REJECTED, view.snapshot).select(REJECTED.schema.names))
+        assert [row.offset for row in sorted(rejected, key=lambda row: row.offset)] == list(range(count))
+    assert peaks[0] < LARGEST_JVM_MIB
+    assert peaks[1] < LARGEST_PYTHON_MIB

@@ -1,0 +1,67 @@
+"""Tables of release 0.1.0 under this release: what is kept, what is added, what time has passed. Without Spark."""
+
+import pytest
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.registry import RouteRegistry
+from namesrv_stream.rules.requests import Scan
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
+from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.schemas import BROKER_EVENT, LIVE, ROUTE_TABLES
+from namesrv_stream.tables.writer import RowChanges
+from tests.upgrade import BROKERS, LEASE_MS, RETENTION_MS, unpack
+
+HERE = KafkaLog("cluster-here", "topic-here")
+
+
+@pytest.fixture
+def root(tmp_path):
+    unpack(tmp_path)
+    return str(tmp_path / "registry")
+
+
+def claim(root):
+    return Publisher.claim(RustWriter(Root(root)), "new", 1, RETENTION_MS, log_of=lambda _: HERE)
+
+
+def tables(view):
+    return {spec.name: sorted(view.rows(spec.name)) for spec in ROUTE_TABLES}
+
+
+def test_a_claim_adds_the_new_columns_and_keeps_routes_and_history(root):
+    before = RouteReader(root)
+    kept, told = tables(before.open()), before.table(BROKER_EVENT, before.open().snapshot)
+    last = claim(root).last
+    after = RouteReader(root)
+    assert sorted(after.open().routes.live) == sorted(BROKERS)
+    assert tables(after.open()) == kept
+    assert after.table(BROKER_EVENT, last).equals(told)
+    assert (last.kind, last.kafka_cluster_id, last.kafka_topic_id) == ("CLAIM", "cluster-here", "topic-here")
+
+
+def test_snapshots_of_the_former_release_have_null_in_the_later_columns(root):
+    newest = RouteReader(root).open().snapshot
+    publisher = claim(root)
+    heard = [
+        lease._replace(channels={"g": 1}, grace_until=2) for lease in rows_from_arrow(LIVE, publisher.table("live"))
+    ]
+    publisher.publish(Batch(None, None, newest.event_time, newest.offsets, {"live": RowChanges(heard)}), 2)
+    reader = RouteReader(root)
+    old, new = reader.open(epoch=newest.epoch), reader.open()
+    assert old.snapshot == newest
+    assert {(lease.grace_until, *lease.channels) for lease in old.rows("live")} == {(None,)}
+    assert {(lease.grace_until, *lease.channels) for lease in new.rows("live")} == {(2, "g")}
+
+
+def test_the_time_that_an_upgrade_took_is_an_outage_and_no_silence(root):
+    last = claim(root).last
+    registry = RouteRegistry(NamesrvSettings())
+    registry.load(tables(RouteReader(root).open()), last.last_tick)
+    back_ms = last.event_time + 2 * LEASE_MS
+    for at_ms in range(back_ms, back_ms + 70_000, 10_000):
+        registry.apply(Scan(), LogPosition(at_ms, 0, at_ms))
+        assert len(registry.view().live) == (len(BROKERS) if at_ms <= back_ms + 60_000 else 0)
