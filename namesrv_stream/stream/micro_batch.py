@@ -130,6 +130,9 @@ class MicroBatches:
                 log.info("stopped in order: the tables have all up to offset %d", self._next_offset or 0)
         except TermLostError as lost:
             log.info("run %s has taken the registry over: it goes on from the last snapshot", lost.newer_run_id)
+        except Exception as error:
+            log.warning("the tables do not show that the job has stopped: %s. Nothing is lost: the next run goes on from "
+                        "the last snapshot", error)  # fmt: skip
         finally:
             self._lock.release()
 
