@@ -131,8 +131,8 @@ class MicroBatches:
         except TermLostError as lost:
             log.info("run %s has taken the registry over: it goes on from the last snapshot", lost.newer_run_id)
         except Exception as error:
-            log.warning("the tables do not show that the job has stopped: %s. Nothing is lost: the next run goes on from "
-                        "the last snapshot", error)  # fmt: skip
+            log.warning("the tables do not show that the job has stopped: %s. Nothing is lost: the next run goes on "
+                        "from the last snapshot", error)  # fmt: skip
         finally:
             self._lock.release()
 
