@@ -144,7 +144,7 @@ class World:
             if process.exit_code is not None:
                 raise NothingHappenedError(f"the job {process.pid} ended with {process.exit_code}", self.folder)
             row = self.newest()
-            return row is not None and row.offsets.get(LOG_PARTITION, 0) >= end
+            return row is not None and row.offsets.get(LOG_PARTITION, 0) >= max(end, 1)
 
         self.wait_for(f"all before offset {end} is published", is_published)
         return time.time()
