@@ -71,10 +71,14 @@ class StorageError(NamesrvError):
 
     def __init__(self, root: str, problem: str) -> None:
         problem = " ".join(_TERMINAL_CODES.sub("", problem).split())[:_MAX_PROBLEM_CHARS]
+        to_check = (
+            "Are delta.root and delta.storage.* right, is the bucket there, and may these credentials write to it?"
+            if "://" in root
+            else "Is delta.root right, is there room, and may this user write there?"
+        )
         super().__init__(
-            f"the tables under {root} cannot be read or written: {problem}. Is delta.root right, is there room, and "
-            "may this user write there? Nothing that Kafka has accepted is lost: the next run goes on from the last "
-            "snapshot."
+            f"the tables under {root} cannot be read or written: {problem}. {to_check} Nothing that Kafka has accepted "
+            "is lost: the next run goes on from the last snapshot."
         )
         self.root = root
         self.problem = problem

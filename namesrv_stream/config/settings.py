@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import ValidationError, model_validator
 
 from namesrv_stream.config.rocketmq import CONFIG_BLACK_LIST, RocketmqSettings, setting
+from namesrv_stream.config.storage import default_checkpoint
 from namesrv_stream.config.values import (
     Boolean,
     Count,
@@ -68,14 +69,15 @@ class NamesrvSettings(RocketmqSettings):
     storage_options: dict[str, str] = setting(
         "delta.storage.*",
         dict,
-        "Options of delta-rs for an object store, as delta.storage.aws_region.",
+        "Options of delta-rs for an object store, as delta.storage.aws_region; for S3 Spark gets them too.",
         "job, gateway, cli",
         repr=False,
     )
     checkpoint_location: Location = setting(
         "checkpoint.location",
-        lambda data: f"{data.get('delta_root', '').rstrip('/')}-checkpoint",
-        "Checkpoint of the streaming query; beside the tables unless set.",
+        lambda data: default_checkpoint(data.get("delta_root", "")),
+        "Checkpoint of the streaming query. Beside the tables unless set; of tables on an object store in the folder "
+        "data, since each batch writes some ten small files there.",
         "job",
     )
     snapshot_retention: Duration = setting(
@@ -86,7 +88,10 @@ class NamesrvSettings(RocketmqSettings):
         validate_default=True,
     )
     writer: Literal["auto", "spark", "rust"] = setting(
-        "writer", "auto", "What merges into the tables: delta-spark, delta-rs, or by the number of rows.", "job"
+        "writer",
+        "auto",
+        "What merges into the tables: delta-spark, delta-rs, or by the number of rows; on an object store delta-rs.",
+        "job",
     )
     trigger_millis: Millis = setting("triggerMillis", 1000, "Shortest time between two micro-batches.", "job")
     max_offsets_per_trigger: CountOrNone = setting(

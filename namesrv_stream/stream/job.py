@@ -33,6 +33,7 @@ from namesrv_stream.kafka.topic import (
 )
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.stream.checkpoint import Checkpoint
+from namesrv_stream.stream.checkpoint_storage import reach_checkpoint
 from namesrv_stream.stream.failures import (
     CheckpointHeldError,
     CheckpointWithoutTablesError,
@@ -106,6 +107,7 @@ class RouteRegistryJob:
         """Lead the registry until `stop` is set, as a standby whenever it is this job's turn. Raises NamesrvError."""
         for key in settings_without_effect(self._settings):
             log.warning("setting %s is accepted for RocketMQ's sake and has no effect here", key)
+        reach_checkpoint(self._spark, self._settings)
         self._retrying(stop)(self._prepare_topic)
         if stop.is_set():
             return

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Literal
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from namesrv_stream.config.storage import is_object_store
+from namesrv_stream.errors import SettingError
+from namesrv_stream.tables.object_store import require_conditional_put
 from namesrv_stream.tables.publication import Writers
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
@@ -32,8 +35,13 @@ def choose_writers(writer: Literal["auto", "spark", "rust"], root: Root, spark: 
 
     The books (heads, claims, snapshot rows, restores) are delta-rs's wherever it reaches the storage, since each look
     at the log costs Spark a job; where it does not, Spark does everything, except under `rust`.
+
+    On an object store delta-rs alone: it commits by a conditional put, Spark by looking first and writing then.
     """
     rust = RustWriter(root)
+    if is_object_store(root.url):
+        _require_safe_commits(writer, root)
+        return Writers.only(rust)
     if writer == "rust":
         return Writers.only(rust)
     from namesrv_stream.tables.spark_writer import SparkWriter  # noqa: PLC0415 -- `rust` runs without delta-spark
@@ -42,6 +50,17 @@ def choose_writers(writer: Literal["auto", "spark", "rust"], root: Root, spark: 
     if not delta_rs_reaches(root):
         return Writers.only(by_spark)
     return Writers(everyday=rust, bulk=by_spark, bulk_rows=BULK_ROWS if writer == "auto" else 0)
+
+
+def _require_safe_commits(writer: str, root: Root) -> None:
+    if writer == "spark":
+        raise SettingError(
+            "writer",
+            f"spark is not accepted for {root.url}: of two jobs that commit to an object store by Spark at the same "
+            "time, one overwrites the other",
+            "Use rust, or leave it out.",
+        )
+    require_conditional_put(root)
 
 
 def delta_rs_reaches(root: Root) -> bool:
