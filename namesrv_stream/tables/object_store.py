@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _CHECKED = "namesrv.conditionalPut"
 _CHECK_TABLE = "_conditional_put"
+_RIVALS = 4
 
 
 class ConnectorMissingError(NamesrvError):
@@ -74,17 +76,19 @@ def require_conditional_put(root: Root) -> None:
 
     It is tried out once, on a table beside the registry's, whose newest commit then says so.
     """
-    one, other = _check_table(root), _check_table(root)
-    if _CHECKED in one.history(1)[0]:
+    if _CHECKED in _check_table(root).history(1)[0]:
         return
-    try:
-        _commit(one, {})
-        _commit(other, {})
-    except CommitFailedError:
-        with suppress(CommitFailedError):  # another run says so at this moment
-            _commit(_check_table(root), {_CHECKED: "kept"})
-        return
-    raise ConditionalPutMissingError(root.url)
+    rivals = [_check_table(root) for _ in range(_RIVALS)]
+    together = Barrier(_RIVALS)  # delta-rs looks before it commits: only those who look at once can meet
+
+    def has_won(table: DeltaTable) -> bool:
+        together.wait()
+        return _has_committed(table, {})
+
+    with ThreadPoolExecutor(_RIVALS) as pool:
+        if sum(pool.map(has_won, rivals)) > 1:
+            raise ConditionalPutMissingError(root.url)
+    _has_committed(_check_table(root), {_CHECKED: "kept"})
 
 
 def _check_table(root: Root) -> DeltaTable:
@@ -99,6 +103,11 @@ def _check_table(root: Root) -> DeltaTable:
         return DeltaTable(uri, storage_options=options)
 
 
-def _commit(table: DeltaTable, metadata: dict[str, str]) -> None:
+def _has_committed(table: DeltaTable, metadata: dict[str, str]) -> bool:
+    """False if somebody else was first."""
     once = CommitProperties(max_commit_retries=0, custom_metadata=metadata)
-    table.create_write_transaction([], "append", table.schema(), commit_properties=once)
+    try:
+        table.create_write_transaction([], "append", table.schema(), commit_properties=once)
+    except CommitFailedError:
+        return False
+    return True

@@ -1,6 +1,6 @@
 """An S3 server in a process of its own, moto's, which answers one request at a time:
 
-    python -m tests.s3.server PORT [--without-conditions]
+    python tests/s3/server.py PORT [--without-conditions]
 
 moto looks for an object (`If-None-Match: *`) and stores it in two steps; one request at a time makes them one, as they
 are in S3. `--without-conditions` ignores that header, like a store that does not know conditional writes.
