@@ -18,6 +18,9 @@ from werkzeug.serving import run_simple
 class KeepAlive(MotoRequestHandler):
     protocol_version = "HTTP/1.1"  # 1.0 knows no `Expect: 100-continue`, for which Hadoop's client would wait 3 s a put
 
+    def handle_expect_100(self):
+        return True  # werkzeug itself says to go on; saying it twice ends Hadoop's uploads of files by an error
+
     def log_request(self, code="-", size="-"):
         pass
 

@@ -7,6 +7,7 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import SettingError, StorageError, TermLostError
+from namesrv_stream.local.ports import free_ports
 from namesrv_stream.stream.failures import storage_errors
 from namesrv_stream.tables.engines import choose_writers
 from namesrv_stream.tables.object_store import ConditionalPutMissingError, require_conditional_put
@@ -85,3 +86,16 @@ def test_a_bucket_that_is_not_there_is_one_message(s3):
     ):
         choose_writers("auto", nowhere, None)
     assert "room" not in str(raised.value)
+
+
+def test_a_store_that_does_not_answer_is_one_line_and_the_same_at_each_attempt(s3):
+    away = {**s3.storage_options, "aws_endpoint_url": f"http://127.0.0.1:{free_ports(1)}", "max_retries": "1"}
+    said = set()
+    for _ in range(2):
+        with pytest.raises(StorageError) as raised:
+            RouteReader(Root("s3a://routes/registry", away))
+        said.add(str(raised.value))
+    [line] = said
+    assert "Connection refused" in line
+    assert "\n" not in line
+    assert "\x1b" not in line
