@@ -77,7 +77,7 @@ class NamesrvSettings(RocketmqSettings):
         "checkpoint.location",
         lambda data: default_checkpoint(data.get("delta_root", "")),
         "Checkpoint of the streaming query. Beside the tables unless set; of tables on an object store in the folder "
-        "data, since each batch writes some ten small files there.",
+        "data, since each batch writes several small files there.",
         "job",
     )
     snapshot_retention: Duration = setting(

@@ -38,7 +38,8 @@ def is_object_store(url: str) -> bool:
 def default_checkpoint(root: str) -> str:
     """Where the checkpoint lies unless it is set: beside the tables, or on this machine if they are in an object store.
 
-    It only saves work, and an object store would take a second or so and some cents an hour for its small files.
+    It only saves work, and in an object store its small files would be several requests a batch, each with its delay
+    and its price.
     """
     url = root.rstrip("/")
     beside = f"data/{url.partition('://')[2]}" if is_object_store(url) else url

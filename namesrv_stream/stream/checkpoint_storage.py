@@ -12,12 +12,17 @@ from namesrv_stream.tables.root import Root
 
 
 def reach_checkpoint(spark: SparkSession, settings: NamesrvSettings) -> None:
-    """Give Spark access to `checkpoint.location`. Raises SettingError if only this machine has it, not the executors.
+    """Give Spark access to `checkpoint.location`. Raises SettingError if only this machine has it, not the executors."""
+    require_shared_checkpoint(settings, str(spark.sparkContext.master))
+    give_spark_access(spark, Root(settings.checkpoint_location, settings.storage_options))
 
-    Of tables that are in a folder it is not known whether all machines share that folder.
+
+def require_shared_checkpoint(settings: NamesrvSettings, master: str) -> None:
+    """Raise SettingError for a folder of this machine if Spark's executors run on others.
+
+    Of tables in a folder it is not known whether all machines share that folder, so nothing is asked then.
     """
-    location, master = settings.checkpoint_location, str(spark.sparkContext.master)
-    give_spark_access(spark, Root(location, settings.storage_options))
+    location = settings.checkpoint_location
     if is_object_store(settings.delta_root) and "://" not in location and not master.startswith("local"):
         raise SettingError(
             "checkpoint.location",
