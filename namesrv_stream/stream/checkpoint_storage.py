@@ -12,7 +12,7 @@ from namesrv_stream.tables.root import Root
 
 
 def reach_checkpoint(spark: SparkSession, settings: NamesrvSettings) -> None:
-    """Give Spark access to `checkpoint.location`. Raises SettingError if only this machine has it, not the executors."""
+    """Give Spark access to `checkpoint.location`. Raises SettingError if the executors cannot reach it."""
     require_shared_checkpoint(settings, str(spark.sparkContext.master))
     give_spark_access(spark, Root(settings.checkpoint_location, settings.storage_options))
 
