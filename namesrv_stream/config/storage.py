@@ -59,7 +59,7 @@ def s3a_options(url: str, storage_options: Mapping[str, str], environ: Mapping[s
     said |= _without_prefix(storage_options)
     options = {s3a: said[name] for name, s3a in _S3A_NAMES.items() if said.get(name)}
     options |= _credentials_provider(options, said) | _addressing(options, said, bucket)
-    options["input.stream.type"] = "classic"  # S3A's default one needs more of the AWS SDK than conf/ivy.xml brings
+    options["input.stream.type"] = "classic"  # S3A's default, analytics, needs jars that conf/ivy.xml leaves out
     return {f"fs.s3a.bucket.{bucket}.{name}": text for name, text in options.items()}
 
 
