@@ -4,6 +4,7 @@
 #   make demo-rocketmq  a real RocketMQ broker and client with the registry as their name server
 #   make test         everything that is quick enough for every change
 #   make test-full    the long tests too
+#   make install-s3   the jars with which Spark reads tables on S3
 #   make lint         ruff and mypy
 #   make bench        the figures of the docs, measured here
 #   make bench-gateway  the gateway beside RocketMQ's own NameServer, under the same load
@@ -28,12 +29,16 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install demo demo-rocketmq test test-full lint bench bench-gateway bench-scale bench-history league soak-hostile chaos lock clean java
+.PHONY: help install install-s3 demo demo-rocketmq test test-full lint bench bench-gateway bench-scale bench-history league soak-hostile chaos lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
 
 install: .venv/.installed jars/.retrieved
+
+install-s3: java install
+	@echo 'Fetching hadoop-aws and the modules of the AWS SDK that it needs (once, 12 MB) ...'
+	@$(BIN)/python -m namesrv_stream.local.jars s3
 
 demo: java install
 	@$(BIN)/namesrv-stream demo
@@ -44,7 +49,7 @@ demo-rocketmq: java install
 test: java install
 	$(BIN)/python -m pytest -m 'not full' $(ARGS)
 
-test-full: java install
+test-full: java install install-s3
 	$(BIN)/python -m pytest $(ARGS)
 
 lint: .venv/.installed

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m")
+_TIMES_OF_ATTEMPTS = re.compile(r" in [\d.]+m?s, after \d+ retries, max_retries:? \d+, retry_timeout:? \d+s")
 _MAX_PROBLEM_CHARS = 1_000
 
 
@@ -67,14 +68,22 @@ class KafkaRefusedError(NamesrvError):
 
 
 class StorageError(NamesrvError):
-    """The storage of the tables refused a read or a write: no room, no right, no such place."""
+    """The storage of the tables refused a read or a write: no room, no right, no such place.
+
+    `problem` is one line, the same for each attempt at the same thing.
+    """
 
     def __init__(self, root: str, problem: str) -> None:
-        problem = " ".join(_TERMINAL_CODES.sub("", problem).split())[:_MAX_PROBLEM_CHARS]
+        one_line = " ".join(_TERMINAL_CODES.sub("", problem).replace("\u21b3", "").split())
+        problem = _TIMES_OF_ATTEMPTS.sub("", one_line)[:_MAX_PROBLEM_CHARS]
+        to_check = (
+            "Are delta.root and delta.storage.* right, is the bucket there, and may these credentials write to it?"
+            if "://" in root
+            else "Is delta.root right, is there room, and may this user write there?"
+        )
         super().__init__(
-            f"the tables under {root} cannot be read or written: {problem}. Is delta.root right, is there room, and "
-            "may this user write there? Nothing that Kafka has accepted is lost: the next run goes on from the last "
-            "snapshot."
+            f"the tables under {root} cannot be read or written: {problem}. {to_check} Nothing that Kafka has accepted "
+            "is lost: the next run goes on from the last snapshot."
         )
         self.root = root
         self.problem = problem

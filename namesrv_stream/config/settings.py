@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import ValidationError, model_validator
 
 from namesrv_stream.config.rocketmq import CONFIG_BLACK_LIST, RocketmqSettings, setting
+from namesrv_stream.config.storage import default_checkpoint
 from namesrv_stream.config.values import (
     Boolean,
     Count,
@@ -70,14 +71,15 @@ class NamesrvSettings(RocketmqSettings):
     storage_options: dict[str, str] = setting(
         "delta.storage.*",
         dict,
-        "Options of delta-rs for an object store, as delta.storage.aws_region.",
+        "Options of delta-rs for an object store, as delta.storage.aws_region; for S3 Spark gets them too.",
         "job, gateway, cli",
         repr=False,
     )
     checkpoint_location: Location = setting(
         "checkpoint.location",
-        lambda data: f"{data.get('delta_root', '').rstrip('/')}-checkpoint",
-        "Checkpoint of the streaming query; beside the tables unless set.",
+        lambda data: default_checkpoint(data.get("delta_root", "")),
+        "Checkpoint of the streaming query. Beside the tables unless set; of tables on an object store in the folder "
+        "data, since each batch writes several small files there.",
         "job",
     )
     snapshot_retention: Duration = setting(

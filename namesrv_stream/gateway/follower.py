@@ -9,7 +9,7 @@ from typing import Any
 
 from deltalake.exceptions import DeltaError
 
-from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError
+from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, StorageError
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.reader import RegistryView, RouteReader
@@ -76,7 +76,8 @@ class Follower:
                 self._look()
                 self._problem = None
             except (NamesrvError, DeltaError, OSError) as error:
-                self._say(str(error))
+                said = error if isinstance(error, NamesrvError) else StorageError(self._root.url, str(error))
+                self._say(str(said))
                 self._reader = None  # a folder that was made anew is opened anew
                 if isinstance(error, NotARegistryError | NoSuchSnapshotError):
                     self._on_nothing()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -16,13 +17,17 @@ if TYPE_CHECKING:
 
 
 def register_views(
-    spark: SparkSession, root: str | Root, epoch: int | None = None, at: datetime | int | None = None
+    spark: SparkSession,
+    root: str | Root,
+    epoch: int | None = None,
+    at: datetime | int | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> SnapshotRow:
     """Registers the tables of one snapshot, as `open_snapshot` does, and the views of views.sql over them.
 
     Calling it again moves all views to another snapshot.
     """
-    place = root if isinstance(root, Root) else Root(root)
+    place = root if isinstance(root, Root) else Root(root, storage_options)
     snapshot = open_snapshot(spark, place, epoch, at)
     for statement in [_snapshots_up_to(place, snapshot), *_view_statements()]:
         spark.sql(statement)

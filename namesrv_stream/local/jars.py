@@ -41,6 +41,12 @@ def retrieved_jars(configuration: str) -> Path:
     return folder
 
 
+def jars_of_sessions() -> list[Path]:
+    """What a session has on its class path: Spark's jars, and those of the file system s3a:// if they were fetched."""
+    folders = [retrieved_jars("spark"), *([retrieved_jars("s3")] if (JARS / "s3").exists() else [])]
+    return sorted(jar for folder in folders for jar in folder.glob("*.jar"))
+
+
 def _retrieve(configuration: str, folder: Path) -> None:
     pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
     fetch: list[str | Path] = [

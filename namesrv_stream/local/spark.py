@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from namesrv_stream.local.jars import CHECKOUT, retrieved_jars
+from namesrv_stream.local.jars import CHECKOUT, jars_of_sessions
 
 
 def local_session(
@@ -29,7 +29,7 @@ def local_session(
     builder = (
         SparkSession.builder.master(f"local[{cores}]")
         .appName(app_name)
-        .config("spark.jars", ",".join(map(str, sorted(retrieved_jars("spark").glob("*.jar")))))
+        .config("spark.jars", ",".join(map(str, jars_of_sessions())))
         .config("spark.ui.enabled", "false")
         .config("spark.sql.warehouse.dir", str(Path(CHECKOUT, "data", "warehouse")))
     )

@@ -33,6 +33,7 @@ from namesrv_stream.kafka.topic import (
 )
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.stream.checkpoint import Checkpoint
+from namesrv_stream.stream.checkpoint_storage import reach_checkpoint
 from namesrv_stream.stream.failures import (
     CheckpointHeldError,
     CheckpointWithoutTablesError,
@@ -43,9 +44,9 @@ from namesrv_stream.stream.log_identity import log_to_go_on_with
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import start_query
 from namesrv_stream.stream.watch import QueryWatch, TermWatch
+from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.publication import KafkaLog, Publisher, Steps
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import LIVE
 
 log = logging.getLogger(__name__)
@@ -106,6 +107,7 @@ class RouteRegistryJob:
         """Lead the registry until `stop` is set, as a standby whenever it is this job's turn. Raises NamesrvError."""
         for key in settings_without_effect(self._settings):
             log.warning("setting %s is accepted for RocketMQ's sake and has no effect here", key)
+        reach_checkpoint(self._spark, self._settings)
         self._retrying(stop)(self._prepare_topic)
         if stop.is_set():
             return
@@ -202,7 +204,7 @@ class RouteRegistryJob:
         settings = self._settings
         retention_ms = int(settings.snapshot_retention.total_seconds() * 1000)
         publisher = Publisher.claim(
-            RustWriter(self._root),
+            writer_of(self._root),
             self.run_id,
             _now_ms(),
             retention_ms,

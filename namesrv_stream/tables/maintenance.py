@@ -3,7 +3,8 @@
 The job takes a commit that only rearranges rows as the base of its next write, and whoever is second gives way: here
 a table that the job changes at that moment is left for the next time. So neither breaks the other.
 
-Spark puts the months of history in order, delta-rs does the rest, in milliseconds a table.
+Spark puts the months of history in order, delta-rs does the rest, in milliseconds a table. On an object store delta-rs
+does all: Spark's commits could overwrite the job's there.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from typing import NamedTuple
 
 import pyarrow as pa
 from delta.exceptions import DeltaConcurrentModificationException
-from deltalake import CommitProperties
+from deltalake import CommitProperties, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyspark.sql import SparkSession
 
+from namesrv_stream.config.storage import is_object_store
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
@@ -37,11 +39,13 @@ from namesrv_stream.tables.writer import BaseMovedError
 FILES_BORNE = 4
 """Small files that a table, or a month of history, may have before they are put together."""
 
+_ORDER = ("type", "broker_name")
+_PAGE_ROWS = 2000
 _CLUSTERING = {
     "spark.databricks.delta.optimize.maxFileSize": str(EVENT_FILE_BYTES),
     # Sorted within its files and in small pages, a month lets a reader pass over all but the pages asked for.
     "spark.databricks.io.skipping.mdc.sortWithinFiles": "true",
-    "parquet.page.row.count.limit": "2000",
+    "parquet.page.row.count.limit": str(_PAGE_ROWS),
     # Z-order interleaves the bits of each column's rank among so many. There are some 16 types: with more ranks their
     # bits would be the low ones, and each type be all over the month.
     "spark.databricks.io.skipping.mdc.rangeId.max": "16",
@@ -129,10 +133,23 @@ class _Caretaker:
         The lines of a type stand together, within it those of neighbouring broker names, in order of time mostly.
         """
         for month in self._months_out_of_order():
-            self.session.sql(
-                f"OPTIMIZE delta.`{self.root.spark_path(BROKER_EVENT)}` WHERE {EVENT_MONTH} = '{month}' "
-                "ZORDER BY (type, broker_name)"
-            )
+            if is_object_store(self.root.url):
+                self._cluster_by_delta_rs(month)
+            else:
+                self.session.sql(
+                    f"OPTIMIZE delta.`{self.root.spark_path(BROKER_EVENT)}` WHERE {EVENT_MONTH} = '{month}' "
+                    f"ZORDER BY ({', '.join(_ORDER)})"
+                )
+
+    def _cluster_by_delta_rs(self, month: str) -> None:
+        """Less even than Spark's order: delta-rs interleaves the bytes of the texts rather than of their ranks."""
+        self.root.open(BROKER_EVENT).optimize.z_order(
+            _ORDER,
+            [(EVENT_MONTH, "=", month)],
+            target_size=EVENT_FILE_BYTES,
+            writer_properties=WriterProperties(data_page_row_count_limit=_PAGE_ROWS),
+            commit_properties=CommitProperties(max_commit_retries=0),
+        )
 
     def _months_out_of_order(self) -> list[str]:
         files = pa.table(self.root.open(BROKER_EVENT).get_add_actions(flatten=True))

@@ -35,10 +35,15 @@ class Root:
 
     def spark_path(self, spec: TableSpec) -> str:
         """The same place in Hadoop's spelling, wherever Spark was started."""
-        uri = self.uri(spec)
-        if "://" not in uri:
-            return str(Path(uri).absolute())
-        return f"s3a{uri[2:]}" if uri.startswith("s3://") else uri
+        return f"{self.hadoop_url}/{spec.name}"
+
+    @property
+    def hadoop_url(self) -> str:
+        """The root in Hadoop's spelling, whose name for S3 is s3a."""
+        url = self.url.rstrip("/")
+        if "://" not in url:
+            return str(Path(url).absolute())
+        return f"s3a{url[2:]}" if url.startswith("s3://") else url
 
     def open(self, spec: TableSpec, version: int | None = None) -> DeltaTable:
         """The table at `version`, or at its head. Refuses what is no registry's table, and a newer format.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.object_store import give_spark_access
 from namesrv_stream.tables.root import Root, missing_columns
 from namesrv_stream.tables.schemas import CHANNELS, PINNED_TABLES, TEXT, TIMESTAMP, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
@@ -17,14 +19,21 @@ VIEWS = PINNED_TABLES
 
 
 def open_snapshot(
-    spark: SparkSession, root: str | Root, epoch: int | None = None, at: datetime | int | None = None
+    spark: SparkSession,
+    root: str | Root,
+    epoch: int | None = None,
+    at: datetime | int | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> SnapshotRow:
     """Registers each table of VIEWS as a temporary view pinned to one snapshot, and returns the snapshot.
 
     The newest one, that of `epoch`, or the one in force at the event time `at` (a datetime or epoch milliseconds).
     Opening another snapshot in the same session moves the views to it.
+
+    `storage_options` are the settings `delta.storage.*` for a root that is given by its URL; Spark gets them too.
     """
-    place = root if isinstance(root, Root) else Root(root)
+    place = root if isinstance(root, Root) else Root(root, storage_options)
+    give_spark_access(spark, place)
     at_ms = round(at.timestamp() * 1000) if isinstance(at, datetime) else at
     snapshot = Snapshots(place).find(epoch, at_ms)
     for statement in snapshot_sql(place, snapshot):

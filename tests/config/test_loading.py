@@ -125,9 +125,14 @@ def test_duration_is_read_and_shown_with_its_unit(text, shown):
 
 
 @pytest.mark.parametrize(
-    ("root", "checkpoint"), [("/a/tables", "/a/tables-checkpoint"), ("s3a://bucket/t/", "s3a://bucket/t-checkpoint")]
+    ("root", "checkpoint"),
+    [
+        ("/a/tables", "/a/tables-checkpoint"),
+        ("hdfs://namenode/t/", "hdfs://namenode/t-checkpoint"),
+        ("s3a://bucket/t/", "data/bucket/t-checkpoint"),
+    ],
 )
-def test_checkpoint_lies_beside_the_tables_unless_set(root, checkpoint):
+def test_checkpoint_lies_beside_the_tables_or_here_if_they_are_in_an_object_store_unless_set(root, checkpoint):
     assert load_settings(options={"delta.root": root}).checkpoint_location == checkpoint
     assert load_settings(options={"delta.root": root, "checkpoint.location": "/c"}).checkpoint_location == "/c"
 

@@ -48,7 +48,7 @@ def spark_submit(*options, settings):
     return [SPARK_HOME / "bin" / "spark-submit", *options, JOB, *of_job]
 
 
-def submitted(job, *options):
+def submitted(job, *options, limit_s=200):
     """What a job of jobs/ that ends by itself has said, on local[2]."""
     return subprocess.run(
         [SPARK_HOME / "bin" / "spark-submit", "--master", "local[2]", "--driver-memory", "1g", job, *options],
@@ -56,7 +56,7 @@ def submitted(job, *options):
         env=environment(sys.executable),
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=limit_s,
         check=False,
     )
 

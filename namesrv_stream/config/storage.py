@@ -1,0 +1,91 @@
+"""Where tables may lie, and the `delta.storage.*` settings as Hadoop's S3A takes them.
+
+delta-rs reads these settings, and the environment of AWS's own tools, by itself. Spark gets the same from here, so
+credentials are given once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_FILE_SYSTEMS = frozenset({"file", "hdfs", "viewfs"})
+_S3_SCHEMES = frozenset({"s3", "s3a"})
+_DEFAULT_REGION = "us-east-1"
+"""What delta-rs takes if no region is given."""
+
+_S3A_NAMES = {
+    "access_key_id": "access.key",
+    "secret_access_key": "secret.key",
+    "token": "session.token",
+    "session_token": "session.token",
+    "endpoint": "endpoint",
+    "endpoint_url": "endpoint",
+    "endpoint_url_s3": "endpoint",
+    "default_region": "endpoint.region",
+    "region": "endpoint.region",
+}
+"""delta-rs's name without `aws_` to S3A's. Of two names for the same the later one wins."""
+
+_PROVIDERS = "org.apache.hadoop.fs.s3a"
+
+
+def is_object_store(url: str) -> bool:
+    """Whether the place is neither a folder nor a file system of Hadoop's: there is no rename, only whole objects."""
+    scheme, separator, _ = url.partition("://")
+    return bool(separator) and scheme.lower() not in _FILE_SYSTEMS
+
+
+def default_checkpoint(root: str) -> str:
+    """Where the checkpoint lies unless it is set: beside the tables, or on this machine if they are in an object store.
+
+    It only saves work, and in an object store its small files would be several requests a batch, each with its delay
+    and its price.
+    """
+    url = root.rstrip("/")
+    beside = f"data/{url.partition('://')[2]}" if is_object_store(url) else url
+    return f"{beside}-checkpoint"
+
+
+def s3a_options(url: str, storage_options: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Hadoop's options for the bucket of `url`, none for storage other than S3. They concern no other bucket.
+
+    `storage_options` win over `environ`, as in delta-rs. What neither says is left to S3A's own settings.
+    """
+    scheme, _, place = url.partition("://")
+    if scheme.lower() not in _S3_SCHEMES:
+        return {}
+    bucket = place.partition("/")[0]
+    said = _without_prefix({name: text for name, text in environ.items() if name.startswith("AWS_")})
+    said |= _without_prefix(storage_options)
+    options = {s3a: said[name] for name, s3a in _S3A_NAMES.items() if said.get(name)}
+    options |= _credentials_provider(options, said) | _addressing(options, said, bucket)
+    options["input.stream.type"] = "classic"  # S3A's default, analytics, needs jars that conf/ivy.xml leaves out
+    return {f"fs.s3a.bucket.{bucket}.{name}": text for name, text in options.items()}
+
+
+def _without_prefix(options: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower().removeprefix("aws_"): text for name, text in options.items()}
+
+
+def _credentials_provider(options: Mapping[str, str], said: Mapping[str, str]) -> dict[str, str]:
+    if said.get("skip_signature", "").lower() == "true":
+        return {"aws.credentials.provider": f"{_PROVIDERS}.AnonymousAWSCredentialsProvider"}
+    if "access.key" not in options:
+        return {}
+    kind = "Temporary" if "session.token" in options else "Simple"
+    return {"aws.credentials.provider": f"{_PROVIDERS}.{kind}AWSCredentialsProvider"}
+
+
+def _addressing(options: Mapping[str, str], said: Mapping[str, str], bucket: str) -> dict[str, str]:
+    """Of an endpoint other than AWS's: delta-rs puts the bucket into the path unless it is told not to."""
+    if "endpoint" not in options:
+        return {}
+    is_virtual = said.get("virtual_hosted_style_request", "").lower() == "true"
+    endpoint = options["endpoint"]
+    if is_virtual:  # delta-rs wants the bucket in the endpoint's name, S3A puts it there itself
+        endpoint = endpoint.replace(f"//{bucket}.", "//", 1)
+    return {
+        "endpoint": endpoint,
+        "endpoint.region": options.get("endpoint.region", _DEFAULT_REGION),
+        "path.style.access": str(not is_virtual).lower(),
+    }

@@ -1,0 +1,124 @@
+"""Object stores: how Spark gets in, and whether the store holds back the second of two writers."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from namesrv_stream.config.storage import is_object_store, s3a_options
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.rust_writer import RustWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CHECKED = "namesrv.conditionalPut"
+_CHECK_TABLE = "_conditional_put"
+_RIVALS = 4
+
+
+class ConnectorMissingError(NamesrvError):
+    """Spark has no file system for a URL: the jars of the connector are not on its class path."""
+
+    def __init__(self, url: str, problem: str) -> None:
+        super().__init__(
+            f"Spark cannot reach {url}: {problem}. For s3a:// run `make install-s3` once, which fetches hadoop-aws and "
+            "the modules of the AWS SDK that it needs (12 MB) into jars/s3, where conf/spark-defaults.conf looks for "
+            "them; other stores need their connector's jars (spark-submit --jars)."
+        )
+        self.url = url
+        self.problem = problem
+
+
+class ConditionalPutMissingError(NamesrvError):
+    """A store on which two jobs could both commit the same version of a table."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(
+            f"the store of {root} ignores conditional writes (If-None-Match: *), so nothing there keeps two jobs from "
+            "overwriting each other's commits. Use a store that knows them, or set "
+            "delta.storage.aws_s3_locking_provider=dynamodb with its table."
+        )
+        self.root = root
+
+
+def give_spark_access(spark: SparkSession, root: Root) -> None:
+    """Let all sessions of this Spark read and write at `root`, with the credentials that delta-rs has.
+
+    Nothing happens for a folder or HDFS. Raises ConnectorMissingError if Spark lacks the jars for such a URL.
+    """
+    if not is_object_store(root.url):
+        return
+    context = spark.sparkContext
+    hadoop: Any = context._jsc.hadoopConfiguration()
+    for key, text in s3a_options(root.url, root.storage_options or {}, os.environ).items():
+        hadoop.set(key, text)
+    _require_connector(context._jvm, hadoop, root.hadoop_url)
+
+
+def _require_connector(jvm: Any, hadoop: Any, url: str) -> None:
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 -- who reads without Spark need not wait for it
+
+    try:
+        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(url.partition("://")[0], hadoop)
+    except Py4JJavaError as error:
+        raise ConnectorMissingError(url, str(error.java_exception.getMessage()).partition("\n")[0]) from error
+
+
+def writer_of(root: Root) -> RustWriter:
+    """The writer of a registry's tables. On an object store it commits by a conditional put, which the store must know.
+
+    Raises ConditionalPutMissingError.
+    """
+    if is_object_store(root.url):
+        require_conditional_put(root)
+    return RustWriter(root)
+
+
+def require_conditional_put(root: Root) -> None:
+    """Raise ConditionalPutMissingError if two writers can commit the same version of a table.
+
+    It is tried out once, on a table beside the registry's, whose newest commit then says so.
+    """
+    if _CHECKED in _check_table(root).history(1)[0]:
+        return
+    rivals = [_check_table(root) for _ in range(_RIVALS)]
+    together = Barrier(_RIVALS)  # delta-rs looks before it commits: only those who look at once can meet
+
+    def has_won(table: DeltaTable) -> bool:
+        together.wait()
+        return _has_committed(table, {})
+
+    with ThreadPoolExecutor(_RIVALS) as pool:
+        if sum(pool.map(has_won, rivals)) > 1:
+            raise ConditionalPutMissingError(root.url)
+    _has_committed(_check_table(root), {_CHECKED: "kept"})
+
+
+def _check_table(root: Root) -> DeltaTable:
+    uri, options = f"{root.url.rstrip('/')}/{_CHECK_TABLE}", dict(root.storage_options or {})
+    try:
+        return DeltaTable(uri, storage_options=options)
+    except TableNotFoundError:
+        pass
+    try:
+        return DeltaTable.create(uri, pa.schema([("nothing", pa.string())]), storage_options=options)
+    except DeltaError:  # another run has just made it
+        return DeltaTable(uri, storage_options=options)
+
+
+def _has_committed(table: DeltaTable, metadata: dict[str, str]) -> bool:
+    """False if somebody else was first."""
+    once = CommitProperties(max_commit_retries=0, custom_metadata=metadata)
+    try:
+        table.create_write_transaction([], "append", table.schema(), commit_properties=once)
+    except CommitFailedError:
+        return False
+    return True

@@ -1,0 +1,87 @@
+"""What keeps two jobs on one bucket from overwriting each other. By delta-rs, which needs no JVM."""
+
+from contextlib import suppress
+from functools import partial
+
+import pytest
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import StorageError, TermLostError
+from namesrv_stream.local.ports import free_ports
+from namesrv_stream.stream.failures import storage_errors
+from namesrv_stream.tables.object_store import ConditionalPutMissingError, require_conditional_put, writer_of
+from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.root import Root
+from tests.s3.conftest import S3Server
+from tests.tables.rows import NOW
+from tests.tables.test_publication import assert_shows_exactly, batch, claim, run_together
+
+
+def test_of_runs_that_claim_at_once_no_two_have_the_same_term_and_the_last_one_publishes(root):
+    claimed = []
+
+    def try_to_claim(name):
+        with suppress(TermLostError):
+            claimed.append(claim(root, name))
+
+    run_together(*(partial(try_to_claim, f"run-{number}") for number in range(4)))
+    claimed.sort(key=lambda publisher: publisher.last.term)
+    assert [publisher.last.term for publisher in claimed] == list(range(1, len(claimed) + 1))
+    *losers, winner = claimed
+    for loser in losers:
+        with pytest.raises(TermLostError):
+            loser.publish(batch(9), NOW)
+    winner.publish(batch(0), NOW)
+    assert_shows_exactly(root, 0)
+    rows = RouteReader(root).snapshots.readable()
+    assert [row.epoch for row in rows] == list(range(len(claimed) + 1, 0, -1))
+
+
+def test_snapshots_are_followed_and_read_again_by_epoch(root):
+    publisher = claim(root)
+    for number in range(3):
+        publisher.publish(batch(number), NOW)
+    reader = RouteReader(root.url, root.storage_options)
+    assert [row.epoch for row in reader.snapshots.readable()] == [4, 3, 2, 1]
+    assert {row.topic for row in reader.open(epoch=2).rows("topic")} == {"shared", "batch-0"}
+    assert reader.follow().snapshot == publisher.last
+    publisher.publish(batch(3), NOW)
+    assert reader.follow().snapshot == publisher.last
+
+
+def test_a_store_that_ignores_conditions_is_refused_at_each_start(tmp_path):
+    with S3Server(tmp_path, "--without-conditions") as careless:
+        root = careless.root()
+        for _ in range(3):
+            with pytest.raises(ConditionalPutMissingError, match=r"ignores conditional writes .*dynamodb"):
+                writer_of(root)
+
+
+def test_a_store_that_keeps_conditions_is_tried_out_once(root, s3):
+    require_conditional_put(root)
+    before = s3.objects(root)
+    require_conditional_put(root)
+    assert s3.objects(root) == before
+
+
+def test_a_bucket_that_is_not_there_is_one_message(s3):
+    nowhere = Root("s3a://nowhere/registry", s3.storage_options)
+    with (
+        pytest.raises(StorageError, match=r"delta\.storage\.\* right, is the bucket there") as raised,
+        storage_errors(NamesrvSettings(delta_root=nowhere.url)),
+    ):
+        writer_of(nowhere)
+    assert "room" not in str(raised.value)
+
+
+def test_a_store_that_does_not_answer_is_one_line_and_the_same_at_each_attempt(s3):
+    away = {**s3.storage_options, "aws_endpoint_url": f"http://127.0.0.1:{free_ports(1)}", "max_retries": "1"}
+    said = set()
+    for _ in range(2):
+        with pytest.raises(StorageError) as raised:
+            RouteReader(Root("s3a://routes/registry", away))
+        said.add(str(raised.value))
+    [line] = said
+    assert "Connection refused" in line
+    assert "\n" not in line
+    assert "\x1b" not in line
