@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from namesrv_stream.kafka.election import Candidate  # kafka only where it is asked
 
 _KAFKA_LIMIT_MS = 2_000
+_NOT_ASKED = "not asked"
 
 
 class FromKafka(NamedTuple):
@@ -45,17 +46,18 @@ def status(context: click.Context, no_kafka: bool, view: View) -> None:
     """What runs, what is served, how old it is, and how far behind. Ends with 1 unless the job runs."""
     invocation: Invocation = context.obj
     settings, root = invocation.settings, root_of(invocation.settings)
-    seen: list[JobProgress] = []
+    seen: list[str] = []
 
     def answer(served: Served) -> Answer:
-        kafka = FromKafka(problem="not asked") if no_kafka else _from_kafka(settings, root, served)
+        kafka = FromKafka(problem=_NOT_ASKED) if no_kafka else _from_kafka(settings, root, served)
         progress = job_progress(served.snapshot, served.now_ms, served.settings.stale_after_ms)
         seen[:] = [progress]
-        facts = _facts(served, progress, kafka, root)
+        seen[:] = [state := _state(progress, kafka)]
+        facts = _facts(served, progress, kafka, root) | {"state": state}
         return Answer(encode_json(facts), lambda _plain: _shown(served, progress, kafka, facts, settings))
 
     show(invocation, view, answer)
-    if seen and seen[0].state != "running":
+    if seen and seen[0] != "running":
         context.exit(1)
 
 
@@ -128,7 +130,7 @@ def _lines(
     served: Served, progress: JobProgress, kafka: FromKafka, facts: dict[str, object], settings: NamesrvSettings
 ) -> Iterator[tuple[str, Text]]:
     snapshot, tables = served.snapshot, served.tables
-    yield "job", _job(progress, kafka)
+    yield "job", _job(str(facts["state"]), progress, kafka)
     batch = "no batch yet" if snapshot.batch_id is None else f"batch {snapshot.batch_id}"
     yield "", Text(f"run {snapshot.run_id}, term {snapshot.term}, {batch}")
     for job in kafka.jobs:
@@ -150,9 +152,24 @@ def _lines(
     yield "Kafka", _kafka(kafka, settings)
 
 
-def _job(progress: JobProgress, kafka: FromKafka) -> Text:
+def _state(progress: JobProgress, kafka: FromKafka) -> str:
+    """The job's state from the tables, and from the election where the tables alone cannot tell.
+
+    A job that publishes nothing is dead, unless it takes part in the election (it waits for Kafka or the storage), or
+    nothing comes from Kafka that it could publish.
+    """
+    if progress.state != "dead":
+        return "standby" if progress.state == "stopped in order" and kafka.jobs else progress.state
+    if kafka.jobs:
+        return "waiting" if any(job.is_active for job in kafka.jobs) else "standby"
+    if kafka.records_behind == 0:
+        return "no ticks"
+    return "unknown" if kafka.problem not in (None, _NOT_ASKED) else "dead"
+
+
+def _job(state: str, progress: JobProgress, kafka: FromKafka) -> Text:
     since = time_text(progress.since_ms)
-    match progress.state:
+    match state:
         case "running":
             return Text("running", "green")
         case "catching up":
@@ -161,9 +178,17 @@ def _job(progress: JobProgress, kafka: FromKafka) -> Text:
             return Text(f"starting since {since}", "yellow")
         case "stopped in order":
             return Text(f"stopped in order at {since}", "yellow")
-    if kafka.records_behind == 0:
-        return Text(f"nothing has come from Kafka since {since}, no tick either: run a gateway, or set jobTicker=true",
-                    "yellow")  # fmt: skip
+        case "standby":
+            return Text(f"standby: jobs wait, and none has been active since {since}", "yellow")
+        case "waiting":
+            return Text(
+                f"waiting since {since}: the active job publishes nothing. Its log says what it waits for", "red"
+            )
+        case "no ticks":
+            return Text(f"nothing has come from Kafka since {since}, no tick either: run a gateway, or set "
+                        "jobTicker=true", "yellow")  # fmt: skip
+        case "unknown":
+            return Text(f"unknown: nothing was published since {since}, and Kafka does not answer", "red")
     return Text(f"dead since {since}: nothing has been published. Start it again, and see its log", "bold red")
 
 

@@ -23,7 +23,7 @@ from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import NamesrvError, SnapshotGoneError, did_you_mean
 from namesrv_stream.history.events import AsOf, Span, members_at
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.progress import is_stale
+from namesrv_stream.rules.progress import is_stale, job_progress
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
@@ -215,15 +215,22 @@ def current(reader: RouteReader, settings: NamesrvSettings) -> Served:
 
 
 def warn_if_stale(served: Served) -> None:
-    """Says on standard error that the job does not seem to run."""
+    """Print on standard error that the tables are far behind, and why."""
     if served.is_stale:
         say(f"warning: {_stale_text(served)}")
 
 
 def _stale_text(served: Served) -> str:
+    progress = job_progress(served.snapshot, served.now_ms, served.settings.stale_after_ms)
+    because = {
+        "catching up": "the streaming job is catching up",
+        "starting": "the streaming job is starting",
+        "stopped in order": f"the streaming job was stopped at {time_text(progress.since_ms)}: start it",
+        "dead": f"the streaming job has published nothing since {time_text(progress.since_ms)}: is it running?",
+    }
     return (
-        f"the newest snapshot is {duration_text(served.age_ms)} old although brokers are live. The streaming job is "
-        "not running; routes do not follow the brokers until it does."
+        f"the tables are {duration_text(progress.lag_ms or 0)} of event time behind although brokers are live. "
+        f"{because.get(progress.state, 'The streaming job runs').capitalize()} `namesrv-stream status` says more."
     )
 
 

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from namesrv_stream.kafka.librdkafka import librdkafka_options, named_kafka_error
 from namesrv_stream.kafka.topic import KafkaOptions, group_members
@@ -65,6 +65,7 @@ class JobLock:
             "topic.metadata.refresh.interval.ms": 5_000,
             "allow.auto.create.topics": False,
         }
+        self._logged: int | None = None
         self._stopped = threading.Event()
         self._is_candidate = threading.Event()
         self._is_candidate.set()
@@ -102,10 +103,19 @@ class JobLock:
             consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke,
                                on_lost=self._on_revoke)  # fmt: skip
             while not self._stopped.is_set() and self._is_candidate.is_set():
-                consumer.poll(_POLL_S)
+                self._mind(consumer.poll(_POLL_S))
         finally:
             self.held.clear()
             consumer.close()
+
+    def _mind(self, message: Message | None) -> None:
+        """Log an error once. A job without the right on its group never gets the lock."""
+        error = message.error() if message is not None else None
+        if error is None or error.code() == self._logged:
+            return
+        self._logged = error.code()
+        log.warning("the election of the active job by the consumer group %s: %s. Grant Read on that group: a standby "
+                    "takes over only with it", self._options["group.id"], error.str())  # fmt: skip
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         if partitions:

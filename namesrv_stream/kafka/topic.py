@@ -192,6 +192,8 @@ def group_members(kafka: KafkaOptions, group_id: str) -> list[GroupMember]:
     """The members of a consumer group now; empty for a group that nobody has joined."""
     with _admin(kafka) as admin:
         group = admin.describe_groups([group_id])[group_id]
+    if group.get("error"):
+        raise KafkaRefusedError(address_of(kafka), f"the consumer group {group_id}: {group['error']}")
     members = group.get("members") or []
     return [GroupMember(member["client_id"], _has_partition(member["member_assignment"])) for member in members]
 

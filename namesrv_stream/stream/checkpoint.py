@@ -50,12 +50,14 @@ class StateStoreMismatchError(NamesrvError):
 class Checkpoint:
     """The folder of this release's checkpoint of one log, below `checkpoint.location`.
 
-    Its name has the id of the topic: offsets of another topic mean nothing in this one.
+    Its name has the id of the topic, and when the topic was accepted as a new log, if it was: offsets of another log
+    mean nothing in this one.
     """
 
-    def __init__(self, spark: SparkSession, base: str, topic_id: str | None) -> None:
+    def __init__(self, spark: SparkSession, base: str, topic_id: str | None, accepted_at_ms: int | None = None) -> None:
         self._base = base.rstrip("/")
-        self.location = f"{self._base}/state-{STATE_FORMAT}-{topic_id or 'topic'}"
+        names = ["state", str(STATE_FORMAT), topic_id or "topic", *([str(accepted_at_ms)] if accepted_at_ms else [])]
+        self.location = f"{self._base}/{'-'.join(names)}"
         jvm = spark.sparkContext._jvm  # pyspark has no other way to Hadoop's file systems
         assert jvm is not None
         self._jvm: Any = jvm
@@ -81,6 +83,20 @@ class Checkpoint:
             if written.get(key, STATE_STORE[key]) != STATE_STORE[key]:
                 raise StateStoreMismatchError(self.location, key, written[key], STATE_STORE[key])
 
+    def remove_if_before(self, topic: str, first_offset: int) -> None:
+        """Remove the checkpoint if it goes on before the oldest record of the topic, where Spark cannot go on."""
+        done = self._numbers("commits")
+        if not done or self._next_offset(max(done), topic) >= first_offset:
+            return
+        log.warning("the checkpoint %s goes on before offset %d, the oldest that Kafka has: it is removed, and the "
+                    "state is made from the tables", self.location, first_offset)  # fmt: skip
+        self._files.delete(self._path(self.location), True)
+
+    def _next_offset(self, batch: int, topic: str) -> int:
+        """Where the log goes on after a batch, from the last line of its offset log."""
+        offsets: dict[str, dict[str, int]] = json.loads(self._offset_log(batch)[-1])
+        return offsets.get(topic, {}).get("0", 0)
+
     def _numbers(self, folder: str) -> list[int]:
         path = self._path(f"{self.location}/{folder}")
         if not self._files.exists(path):
@@ -90,13 +106,16 @@ class Checkpoint:
 
     def _settings_of(self, batch: int) -> dict[str, str]:
         """The SQL settings that Spark wrote down with a planned batch, in the second line of its offset log."""
-        stream = self._files.open(self._path(f"{self.location}/offsets/{batch}"))
-        try:
-            lines = str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")).splitlines()
-        finally:
-            stream.close()
+        lines = self._offset_log(batch)
         settings: dict[str, str] = json.loads(lines[1]).get("conf", {}) if len(lines) > 1 else {}
         return settings
+
+    def _offset_log(self, batch: int) -> list[str]:
+        stream = self._files.open(self._path(f"{self.location}/offsets/{batch}"))
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")).splitlines()
+        finally:
+            stream.close()
 
     def _path(self, location: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(location)

@@ -21,6 +21,10 @@ _KAFKA_REFUSED = re.compile(
 )
 _STORAGE_ERRORS = (DeltaError, OSError, pa.ArrowException, PySparkException, Py4JError)
 _CHECKPOINT_HELD = "CONCURRENT_STREAM_LOG_UPDATE"
+_STORAGE_SAID = re.compile(
+    r"No space left|java\.nio\.file\.\w+Exception|java\.io\.IOException|FileNotFoundException|AccessDenied"
+)
+"""What the JVM says of a checkpoint that cannot be written or read."""
 _DATA_LOST = ("failOnDataLoss", "OffsetOutOfRange")
 _SEE_LOG = (
     "See the log above, mend it and start the job again: it goes on where this run stopped, and nothing that was "
@@ -78,6 +82,8 @@ def job_failure(settings: NamesrvSettings, of_batch: BaseException | None, said:
         return KafkaRefusedError(settings.kafka_bootstrap_servers, cause)
     if any(mark in said for mark in _KAFKA_AWAY):
         return KafkaUnreachableError(settings.kafka_bootstrap_servers, cause)
+    if _STORAGE_SAID.search(said):
+        return StorageError(settings.checkpoint_location, cause)
     return JobFailedError(cause, _SEE_LOG)
 
 

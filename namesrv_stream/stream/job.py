@@ -20,7 +20,7 @@ from tenacity import (
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, settings_without_effect
 from namesrv_stream.errors import KafkaUnreachableError, StorageError, TermLostError
-from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock
+from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock, candidates
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.reader import LOG_PARTITION, RecordReader
 from namesrv_stream.kafka.ticker import Ticker
@@ -42,7 +42,7 @@ from namesrv_stream.stream.failures import (
 )
 from namesrv_stream.stream.log_identity import log_to_go_on_with
 from namesrv_stream.stream.micro_batch import MicroBatches
-from namesrv_stream.stream.query import start_query
+from namesrv_stream.stream.query import check_query, start_query
 from namesrv_stream.stream.watch import QueryWatch, TermWatch
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.publication import KafkaLog, Publisher, Steps
@@ -61,6 +61,9 @@ _FORMER_STOPS_WITHIN_S = 10.0 + SESSION_TIMEOUT_MS / 1000
 
 _LEAVE_TO_CLAIMANT_S = 30.0
 """How old a claim may be for which a standby leaves the registry to the job that made it."""
+
+_LEAVE_TO_OTHER_S = 3.0
+"""For how long a standby leaves the lock to a job that is there."""
 
 _WAITED_OUT = (KafkaUnreachableError, StorageError, CheckpointHeldError)
 
@@ -95,6 +98,8 @@ class RouteRegistryJob:
         self.query: StreamingQuery | None = None
         self._batches: MicroBatches | None = None
         self._has_claimed = False
+        self._has_read_tables = settings.standby
+        """Whether the storage has worked: from then on an error of it is an outage and no wrong setting."""
         self._failed_in_a_row = 0
         self._started_at_s = 0.0
 
@@ -115,7 +120,7 @@ class RouteRegistryJob:
             if not self._settings.standby:
                 self._lead(lock, stop)
                 return
-            while self._await_turn(lock, stop):
+            while self._has_turn(lock, stop):
                 try:
                     self._lead(lock, stop)
                 except TermLostError as lost:
@@ -131,21 +136,35 @@ class RouteRegistryJob:
             if not stop.is_set():
                 raise
 
-    def _await_turn(self, lock: JobLock, stop: threading.Event) -> bool:
-        """Wait as a standby until the lock is free and nobody has just claimed the registry; False when stopped."""
+    def _has_turn(self, lock: JobLock, stop: threading.Event) -> bool:
+        """Wait as a standby until no other job is active; return False when this one is stopped."""
         log.info("standby: waits while another job of the registry %s is active", self._settings.delta_root)
+        try:
+            return bool(self._retrying(stop)(self._await_turn, lock, stop))
+        except _WAITED_OUT:
+            if not stop.is_set():
+                raise
+            return False
+
+    def _await_turn(self, lock: JobLock, stop: threading.Event) -> bool:
         while not stop.is_set():
             if lock.held.wait(_LOOK_EVERY_S):
-                if not self._is_just_claimed():
+                with storage_errors(self._settings):
+                    newest = TermWatch.newest(self._root)
+                if newest is None or not self._is_anothers(newest):
                     return True
-                lock.step_back(_LEAVE_TO_CLAIMANT_S / 10)
+                lock.step_back(_LEAVE_TO_OTHER_S)
                 stop.wait(_LOOK_EVERY_S)
         return False
 
-    def _is_just_claimed(self) -> bool:
-        newest = TermWatch.newest(self._root)
-        age_s = time.time() - newest.published_at / 1000 if newest else 0.0
-        return newest is not None and newest.kind == "CLAIM" and age_s < _LEAVE_TO_CLAIMANT_S
+    def _is_anothers(self, newest: SnapshotRow) -> bool:
+        """Whether another job has just claimed the registry, or runs on although Kafka has taken the lock from it."""
+        if newest.kind == "STOP" or newest.run_id == self.run_id:
+            return False
+        age_s = time.time() - newest.published_at / 1000
+        if newest.kind == "CLAIM" and age_s < _LEAVE_TO_CLAIMANT_S:
+            return True
+        return newest.run_id in {each.run_id for each in candidates(self._kafka, self._root.url)}
 
     def _retrying(self, stop: threading.Event) -> Retrying:
         return Retrying(
@@ -159,7 +178,7 @@ class RouteRegistryJob:
 
     def _can_wait_out(self, error: BaseException) -> bool:
         """A storage that never worked is a wrong setting, not an outage."""
-        return isinstance(error, _WAITED_OUT) and (self._has_claimed or not isinstance(error, StorageError))
+        return isinstance(error, _WAITED_OUT) and (self._has_read_tables or not isinstance(error, StorageError))
 
     def _pause_s(self, _state: RetryCallState) -> float:
         """Before the next attempt. Grows, anew after a query that ran for a while."""
@@ -170,20 +189,23 @@ class RouteRegistryJob:
     def _run_query(self, lock: JobLock, stop: threading.Event) -> None:
         self._started_at_s = time.monotonic()
         log_here = self._prepare_topic()
-        with storage_errors(self._settings):
+        with storage_errors(self._settings):  # a job that cannot run ends before it ends another one by its claim
+            check_query(self._spark, self._settings, self._checkpoint(log_here))
             publisher = self._claim(log_here)
             terms = TermWatch(self._root, publisher.last)
         with ExitStack() as open_things:
             self._await_lock(lock, terms, stop)
             with storage_errors(self._settings):
                 reader = open_things.enter_context(RecordReader(self._kafka, self._settings.kafka_topic))
-                next_offset = self._next_offset(publisher)
+                checkpoint = self._checkpoint(log_here, publisher.last.log_accepted_at)
+                next_offset = self._next_offset(publisher, checkpoint)
                 batches = MicroBatches(self._settings, publisher, reader, next_offset)
                 live = publisher.table(LIVE.name)
             if self._settings.job_ticker:
                 producer = open_things.enter_context(HeartbeatProducer(self._kafka, self._settings.kafka_topic))
                 open_things.enter_context(Ticker(producer, self._settings.tick_millis))
-            query = start_query(self._spark, self._settings, batches, live, self._checkpoint(log_here))
+            with storage_errors(self._settings):
+                query = start_query(self._spark, self._settings, batches, live, checkpoint)
             open_things.callback(self._stop_query, query, batches)
             open_things.callback(self.started.clear)
             self.query, self._batches = query, batches
@@ -224,6 +246,7 @@ class RouteRegistryJob:
         A standby that takes over, and a job that starts, may follow any run; after an outage the registry is this
         run's only as long as nobody else has claimed it.
         """
+        self._has_read_tables = True
         if former is None:
             checkpoint = self._checkpoint(log_here)
             if checkpoint.has_finished_a_batch():
@@ -236,8 +259,8 @@ class RouteRegistryJob:
             former, log_here, self._settings.kafka_topic, ends.get(LOG_PARTITION, 0), accepts_new=self._accepts_new_log
         )
 
-    def _checkpoint(self, log_here: KafkaLog) -> Checkpoint:
-        return Checkpoint(self._spark, self._settings.checkpoint_location, log_here.topic_id)
+    def _checkpoint(self, log_here: KafkaLog, accepted_at_ms: int | None = None) -> Checkpoint:
+        return Checkpoint(self._spark, self._settings.checkpoint_location, log_here.topic_id, accepted_at_ms)
 
     def _await_lock(self, lock: JobLock, terms: TermWatch, stop: threading.Event) -> None:
         """Wait until the former job has stopped: two queries on one checkpoint end each other."""
@@ -252,13 +275,17 @@ class RouteRegistryJob:
                             "This one goes on; the other can no longer publish.", _FORMER_STOPS_WITHIN_S)  # fmt: skip
                 return
 
-    def _next_offset(self, publisher: Publisher) -> int | None:
-        """Where the log goes on after the tables: None for the oldest record, if they have read nothing yet."""
+    def _next_offset(self, publisher: Publisher, checkpoint: Checkpoint) -> int:
+        """Where the log goes on after the tables: at its oldest record, if they have read nothing yet.
+
+        A checkpoint from before the oldest record is of no use, and is removed.
+        """
         known = publisher.last.offsets.get(LOG_PARTITION)
-        if known is None:
-            return None
         topic = self._settings.kafka_topic
         first = beginning_offsets(self._kafka, topic).get(LOG_PARTITION, 0)
+        checkpoint.remove_if_before(topic, first)
+        if known is None:
+            return first
         if known < first:
             log.error("topic %s begins at offset %d, after the last snapshot's %d: what was in between is lost, and "
                       "comes back with each broker's next full registration", topic, first, known)  # fmt: skip

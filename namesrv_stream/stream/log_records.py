@@ -57,7 +57,7 @@ def as_passed_on(stored: StoredRecord) -> LogRecord:
     Of a light record only the fields that are used count, as there: a wrong `brokerId` ends no lease less.
     """
     fields = _fields(stored.value)
-    kind, address, channel_id = fields.get("type"), fields.get("brokerAddr"), fields.get("channelId")
+    kind, address, channel_id = (_text(fields.get(name)) for name in ("type", "brokerAddr", "channelId"))
     reason = None
     if kind in BROKER_TYPES:
         reason = _reason(kind, address, channel_id, stored.key)
@@ -69,7 +69,7 @@ def as_passed_on(stored: StoredRecord) -> LogRecord:
         append_time_ms=stored.append_time_ms,
         kind=REJECTED if reason else str(kind),
         broker_addr=str(address) if is_of_broker else "",
-        channel_id=None if channel_id is None else str(channel_id),
+        channel_id=channel_id,
         length=len(stored.value or b""),
         reason=reason,
     )
@@ -82,6 +82,14 @@ def _reason(kind: object, address: object, channel_id: object, key: bytes) -> st
     if key != address.encode():
         return f"the record's key is not brokerAddr {address}"
     return "channelId is missing or no text" if kind == "CHANNEL_CLOSED" and channel_id is None else None
+
+
+def _text(value: object) -> str | None:
+    """A field as Spark reads it into a text column: what is no text as JSON, half a surrogate pair as `?`."""
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+    return text.encode("utf-8", "replace").decode()
 
 
 def _fields(value: bytes | None) -> dict[str, Any]:

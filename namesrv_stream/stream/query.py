@@ -50,9 +50,7 @@ def start_query(
     A new checkpoint begins with the leases of `live`, the last snapshot's, and reads Kafka from where `batches` begin.
     """
     _show_workers_this_package(spark)
-    for key, value in {**STATE_STORE, **_QUERY_OPTIONS}.items():
-        spark.conf.set(key, value)
-    checkpoint.check_state_store()
+    check_query(spark, settings, checkpoint)
     is_new = not checkpoint.has_finished_a_batch()
     records = kafka_records(spark, settings, batches.first_offset if is_new else None)
     addresses = known_addresses(spark, live) if is_new and len(live) else None
@@ -64,6 +62,14 @@ def start_query(
         .trigger(processingTime=f"{settings.trigger_millis} milliseconds")
     )
     return writer.start()
+
+
+def check_query(spark: SparkSession, settings: NamesrvSettings, checkpoint: Checkpoint) -> None:
+    """Set the session up for the query, and raise what would keep it from starting. Nothing is read or written."""
+    for key, value in {**STATE_STORE, **_QUERY_OPTIONS}.items():
+        spark.conf.set(key, value)
+    checkpoint.check_state_store()
+    kafka_records(spark, settings, None)
 
 
 def _show_workers_this_package(spark: SparkSession) -> None:

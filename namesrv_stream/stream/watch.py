@@ -8,7 +8,7 @@ import time
 from deltalake.exceptions import DeltaError
 from pyspark.sql.streaming.query import StreamingQuery
 
-from namesrv_stream.errors import NotARegistryError, StorageError, TermLostError
+from namesrv_stream.errors import NoSuchSnapshotError, NotARegistryError, StorageError, TermLostError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.tables.root import Root
@@ -44,6 +44,7 @@ class TermWatch:
     def __init__(self, root: Root, own: SnapshotRow) -> None:
         self._snapshots = Snapshots(root)
         self._own = own
+        self._has_news = False
         self._looked_at_s = time.monotonic()
 
     def check(self) -> None:
@@ -52,8 +53,9 @@ class TermWatch:
             return
         self._looked_at_s = time.monotonic()
         try:
-            has_changed = self._snapshots.refresh()
-            newest = self._snapshots.newest() if has_changed else self._own
+            self._has_news = self._snapshots.refresh() or self._has_news
+            newest = self._snapshots.newest() if self._has_news else self._own
+            self._has_news = False
         except (DeltaError, OSError, StorageError) as error:
             log.debug("the newest term is not known: %s", error)
             return
@@ -65,5 +67,5 @@ class TermWatch:
         """The newest snapshot row, None if there is no registry yet."""
         try:
             return Snapshots(root).newest()
-        except NotARegistryError:
+        except (NotARegistryError, NoSuchSnapshotError):
             return None

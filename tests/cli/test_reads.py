@@ -261,3 +261,14 @@ def test_folder_without_tables_is_one_message(run, tmp_path, registry):
     assert (result.exit_code, result.stdout) == (1, "")
     assert "holds no registry" in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "state", "exit_code"), [(1_000, "running", 0), (100_000, "dead", 1)], ids=["fresh", "old"]
+)
+def test_status_ends_with_one_unless_the_job_runs(run, registry, now_ms, age_ms, state, exit_code):
+    registry.now_ms = now_ms - age_ms
+    registry.register(MASTER, "c1", "broker-a")
+    result = run("status --no-kafka --json")
+    assert (result.exit_code, json.loads(result.stdout)["state"]) == (exit_code, state)
+    assert ("dead since" in run("status --no-kafka").stdout) == (state == "dead")

@@ -19,7 +19,7 @@ from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.rules.requests import BrokerHeartbeat, PutKvConfig, UnregisterBroker
 from namesrv_stream.stream.background import BackgroundJob
 from namesrv_stream.stream.checkpoint import Checkpoint
-from namesrv_stream.stream.failures import CheckpointWithoutTablesError, JobFailedError
+from namesrv_stream.stream.failures import CheckpointWithoutTablesError
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import start_query
 from namesrv_stream.tables.publication import Publisher
@@ -190,21 +190,18 @@ def test_a_checkpoint_without_its_tables_is_refused_until_it_is_removed(heartbea
     assert heartbeats.live() == [address(1)]
 
 
-def test_records_that_kafka_no_longer_has_are_named_and_a_new_checkpoint_goes_on_behind_them(heartbeats, spark, caplog):
+def test_records_that_kafka_no_longer_has_are_named_and_the_job_goes_on_behind_them(heartbeats, spark, caplog):
+    """The checkpoint is from before the oldest record, so a new one is begun."""
     heartbeats.say(registration(1))
     with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
         job.process_all()
     heartbeats.say(registration(2), registration(3))
     delete_records(heartbeats, before=2)
-    checkpoint = heartbeats.settings.checkpoint_location
-    next_step = f"no longer has what was to be read next: remove {checkpoint}"
-    with pytest.raises(JobFailedError, match=next_step), BackgroundJob(spark.newSession(), heartbeats.settings) as job:
-        job.process_all()
-    shutil.rmtree(checkpoint)
     with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
         job.process_all()
     assert heartbeats.live() == [address(1), address(3)]
     assert "what was in between is lost" in caplog.text
+    assert "goes on before offset 2, the oldest that Kafka has: it is removed" in caplog.text
 
 
 def delete_records(heartbeats, before):
