@@ -18,6 +18,8 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT
 from namesrv_stream.tables.views import open_snapshot
 from tests.gateway.peer import Peer
+from tests.history.seeded import HOUR_MS, SeededRegistry
+from tests.history.test_report_job import START_MS
 from tests.system.heartbeats import Heartbeats, address, eventually, registration
 from tests.system.test_cluster import environment, running_job, spark_submit, submitted
 from tests.tables.rows import NOW
@@ -131,24 +133,27 @@ def test_spark_submit_publishes_to_a_bucket_and_sigterm_ends_it_in_order(heartbe
 
 @pytest.fixture
 def root_of_environment(root, monkeypatch):
-    """Six batches, and the credentials where AWS's own tools look for them."""
-    publisher = claim(root)
-    for number in range(6):
-        publisher.publish(batch(number), NOW)
+    """Nothing is there yet, and the credentials are where AWS's own tools look for them."""
     for key, text in root.storage_options.items():
         monkeypatch.setenv(key.upper(), text)
     return root
 
 
 def test_a_report_takes_its_credentials_from_the_environment(root_of_environment, tmp_path):
+    registry = SeededRegistry(root_of_environment, NOW)
+    registry.register(START_MS, "10.0.0.1:10911", "broker-a", topics=("T",))
+    registry.publish(at_ms=START_MS + 24 * HOUR_MS)
     page = tmp_path / "report.html"
     job = CHECKOUT / "jobs" / "churn_report.py"
     done = submitted(job, "--root", root_of_environment.url, "--out", str(page), limit_s=LIMIT_S)
-    assert (done.returncode, page.exists()) == (0, True), done.stderr[-5000:]
+    assert (done.returncode, page.exists()) == (0, True), done.stdout[-5000:] + done.stderr[-5000:]
 
 
 def test_a_maintenance_takes_its_credentials_from_the_environment(root_of_environment):
+    publisher = claim(root_of_environment)
+    for number in range(6):
+        publisher.publish(batch(number), NOW)
     job = CHECKOUT / "jobs" / "maintain_tables.py"
     done = submitted(job, "--root", root_of_environment.url, limit_s=LIMIT_S)
-    assert done.returncode == 0, done.stderr[-5000:]
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
     assert "broker_event: 6 files, now 1" in done.stdout.splitlines()
