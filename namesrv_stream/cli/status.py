@@ -51,7 +51,6 @@ def status(context: click.Context, no_kafka: bool, view: View) -> None:
     def answer(served: Served) -> Answer:
         kafka = FromKafka(problem=_NOT_ASKED) if no_kafka else _from_kafka(settings, root, served)
         progress = job_progress(served.snapshot, served.now_ms, served.settings.stale_after_ms)
-        seen[:] = [progress]
         seen[:] = [state := _state(progress, kafka)]
         facts = _facts(served, progress, kafka, root) | {"state": state}
         return Answer(encode_json(facts), lambda _plain: _shown(served, progress, kafka, facts, settings))
@@ -130,7 +129,7 @@ def _lines(
     served: Served, progress: JobProgress, kafka: FromKafka, facts: dict[str, object], settings: NamesrvSettings
 ) -> Iterator[tuple[str, Text]]:
     snapshot, tables = served.snapshot, served.tables
-    yield "job", _job(str(facts["state"]), progress, kafka)
+    yield "job", _job(str(facts["state"]), progress)
     batch = "no batch yet" if snapshot.batch_id is None else f"batch {snapshot.batch_id}"
     yield "", Text(f"run {snapshot.run_id}, term {snapshot.term}, {batch}")
     for job in kafka.jobs:
@@ -167,7 +166,7 @@ def _state(progress: JobProgress, kafka: FromKafka) -> str:
     return "unknown" if kafka.problem not in (None, _NOT_ASKED) else "dead"
 
 
-def _job(state: str, progress: JobProgress, kafka: FromKafka) -> Text:
+def _job(state: str, progress: JobProgress) -> Text:
     since = time_text(progress.since_ms)
     match state:
         case "running":

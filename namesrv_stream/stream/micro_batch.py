@@ -61,9 +61,7 @@ class MicroBatches:
     the query is stopped, so that no batch is cut in two.
     """
 
-    def __init__(
-        self, settings: NamesrvSettings, publisher: Publisher, reader: RecordReader, next_offset: int | None
-    ) -> None:
+    def __init__(self, settings: NamesrvSettings, publisher: Publisher, reader: RecordReader, next_offset: int) -> None:
         self.failure: BaseException | None = None
         self.last_tick_at_s = time.monotonic()
         self.disagreements = 0
@@ -74,11 +72,11 @@ class MicroBatches:
         self._reader = reader
         self._registry = _loaded_registry(settings, publisher)
         self.first_offset = next_offset
-        """Where the log goes on after the tables; None: at its oldest record."""
+        """Where the log goes on after the tables."""
         self._next_offset = next_offset
         self._event_time_ms = publisher.last.event_time
         self._published_event_ms = publisher.last.event_time
-        self._handled_offset = self._next_offset or 0
+        self._handled_offset = next_offset
         self._rejected: list[RejectedRow] = []
         self._waiting_bytes = 0
         self._batch: tuple[str, int] | None = None
@@ -127,7 +125,7 @@ class MicroBatches:
         try:
             if self.failure is None:
                 self._publish("STOP")
-                log.info("stopped in order: the tables have all up to offset %d", self._next_offset or 0)
+                log.info("stopped in order: the tables have all before offset %d", self._next_offset)
         except TermLostError as lost:
             log.info("run %s has taken the registry over: it goes on from the last snapshot", lost.newer_run_id)
         except Exception as error:
@@ -141,16 +139,16 @@ class MicroBatches:
         records, expiries = in_log_order(rows)
         if records:
             self._catch_up(records[0].offset)
-        self._apply_all(record for record in records if record.offset >= (self._next_offset or 0))
+        self._apply_all(record for record in records if record.offset >= self._next_offset)
         self._compare(expiries)
         is_published = self._is_due() and self._publish("PUBLICATION")
-        self._handled_offset = self._next_offset or 0
+        self._handled_offset = self._next_offset
         if is_published:
             self._care_for_tables()
 
     def _catch_up(self, first_offset: int) -> None:
         """Apply what Spark has read before and the tables do not have: its checkpoint is ahead of them."""
-        if self._next_offset is None or first_offset <= self._next_offset:
+        if first_offset <= self._next_offset:
             return
         log.info("reading offsets %d to %d again, which the tables do not have", self._next_offset, first_offset - 1)
         for stored in self._reader.between(self._next_offset, first_offset):
@@ -271,7 +269,7 @@ class MicroBatches:
             query_id=query_id,
             batch_id=batch_id,
             event_time_ms=self._event_time_ms,
-            offsets={} if self._next_offset is None else {LOG_PARTITION: self._next_offset},
+            offsets={LOG_PARTITION: self._next_offset},
             changes=changes,
             events=came.events,
             rejected=self._rejected,

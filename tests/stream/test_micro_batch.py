@@ -117,7 +117,7 @@ class Registry:
         self._writer = RustWriter(self._root)
         self.log = log or Log()
         self.publisher = Publisher.claim(self._writer, run_id, T0)
-        next_offset = self.publisher.last.offsets.get(0)
+        next_offset = self.publisher.last.offsets.get(0, 0)
         self.batches = MicroBatches(NamesrvSettings.model_validate(settings), self.publisher, self.log, next_offset)
         self.batch_id = -1
 
@@ -428,3 +428,11 @@ def test_a_job_that_stops_in_order_says_so(registry):
     registry.batches.close()
     last = registry.publisher.last
     assert (last.kind, last.offsets) == ("STOP", {0: 1})
+
+
+def test_a_tick_that_was_worth_no_epoch_counts_after_a_restart(registry, tmp_path):
+    """Spark has done with its batch, and no snapshot names an offset yet: the outage after it would be missed."""
+    registry.handle(tick(0, 0))
+    again = Registry(tmp_path / "registry", "run-2", log=registry.log)
+    again.handle(registered(A, 1_000, 1), tick(17_000, 2))
+    assert [row.grace_until - T0 for row in again.rows("live")] == [77_000]

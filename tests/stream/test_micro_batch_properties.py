@@ -120,7 +120,7 @@ class Job:
             self._dies_at = None  # the next run does not
             publisher = Publisher.claim(writers, "run", 1, on_step=self._on_step)
         self._publisher = publisher
-        self._batches = MicroBatches(SETTINGS, publisher, ListedLog(self._log), publisher.last.offsets.get(0))
+        self._batches = MicroBatches(SETTINGS, publisher, ListedLog(self._log), publisher.last.offsets.get(0, 0))
         self._published = publisher.last.offsets.get(0, 0)
 
     def _on_step(self, step):

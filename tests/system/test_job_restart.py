@@ -130,7 +130,7 @@ def test_a_batch_that_comes_while_the_job_stops_is_left_to_the_next_run(heartbea
     heartbeats.say(registration(1))
     publisher = Publisher.claim(RustWriter(Root(heartbeats.root)), "run-1", 1)
     with RecordReader(heartbeats.kafka, heartbeats.topic) as reader:
-        batches = MicroBatches(heartbeats.settings, publisher, reader, None)
+        batches = MicroBatches(heartbeats.settings, publisher, reader, 0)
         session, live = spark.newSession(), publisher.table("live")
         checkpoint = Checkpoint(session, heartbeats.settings.checkpoint_location, heartbeats.topic_id)
         query = start_query(session, heartbeats.settings, batches, live, checkpoint)
