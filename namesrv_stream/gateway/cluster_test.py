@@ -53,7 +53,7 @@ class Production:
             async with asyncio.timeout(_LIMIT_S):
                 addresses = await self._known_addresses()
                 for address in addresses:
-                    if (body := await _asked(address, topic, _LIMIT_S / (1 + len(addresses)))) is not None:
+                    if (body := await _route_from(address, topic, _LIMIT_S / (1 + len(addresses)))) is not None:
                         return body
         except TimeoutError:
             log.warning("production did not answer within %g s for topic %s", _LIMIT_S, topic)
@@ -85,7 +85,7 @@ def _named_addresses(url: str) -> list[str]:
         return [address for address in answer.read().decode().strip().split(";") if address]
 
 
-async def _asked(address: str, topic: str, limit_s: float) -> bytes | None:
+async def _route_from(address: str, topic: str, limit_s: float) -> bytes | None:
     host, _, port = address.rpartition(":")
     request = RemotingCommand(
         code=RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": topic, "acceptStandardJsonOnly": "true"}

@@ -99,7 +99,7 @@ class Connection(asyncio.Protocol):
         try:
             self._connections.admission.enter(counted_for)
         except TooManyConnectionsError as error:
-            self._say(logging.WARNING, f"connection of {self.peer} refused: {error}")
+            self._log_line(logging.WARNING, f"connection of {self.peer} refused: {error}")
             self._transport.abort()
             return
         self._is_admitted, self._counted_for = True, counted_for
@@ -171,7 +171,7 @@ class Connection(asyncio.Protocol):
 
     def give_up(self, all_bytes: int) -> None:
         """Close this connection at once, because all peers together hold too much and this one was picked to pay."""
-        self._say(
+        self._log_line(
             logging.WARNING,
             f"connection of {self.peer} closed: it holds {self._held_bytes} bytes of unfinished frames and answers not "
             f"taken, and all peers hold {all_bytes}, over peerBufferMaxBytes",
@@ -181,7 +181,7 @@ class Connection(asyncio.Protocol):
 
     def complain(self, problem: str) -> None:
         """Log that a request of this peer was refused, and why. The request itself is answered."""
-        self._say(logging.INFO, f"request of {self.peer} refused: {problem}")
+        self._log_line(logging.INFO, f"request of {self.peer} refused: {problem}")
 
     def close_if_overdue(self, now_s: float, idle_limit_s: float) -> None:
         """Close this connection if its opening, a frame or its silence has lasted too long."""
@@ -190,7 +190,7 @@ class Connection(asyncio.Protocol):
         if not self._is_overdue(now_s, limit_s):
             return
         if not self.is_closing:
-            self._say(logging.INFO, f"connection of {self.peer} closed: nothing whole came within {limit_s:g} s")
+            self._log_line(logging.INFO, f"connection of {self.peer} closed: nothing whole came within {limit_s:g} s")
         self.close()
 
     def close(self) -> None:
@@ -232,7 +232,7 @@ class Connection(asyncio.Protocol):
         """Feed the handshake: with plain text, and again with the plain text inside TLS."""
         rest = self._handshake.feed(data)
         if self._handshake.source is not None and self._counted_for is None:
-            self._be_known_as(self._handshake.source)
+            self._count_for_source(self._handshake.source)
         if rest is None:
             return
         if self._handshake.stage is Stage.TLS:
@@ -242,7 +242,7 @@ class Connection(asyncio.Protocol):
             self._take = self._take_frames
         self._take_frames(rest)
 
-    def _be_known_as(self, source: str) -> None:
+    def _count_for_source(self, source: str) -> None:
         """Count this connection for the peer that the PROXY header names, not for the load balancer."""
         host = source.rpartition(":")[0]
         self.peer = f"{source} (through {self.peer})"
@@ -355,10 +355,10 @@ class Connection(asyncio.Protocol):
         return now_s - self._active_s > limit_s or (began_s is not None and now_s - began_s > limit_s)
 
     def _fail(self, problem: str) -> None:
-        self._say(logging.WARNING, f"connection of {self.peer} closed: {problem}")
+        self._log_line(logging.WARNING, f"connection of {self.peer} closed: {problem}")
         self.close()
 
-    def _say(self, level: int, message: str) -> None:
+    def _log_line(self, level: int, message: str) -> None:
         self._connections.log.line(self.host, self._loop.time(), level, message)
 
 

@@ -165,10 +165,10 @@ class Gateway:
             self.metrics.records_waiting.set(self._link.on_the_way)
             self.metrics.kafka_connected.set(self._link.is_connected)
             if self._latest is not None:
-                self._mind_age(self._latest)
+                self._watch_age(self._latest)
             await asyncio.sleep(_LOOK_AROUND_EVERY_S)
 
-    def _mind_age(self, latest: FollowedSnapshot) -> None:
+    def _watch_age(self, latest: FollowedSnapshot) -> None:
         """Set the metrics of the snapshot's age, and warn if brokers live and the tables fall behind in event time.
 
         Then the job does not run, or still catches up.

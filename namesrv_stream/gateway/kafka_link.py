@@ -178,7 +178,7 @@ class KafkaLink:
         self._records.give_back(host, 1)
         self._bytes.give_back(host, record_bytes)
         self._on_outcome(error)
-        self._say(error)
+        self._log_outcome(error)
         if place.done():
             return
         if error is not None:
@@ -187,7 +187,7 @@ class KafkaLink:
         elif position is not None:
             place.set_result(position)
 
-    def _say(self, error: NamesrvError | None) -> None:
+    def _log_outcome(self, error: NamesrvError | None) -> None:
         """Log once when records begin to fail, and once when Kafka takes them again."""
         if error is not None and not self._is_failing:
             log.warning("%s Writing requests are answered SYSTEM_BUSY until that is over.", error)

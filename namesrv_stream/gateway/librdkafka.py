@@ -76,8 +76,8 @@ class RecordProducer:
         tries again.
         """
         if self._retired is not None:
-            self._tell_ends(self._retired)
-        self._tell_ends(self._producer)
+            self._report_outcomes(self._retired)
+        self._report_outcomes(self._producer)
         if self._has_broken:
             log.error("librdkafka gives its way to Kafka at %s up and gets a new one", self._address)
             self.renew()
@@ -91,9 +91,9 @@ class RecordProducer:
     def give_up(self) -> None:
         """Send nothing more. Records on their way have failed."""
         self._producer.purge()
-        self._tell_ends(self._producer)
+        self._report_outcomes(self._producer)
 
-    def _tell_ends(self, producer: Producer) -> None:
+    def _report_outcomes(self, producer: Producer) -> None:
         try:
             producer.poll(0)
         except KafkaException:  # raised once, when librdkafka has failed for good

@@ -80,7 +80,7 @@ class Registering:
         if why is not None:
             return None
         try:
-            return self._say_alive(address, connection)
+            return self._send_heartbeat(address, connection)
         except NamesrvError:
             return None
 
@@ -114,7 +114,7 @@ class Registering:
         why = self._registrations.why_in_full(address, channel_id, said, self._answers, _now_ms())
         known = self._registrations.get(address)
         if why is None and known is not None:
-            return known.head, self._say_alive(address, connection)
+            return known.head, self._send_heartbeat(address, connection)
         if not self._registrations.has_room(address, channel_id, connection.host):
             raise TooManyBrokersError
         log.debug("%s registers in full: %s", address, why)
@@ -125,7 +125,7 @@ class Registering:
         self._registrations.heard(address, channel_id, _now_ms(), connection.host)
         return part.head, place
 
-    def _say_alive(self, address: str, connection: Connection) -> asyncio.Future[LogPosition]:
+    def _send_heartbeat(self, address: str, connection: Connection) -> asyncio.Future[LogPosition]:
         channel_id = self._sending.channel_id(connection)
         heartbeat = BrokerHeartbeat(broker_addr=address, channel_id=channel_id)
         place = self._sending.link.send(heartbeat, host=connection.host)
