@@ -100,8 +100,8 @@ def _claim(command: RemotingCommand, sender: Sender, live: Mapping[str, LiveRow]
     """Return what a request concerns: what it names and, if its address has a lease, that lease's cluster and name."""
     if command.code == RequestCode.REGISTER_TOPIC_IN_NAMESRV:
         return _Claim((), _brokers_of_topic(_read_body(command, sender)), ())
-    said = command.ext_fields or {}
-    cluster, name, address = (said.get(field, "") for field in ("clusterName", "brokerName", "brokerAddr"))
+    fields = command.ext_fields or {}
+    cluster, name, address = (fields.get(field, "") for field in ("clusterName", "brokerName", "brokerAddr"))
     held = live.get(address)
     if held is None:
         return _Claim((cluster,), (name,), (address,))
@@ -117,12 +117,12 @@ def _brokers_of_topic(body: bytes) -> list[str]:
 
 def _check_bounds(command: RemotingCommand, sender: Sender, user: User, claim: _Claim) -> None:
     bounds = user.bounds
-    for kind, said, allowed in (
+    for kind, claimed, allowed in (
         ("cluster", claim.clusters, bounds.clusters),
         ("broker name", claim.names, bounds.names),
         ("broker address", claim.addresses, bounds.addresses),
     ):
-        for each in said:
+        for each in claimed:
             if not is_within(each, allowed):
                 reason = f"user {user.name} may speak for {', '.join(allowed)} alone"
                 raise NotAllowedError(command.code, sender, f"the right to {kind} {each[:MAX_SHOWN_CHARS]!r}", reason)

@@ -198,15 +198,15 @@ class Answers:
         """True if a registration removes the broker's topics that it does not name (T5)."""
         return self.settings.delete_topic_with_broker_registration
 
-    def is_changed(self, said: BrokerHeader, version: DataVersion) -> bool:
+    def is_changed(self, asking: BrokerHeader, version: DataVersion) -> bool:
         """Return whether the broker has to register, which QUERY_DATA_VERSION answers as `changed` (M8).
 
         It also has to register if its lease has another name, id or cluster than the request.
         """
-        lease = self.live.get(said.broker_addr)
-        if lease is None or lookup.is_version_changed(self.tables, said.broker_addr, version):
+        lease = self.live.get(asking.broker_addr)
+        if lease is None or lookup.is_version_changed(self.tables, asking.broker_addr, version):
             return True
-        named = (said.cluster_name, said.broker_name, said.broker_id)
+        named = (asking.cluster_name, asking.broker_name, asking.broker_id)
         return any(each not in (None, own) for each, own in zip(named, lease[1:4], strict=True))
 
     def topic_count(self, broker_name: str) -> int:
@@ -277,8 +277,8 @@ def _with_ids(
 
 def _takes_standard_json(command: RemotingCommand) -> bool:
     """Return whether the client reads integer keys in quotes: from 4.9.4 on, or if its request states it."""
-    said = (command.ext_fields or {}).get("acceptStandardJsonOnly", "")
-    return command.version >= Version.V4_9_4 or said.lower() == "true"
+    accepts = (command.ext_fields or {}).get("acceptStandardJsonOnly", "")
+    return command.version >= Version.V4_9_4 or accepts.lower() == "true"
 
 
 def _kv(answers: Answers, command: RemotingCommand) -> RemotingCommand:
@@ -303,9 +303,9 @@ def _kv_table(answers: Answers, namespace: str | None) -> Mapping[str, str] | No
     return None if namespace is None else answers.tables.kv.get(namespace)
 
 
-def _in_java(said: str | None) -> str:
+def _in_java(field: str | None) -> str:
     """Return a field as Java formats it in a text."""
-    return "null" if said is None else said
+    return "null" if field is None else field
 
 
 def _config(answers: Answers, command: RemotingCommand) -> RemotingCommand:
@@ -403,8 +403,8 @@ _ROUTE_TABLES_BUT_TOPIC = READERS[RequestCode.GET_ROUTEINFO_BY_TOPIC].tables - {
 
 def _asked(reading: Reading, command: RemotingCommand) -> Asked:
     """Return the values that two requests of one code share if they get the same answer."""
-    said = command.ext_fields or {}
-    texts = [said.get(name) for name in reading.fields]
+    fields = command.ext_fields or {}
+    texts = [fields.get(name) for name in reading.fields]
     if reading.has_integer_keys and not _takes_standard_json(command):
         texts.append("integer keys without quotes")
     return tuple(texts)

@@ -58,7 +58,7 @@ class Authorization:
             raise SettingError(
                 "auth.mode",
                 f"is not set, and bindAddress {settings.bind_address} lets other machines connect",
-                "Set observe, operators or writes with auth.usersPath, or say auth.mode=off if everybody who reaches "
+                "Set observe, operators or writes with auth.usersPath, or auth.mode=off if everybody who reaches "
                 "this address may change routes.",
             )
         self._metrics = metrics

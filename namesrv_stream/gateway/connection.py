@@ -262,8 +262,8 @@ class Connection(asyncio.Protocol):
         try:
             plain = self._tls.decrypted(data)
         finally:
-            if said := self._tls.to_send():
-                self._transport.write(said)
+            if ciphertext := self._tls.to_send():
+                self._transport.write(ciphertext)
         if plain:
             (self._take_frames if self._handshake.stage is Stage.FRAMES else self._take_opening)(plain)
 

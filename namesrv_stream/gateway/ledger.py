@@ -93,7 +93,7 @@ class FullRegistration:
     @property
     def held_bytes(self) -> int:
         """Memory of this part as it is kept."""
-        texts = sum(len(name) + len(said) for name, said in (self.command.ext_fields or {}).items())
+        texts = sum(len(name) + len(value) for name, value in (self.command.ext_fields or {}).items())
         return len(self.command.body) + texts + _BYTES_OF_ANY_PART
 
     def has_been_read(self, published: Published) -> bool:
@@ -104,10 +104,10 @@ class FullRegistration:
         """Return whether the snapshot has read this registration, but shows another lease or none."""
         if not self.has_been_read(published):
             return False
-        said, live = self.head, published.live.get(self.head.broker_addr)
+        head, live = self.head, published.live.get(self.head.broker_addr)
         return live is None or (live[1:4], live.data_version) != (
-            (said.cluster_name, said.broker_name, said.broker_id),
-            said.data_version,
+            (head.cluster_name, head.broker_name, head.broker_id),
+            head.data_version,
         )
 
 
@@ -209,7 +209,7 @@ class Registrations:
         if former is not None:
             is_known = channel_id in former.channels
             before = _beneath(former, part) if is_known and not is_all else {}
-            now.parts = {said: each for said, each in before.items() if said != registration} | now.parts
+            now.parts = {identity: each for identity, each in before.items() if identity != registration} | now.parts
             now.channels |= former.channels
         self._keep(address, now, now_ms / 1000)
 

@@ -110,8 +110,8 @@ class Registering:
     async def _send(
         self, address: str, command: RemotingCommand, connection: Connection
     ) -> tuple[RegisterBroker, asyncio.Future[LogPosition]]:
-        said, channel_id = fingerprint(command), self._sending.channel_id(connection)
-        why = self._registrations.why_in_full(address, channel_id, said, self._answers, _now_ms())
+        identity, channel_id = fingerprint(command), self._sending.channel_id(connection)
+        why = self._registrations.why_in_full(address, channel_id, identity, self._answers, _now_ms())
         known = self._registrations.get(address)
         if why is None and known is not None:
             return known.head, self._send_heartbeat(address, connection)
@@ -121,7 +121,7 @@ class Registering:
         read = partial(_read, command, channel_id, connection.host)
         request, part, record = await self._sending.made(command, connection, read)
         self._speaking[channel_id] = connection
-        place = self._send_in_full(said, part, request, record)
+        place = self._send_in_full(identity, part, request, record)
         self._registrations.heard(address, channel_id, _now_ms(), connection.host)
         return part.head, place
 
@@ -133,7 +133,7 @@ class Registering:
         return place
 
     def _send_in_full(
-        self, said: Fingerprint, part: FullRegistration, request: RegisterBroker, record: bytes
+        self, identity: Fingerprint, part: FullRegistration, request: RegisterBroker, record: bytes
     ) -> asyncio.Future[LogPosition]:
         """Send a full registration, and record it in the ledger before anything else can be sent.
 
@@ -141,7 +141,7 @@ class Registering:
         """
         place = self._sending.link.send(request, record, part.host)
         is_all = self._answers.topics_go
-        self._registrations.sent_in_full(said, part, str(request.channel_id), _now_ms(), is_all=is_all)
+        self._registrations.sent_in_full(identity, part, str(request.channel_id), _now_ms(), is_all=is_all)
         place.add_done_callback(partial(self._on_full_acknowledged, part))
         return place
 
@@ -206,8 +206,8 @@ class Registering:
                 again = await self._sending.link.aside(read, known.held_bytes, known.host)
                 if self._registrations.lost_by(address, self._answers, _now_ms()) is known:
                     log.warning("%s is connected and not in the tables: its registration is sent again", address)
-                    for said, part, request, record in again:
-                        self._send_in_full(said, part, request, record)
+                    for identity, part, request, record in again:
+                        self._send_in_full(identity, part, request, record)
         except NamesrvError as error:
             self._registrations.forget(address)
             log.warning("%s is not sent again: %s", address, error)
@@ -238,8 +238,10 @@ def _read(command: RemotingCommand, channel_id: str, host: str) -> tuple[Registe
 def _read_again(
     known: Registered, channel_id: str
 ) -> list[tuple[Fingerprint, FullRegistration, RegisterBroker, bytes]]:
-    requests = [(said, part, register_broker(part.registration(), channel_id)) for said, part in known.parts.items()]
-    return [(said, part, request, encode_record(request)) for said, part, request in requests]
+    requests = [
+        (identity, part, register_broker(part.registration(), channel_id)) for identity, part in known.parts.items()
+    ]
+    return [(identity, part, request, encode_record(request)) for identity, part, request in requests]
 
 
 def _now_ms() -> int:

@@ -86,13 +86,13 @@ class Writes:
         return command.answer()
 
     async def _query_data_version(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        said = read_names(command, BrokerHeader)
+        asking = read_names(command, BrokerHeader)
         version = await self._sending.made(command, connection, lambda: decode_body(command.body or b"{}", DataVersion))
-        await self._sign_of_life(said.broker_addr, connection)
-        changed = self._answers.is_changed(said, version) or self._registrations.has_failed(said.broker_addr)
+        await self._sign_of_life(asking.broker_addr, connection)
+        changed = self._answers.is_changed(asking, version) or self._registrations.has_failed(asking.broker_addr)
         if not command.is_oneway:
-            self._registrations.asked_for_all(said.broker_addr)
-        live = self._answers.live.get(said.broker_addr)
+            self._registrations.asked_for_all(asking.broker_addr)
+        live = self._answers.live.get(asking.broker_addr)
         body = encode_body(live.data_version) if live else b""
         return command.answer(ext_fields=header_fields(QueryDataVersionResponseHeader(changed=changed)), body=body)
 

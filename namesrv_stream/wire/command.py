@@ -162,7 +162,9 @@ def _texts(fields: _JsonFields | msgspec.UnsetType | None) -> dict[str, str] | N
     if not isinstance(fields, dict):
         return None
     return {
-        name: said if isinstance(said, str) else str(said).lower() for name, said in fields.items() if said is not None
+        name: value if isinstance(value, str) else str(value).lower()
+        for name, value in fields.items()
+        if value is not None
     }
 
 
@@ -201,7 +203,7 @@ def _decode_binary_header(header: bytes, body: bytes) -> RemotingCommand:
         version=version,
         language=LanguageCode(language) if 0 <= language < len(LanguageCode) else LanguageCode.OTHER,
         remark=remark or None,
-        ext_fields={name: said for name, said in fields.items() if name and said} or None,
+        ext_fields={name: value for name, value in fields.items() if name and value} or None,
         body=body,
         serialize_type=SerializeType.ROCKETMQ,
     )
@@ -215,8 +217,8 @@ def _ext_fields(header: bytes, at: int) -> Iterator[tuple[str, str]]:
         raise MalformedHeaderError(f"extFields of {length} bytes in a header of {len(header)}")
     while at < end:
         name, at = _take_text(header, at, _KEY_LENGTH)
-        said, at = _take_text(header, at, _LENGTH)
-        yield name, said
+        value, at = _take_text(header, at, _LENGTH)
+        yield name, value
 
 
 def _take_text(header: bytes, at: int, length_word: struct.Struct) -> tuple[str, int]:
@@ -233,6 +235,6 @@ def _encode_binary_header(command: RemotingCommand) -> bytes:
     fixed = _BINARY_FIXED.pack(
         command.code, command.language, command.version, command.opaque, command.flag, len(remark)
     )
-    pairs = [(name.encode(), said.encode()) for name, said in (command.ext_fields or {}).items()]
-    fields = b"".join(_KEY_LENGTH.pack(len(name)) + name + _LENGTH.pack(len(said)) + said for name, said in pairs)
+    pairs = [(name.encode(), value.encode()) for name, value in (command.ext_fields or {}).items()]
+    fields = b"".join(_KEY_LENGTH.pack(len(name)) + name + _LENGTH.pack(len(value)) + value for name, value in pairs)
     return b"".join((fixed, remark, _LENGTH.pack(len(fields)), fields))

@@ -173,9 +173,9 @@ def read_names(command: RemotingCommand, header: type[H]) -> H:
     Raises UnprintableNameError too.
     """
     read = read_header(command, header)
-    for field, said in zip(header.__struct_fields__, msgspec.structs.astuple(read), strict=True):
-        if isinstance(said, str) and field not in _FREE_TEXT:
-            check_names(command, field, said)
+    for field, value in zip(header.__struct_fields__, msgspec.structs.astuple(read), strict=True):
+        if isinstance(value, str) and field not in _FREE_TEXT:
+            check_names(command, field, value)
     return read
 
 
@@ -189,7 +189,7 @@ def check_names(command: RemotingCommand, field: str, *names: str) -> None:
 def header_fields(header: Header) -> dict[str, str]:
     """Return `header` as `ext_fields`: its values as text, without fields that are not set."""
     fields: dict[str, object] = msgspec.to_builtins(header)
-    return {name: said if isinstance(said, str) else str(said).lower() for name, said in fields.items()}
+    return {name: value if isinstance(value, str) else str(value).lower() for name, value in fields.items()}
 
 
 def request_name(code: int) -> str:

@@ -115,8 +115,8 @@ def encode_registration(body: RegisterBrokerBody, version: int, *, compressed: b
 
 def _whole_topic(topic: str, config: TopicConfig) -> dict[str, object]:
     unset = {"topicName": topic, "topicFilterType": "SINGLE_TAG", "order": False, "attributes": {}}
-    said: dict[str, object] = msgspec.to_builtins(config)
-    return unset | said
+    fields: dict[str, object] = msgspec.to_builtins(config)
+    return unset | fields
 
 
 def inflate(body: bytes, limit: int = MAX_INFLATED_BYTES) -> bytes:
@@ -181,8 +181,8 @@ def _decode_topic(block: bytes) -> tuple[str, TopicConfig]:
     """Decode `NAME READ WRITE PERM FILTER`. From 5.0.0 on attributes follow; flag and order are not in this form."""
     try:
         name, read, write, perm, _ = block.decode().split(" ", 4)
-        said = {"readQueueNums": read, "writeQueueNums": write, "perm": perm}
-        return name, msgspec.convert(said, TopicConfig, strict=False)
+        fields = {"readQueueNums": read, "writeQueueNums": write, "perm": perm}
+        return name, msgspec.convert(fields, TopicConfig, strict=False)
     except (ValueError, msgspec.ValidationError) as error:
         raise MalformedBodyError(_BODY, f"topic {block[:200]!r}: {error}") from error
 

@@ -44,10 +44,10 @@ def signed(command: RemotingCommand, access_key: str, secret_key: bytes) -> Remo
 
 def _signed_fields(command: RemotingCommand) -> Iterator[Mapping[str, str]]:
     """Yield the fields that the sender may have signed: all, or all but those of the zone."""
-    fields = {name: said for name, said in (command.ext_fields or {}).items() if name != SIGNATURE}
+    fields = {name: value for name, value in (command.ext_fields or {}).items() if name != SIGNATURE}
     yield fields
     if fields.keys() & ZONE_FIELDS:
-        yield {name: said for name, said in fields.items() if name not in ZONE_FIELDS}
+        yield {name: value for name, value in fields.items() if name not in ZONE_FIELDS}
 
 
 def _signature(fields: Mapping[str, str], body: bytes, secret_key: bytes) -> bytes:
