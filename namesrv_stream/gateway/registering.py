@@ -55,7 +55,7 @@ class TooManyBrokersError(BadRequestError):
 
 
 class Registering:
-    """Decides how each registration goes on Kafka, and answers it. Lives in the event loop."""
+    """Decides how each registration is sent to Kafka, and answers it. Lives in the event loop."""
 
     def __init__(self, sending: Sending, registrations: Registrations, answers: Answers) -> None:
         self._sending = sending
@@ -68,7 +68,7 @@ class Registering:
     # --- requests
 
     def said_again(self, command: RemotingCommand, connection: Connection) -> asyncio.Future[LogPosition] | None:
-        """Send a registration that says nothing new, as most do, as a heartbeat. Return its future place in the log.
+        """Send an unchanged registration, which most are, as a heartbeat. Return its future place in the log.
 
         Return None if one send is not enough: `register` handles such a registration.
         """
