@@ -78,13 +78,13 @@ class Follower:
                 self._look()
                 self._problem = None
             except (NamesrvError, DeltaError, OSError) as error:
-                self._log_problem(str(error))
-                self._reader = None  # opens the folder again: it may have been replaced
+                self._say(str(error))
+                self._reader = None  # a folder that was made anew is opened anew
                 if isinstance(error, NotARegistryError | NoSuchSnapshotError):
                     self._on_nothing()
             except Exception as error:
                 log.exception("the tables cannot be read")
-                self._log_problem(str(error))
+                self._say(str(error))
             self._stop.wait(LOOK_EVERY_S)
 
     def _look(self) -> None:
@@ -96,7 +96,7 @@ class Follower:
             self._view = view
             self._on_snapshot(self._latest)
 
-    def _log_problem(self, problem: str) -> None:
+    def _say(self, problem: str) -> None:
         """Log a problem once, not at every look."""
         if problem != self._problem:
             log.warning("no newer snapshot: %s", problem)
