@@ -215,7 +215,7 @@ class Answers:
 
     @cached_property
     def order_table(self) -> bytes:
-        """The body of each answer to a registration (R13)."""
+        """The body of a registration's answer (R13)."""
         table = self.tables.kv.get(ORDER_TOPIC_NAMESPACE)
         if table is None or not self.settings.return_order_topic_config_to_broker:
             return b""

@@ -22,7 +22,7 @@ librdkafka_log = logging.getLogger("librdkafka")
 OnEnd = Callable[[LogPosition | None, NamesrvError | None], None]
 
 OF_ITS_KEY = -1
-"""The partition number with which a record's key chooses the partition."""
+"""The partition of a record that goes where its key belongs."""
 
 _LINGER_MS = 1
 
