@@ -1,6 +1,6 @@
-"""Which request needs which right, in each mode of authentication.
+"""Decides which right a request needs in each mode of authentication, and checks that its sender has it.
 
-Lookups need none in any mode. Nothing here reads a file, a socket or a clock.
+Lookups need no right in any mode. Nothing here reads a file, a socket or a clock.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from namesrv_stream.wire.errors import MalformedBodyError
 from namesrv_stream.wire.headers import request_name
 
 Mode = Literal["operators", "writes"]
-"""The modes that refuse."""
+"""The modes in which requests are refused."""
 
 _ADMIN, _BROKER = frozenset({Role.ADMIN}), frozenset({Role.BROKER})
 _OPERATORS: Mapping[int, frozenset[Role]] = {
@@ -42,18 +42,18 @@ WRITING_CODES = frozenset(_NEEDED["writes"])
 """All requests that change the registry or keep a lease alive."""
 
 SETTINGS_OF_ADMINS = frozenset({"needWaitForService", "waitSecondsForService", "deleteTopicWithBrokerRegistration"})
-"""With these one UPDATE_NAMESRV_CONFIG can stop all lookups or take topics away at all gateways."""
+"""Settings with which one UPDATE_NAMESRV_CONFIG can stop all lookups or remove topics, at all gateways."""
 
 MAX_READ_BYTES = 64 * 1024
-"""Of a body whose content decides on the right. A larger one is refused unread."""
+"""Limit of a body that is read to decide on the right. A larger body is refused unread."""
 
 
 MAX_SHOWN_CHARS = 128
-"""Of a name that a peer has made up, in answers and in the log."""
+"""Limit of a name that a peer may have made up, in answers and in the log."""
 
 
 class NotAllowedError(NamesrvError):
-    """A request whose sender lacks a right: answer it with NO_PERMISSION. `user` None: the sender is not known."""
+    """The sender of a request lacks a right: answer it with NO_PERMISSION. `user`: None if the sender is unknown."""
 
     def __init__(self, code: int, sender: Sender, missing: str, reason: str = "") -> None:
         self.request = request_name(code)
@@ -66,7 +66,7 @@ class NotAllowedError(NamesrvError):
 
 
 def check_right(mode: Mode, command: RemotingCommand, sender: Sender, live: Mapping[str, LiveRow]) -> None:
-    """Raise NotAllowedError if the mode asks for a right that the sender lacks. `live`: leases by broker address."""
+    """Raise NotAllowedError if the mode requires a right that the sender lacks. `live`: leases by broker address."""
     roles = _NEEDED[mode].get(command.code)
     if roles is None:
         return
@@ -83,13 +83,13 @@ def check_settings(command: RemotingCommand, sender: Sender) -> None:
     try:
         guarded = SETTINGS_OF_ADMINS & decode_properties(_read_body(command, sender)).keys()
     except MalformedBodyError:
-        return  # changes nothing, and is answered so
+        return  # such a request changes nothing, and is answered with an error
     if guarded:
         raise NotAllowedError(command.code, sender, f"the admin role, for {', '.join(sorted(guarded))}")
 
 
 class _Claim(NamedTuple):
-    """What a broker's request speaks for."""
+    """The clusters, broker names and broker addresses that a broker's request concerns."""
 
     clusters: Iterable[str]
     names: Iterable[str]
@@ -97,11 +97,11 @@ class _Claim(NamedTuple):
 
 
 def _claim(command: RemotingCommand, sender: Sender, live: Mapping[str, LiveRow]) -> _Claim:
-    """What the request names and, if its address holds a lease, the cluster and the name of that lease too."""
+    """Return what a request concerns: what it names and, if its address has a lease, that lease's cluster and name."""
     if command.code == RequestCode.REGISTER_TOPIC_IN_NAMESRV:
         return _Claim((), _brokers_of_topic(_read_body(command, sender)), ())
-    said = command.ext_fields or {}
-    cluster, name, address = (said.get(field, "") for field in ("clusterName", "brokerName", "brokerAddr"))
+    fields = command.ext_fields or {}
+    cluster, name, address = (fields.get(field, "") for field in ("clusterName", "brokerName", "brokerAddr"))
     held = live.get(address)
     if held is None:
         return _Claim((cluster,), (name,), (address,))
@@ -112,17 +112,17 @@ def _brokers_of_topic(body: bytes) -> list[str]:
     try:
         return [queues.broker_name for queues in decode_queue_datas(body)]
     except MalformedBodyError:
-        return []  # changes nothing, and is answered so
+        return []  # such a request changes nothing, and is answered with an error
 
 
 def _check_bounds(command: RemotingCommand, sender: Sender, user: User, claim: _Claim) -> None:
     bounds = user.bounds
-    for kind, said, allowed in (
+    for kind, claimed, allowed in (
         ("cluster", claim.clusters, bounds.clusters),
         ("broker name", claim.names, bounds.names),
         ("broker address", claim.addresses, bounds.addresses),
     ):
-        for each in said:
+        for each in claimed:
             if not is_within(each, allowed):
                 reason = f"user {user.name} may speak for {', '.join(allowed)} alone"
                 raise NotAllowedError(command.code, sender, f"the right to {kind} {each[:MAX_SHOWN_CHARS]!r}", reason)

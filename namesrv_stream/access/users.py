@@ -1,7 +1,7 @@
-"""Users, and how a request is known to come from one of them.
+"""Users, and the rules by which a request is known to come from one of them.
 
-A request's signature counts first, then the connection's client certificate, then the peer's address range. Nothing
-here reads a file, a socket or a clock.
+The signature of a request counts first, then the connection's client certificate, then the peer's address. Nothing here
+reads a file, a socket or a clock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Network = IPv4Network | IPv6Network
 
 
 class Role(StrEnum):
-    """What a user is there for. No role includes another."""
+    """The role of a user, which decides what the user may send. No role includes another."""
 
     READER = "reader"
     BROKER = "broker"
@@ -41,7 +41,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who may be named in the history. `bounds` limit the broker role alone."""
+    """A person or program that the history can name. `bounds` apply to the broker role alone."""
 
     name: str
     role: Role
@@ -50,7 +50,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a user is known by: a pair of keys, names in client certificates, address ranges."""
+    """The proofs by which a user is known: a pair of keys, names in client certificates, address ranges."""
 
     access_key: str = ""
     secret_key: bytes = field(default=b"", repr=False)
@@ -62,8 +62,8 @@ class Credentials:
 class Origin:
     """The connection that a request came over.
 
-    `address`: the peer's IP address, None if it is not certain. `certificate_names`: the subject alternative names of
-    the certificate that the peer has shown and the gateway has verified, each as `DNS:name`.
+    `address`: the peer's IP address, None if the connection does not prove it. `certificate_names`: the subject
+    alternative names of the peer's certificate, which the gateway has verified, each as `DNS:name`.
     """
 
     address: str | None = None
@@ -72,14 +72,14 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """The user that a request comes from, or None and the reason."""
+    """The user who sent a request; or None, and the reason why the user is unknown."""
 
     user: User | None
     reason: str = ""
 
 
 class Users:
-    """All users, and the credentials of each. Two users never share one."""
+    """All users with their credentials. No two users share a key, a certificate name or an address range."""
 
     def __init__(self, known: Iterable[tuple[User, Credentials]] = ()) -> None:
         self._by_access_key: dict[str, tuple[User, bytes]] = {}
@@ -92,7 +92,7 @@ class Users:
             self._by_network |= dict.fromkeys(credentials.networks, user)
 
     def sender(self, command: RemotingCommand, origin: Origin) -> Sender:
-        """The user that a request comes from. A signed request comes from its signer, whatever its connection is."""
+        """Return the sender of a request. A signed request comes from its signer, whatever its connection proves."""
         access_key = access_key_of(command)
         if access_key is not None:
             return self._signer(command, access_key)
@@ -100,7 +100,7 @@ class Users:
         return Sender(user, "" if user else "it is not signed")
 
     def _signer(self, command: RemotingCommand, access_key: str) -> Sender:
-        """An unknown key and a wrong signature are told alike: a peer need not learn which keys exist."""
+        """Return the signer. The reason is the same for an unknown key and a wrong signature, to reveal no key."""
         user, secret_key = self._by_access_key.get(access_key, (None, b""))
         if user is None or not is_signed_with(command, secret_key):
             return Sender(None, "its AccessKey is not known, or its Signature is wrong")
@@ -111,21 +111,21 @@ class Users:
         return self._by_certificate[found[0]] if found else None
 
     def _of_address(self, address: str | None) -> User | None:
-        """The user of the smallest range around the address."""
+        """Return the user of the smallest range that has the address."""
         if address is None or not self._by_network:
             return None
         try:
             ip = ip_address(address)
-        except ValueError:  # a name, which proves nothing
+        except ValueError:  # a host name, which proves nothing
             return None
-        if isinstance(ip, IPv6Address) and ip.ipv4_mapped:  # what a socket that listens at :: says of IPv4
+        if isinstance(ip, IPv6Address) and ip.ipv4_mapped:  # an IPv4 peer of a socket that listens at ::
             ip = ip.ipv4_mapped
         around = [network for network in self._by_network if ip in network]
         return self._by_network[max(around, key=lambda network: network.prefixlen)] if around else None
 
 
 def is_within(said: str, patterns: Iterable[str]) -> bool:
-    """Whether a text matches one of the patterns as a whole."""
+    """Return whether one of the patterns matches the whole text."""
     return any(_matcher(pattern).fullmatch(said) for pattern in patterns)
 
 

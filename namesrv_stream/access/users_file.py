@@ -1,4 +1,4 @@
-"""The users file: TOML, one [[user]] each, readable by the gateway's user and not by everybody.
+"""The users file: TOML, a [[user]] for each user, readable by the gateway's user and not by everybody.
 
 [[user]]
 name = "broker-a"
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 MIN_SECRET_CHARS = 8
 _CLOSED_TO = stat.S_IWGRP | stat.S_IRWXO
-"""The rights that a file of secrets must not give. The group may read it: Kubernetes mounts secrets so."""
+"""The mode bits that a file of secrets must not have. The group may read it: Kubernetes mounts secrets that way."""
 
 _Name = Annotated[str, msgspec.Meta(pattern=r"^[^\s\x00-\x1f\x7f]{1,128}(?![\s\S])")]
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
@@ -68,16 +68,19 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UsersFile:
-    """The users of a file, read again when it changes. A file that cannot be used leaves the users before in force."""
+    """The users of a file, read again when the file changes.
+
+    If the changed file cannot be used, the users before stay in force.
+    """
 
     def __init__(self, file: Path) -> None:
-        """Reads the file. Raises UsersFileError."""
+        """Read the file. Raises UsersFileError."""
         self._file = file
         self._seen = _stamp(file)
         self.users = read_users(file)
 
     def reload(self) -> None:
-        """Reads the file again if it has changed since the last call."""
+        """Read the file again if it has changed since the last call. Log it if the file cannot be used."""
         seen = _stamp(self._file)
         if seen == self._seen:
             return
@@ -90,7 +93,7 @@ class UsersFile:
 
 
 def read_users(file: Path) -> Users:
-    """The users that a file names. Raises UsersFileError."""
+    """Return the users in a file. Raises UsersFileError."""
     try:
         with file.open("rb") as opened:
             _check_mode(file, os.fstat(opened.fileno()).st_mode)
@@ -119,7 +122,7 @@ def _check_mode(file: Path, mode: int) -> None:
 
 
 def _user(entry: _Entry) -> tuple[User, Credentials]:
-    """Raises ValueError, whose message names the user and what to correct."""
+    """Return an entry's user and credentials. Raises ValueError, which names the user and what to correct."""
     for problem in _problems(entry):
         raise ValueError(f"user {entry.name}: {problem}")
     bounds = Bounds(tuple(entry.clusters), tuple(entry.names), tuple(entry.addresses))
@@ -154,7 +157,7 @@ def _networks(entry: _Entry) -> Iterator[Network]:
 
 
 def _check_unique(entries: Iterable[_Entry], known: Iterable[tuple[User, Credentials]]) -> None:
-    """Raises ValueError if a name, key, certificate or range stands for two users."""
+    """Raise ValueError if a name, key, certificate or range appears twice."""
     credentials = [each for _, each in known]
     for what, found in (
         ("name", [entry.name for entry in entries]),

@@ -1,1 +1,4 @@
-"""The gateway: RocketMQ's remoting protocol in front of the registry. Requests become records, snapshots answers."""
+"""The gateway: RocketMQ's remoting protocol in front of the registry.
+
+Writing requests become records on Kafka; reading requests are answered from snapshots.
+"""

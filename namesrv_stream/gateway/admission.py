@@ -1,4 +1,4 @@
-"""How many connections there may be, whom a PROXY header is believed from, and what the log says of a peer."""
+"""Limits on the number of connections, the load balancers whose PROXY headers count, and log lines about peers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ except ImportError:  # Windows, which has no such limit
 log = logging.getLogger(__name__)
 
 FILES_RESERVE = 256
-"""File descriptors that connections leave to Kafka, the tables, the log and the metrics."""
+"""File descriptors kept free of connections: for Kafka, the tables, the log and the metrics."""
 
 LINES_OF_A_HOST = 10
 _WINDOW_S = 10.0
 
 
 class TooManyConnectionsError(NamesrvError):
-    """One connection more than this process, or this peer, may have."""
+    """A new connection would exceed the limit of this process, or of its host."""
 
     def __init__(self, limit: int, setting: str, whose: str) -> None:
         super().__init__(f"over {limit} connections {whose}: close some, or set {setting} higher")
@@ -43,14 +43,17 @@ class Admission:
         self._count = 0
 
     def enter(self, host: str | None) -> None:
-        """Count a connection; `host` None: a load balancer's, which speaks for many. Raises TooManyConnectionsError."""
+        """Count a new connection. Raises TooManyConnectionsError.
+
+        `host` is None for a load balancer's connection until a PROXY header names the peer behind it.
+        """
         if self._count >= self._max_connections:
             raise TooManyConnectionsError(self._max_connections, "maxConnections", "of all peers")
         self.move(None, host)
         self._count += 1
 
     def move(self, before: str | None, host: str | None) -> None:
-        """Count a connection for another host: the one that its PROXY header names. Raises as `enter`."""
+        """Count a connection of `before` for `host`, which its PROXY header names. Raises TooManyConnectionsError."""
         if host is not None and self._of_host[host] >= self._max_of_a_host:
             raise TooManyConnectionsError(self._max_of_a_host, "maxConnectionsPerAddress", f"of {host}")
         self._leave_host(before)
@@ -58,7 +61,7 @@ class Admission:
             self._of_host[host] += 1
 
     def leave(self, host: str | None) -> None:
-        """A connection that was counted for this host is lost."""
+        """Stop counting a lost connection that was counted for `host`."""
         self._count -= 1
         self._leave_host(host)
 
@@ -70,7 +73,10 @@ class Admission:
 
 
 def connection_limit(settings: NamesrvSettings) -> int:
-    """maxConnections, or fewer where this process may not open as many files. Raises that limit as far as it may."""
+    """Return maxConnections, or fewer if this process may not open as many files.
+
+    Sets the process's soft limit of open files as high as is needed and allowed.
+    """
     wanted = settings.max_connections
     if resource is None:
         return wanted
@@ -87,7 +93,7 @@ def connection_limit(settings: NamesrvSettings) -> int:
 
 
 class TrustedProxies:
-    """The load balancers whose PROXY headers are believed, as networks separated by commas."""
+    """The load balancers whose PROXY headers are trusted. `networks`: address ranges, separated by commas."""
 
     def __init__(self, networks: str) -> None:
         self._networks = [ipaddress.ip_network(each, strict=False) for each in networks.split(",") if each]
@@ -108,21 +114,21 @@ class _Window:
 
 
 class PeerLog:
-    """Names peers that are refused or closed: each by ten lines in ten seconds at most, and a count of the rest."""
+    """The log of refused and closed peers: for each host at most ten lines in ten seconds, and a count of the rest."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._log = logger
         self._windows: dict[str, _Window] = {}
 
     def line(self, host: str, now_s: float, level: int, message: str) -> None:
-        """Log a line about this host, unless it has had its ten."""
+        """Log a line about `host`, unless ten have been logged in its present ten seconds."""
         window = self._windows.setdefault(host, _Window(now_s))
         window.lines += 1
         if window.lines <= LINES_OF_A_HOST:
             self._log.log(level, "%s", message)
 
     def sum_up(self, now_s: float) -> None:
-        """Log how many lines each host has had too many, once its ten seconds are over."""
+        """Log for each host whose ten seconds are over how many lines were left out."""
         for host in [host for host, window in self._windows.items() if now_s - window.began_s >= _WINDOW_S]:
             left_out = self._windows.pop(host).lines - LINES_OF_A_HOST
             if left_out > 0:

@@ -1,7 +1,7 @@
-"""What the reading requests are answered, out of one snapshot and the settings that were in force with it.
+"""Answers to reading requests, from one snapshot and the settings that were in force with it.
 
-Every answer is encoded once and kept: the same request, from whomever, gets the same bytes with its own opaque. The
-answers of the next snapshot take over what the change does not touch.
+Each answer is encoded once and kept. Every request that asks for the same, from any peer, gets the same bytes with its
+own opaque. The answers of the next snapshot take over each kept answer that the change does not affect.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from namesrv_stream.wire.headers import (
 FAQ_ADDRESS = "https://rocketmq.apache.org/docs/bestPractice/06FAQ"
 MAX_KEPT_BYTES = 256 * 1024 * 1024
 _BYTES_OF_ANY_ANSWER = 500
-"""What the objects around an answer's bytes take."""
+"""Memory of the objects around an answer's bytes."""
 
 K = TypeVar("K")
 Asked = tuple[str | None, ...]
@@ -47,7 +47,10 @@ Reader = Callable[["Answers", RemotingCommand], RemotingCommand]
 
 
 class KeptAnswer:
-    """An encoded answer, and what metrics call it. `is_dropped`: a newer snapshot may answer something else."""
+    """An encoded answer, with its request code and its result for the metrics.
+
+    `is_dropped`: a newer snapshot may give another answer, so this one must not be sent any more.
+    """
 
     __slots__ = ("code", "is_dropped", "prepared", "result")
 
@@ -59,13 +62,16 @@ class KeptAnswer:
 
 
 class KeptAnswers(dict[K, KeptAnswer]):
-    """Answers by what was asked. Peers may ask for any number of topics that do not exist: beyond MAX_KEPT_BYTES all
-    are let go, and are kept anew as they are asked for."""
+    """Answers by what was asked.
+
+    Peers may ask for any number of topics that do not exist. So beyond MAX_KEPT_BYTES all answers are forgotten, and
+    each is kept again when it is next asked for.
+    """
 
     size_bytes = 0
 
     def keep(self, key: K, key_bytes: int, answer: KeptAnswer) -> bool:
-        """The answer from now on. Return whether all others were let go."""
+        """Keep the answer. Return whether all others were forgotten to make room."""
         if key in self:
             self.drop(key, key_bytes)
         more_bytes = key_bytes + answer.prepared.size_bytes + _BYTES_OF_ANY_ANSWER
@@ -77,7 +83,7 @@ class KeptAnswers(dict[K, KeptAnswer]):
         return is_full
 
     def drop(self, key: K, key_bytes: int) -> None:
-        """Forget one answer and mark it, for whoever else keeps it."""
+        """Forget one answer, and mark it as dropped for other dictionaries that have it."""
         dropped = self.pop(key)
         dropped.is_dropped = True
         self.size_bytes -= key_bytes + dropped.prepared.size_bytes + _BYTES_OF_ANY_ANSWER
@@ -89,9 +95,9 @@ class KeptAnswers(dict[K, KeptAnswer]):
 
 
 class KeptRoutes:
-    """Answers to route lookups: `by_fields` of a request, and `by_frame`, its bytes.
+    """Answers to route lookups: `by_fields` of the request, and `by_frame`, the request's bytes.
 
-    What is in `by_frame` is in `by_fields` too, or is marked as dropped: so a change reaches both.
+    Each answer in `by_frame` is in `by_fields` too, or is marked as dropped. So a change reaches both.
     """
 
     def __init__(self) -> None:
@@ -100,23 +106,24 @@ class KeptRoutes:
         self._asked: dict[str | None, list[Asked]] = {}
 
     def keep(self, asked: Asked, answer: KeptAnswer) -> None:
-        """Keep what a topic's lookup is answered; the topic is the first field."""
+        """Keep the answer to a lookup; its topic is the first field of `asked`."""
         if self.by_fields.keep(asked, _bytes_of(asked), answer):
             self.by_frame.let_go()
             self._asked.clear()
         self._asked.setdefault(asked[0], []).append(asked)
 
     def drop(self, topics: frozenset[str]) -> None:
-        """Forget what lookups of these topics are answered."""
+        """Drop the answers to lookups of these topics."""
         for topic in topics & self._asked.keys():
             for asked in self._asked.pop(topic):
                 self.by_fields.drop(asked, _bytes_of(asked))
 
 
 class Answers:
-    """Answers of one snapshot, for the event loop alone.
+    """Answers of one snapshot. Lives in the event loop.
 
-    `epoch` is its number, 0 where nothing is published yet; `offsets`: how far it has read the log, by partition.
+    `epoch`: the snapshot's number, 0 if nothing is published yet. `offsets`: how far the snapshot has read the log, by
+    partition.
     """
 
     def __init__(
@@ -139,9 +146,10 @@ class Answers:
         return self.tables.live
 
     def take_over(self, former: Answers, changed_tables: frozenset[str], changed_topics: frozenset[str] | None) -> None:
-        """Keep what `former` has encoded, except what these changes may have made another answer.
+        """Take the kept answers of `former`, except those that these changes may affect.
 
-        `changed_topics`: None if any topic may have changed. `former` keeps nothing: it must not add old answers.
+        `changed_topics`: None if any topic may have changed. `former` loses all its answers, so that it cannot add
+        outdated ones.
         """
         routes, kept = former.routes, former._kept
         former.routes, former._kept = KeptRoutes(), {}
@@ -151,7 +159,7 @@ class Answers:
             self.routes = routes
 
     def answer(self, command: RemotingCommand) -> KeptAnswer | None:
-        """The answer to a reading request; None for a request code that is no such."""
+        """Return the answer to a reading request; None if the request code is not a reading one."""
         reading = READERS.get(command.code)
         if reading is None:
             return None
@@ -162,18 +170,18 @@ class Answers:
         return kept
 
     def is_scan(self, command: RemotingCommand) -> bool:
-        """Whether the answer goes through all topics and is not kept yet: `anew` may take a second then."""
+        """Return whether the answer has to read all topics and is not kept yet. Then `anew` may take a second."""
         if command.code not in SCANS or _asked(READERS[command.code], command) in self._kept_of(command.code):
             return False
         fields = command.ext_fields or {}
         return command.code != RequestCode.GET_TOPICS_BY_CLUSTER or fields.get("cluster") in self.tables.clusters
 
     def anew(self, command: RemotingCommand) -> KeptAnswer:
-        """The answer to a reading request, whether it is kept or not; safe in any thread."""
+        """Return a newly encoded answer to a reading request, even if one is kept. Safe in any thread."""
         return KeptAnswer(command.code, self._answer_anew(READERS[command.code].read, command))
 
     def keep(self, command: RemotingCommand, answer: KeptAnswer) -> None:
-        """Answer this request, and all that ask for the same, with it from now on."""
+        """Keep the answer for this request and for all requests that ask for the same."""
         asked = _asked(READERS[command.code], command)
         if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
             self.routes.keep(asked, answer)
@@ -187,22 +195,22 @@ class Answers:
 
     @property
     def topics_go(self) -> bool:
-        """Whether a registration takes the topics away that it does not name (T5)."""
+        """True if a registration removes the broker's topics that it does not name (T5)."""
         return self.settings.delete_topic_with_broker_registration
 
-    def is_changed(self, said: BrokerHeader, version: DataVersion) -> bool:
-        """Whether QUERY_DATA_VERSION answers that the broker has to register (M8).
+    def is_changed(self, asking: BrokerHeader, version: DataVersion) -> bool:
+        """Return whether the broker has to register, which QUERY_DATA_VERSION answers as `changed` (M8).
 
-        It has to as well if its lease is under another name, id or cluster than it asks under.
+        It also has to register if its lease has another name, id or cluster than the request.
         """
-        lease = self.live.get(said.broker_addr)
-        if lease is None or lookup.is_version_changed(self.tables, said.broker_addr, version):
+        lease = self.live.get(asking.broker_addr)
+        if lease is None or lookup.is_version_changed(self.tables, asking.broker_addr, version):
             return True
-        named = (said.cluster_name, said.broker_name, said.broker_id)
+        named = (asking.cluster_name, asking.broker_name, asking.broker_id)
         return any(each not in (None, own) for each, own in zip(named, lease[1:4], strict=True))
 
     def topic_count(self, broker_name: str) -> int:
-        """How many topics have queues on a broker name: what 205 and 327 report."""
+        """Return the number of topics that have queues on a broker name. 205 and 327 report it."""
         return self.tables.queues.topic_counts.get(broker_name, 0)
 
     @cached_property
@@ -215,7 +223,7 @@ class Answers:
 
     @cached_property
     def to_master(self) -> KeptAnswer:
-        """What a registration without a master above it is answered."""
+        """The answer to a master's registration: it names no master."""
         request = RemotingCommand(code=RequestCode.REGISTER_BROKER)
         return KeptAnswer(request.code, request.answer(ext_fields={}, body=self.order_table))
 
@@ -241,7 +249,7 @@ def _route(answers: Answers, command: RemotingCommand) -> RemotingCommand:
 
 
 def no_route(command: RemotingCommand, topic: str | None) -> RemotingCommand:
-    """TOPIC_NOT_EXIST, in RocketMQ's words, which some clients look at."""
+    """Return the answer TOPIC_NOT_EXIST, with RocketMQ's own remark, which some clients read."""
     remark = (
         f"No topic route info in name server for the topic: {_in_java(topic)}\nSee {FAQ_ADDRESS} for further details."
     )
@@ -257,20 +265,20 @@ def _member_group(answers: Answers, command: RemotingCommand) -> RemotingCommand
     members = {} if header.broker_name is None else lookup.member_group(answers.tables, header.broker_name)
     group = bodies.BrokerMemberGroup(header.cluster_name, header.broker_name, members)
     body = _with_ids(bodies.GetBrokerMemberGroupResponseBody(group), command)
-    return command.answer(remark="not set any response code", body=body)  # RocketMQ's remark; readers go by the code
+    return command.answer(remark="not set any response code", body=body)  # RocketMQ's remark; clients look at the code
 
 
 def _with_ids(
     body: bodies.TopicRouteData | bodies.ClusterInfo | bodies.GetBrokerMemberGroupResponseBody, command: RemotingCommand
 ) -> bytes:
-    """Encode a body that has broker ids as keys in the form that the asking client reads."""
+    """Encode a body whose keys are broker ids, in the form that the asking client reads."""
     return bodies.encode_body(body, bare_integer_keys=not _takes_standard_json(command))
 
 
 def _takes_standard_json(command: RemotingCommand) -> bool:
-    """Whether a client reads integer keys in quotes: it does from 4.9.4 on, and if it says so."""
-    said = (command.ext_fields or {}).get("acceptStandardJsonOnly", "")
-    return command.version >= Version.V4_9_4 or said.lower() == "true"
+    """Return whether the client reads integer keys in quotes: from 4.9.4 on, or if its request states it."""
+    accepts = (command.ext_fields or {}).get("acceptStandardJsonOnly", "")
+    return command.version >= Version.V4_9_4 or accepts.lower() == "true"
 
 
 def _kv(answers: Answers, command: RemotingCommand) -> RemotingCommand:
@@ -295,9 +303,9 @@ def _kv_table(answers: Answers, namespace: str | None) -> Mapping[str, str] | No
     return None if namespace is None else answers.tables.kv.get(namespace)
 
 
-def _in_java(said: str | None) -> str:
-    """A field as Java puts it into a text."""
-    return "null" if said is None else said
+def _in_java(field: str | None) -> str:
+    """Return a field as Java formats it in a text."""
+    return "null" if field is None else field
 
 
 def _config(answers: Answers, command: RemotingCommand) -> RemotingCommand:
@@ -318,7 +326,7 @@ def _topics_by_cluster(answers: Answers, command: RemotingCommand) -> RemotingCo
     if not answers.settings.enable_topic_list:
         return command.answer(ResponseCode.SYSTEM_ERROR, "disable")
     cluster = read_header(command, ClusterHeader).cluster
-    is_known = cluster is not None and cluster in answers.tables.clusters  # others cost no look at all topics
+    is_known = cluster is not None and cluster in answers.tables.clusters  # an unknown one costs no search of topics
     return _topic_list(lookup.topics_by_cluster(answers.tables, cluster or "") if is_known else [], command)
 
 
@@ -338,10 +346,10 @@ def _flagged(topics: Callable[[RouteTables], list[str]]) -> Reader:
 
 
 class Reading(NamedTuple):
-    """Who reads a request, the fields on which its answer depends (others, such as a trace's, do not count), and the
-    tables.
+    """The function that answers a request code, and the fields and tables on which the answer depends.
 
-    `has_integer_keys`: the answer depends on the client's release too, which decides how broker ids are written.
+    Other fields of a request, such as a trace's, do not change its answer. `has_integer_keys`: the answer depends on
+    the client's release too, which decides how broker ids are written.
     """
 
     read: Reader
@@ -388,15 +396,15 @@ SCANS = frozenset(
         RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
     }
 )
-"""Codes whose answers go through all topics."""
+"""Request codes whose answers read all topics."""
 
 _ROUTE_TABLES_BUT_TOPIC = READERS[RequestCode.GET_ROUTEINFO_BY_TOPIC].tables - {"topic"}
 
 
 def _asked(reading: Reading, command: RemotingCommand) -> Asked:
-    """What makes two requests of one code the same."""
-    said = command.ext_fields or {}
-    texts = [said.get(name) for name in reading.fields]
+    """Return the values that two requests of one code share if they get the same answer."""
+    fields = command.ext_fields or {}
+    texts = [fields.get(name) for name in reading.fields]
     if reading.has_integer_keys and not _takes_standard_json(command):
         texts.append("integer keys without quotes")
     return tuple(texts)

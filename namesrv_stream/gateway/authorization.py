@@ -1,4 +1,7 @@
-"""Who may send what to this gateway: decided from the request and its connection, before its body is read."""
+"""Decides whether the sender of a request may send it, from the request and its connection.
+
+This is decided before the request is handled. Only the bodies of 217 and 318 are decoded for it.
+"""
 
 from __future__ import annotations
 
@@ -32,25 +35,30 @@ class Speaker(Protocol):
     """The connection that a request came over."""
 
     @property
-    def peer(self) -> str: ...  # noqa: D102 - of the connection, for people
+    def peer(self) -> str: ...  # noqa: D102 - the peer's address, for the log and the history
     @property
-    def origin(self) -> Origin: ...  # noqa: D102 - of the connection, for `Users`
+    def origin(self) -> Origin: ...  # noqa: D102 - what the connection proves of its peer, for `Users`
 
 
 class Authorization:
-    """Admits or refuses the requests in `checked`. Lives in the event loop.
+    """Admits or refuses each request whose code is in `checked`. Lives in the event loop.
 
-    `checked`: empty where everybody may send everything, so that a lookup costs nothing here in any mode.
+    `checked` is empty if everybody may send everything. It never has the code of a lookup, so lookups cost nothing
+    here in any mode.
     """
 
     def __init__(self, settings: NamesrvSettings, metrics: Metrics) -> None:
-        """Reads the users. Raises SettingError for an open gateway that nobody has asked for, or UsersFileError."""
+        """Read the users file.
+
+        Raises SettingError if other machines can connect and auth.mode is not set; UsersFileError if the file cannot
+        be used.
+        """
         mode, is_local = settings.auth_mode, is_loopback(settings.bind_address)
         if mode == "off" and not is_local and "auth_mode" not in settings.model_fields_set:
             raise SettingError(
                 "auth.mode",
                 f"is not set, and bindAddress {settings.bind_address} lets other machines connect",
-                "Set observe, operators or writes with auth.usersPath, or say auth.mode=off if everybody who reaches "
+                "Set observe, operators or writes with auth.usersPath, or auth.mode=off if everybody who reaches "
                 "this address may change routes.",
             )
         self._metrics = metrics
@@ -61,12 +69,15 @@ class Authorization:
         self.checked: frozenset[int] = WRITING_CODES if self._file else frozenset() if is_local else _SETTINGS
 
     def reload(self) -> None:
-        """Reads the users again if their file has changed."""
+        """Read the users file again if it has changed."""
         if self._file:
             self._file.reload()
 
     def admitted(self, command: RemotingCommand, speaker: Speaker, live: Mapping[str, LiveRow]) -> RemotingCommand:
-        """The request, with its sender's name. Raises NotAllowedError. `live`: leases by broker address."""
+        """Return the request, with its sender in `said_by` if it is a known user. Raises NotAllowedError.
+
+        `live`: leases by broker address.
+        """
         users = self._file.users if self._file else Users()
         sender = users.sender(command, speaker.origin)
         try:
@@ -93,7 +104,7 @@ class Authorization:
             self._note(error, speaker, "observed")
 
     def _note(self, error: NotAllowedError, speaker: Speaker, effect: str) -> None:
-        """Counts each, and logs those of one user, request and host once a minute."""
+        """Count a request whose sender lacks a right, and log it once a minute for each user, request and host."""
         self._metrics.not_allowed(error.request, error.user, effect)
         about = (error.request, error.user, speaker.origin.address or speaker.peer)
         now_s = time.monotonic()
@@ -106,7 +117,7 @@ class Authorization:
 
 
 def is_loopback(bind_address: str) -> bool:
-    """Whether programs of this machine alone can connect."""
+    """Return whether only programs on this machine can connect to the address."""
     try:
         return ipaddress.ip_address(bind_address).is_loopback
     except ValueError:

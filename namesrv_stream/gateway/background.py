@@ -1,4 +1,4 @@
-"""Runs a gateway: in an event loop of this thread, or in a thread of its own beside other work."""
+"""Runs a gateway in an event loop of this thread, or in a thread of its own beside other work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STOP_LIMIT_S = 60.0
 
 
 class GatewayStuckError(NamesrvError):
-    """A gateway in a thread neither came up, or ended, nor failed."""
+    """A gateway's thread did not start, or did not stop, within its limit, and raised no error."""
 
     def __init__(self, what: str, limit_s: float) -> None:
         super().__init__(f"the gateway did not {what} within {limit_s:.0f} s. `py-spy dump` shows what it waits for.")
@@ -30,13 +30,13 @@ class GatewayStuckError(NamesrvError):
 
 
 def run_in_loop(work: Coroutine[Any, Any, None]) -> None:
-    """Runs `work` in an event loop: uvloop's where it is installed, which it is not on Windows."""
+    """Run `work` in a new event loop: uvloop's if it is installed (never on Windows), else asyncio's."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(work)
 
 
 class BackgroundGateway:
-    """A gateway in a thread of its own, within a `with`."""
+    """A gateway that runs in a thread of its own for as long as its `with` block."""
 
     def __init__(self, settings: NamesrvSettings) -> None:
         self._settings = settings
@@ -64,19 +64,19 @@ class BackgroundGateway:
             self.check()
 
     def check(self) -> None:
-        """Raises what has ended the gateway, if anything has."""
+        """Raise the error that has ended the gateway, if there is one."""
         if self._failure is not None:
             raise self._failure
 
     @property
     def address(self) -> str:
-        """What a broker or client is given as namesrvAddr."""
+        """The gateway's address, for namesrvAddr of brokers and clients."""
         return f"{self._settings.bind_address}:{self.gateway.port}"
 
     def _run(self) -> None:
         try:
             run_in_loop(self._serve())
-        except BaseException as error:  # a thread has nobody else to tell
+        except BaseException as error:  # `check` raises it in the thread that waits
             self._failure = error
         finally:
             self._is_up.set()
@@ -88,7 +88,7 @@ class BackgroundGateway:
 
 
 async def serve(gateway: Gateway, stop: asyncio.Event, on_start: Callable[[], None]) -> None:
-    """Runs the gateway until `stop` is set. Raises NamesrvError where it cannot start."""
+    """Run the gateway until `stop` is set; call `on_start` once it listens. Raises NamesrvError if it cannot start."""
     await gateway.start()
     on_start()
     try:

@@ -1,4 +1,4 @@
-"""What peers make this process hold, and who gives something up when it is too much.
+"""Counts the bytes that peers make this process hold, and picks which of them to release when there are too many.
 
 Nothing here reads a clock or a socket. Times are seconds of one clock of the caller's.
 """
@@ -25,11 +25,11 @@ class _Holder(Generic[K]):
 
 
 class Budget(Generic[K]):
-    """Bytes that peers hold together, with one rule for who pays.
+    """The bytes that all peers hold together, and the rule for which of them are released first.
 
-    A holding is what one connection or one broker holds; its holder is the peer's host. Beyond `limit_bytes` the host
-    that holds most pays, with the holding that has the most bytes times seconds: a peer that hoards pays, and not the
-    one whose frame comes next, nor a broker that is in the middle of a large registration.
+    A holding is the bytes of one connection or of one broker; its holder is the peer's host. Beyond `limit_bytes` the
+    host that holds most has to give up a holding: the one with the most bytes times seconds. So a peer that hoards
+    pays, not the peer whose frame comes next, nor a broker in the middle of a large registration.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -38,7 +38,7 @@ class Budget(Generic[K]):
         self._holders: dict[str, _Holder[K]] = {}
 
     def hold(self, key: K, host: str, held_bytes: int, now_s: float) -> None:
-        """Set what a holding has. Its age counts from the last time that it had nothing."""
+        """Set the bytes of a holding. Its age counts from the last time that it had none."""
         holder = self._holders.setdefault(host, _Holder())
         former = holder.holdings.get(key)
         more_bytes = held_bytes - (former.held_bytes if former else 0)
@@ -52,7 +52,7 @@ class Budget(Generic[K]):
             del self._holders[host]
 
     def payer(self, now_s: float) -> K | None:
-        """The holding to give up next; None while all of them are within the limit."""
+        """Return the holding to give up next; None while all holdings are within the limit."""
         if self.held_bytes <= self.limit_bytes:
             return None
         holder = max(self._holders.values(), key=lambda each: each.held_bytes)

@@ -1,7 +1,8 @@
-"""M9, clusterTest: a route that is not here is asked of the production environment's name servers.
+"""Asks the production environment's name servers for a route that this registry lacks (M9, clusterTest).
 
-They are found as RocketMQ's clients find them: an address server, `http://DOMAIN:8080/rocketmq/nsaddr-NAME`, names
-them. What is a system property of Java's there is an environment variable here.
+The name servers are found as RocketMQ's clients find them: an address server lists them at
+`http://DOMAIN:8080/rocketmq/nsaddr-NAME`. RocketMQ takes DOMAIN from a Java system property, this module from an
+environment variable.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ _ADDRESSES_HOLD_S = 120.0
 _RETRY_S = 5.0
 _FETCH_LIMIT_S = 5.0
 _LIMIT_S = 2.0
-"""For each lookup: the client that asks waits 3 s. A slower address server helps the next lookup."""
+"""Limit of one lookup: the client that asks waits 3 s. An address server that is slower helps the next lookup."""
 
 
 def address_server(environment: str, environ: Mapping[str, str]) -> str:
-    """The URL that names the environment's name servers."""
+    """Return the URL that lists the environment's name servers."""
     domain = environ.get(DOMAIN_VARIABLE, DEFAULT_DOMAIN)
     host = domain if ":" in domain else f"{domain}:8080"
     return f"http://{host}/rocketmq/nsaddr-{environment}?nofix=1"
@@ -47,19 +48,22 @@ class Production:
         self._hold_until_s = 0.0
 
     async def route(self, topic: str) -> bytes | None:
-        """The body of its route, None where production has none or is not reached."""
+        """Return the body of the topic's route; None if production has none or cannot be reached."""
         try:
             async with asyncio.timeout(_LIMIT_S):
                 addresses = await self._known_addresses()
                 for address in addresses:
-                    if (body := await _asked(address, topic, _LIMIT_S / (1 + len(addresses)))) is not None:
+                    if (body := await _route_from(address, topic, _LIMIT_S / (1 + len(addresses)))) is not None:
                         return body
         except TimeoutError:
             log.warning("production did not answer within %g s for topic %s", _LIMIT_S, topic)
         return None
 
     async def _known_addresses(self) -> list[str]:
-        """Waits for the address server only while none are known; a slow one is asked once at a time."""
+        """Return the name servers' addresses; wait for the address server only if none are known.
+
+        The address server gets one request at a time, however slow it is.
+        """
         if self._fetching is None or (self._fetching.done() and time.monotonic() >= self._hold_until_s):
             self._fetching = asyncio.ensure_future(self._fetch())
         if not self._addresses:
@@ -81,7 +85,7 @@ def _named_addresses(url: str) -> list[str]:
         return [address for address in answer.read().decode().strip().split(";") if address]
 
 
-async def _asked(address: str, topic: str, limit_s: float) -> bytes | None:
+async def _route_from(address: str, topic: str, limit_s: float) -> bytes | None:
     host, _, port = address.rpartition(":")
     request = RemotingCommand(
         code=RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": topic, "acceptStandardJsonOnly": "true"}

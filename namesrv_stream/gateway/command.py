@@ -21,7 +21,10 @@ log = logging.getLogger(__name__)
 
 
 _SWITCH_INTERVAL_S = 0.0005
-"""How long a large body that is read in a thread may keep the event loop waiting; Python's own is ten times that."""
+"""The time for which a thread that reads a large body may keep the event loop waiting.
+
+Python's default is ten times that.
+"""
 
 
 @click.command("gateway")
@@ -51,7 +54,7 @@ async def _until_signalled(settings: NamesrvSettings) -> None:
     running = Gateway(settings)
 
     def on_started() -> None:
-        gc.freeze()  # what is there by now stays; looking through it for garbage holds lookups up for 50 ms each time
+        gc.freeze()  # all objects made so far are kept; a garbage collection of them would delay lookups by 50 ms
         click.echo(f"The Name Server boot success: {settings.bind_address}:{running.port}")
 
     await serve(running, stop, on_started)

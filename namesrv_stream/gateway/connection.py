@@ -1,4 +1,4 @@
-"""One peer's connection: bytes to requests, answers to bytes, and what a connection may ask of this process."""
+"""One peer's connection: turns bytes into requests and answers into bytes, within the limits of a connection."""
 
 from __future__ import annotations
 
@@ -24,41 +24,41 @@ log = logging.getLogger(__name__)
 
 MAX_UNANSWERED = 512
 MAX_UNANSWERED_BYTES = 32 * 1024 * 1024
-"""Of the requests of one connection: beyond it nothing more is read from it until answers have gone out."""
+"""Limits of one connection's unanswered requests: beyond them it is not read from until answers have been sent."""
 
 LONG_READ_BYTES = 128 * 1024
-"""After a read of so many bytes it is the other connections' turn, however much has come over this one."""
+"""A read of so many bytes ends a connection's turn: other connections are read from before it is read from again."""
 
 _SECONDS_OF_ANY_READ = 0.0001
 _SECONDS_OF_A_BYTE = 0.000_001
-"""A read costs its host no more than this, however long it took: a machine that is busy with other work costs nobody
-its turn. The time of this thread's own work would tell, but asking for it is a call of the system."""
+"""A read is charged to its host with at most this time, however long it took: no host loses its turn because other work
+keeps the machine busy. This thread's CPU time would be exact, but reading it takes a system call."""
 
 OPENING_LIMIT_S = 10.0
-"""From the connection to its first frame: for the first bytes, a PROXY header and the TLS handshake together."""
+"""Limit of a connection's opening: for its first bytes, a PROXY header and the TLS handshake together."""
 
 
 class Requests(Protocol):
-    """What answers the requests of all connections."""
+    """The object that answers the requests of all connections."""
 
     lookups: LookupFrames | None
-    """None while no lookup may be answered from memory alone."""
+    """The lookups that are known by their bytes; None while no route lookup may be answered."""
 
     def answer(self, command: RemotingCommand, connection: Connection) -> bytes | None:
-        """The answer's frame, at once; None where it comes later, through `reply`, or never (oneway)."""
+        """Return the answer's frame; None if the answer follows through `reply`, or never (oneway)."""
 
     def count_lookups(self, given: Sequence[KeptAnswer], seconds: float) -> None:
-        """These lookups were answered by their bytes, together in this time."""
+        """Count these lookups, which were answered by their bytes and took `seconds` together."""
 
     def connection_lost(self, connection: Connection) -> None:
-        """No request will come over it any more."""
+        """Note that the connection is lost: no more requests come over it."""
 
 
 class Connection(asyncio.Protocol):
-    """Cuts what comes into requests, has them answered and writes the answers. Lives in the event loop.
+    """Cuts received bytes into requests, has them answered and sends the answers. Lives in the event loop.
 
-    `host`: the peer's address without its port; `order`: held while what a broker says is handed to Kafka, so that its
-    records have the order of its requests.
+    `host`: the peer's address without its port. `order`: a lock that is held while a request is handed to Kafka, so
+    that the records have the order of the connection's requests.
     """
 
     def __init__(self, requests: Requests, connections: Connections) -> None:
@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
     # --- what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called once, first."""
+        """Admit the connection, or refuse it at once. asyncio calls this once, first."""
         self._transport = cast(asyncio.Transport, transport)
         self.host, self.peer = _address(transport.get_extra_info("peername"))
         self._handshake = Handshake(self._connections.terms(self.host))
@@ -99,14 +99,14 @@ class Connection(asyncio.Protocol):
         try:
             self._connections.admission.enter(counted_for)
         except TooManyConnectionsError as error:
-            self._say(logging.WARNING, f"connection of {self.peer} refused: {error}")
+            self._log_line(logging.WARNING, f"connection of {self.peer} refused: {error}")
             self._transport.abort()
             return
         self._is_admitted, self._counted_for = True, counted_for
         self._connections.open.add(self)
 
     def data_received(self, data: bytes) -> None:
-        """Whatever goes wrong with these bytes costs this connection and no other."""
+        """Handle received bytes, and rest if the host's time is over. An error closes this connection and no other."""
         self._active_s = self._loop.time()
         started_s = time.perf_counter()
         self._guard(self._take, data)
@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
             self._rest(0)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
-        """Called once, last."""
+        """Release all that is counted for this connection. asyncio calls this once, last."""
         self.is_lost = True
         if self._is_admitted:
             self._connections.open.discard(self)
@@ -129,12 +129,12 @@ class Connection(asyncio.Protocol):
             self._requests.connection_lost(self)
 
     def pause_writing(self) -> None:
-        """The peer does not take its answers: read no more questions."""
+        """Read no more requests, because the peer does not take its answers."""
         self._is_held_by_peer = True
         self._read_or_wait()
 
     def resume_writing(self) -> None:
-        """The peer has taken what was waiting."""
+        """Read requests again, because the peer has taken the answers that waited."""
         self._active_s = self._loop.time()
         self._is_held_by_peer = False
         self._read_or_wait()
@@ -142,11 +142,11 @@ class Connection(asyncio.Protocol):
     # --- what the gateway calls
 
     def reply(self, request: RemotingCommand, answer: RemotingCommand | None) -> None:
-        """Ends a request whose answer came later; None: it gets none."""
+        """Answer a request that `await_answer` has counted; None sends no answer."""
         self.reply_frame(request, None if answer is None else encode_command(answer))
 
     def reply_frame(self, request: RemotingCommand, frame: bytes | None) -> None:
-        """The same, with an answer that is encoded already."""
+        """Answer a request as `reply` does, with a frame that is encoded already."""
         self._unanswered -= 1
         self._unanswered_bytes -= len(request.body)
         self._awaits_alone = None if request is self._awaits_alone else self._awaits_alone
@@ -156,22 +156,22 @@ class Connection(asyncio.Protocol):
         self.count_held()
 
     def await_answer(self, request: RemotingCommand, *, alone: bool = False) -> None:
-        """Counts a request that `reply` will end; `alone`: nothing more is answered over this connection before."""
+        """Count a request that `reply` will answer. `alone`: no other request of this connection is answered before."""
         self._unanswered += 1
         self._awaits_alone = request if alone else self._awaits_alone
         self._unanswered_bytes += len(request.body)
         self._read_or_wait()
 
     def count_held(self) -> None:
-        """Tells the budget of all peers what this one holds now."""
+        """Record in the budget of all peers how many bytes this connection holds now."""
         held_bytes = 0 if self.is_lost or self.is_closing else self._holds_bytes()
         if held_bytes != self._held_bytes:
             self._held_bytes = held_bytes
             self._connections.hold(self, held_bytes, self._loop.time())
 
     def give_up(self, all_bytes: int) -> None:
-        """Closes this connection at once, because all peers together hold too much and this one is to pay for it."""
-        self._say(
+        """Close this connection at once, because all peers together hold too much and this one was picked to pay."""
+        self._log_line(
             logging.WARNING,
             f"connection of {self.peer} closed: it holds {self._held_bytes} bytes of unfinished frames and answers not "
             f"taken, and all peers hold {all_bytes}, over peerBufferMaxBytes",
@@ -180,21 +180,21 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def complain(self, problem: str) -> None:
-        """Names this peer in the log for a request that was answered and should not have been asked."""
-        self._say(logging.INFO, f"request of {self.peer} refused: {problem}")
+        """Log that a request of this peer was refused, and why. The request itself is answered."""
+        self._log_line(logging.INFO, f"request of {self.peer} refused: {problem}")
 
     def close_if_overdue(self, now_s: float, idle_limit_s: float) -> None:
-        """Closes this connection if it has not begun, has said nothing, or is in one frame for too long."""
+        """Close this connection if its opening, a frame or its silence has lasted too long."""
         has_begun = self._handshake.stage is Stage.FRAMES
         limit_s = idle_limit_s if has_begun else min(OPENING_LIMIT_S, idle_limit_s)
         if not self._is_overdue(now_s, limit_s):
             return
         if not self.is_closing:
-            self._say(logging.INFO, f"connection of {self.peer} closed: nothing whole came within {limit_s:g} s")
+            self._log_line(logging.INFO, f"connection of {self.peer} closed: nothing whole came within {limit_s:g} s")
         self.close()
 
     def close(self) -> None:
-        """Closes once what was written has been sent; at once where the peer takes nothing, or when called again."""
+        """Close once all written bytes are sent; at once if the peer takes nothing, or if this is called again."""
         if self._is_held_by_peer or self.is_closing:
             self._transport.abort()
         else:
@@ -202,18 +202,18 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_closing(self) -> bool:
-        """Whether it is closed, but for what has yet to be sent."""
+        """True if the connection is closed, or will be once all written bytes are sent."""
         return self._transport.is_closing()
 
     @property
     def origin(self) -> Origin:
-        """What the connection itself proves of its peer. A load balancer's address proves none, nor a PROXY header."""
+        """The identity that the connection proves. A load balancer's address and a PROXY header prove no address."""
         address = None if self._is_from_proxy else self.host
         return Origin(address, self._tls.certificate_names if self._tls else frozenset())
 
     @property
     def is_answered(self) -> bool:
-        """Whether no answer is outstanding."""
+        """True if no request of this connection waits for its answer."""
         return self._unanswered == 0
 
     # --- bytes in
@@ -229,10 +229,10 @@ class Connection(asyncio.Protocol):
         self.count_held()
 
     def _take_opening(self, data: bytes) -> None:
-        """Follows the handshake: in the clear, and again inside TLS."""
+        """Feed the handshake: with plain text, and again with the plain text inside TLS."""
         rest = self._handshake.feed(data)
         if self._handshake.source is not None and self._counted_for is None:
-            self._be_known_as(self._handshake.source)
+            self._count_for_source(self._handshake.source)
         if rest is None:
             return
         if self._handshake.stage is Stage.TLS:
@@ -242,8 +242,8 @@ class Connection(asyncio.Protocol):
             self._take = self._take_frames
         self._take_frames(rest)
 
-    def _be_known_as(self, source: str) -> None:
-        """The peer behind a load balancer counts and pays for itself."""
+    def _count_for_source(self, source: str) -> None:
+        """Count this connection for the peer that the PROXY header names, not for the load balancer."""
         host = source.rpartition(":")[0]
         self.peer = f"{source} (through {self.peer})"
         self._connections.admission.move(None, host)
@@ -262,13 +262,13 @@ class Connection(asyncio.Protocol):
         try:
             plain = self._tls.decrypted(data)
         finally:
-            if said := self._tls.to_send():
-                self._transport.write(said)
+            if ciphertext := self._tls.to_send():
+                self._transport.write(ciphertext)
         if plain:
             (self._take_frames if self._handshake.stage is Stage.FRAMES else self._take_opening)(plain)
 
     def _take_frames(self, data: bytes) -> None:
-        """Answers what has come, until the peer has to take answers first; what is left waits for `_go_on`."""
+        """Answer the received requests until this connection is held; the rest waits for `_go_on`."""
         data = self._unread + data if self._unread else data
         at = 0 if self._decoder.buffered_bytes else self._answer_lookups(data)
         self._unread = data[at:] if at else data
@@ -279,7 +279,7 @@ class Connection(asyncio.Protocol):
         self._frame_began_s = (self._frame_began_s or self._active_s) if is_unfinished else None
 
     def _answer_lookups(self, data: bytes) -> int:
-        """Answers the lookups that are known by their bytes; gives where the rest begins."""
+        """Answer the lookups that are known by their bytes. Return the position where the rest begins."""
         lookups = self._requests.lookups
         at = 0
         while lookups is not None and at < len(data) and not self._is_held:
@@ -297,17 +297,17 @@ class Connection(asyncio.Protocol):
             self._frame_began_s = None
             self._handle(command)
             if self._is_held:
-                return  # the decoder gives the rest when it is fed again
+                return  # the decoder yields the rest when it is fed again
 
     def _handle(self, command: RemotingCommand) -> None:
         if command.is_response:
-            return  # nothing was asked
+            return  # the gateway sends no requests over this connection
         frame = self._requests.answer(command, self)
         if frame is not None:
             self._write(frame)
 
     def _go_on(self) -> None:
-        """Answers what came while the peer was held."""
+        """Answer the requests that came while this connection was held."""
         if not (self._is_held or self.is_lost or self.is_closing):
             self._guard(self._take_frames, b"")
 
@@ -319,12 +319,12 @@ class Connection(asyncio.Protocol):
 
     @property
     def _is_held(self) -> bool:
-        """Back pressure: whether the peer has to take answers, or wait for Kafka, before it is answered more."""
+        """True while no more requests are answered (back pressure): the peer has to take answers, or wait for Kafka."""
         too_much = self._unanswered > MAX_UNANSWERED or self._unanswered_bytes > MAX_UNANSWERED_BYTES
         return self._is_held_by_peer or too_much or self._awaits_alone is not None or self.is_closing
 
     def _rest(self, seconds: float) -> None:
-        """Leaves the event loop to others for so long; 0: for one turn of it."""
+        """Read nothing for `seconds`, so that others get the event loop; 0: for one turn of the loop."""
         if not self._is_resting and not self.is_closing:
             self._is_resting = True
             self._read_or_wait()
@@ -335,7 +335,7 @@ class Connection(asyncio.Protocol):
         self._read_or_wait()
 
     def _read_or_wait(self) -> None:
-        """A peer that is held is not read from either."""
+        """Pause reading while this connection is held or rests, and resume it afterwards."""
         should_read = not (self._is_held or self._is_resting)
         if should_read == self._is_reading or self._transport.is_closing():
             return
@@ -355,10 +355,10 @@ class Connection(asyncio.Protocol):
         return now_s - self._active_s > limit_s or (began_s is not None and now_s - began_s > limit_s)
 
     def _fail(self, problem: str) -> None:
-        self._say(logging.WARNING, f"connection of {self.peer} closed: {problem}")
+        self._log_line(logging.WARNING, f"connection of {self.peer} closed: {problem}")
         self.close()
 
-    def _say(self, level: int, message: str) -> None:
+    def _log_line(self, level: int, message: str) -> None:
         self._connections.log.line(self.host, self._loop.time(), level, message)
 
 

@@ -1,4 +1,4 @@
-"""All open connections of one server: what they share, and what they may take of it together."""
+"""All open connections of one server: the objects that they share, and the limits for all of them together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from namesrv_stream.gateway.turns import LoopTime
 
 
 class Peer(Protocol):
-    """A connection, as far as all of them together are concerned."""
+    """The part of a connection that `Connections` uses."""
 
     host: str
 
@@ -29,7 +29,7 @@ class Peer(Protocol):
 
 @dataclass(frozen=True)
 class PeerLimits:
-    """What all peers together, and one of them, may take; see the settings of these names."""
+    """Limits for all peers together and for one host; the settings of the same names describe them."""
 
     max_connections: int = 2**31 - 1
     max_connections_per_address: int = 2**31 - 1
@@ -54,28 +54,31 @@ class Connections:
 
     @property
     def held_bytes(self) -> int:
-        """Unfinished frames, requests without answer and answers not taken, of all connections."""
+        """Bytes of unfinished frames, of unanswered requests and of answers not yet taken, of all connections."""
         return self._budget.held_bytes
 
     def next_number(self) -> int:
-        """Of a new connection, never given twice."""
+        """Return the number of a new connection. No number is returned twice."""
         self._number += 1
         return self._number
 
     def terms(self, host: str) -> Terms:
-        """What a peer at this address may begin with."""
+        """Return the protocols with which a peer at this address may begin."""
         has_tls = self.tls_mode != "disabled" and self.certificates.is_set
         return Terms(has_tls, self.tls_mode != "enforcing", host in self.trusted_proxies)
 
     def hold(self, connection: Peer, held_bytes: int, now_s: float) -> None:
-        """Count what a connection holds. Beyond peerBufferMaxBytes a peer is closed: see `Budget` for which one."""
+        """Record how many bytes a connection holds. Beyond peerBufferMaxBytes close the peers that `Budget` picks."""
         self._budget.hold(connection, connection.host, held_bytes, now_s)
         while (payer := self._budget.payer(now_s)) is not None:
             payer.give_up(self._budget.held_bytes)
             self._budget.hold(payer, payer.host, 0, now_s)
 
     def look_around(self, now_s: float, idle_limit_s: float) -> None:
-        """Close who is overdue, count what has been taken meanwhile, and sum up the log. For every second or so."""
+        """Close overdue connections, record what each connection holds now, and log how many lines were left out.
+
+        Call it about once a second.
+        """
         for connection in list(self.open):
             connection.close_if_overdue(now_s, idle_limit_s)
             connection.count_held()

@@ -1,4 +1,4 @@
-"""Which request is answered by whom: from memory at once, or once Kafka has a record."""
+"""Answers each request: a reading one from memory at once, a writing one once Kafka has its record."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Dispatcher:
         self.lookups: LookupFrames | None = None
 
     def serve(self, answers: Answers) -> None:
-        """Answers from these from now on; until the first call nobody is told that a topic does not exist."""
+        """Use these answers from now on. Before the first call every lookup is answered "name server not ready"."""
         self._answers = answers
         self._is_loading = False
         self.lookups = None if self._waits_for_service() else LookupFrames(self._certain_route, answers.routes.by_frame)
@@ -110,26 +110,30 @@ class Dispatcher:
         return None if is_production_asked else kept
 
     async def _scanned(self, answers: Answers, command: RemotingCommand) -> KeptAnswer:
-        """What goes through all topics is made beside the event loop, one at a time and once a snapshot."""
+        """Return an answer that reads all topics: made in a thread, one at a time, and once for each snapshot."""
         async with self._scanning:
             if answers.is_scan(command):
                 answers.keep(command, await asyncio.to_thread(answers.anew, command))
         return answers.answer(command) or answers.anew(command)
 
     async def _route_of(self, production: Production, command: RemotingCommand) -> RemotingCommand:
-        """M9."""
+        """Return production's route of the topic (M9), or TOPIC_NOT_EXIST if production has none."""
         topic = (command.ext_fields or {}).get("topic")
         body = None if topic is None else await production.route(topic)
         return no_route(command, topic) if body is None else command.answer(body=body)
 
     def _is_open_to(self, code: int) -> bool:
-        """Whether the tables have been read and, for lookups, the time of needWaitForService is over."""
+        """Return whether requests of this code may be answered.
+
+        A lookup may not until the tables have been read. A route lookup may not until the time of needWaitForService
+        is over either.
+        """
         if self._is_loading:
             return code not in READERS
         return code != RequestCode.GET_ROUTEINFO_BY_TOPIC or self.lookups is not None
 
     def _end_wait_for_service(self) -> None:
-        """Opens the lookups, also by their bytes, once the time of needWaitForService is over."""
+        """Allow route lookups, also those known by their bytes, once the time of needWaitForService is over."""
         if self.lookups is None and not self._is_loading:
             self.serve(self._answers)
 

@@ -1,4 +1,4 @@
-"""Follows the published snapshots in a thread, and has each ready before the event loop hears of it."""
+"""Follows the published snapshots in a thread, and prepares each of them before the event loop receives it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ OnSnapshot = Callable[["FollowedSnapshot"], None]
 
 
 class FollowedSnapshot:
-    """A snapshot whose indexes are made, and in what it differs from the one before.
+    """A snapshot with its indexes, and its differences from the one before.
 
-    `changed_tables`: names, all of them for the first snapshot. `changed_topics`: None if any topic may have changed.
+    `changed_tables`: names of tables, all of them for the first snapshot. `changed_topics`: None if any topic may have
+    changed.
     """
 
     def __init__(self, view: RegistryView, former: FollowedSnapshot | None) -> None:
@@ -39,10 +40,11 @@ class FollowedSnapshot:
 
 
 class Follower:
-    """Runs from `start` to `stop`. `on_snapshot` is called in its thread with each new snapshot, the newest one first,
-    `on_nothing` each time the storage says that nothing is published.
+    """Looks for new snapshots, in a thread, from `start` to `stop`.
 
-    A registry that is not there yet, or not readable for a while, is waited for; the snapshot before is served on.
+    Its thread calls `on_snapshot` with the newest snapshot and then with each newer one that it finds, and `on_nothing`
+    at each look that finds nothing published. If the registry does not exist yet or cannot be read, the thread looks
+    again every LOOK_EVERY_S, and the gateway keeps serving the snapshot before.
     """
 
     def __init__(self, root: Root, on_snapshot: OnSnapshot, on_nothing: Callable[[], None]) -> None:
@@ -57,17 +59,17 @@ class Follower:
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
 
     def start(self) -> None:
-        """Looks for snapshots from now on. A follower runs once."""
+        """Start the thread. A follower can be started once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when it has ended, or after a while: storage that does not answer is not waited for."""
+        """End the thread. Return after 10 s even if it still runs: the storage may not answer."""
         self._stop.set()
         self._thread.join(_STOP_LIMIT_S)
 
     @property
     def problem(self) -> str | None:
-        """Why no newer snapshot can be read, if that is so."""
+        """The reason why no newer snapshot can be read; None if there is no such reason."""
         return self._problem
 
     def _run(self) -> None:
@@ -96,7 +98,7 @@ class Follower:
             self._on_snapshot(self._latest)
 
     def _say(self, problem: str) -> None:
-        """Once for each problem, not at every look."""
+        """Log a problem once, not at every look."""
         if problem != self._problem:
             log.warning("no newer snapshot: %s", problem)
         self._problem = problem

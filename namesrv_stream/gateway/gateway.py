@@ -1,4 +1,4 @@
-"""One gateway as a whole: snapshots in, requests answered, records out."""
+"""One gateway as a whole: follows snapshots, answers requests and sends records."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ log = logging.getLogger(__name__)
 _LOOK_AROUND_EVERY_S = 1.0
 _STUCK_AFTER_S = 10.0
 FIRST_SNAPSHOT_LIMIT_S = 2.0
-"""How long a start waits for the tables to be read, so that the first lookups are answered as all others."""
+"""The time for which `start` waits until the tables are read, so that the first lookups are answered as all others."""
 
 
 class Gateway:
-    """Serves from `start` to `stop`, both in the event loop in which all of it lives."""
+    """A gateway, which serves from `start` to `stop`. Lives in the event loop in which both are called."""
 
     def __init__(self, settings: NamesrvSettings) -> None:
         self._settings = settings
@@ -55,21 +55,24 @@ class Gateway:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port at which the gateway listens."""
         return self._server.port
 
     @property
     def epoch(self) -> int:
-        """Of the snapshot that is served, 0 before the first."""
+        """The epoch of the snapshot that is served, 0 before the first."""
         return self._answers.epoch
 
     @property
     def metrics_port(self) -> int | None:
-        """Where metrics are, None without metricsPort."""
+        """The port at which metrics are served; None without metricsPort."""
         return self._metrics_server.port if self._metrics_server else None
 
     async def start(self) -> None:
-        """Listens, with the newest snapshot if there is one; Kafka may come later. Raises NamesrvError."""
+        """Listen, and serve the newest snapshot if there is one. Raises NamesrvError.
+
+        Neither Kafka nor the tables need be reachable: the gateway connects to them when they are.
+        """
         settings = self._settings
         self._authorization = Authorization(settings, self.metrics)
         self._loop = asyncio.get_running_loop()
@@ -102,7 +105,7 @@ class Gateway:
         log.info("name server listens at %s:%d", settings.bind_address, self.port)
 
     async def stop(self) -> None:
-        """Answers what was asked and closes all connections. No lease ends by that."""
+        """Answer the outstanding requests, then close all connections. No lease ends by that."""
         self._writes.stop()
         for task in self._tasks:
             task.cancel()
@@ -128,18 +131,18 @@ class Gateway:
         return server
 
     def _in_loop(self, serve: Callable[..., None], *snapshot: FollowedSnapshot) -> None:
-        """Called by the follower's thread."""
+        """Call `serve` in the event loop. The follower's thread calls this."""
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(serve, *snapshot)
 
     def _serve_nothing(self) -> None:
-        """No route exists yet: that is an answer too, unless one is known from before."""
+        """Answer from now on that no route exists, unless a snapshot is served already."""
         if not self._has_looked.is_set():
             self._has_looked.set()
             self._dispatcher.serve(self._answers)
 
     def _serve(self, snapshot: FollowedSnapshot) -> None:
-        """Swaps in a whole snapshot; what is encoded stays where the change does not touch it."""
+        """Serve a new snapshot as a whole, and keep the encoded answers that its changes do not affect."""
         settings = self._settings.restored(snapshot.tables.namesrv_config)
         answers = Answers(snapshot.tables, settings, snapshot.row.epoch, snapshot.row.offsets)
         answers.take_over(self._answers, snapshot.changed_tables, snapshot.changed_topics)
@@ -162,11 +165,14 @@ class Gateway:
             self.metrics.records_waiting.set(self._link.on_the_way)
             self.metrics.kafka_connected.set(self._link.is_connected)
             if self._latest is not None:
-                self._mind_age(self._latest)
+                self._watch_age(self._latest)
             await asyncio.sleep(_LOOK_AROUND_EVERY_S)
 
-    def _mind_age(self, latest: FollowedSnapshot) -> None:
-        """Warn if brokers live and the tables fall behind by event time: the job does not run, or catches up."""
+    def _watch_age(self, latest: FollowedSnapshot) -> None:
+        """Set the metrics of the snapshot's age, and warn if brokers live and the tables fall behind in event time.
+
+        Then the job does not run, or still catches up.
+        """
         now_ms = time.time_ns() // 1_000_000
         age_ms = now_ms - latest.row.published_at
         lag_ms = job_progress(latest.row, now_ms, self._settings.stale_after_ms).lag_ms
@@ -183,12 +189,18 @@ class Gateway:
         self.metrics.lag_s.set((lag_ms or 0) / 1000)
 
     def _health(self) -> str | None:
-        """Called by the metrics thread. A stale snapshot is served, so it is no reason to restart this process."""
+        """Return the problem that /healthz reports, or None. The metrics thread calls this.
+
+        A stale snapshot is still served, so it is no reason to restart this process.
+        """
         silent_s = time.monotonic() - self._looked_around_s
         return f"the event loop has not run for {silent_s:.0f} s" if silent_s > _STUCK_AFTER_S else None
 
     async def _take_over_kv(self) -> None:
-        """K5, at the first start: the registry has been claimed and has no KV namespace, or one unfinished takeover."""
+        """Take over the file at kvConfigPath (K5), if the registry has no KV namespace or an unfinished takeover.
+
+        Waits until a snapshot has been published and Kafka is connected.
+        """
         await self._has_snapshot.wait()
         await self._link.has_connected.wait()
         commands = kv_file.commands_of(Path(self._settings.kv_config_path))
@@ -198,7 +210,7 @@ class Gateway:
             log.info("%d of %d KV entries taken over from kvConfigPath", len(taken_over), len(commands))
 
     async def _put_until_logged(self, command: PutKvConfig | DeleteKvConfig) -> bool:
-        """Tries until Kafka has taken the entry, or has refused it."""
+        """Send the entry until Kafka takes it (return True) or refuses it (return False)."""
         while True:
             try:
                 await self._writes.put(command)
@@ -223,7 +235,7 @@ class Gateway:
 
 
 class MetricsAddressError(NamesrvError):
-    """Nobody can listen at metricsPort."""
+    """The gateway cannot listen at metricsPort."""
 
     def __init__(self, port: int, problem: str) -> None:
         super().__init__(f"metrics cannot be served at port {port}: {problem}. Set metricsPort to another, or 0.")

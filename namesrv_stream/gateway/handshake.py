@@ -1,4 +1,4 @@
-"""How a connection begins: a PROXY header, TLS and the protocol itself, told by the first bytes. Owns no socket."""
+"""The opening of a connection: PROXY header, TLS and remoting, recognised by their first bytes. Owns no socket."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from namesrv_stream.wire.opening import Opening, opening_of, proxy_header
 
 
 class Stage(Enum):
-    """How far a connection has come."""
+    """The part of its opening that a connection has reached."""
 
     FIRST = "first bytes"
     PROXIED = "behind a PROXY header"
@@ -20,7 +20,10 @@ class Stage(Enum):
 
 
 class Terms(NamedTuple):
-    """What a peer may begin with. `has_tls`: there is a certificate, and tls.server.mode is not `disabled`."""
+    """The protocols with which a peer may begin.
+
+    `has_tls`: a certificate is set, and tls.server.mode is not `disabled`.
+    """
 
     has_tls: bool
     has_plain_text: bool
@@ -28,7 +31,7 @@ class Terms(NamedTuple):
 
 
 class HandshakeRefusedError(NamesrvError):
-    """A connection that does not begin as it may."""
+    """The first bytes of a connection are not allowed: close it."""
 
 
 _TRANSITIONS: Final[Mapping[tuple[Stage, Opening], Stage]] = {
@@ -40,7 +43,7 @@ _TRANSITIONS: Final[Mapping[tuple[Stage, Opening], Stage]] = {
     (Stage.PROXIED, Opening.REMOTING): Stage.FRAMES,
     (Stage.TLS, Opening.REMOTING): Stage.FRAMES,
 }
-"""All that a connection may do; whether this peer may is decided by its terms."""
+"""All transitions of any connection. The terms of a peer decide which of them it may take."""
 
 
 class Handshake:
@@ -53,9 +56,9 @@ class Handshake:
         self.source: str | None = None
 
     def feed(self, data: bytes) -> bytes | None:
-        """Take the next bytes; give those that belong to the stage that they have led to, None if more are needed.
+        """Take the next bytes. Return those that belong to the stage now reached; None if more bytes are needed.
 
-        At the stage TLS the bytes given are ciphertext, and the next to feed is the plain text inside it.
+        At the stage TLS the returned bytes are ciphertext; feed the plain text inside them next.
         Raises HandshakeRefusedError, or FrameError for a broken PROXY header.
         """
         self._first += data
@@ -81,7 +84,7 @@ class Handshake:
         return stage
 
     def _refusal(self, stage: Stage) -> str | None:
-        """Why this peer may not go on to a stage, although others may."""
+        """Return the reason why this peer may not enter a stage that others may; None if it may."""
         match stage:
             case Stage.PROXIED if not self._terms.is_trusted_proxy:
                 return "it sends a PROXY header: if it is a load balancer of yours, add it to proxyProtocol.trusted"

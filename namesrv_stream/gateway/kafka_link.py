@@ -1,4 +1,4 @@
-"""The way to Kafka: kept up in the background, with what becomes of each record told in the event loop."""
+"""The gateway's link to Kafka: a thread keeps it open, and the event loop receives the outcome of each record."""
 
 from __future__ import annotations
 
@@ -31,25 +31,26 @@ DELIVERY_TIMEOUT_MS = 20_000
 MAX_ON_THE_WAY_BYTES = 128 * 1024 * 1024
 MAX_ON_THE_WAY = 20_000
 OWN = "gateway"
-"""The host that the gateway's own records count for."""
+"""The host for which the gateway's own records count."""
 
 _RETRY_S = 1.0
 _MAX_RETRY_S = 15.0
 _MAX_BLOCK_MS = 1_000
 _CLOSE_LIMIT_S = 5.0
 _WORKERS = 2
-"""Each may hold an inflated registration and all its topics; more would only wait for each other."""
+"""Threads that read large bodies. Each may hold an inflated registration and all its topics; more threads would only
+wait for each other."""
 
 TURN_LIMIT_S = 10.0
-"""How long a large body may wait to be read: a broker waits 24 s for its answer, and Kafka may take its time too."""
+"""Limit of a large body's wait to be read: a broker waits 24 s for its answer, and Kafka needs a part of them."""
 
 _POLL_S = 0.001
 _IDLE_POLL_S = 1.0
-"""While nothing is on its way: for what librdkafka has to log."""
+"""The pause between polls while no record is on its way: librdkafka's log lines need polls too."""
 
 
 class GatewayBusyError(NamesrvError):
-    """More waits for Kafka than this process, or this peer's share of it, may hold; answered SYSTEM_BUSY."""
+    """Too much waits for Kafka, in this process or in this peer's share of it; answered SYSTEM_BUSY."""
 
     def __init__(self, waiting: int) -> None:
         super().__init__(f"{waiting} records wait for Kafka: try again later. Is Kafka away, or too slow?")
@@ -57,7 +58,7 @@ class GatewayBusyError(NamesrvError):
 
 
 class NoTurnError(NamesrvError):
-    """A large body that was not read in time, because others came first; answered SYSTEM_BUSY."""
+    """A large body was not read in time, because others came first; answered SYSTEM_BUSY."""
 
     def __init__(self, limit_s: float) -> None:
         super().__init__(f"large bodies of this address, or of others, took over {limit_s:g} s: try again later")
@@ -65,9 +66,10 @@ class NoTurnError(NamesrvError):
 
 
 class KafkaLink:
-    """Within an `async with` it connects for as long as it takes, ticks, and counts what is on its way.
+    """The link to Kafka, open within an `async with`. Lives in the event loop.
 
-    `on_outcome` is told of each record's end, None or the error. Lives in the event loop.
+    It tries to connect until it succeeds, sends ticks, and counts the records that are on their way. `on_outcome` is
+    called for each record with None, or with the error if the record failed.
     """
 
     def __init__(self, settings: NamesrvSettings, on_outcome: Callable[[NamesrvError | None], None]) -> None:
@@ -92,7 +94,7 @@ class KafkaLink:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """What waits is sent for a few seconds. An attempt to connect ends by itself, unused."""
+        """Wait a few seconds for the records on their way. An attempt to connect ends by itself and is not used."""
         self._stop.set()
         self._workers.shutdown(wait=False)
         until_s = self._loop.time() + _CLOSE_LIMIT_S
@@ -105,23 +107,24 @@ class KafkaLink:
 
     @property
     def address(self) -> str:
-        """Kafka's."""
+        """The bootstrap servers of Kafka."""
         return self._settings.kafka_bootstrap_servers
 
     @property
     def on_the_way(self) -> int:
-        """Records that Kafka has not acknowledged yet."""
+        """The number of records that Kafka has not acknowledged yet."""
         return self._records.taken
 
     @property
     def is_connected(self) -> bool:
-        """Whether the way to Kafka is open, ticks are taken, and the last record that has ended was taken."""
+        """True if the link is open, Kafka takes the ticks, and the last record with an outcome was taken."""
         return self._producer is not None and self._is_ticking and not self._is_failing
 
     def send(self, request: Request, record: bytes | None = None, host: str = OWN) -> asyncio.Future[LogPosition]:
-        """Hands a record to Kafka, `record` where the request is encoded already, for a peer at `host`.
+        """Hand a record to Kafka for a peer at `host`. Return its future place in the log.
 
-        Raises NamesrvError at once where Kafka was never there or too much waits, in all or of this host.
+        `record`: the encoded request, if it is encoded already. Raises KafkaUnreachableError at once if Kafka was never
+        connected, GatewayBusyError if too much waits for Kafka, of all hosts or of this one.
         """
         value = encode_record(request) if record is None else record
         producer = self._ready(len(value), host)
@@ -136,9 +139,10 @@ class KafkaLink:
         return place
 
     async def aside(self, work: Callable[[], T], held_bytes: int, host: str) -> T:
-        """Does off the event loop what takes long on the way to a record; what it holds counts as on the way.
+        """Run `work` in a thread. Meanwhile `held_bytes` count as on their way to Kafka.
 
-        One at a time for a host, and hosts in turn. Raises what `work` raises, and NamesrvError as `send`.
+        One piece of work runs for a host at a time, and hosts take turns. Raises what `work` raises, NoTurnError if the
+        turn does not come within TURN_LIMIT_S, and the errors of `send`.
         """
         self._ready(held_bytes, host)
         with self._held(host, held_bytes):
@@ -174,17 +178,17 @@ class KafkaLink:
         self._records.give_back(host, 1)
         self._bytes.give_back(host, record_bytes)
         self._on_outcome(error)
-        self._say(error)
+        self._log_outcome(error)
         if place.done():
             return
         if error is not None:
             place.set_exception(error)
-            place.exception()  # seen: not everybody waits for it
+            place.exception()  # marks the error as retrieved: not every sender waits for it
         elif position is not None:
             place.set_result(position)
 
-    def _say(self, error: NamesrvError | None) -> None:
-        """Once when records begin to fail, and once when they no longer do."""
+    def _log_outcome(self, error: NamesrvError | None) -> None:
+        """Log once when records begin to fail, and once when Kafka takes them again."""
         if error is not None and not self._is_failing:
             log.warning("%s Writing requests are answered SYSTEM_BUSY until that is over.", error)
         if error is None and self._is_failing:
@@ -222,7 +226,7 @@ class KafkaLink:
                 self._open_and_tick()
             except (KafkaUnreachableError, KafkaRefusedError) as error:
                 log.warning("%s Writing requests are answered SYSTEM_BUSY. Next attempt in %.0f s.", error, pause_s)
-            except Exception:  # whatever it is, it must not end the way to Kafka for good
+            except Exception:  # no error may end this thread, and with it the link, for good
                 log.exception("Kafka at %s: an error of ours. Next attempt in %.0f s.", self.address, pause_s)
             self._stop.wait(pause_s)
             pause_s = min(2 * pause_s, _MAX_RETRY_S)

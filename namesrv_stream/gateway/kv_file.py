@@ -1,4 +1,4 @@
-"""A NameServer's KV file (K5), taken over once: where the registry has no KV yet."""
+"""Takes a NameServer's KV file over into the registry, once: if the registry has no KV yet (K5)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ class _KvFile(msgspec.Struct, rename="camel"):
 
 MARK_NAMESPACE = "NAMESRV_STREAM"
 MARK_KEY = "kvConfigPath"
-"""The entry that stands in the registry from the first entry that is taken over to the last."""
+"""The mark of a takeover: an entry that is put before the file's first entry and deleted after its last."""
 
 _decoder = msgspec.json.Decoder(_KvFile)
 
 
 def commands_of(file: Path) -> list[PutKvConfig]:
-    """What puts the file's content into the registry; empty where there is no file, or none that can be read."""
+    """Return the commands that put the file's content into the registry; none if there is no file or it is unreadable.
+
+    An unreadable file is logged.
+    """
     try:
         content = file.read_bytes() if file.is_file() else b""
         table = decode_json(content, _decoder, "KVConfigSerializeWrapper").config_table if content.strip() else {}
@@ -45,9 +48,9 @@ def commands_of(file: Path) -> list[PutKvConfig]:
 def steps_of(
     commands: Sequence[PutKvConfig], kv: Mapping[str, Mapping[str, str]]
 ) -> list[PutKvConfig | DeleteKvConfig]:
-    """What takes the file over into a registry that has this KV: nothing where it has some of its own.
+    """Return the commands that take the file over into a registry with this KV; none if it has KV of its own.
 
-    A takeover that was interrupted has left its mark: what is missing is put, and nothing that is there is replaced.
+    If the KV has the mark of an interrupted takeover, the missing entries are put, and no existing one is replaced.
     """
     is_interrupted = MARK_KEY in kv.get(MARK_NAMESPACE, {})
     if not commands or (kv and not is_interrupted):

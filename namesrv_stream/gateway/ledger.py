@@ -1,7 +1,7 @@
-"""Which registration says something new, and which broker was heard over which connection.
+"""The ledger: the registrations that are in the log, and the connections over which brokers sent signs of life.
 
-A registration goes on Kafka in full or, where Kafka has it already, as a light heartbeat. Everything here is decided
-from what is passed in: no clock, no socket, no Kafka. Times are milliseconds of one clock of the caller's.
+It decides whether a registration is sent to Kafka in full or, if Kafka has it already, as a light heartbeat. It uses no
+clock, no socket and no Kafka. Times are passed in, as milliseconds of one clock of the caller's.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MAX_BROKERS_OF_A_CONNECTION = 1_000
 MAX_BROKERS_OF_A_HOST = 10_000
 MAX_KEPT_BYTES = 128 * 1024 * 1024
 _BYTES_OF_ANY_PART = 2_048
-"""What the objects around a part's body take."""
+"""Memory of the objects around a part's body."""
 
 
 class Fingerprint(NamedTuple):
-    """What tells one registration from another without reading its body."""
+    """The identity of a registration, found without decoding its body."""
 
     fields: frozenset[tuple[str, str]]
     version: int
@@ -38,7 +38,7 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprint(command: RemotingCommand) -> Fingerprint:
-    """Of a REGISTER_BROKER: header fields, release, and length and CRC32 of the body."""
+    """Return the fingerprint of a REGISTER_BROKER: header fields, release, and length and CRC32 of the body."""
     fields = frozenset((command.ext_fields or {}).items())
     return Fingerprint(fields, command.version, len(command.body), crc32(command.body))
 
@@ -47,17 +47,17 @@ class Published(Protocol):
     """The newest snapshot: its leases by broker address, and how far it has read the log, by partition."""
 
     @property
-    def live(self) -> Mapping[str, LiveRow]: ...  # noqa: D102 - said above
+    def live(self) -> Mapping[str, LiveRow]: ...  # noqa: D102 - see the class
     @property
     def offsets(self) -> Mapping[int, int]: ...  # noqa: D102
 
 
 @dataclass(slots=True)
 class FullRegistration:
-    """A full registration as it was handed to Kafka, to be sent again when the tables lose its broker.
+    """A full registration that was handed to Kafka, kept to be sent again if the tables lose its broker.
 
-    `command`: the request, its body compressed. `head`: what it says besides topics. `host`: who pays for it. `place`:
-    None until Kafka has acknowledged it.
+    `command`: the request, with its body compressed. `head`: the registration without its topics. `host`: the peer for
+    which it counts. `place`: its place in the log, None until Kafka has acknowledged it.
     """
 
     command: RemotingCommand
@@ -69,7 +69,7 @@ class FullRegistration:
 
     @classmethod
     def of(cls, command: RemotingCommand, read: RegisterBroker, host: str = "") -> FullRegistration:
-        """`read` is what `command` says, which came from `host`."""
+        """Return what to keep of `command`, which came from `host` and was decoded as `read`."""
         kept = RemotingCommand(
             code=command.code,
             version=command.version,
@@ -81,7 +81,7 @@ class FullRegistration:
         return cls(kept, head, len(read.topic_config_table), host)
 
     def registration(self) -> RemotingCommand:
-        """The request as it came."""
+        """Return the request with its body as it was received."""
         return RemotingCommand(
             code=self.command.code,
             version=self.command.version,
@@ -92,31 +92,31 @@ class FullRegistration:
 
     @property
     def held_bytes(self) -> int:
-        """Of this part as it is kept."""
-        texts = sum(len(name) + len(said) for name, said in (self.command.ext_fields or {}).items())
+        """Memory of this part as it is kept."""
+        texts = sum(len(name) + len(value) for name, value in (self.command.ext_fields or {}).items())
         return len(self.command.body) + texts + _BYTES_OF_ANY_PART
 
     def has_been_read(self, published: Published) -> bool:
-        """Whether the snapshot must show this registration: it has read the log that far."""
+        """Return whether the snapshot has read this registration in the log, and so must show it."""
         return self.place is not None and published.offsets.get(self.place.partition, 0) > self.place.offset
 
     def is_lacking_in(self, published: Published) -> bool:
-        """Whether the snapshot has read this registration and shows another lease, or none."""
+        """Return whether the snapshot has read this registration, but shows another lease or none."""
         if not self.has_been_read(published):
             return False
-        said, live = self.head, published.live.get(self.head.broker_addr)
+        head, live = self.head, published.live.get(self.head.broker_addr)
         return live is None or (live[1:4], live.data_version) != (
-            (said.cluster_name, said.broker_name, said.broker_id),
-            said.data_version,
+            (head.cluster_name, head.broker_name, head.broker_id),
+            head.data_version,
         )
 
 
 @dataclass(slots=True)
 class Registered:
-    """What the log says of one broker address, as far as this gateway knows.
+    """The registrations of one broker address that are in the log, as far as this gateway knows.
 
-    `parts`: the full registrations which together say all its topics, in their order in the log. `head`: of the last
-    one. `channels`: the connections over which it has registered. `host`: who pays for what is kept here.
+    `parts`: the full registrations that together have all its topics, in the order of the log. `head`: the head of the
+    last one. `channels`: the connections over which it has registered. `host`: the peer for which `parts` count.
     """
 
     head: RegisterBroker
@@ -127,23 +127,24 @@ class Registered:
 
     @property
     def held_bytes(self) -> int:
-        """Of the parts, compressed."""
+        """Memory of the parts, compressed."""
         return sum(part.held_bytes for part in self.parts.values())
 
 
 @dataclass(slots=True)
 class _Channel:
-    """A connection's peer, and the broker addresses that were heard over it."""
+    """A connection: its peer's host, and the broker addresses whose signs of life came over it."""
 
     host: str
     addresses: set[str] = field(default_factory=set)
 
 
 class Registrations:
-    """All brokers heard through one gateway. `reconcile_interval_ms` 0 sends every registration in full.
+    """The ledger of all brokers that register at one gateway.
 
-    Beyond `max_bytes` registrations are let go, those of the host first whose brokers take most: they go in full the
-    next time. `is_stale`: the newest snapshot is so old that a lease may have ended unseen.
+    `reconcile_interval_ms`: 0 sends every registration in full. Beyond `max_bytes` registrations are forgotten, first
+    those of the host that has most, and are sent in full the next time. `is_stale`: the newest snapshot is so old that
+    a lease may have ended unseen.
     """
 
     def __init__(self, reconcile_interval_ms: int, max_bytes: int = MAX_KEPT_BYTES) -> None:
@@ -157,7 +158,7 @@ class Registrations:
 
     @property
     def held_bytes(self) -> int:
-        """Of all registrations that are kept."""
+        """Memory of all registrations that are kept."""
         return self._budget.held_bytes
 
     def why_in_full(
@@ -168,7 +169,7 @@ class Registrations:
         published: Published,
         now_ms: int,
     ) -> str | None:
-        """The reason why this registration has to go on Kafka in full; None: a light heartbeat says as much."""
+        """Return the reason why this registration has to be sent in full; None if a light heartbeat is enough."""
         known = self._registered.get(address)
         if known is None:
             return "first of its broker, or since a send failed or a connection closed"
@@ -194,10 +195,11 @@ class Registrations:
         *,
         is_all: bool = False,
     ) -> None:
-        """A full registration was handed to Kafka. Replaces what the address said before, but for parts of a whole.
+        """Record a full registration that was handed to Kafka.
 
-        With `is_all` a registration has no other parts: T5 is on. Whether the broker has said it, which `heard` tells,
-        or it was sent again without its doing, is another matter.
+        It replaces the former registrations of its address, except those that `_beneath` keeps. `is_all`: T5 is on, so
+        it replaces all of them. The sign of life of the broker is recorded by `heard`, not here: the gateway may have
+        sent the registration again by itself.
         """
         address = part.head.broker_addr
         former = self._registered.get(address)
@@ -207,12 +209,12 @@ class Registrations:
         if former is not None:
             is_known = channel_id in former.channels
             before = _beneath(former, part) if is_known and not is_all else {}
-            now.parts = {said: each for said, each in before.items() if said != registration} | now.parts
+            now.parts = {identity: each for identity, each in before.items() if identity != registration} | now.parts
             now.channels |= former.channels
         self._keep(address, now, now_ms / 1000)
 
     def heard(self, address: str, channel_id: str, now_ms: int, host: str = "") -> None:
-        """A sign of life came over this connection."""
+        """Record a sign of life of the address that came over this connection."""
         channel = self._heard_over.setdefault(channel_id, _Channel(host))
         if address not in channel.addresses:
             channel.addresses.add(address)
@@ -221,50 +223,50 @@ class Registrations:
             known.heard_at_ms = now_ms
 
     def has_room(self, address: str, channel_id: str, host: str = "") -> bool:
-        """Whether a connection may speak for this address too: it and its host speak for so many at most."""
+        """Return whether a connection may register this address: the addresses of it and of its host are limited."""
         channel = self._heard_over.get(channel_id)
         heard = channel.addresses if channel else ()
         is_within = len(heard) < MAX_BROKERS_OF_A_CONNECTION and self._heard_of_host[host] < MAX_BROKERS_OF_A_HOST
         return address in heard or is_within
 
     def get(self, address: str) -> Registered | None:
-        """What the address has registered."""
+        """Return what the address has registered; None if nothing is known of it."""
         return self._registered.get(address)
 
     def forget(self, address: str) -> None:
-        """What the log says of it is not known any more: it has left in order, or a send failed.
+        """Forget what the log has of an address, for instance because it unregistered or a send failed.
 
-        Everything it says goes in full from now on, and nothing is sent again. What is still on its way changes nothing
-        of that when it arrives.
+        Its next registrations are sent in full, and the gateway sends none of the former ones again. Records that are
+        still on their way do not change that when Kafka acknowledges them.
         """
         known = self._registered.pop(address, None)
         if known is not None:
             self._budget.hold(address, known.host, 0, 0)
 
     def has_failed(self, address: str) -> bool:
-        """Whether a registration of the address did not get to the log since the broker was last asked for all of it.
+        """Return whether a registration of the address has failed since its broker was last asked to register.
 
         The tables may show its version all the same: a broker sends several parts under one version (B7).
         """
         return address in self._incomplete
 
     def failed(self, address: str, published: Published) -> None:
-        """Note that a registration did not get to the log, and forget what is known of its address."""
-        if address in self._registered or address in published.live:  # others are told that they have to register
+        """Record that a registration did not get to the log, and forget what is known of its address."""
+        if address in self._registered or address in published.live:  # others have to register anyway
             self._incomplete.add(address)
         self.forget(address)
 
     def asked_for_all(self, address: str) -> None:
-        """Note that the broker has been told that it has to register."""
+        """Record that the broker was asked to register."""
         self._incomplete.discard(address)
 
     def forget_all(self) -> None:
-        """What any registration comes to has changed."""
+        """Forget all registrations: a changed setting (T5) alters what each of them does."""
         for address in list(self._registered):
             self.forget(address)
 
     def _keep(self, address: str, now: Registered, now_s: float) -> None:
-        """Lets go what is too much; that may be this registration itself."""
+        """Keep a registration, and forget others until all fit the limit. It may be forgotten itself."""
         self.forget(address)
         self._registered[address] = now
         self._budget.hold(address, now.host, now.held_bytes, now_s)
@@ -272,24 +274,25 @@ class Registrations:
             self.forget(payer)
 
     def closed(self, channel_id: str) -> list[str]:
-        """A connection was lost: the addresses that were heard over it, each to be told by a CHANNEL_CLOSED (L6)."""
+        """Forget a lost connection. Return the addresses that have used it: each needs a CHANNEL_CLOSED record (L6)."""
         channel = self._heard_over.pop(channel_id, None)
         if channel is None:
             return []
         self._heard_of_host -= Counter({channel.host: len(channel.addresses)})  # drops hosts that have none left
         for address in channel.addresses:
             self.forget(address)
-            self._incomplete.discard(address)  # what comes next is the first on its connection, and whole
+            self._incomplete.discard(address)  # the next one is sent in full, as the first on its connection
         return sorted(channel.addresses)
 
     def lost(self, published: Published, now_ms: int) -> list[str]:
-        """The brokers of `lost_by`."""
+        """Return the addresses for which `lost_by` finds a lost broker."""
         return [address for address in self._registered if self.lost_by(address, published, now_ms)]
 
     def lost_by(self, address: str, published: Published, now_ms: int) -> Registered | None:
-        """What a connected broker has registered that was heard within its timeout and is lacking in the snapshot.
+        """Return what a connected broker has registered if the snapshot has read all of it and lacks the broker.
 
-        A broker that has fallen silent is not lost: the gateway does not keep anyone alive.
+        Return None otherwise, also for a broker without a sign of life within its timeout: the gateway keeps no silent
+        broker alive.
         """
         known = self._registered.get(address)
         if known is None or address in published.live or now_ms - known.heard_at_ms >= known.head.timeout_ms:
@@ -298,8 +301,11 @@ class Registrations:
 
 
 def _beneath(former: Registered, part: FullRegistration) -> dict[Fingerprint, FullRegistration]:
-    """The parts that the new one comes on top of: one that differs in its topics alone is another part of a whole (B7),
-    and one topic alone under another version an addition; anything else is the whole."""
+    """Return the former parts that stay when the new one is added; none if the new one replaces them.
+
+    A registration that differs in its topics alone is another part of the whole (B7). A registration of one topic that
+    differs besides only in its version is an addition. Any other is the whole.
+    """
     if len(former.parts) >= MAX_PARTS:
         return {}
     is_addition = part.topic_count == 1 and part.head == replace(former.head, data_version=part.head.data_version)

@@ -1,6 +1,6 @@
-"""Records to Kafka by librdkafka, for the event loop: no call here waits, and no thread of Python takes turns with it.
+"""Sends records to Kafka by librdkafka, in the event loop: no call here waits, and no Python thread competes with it.
 
-kafka-python, which everything else here uses, takes 50 µs of Python a record and a thread; this takes 5.
+kafka-python, which the rest of the project uses, takes 50 µs of Python for each record and a thread; this takes 5 µs.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _LINGER_MS = 1
 
 
 class RecordProducer:
-    """Each record acknowledged by all replicas, once, those of a key in their order. Not for several threads at a time.
+    """Sends each record once, acknowledged by all replicas, those of one key in order. For one thread at a time.
 
-    `kafka` are kafka-python's keyword arguments. A record that Kafka has not acknowledged after `delivery_timeout_ms`
-    has failed, but may be in the log all the same.
+    `kafka`: keyword arguments of kafka-python. A record that Kafka has not acknowledged after `delivery_timeout_ms` has
+    failed, but may be in the log all the same.
     """
 
     def __init__(self, kafka: Mapping[str, Any], topic: str, delivery_timeout_ms: int) -> None:
@@ -54,7 +54,7 @@ class RecordProducer:
         self._has_broken = False
 
     def send(self, key: bytes, value: bytes, partition: int, on_end: OnEnd) -> None:
-        """Hands a record over; `on_end` is told its place or why it has none, by a later `poll` or at once."""
+        """Hand a record over. `on_end` is called with its place or with the error, by a later `poll` or at once."""
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
@@ -70,33 +70,33 @@ class RecordProducer:
             on_end(None, self._named(error.args[0]))
 
     def poll(self) -> None:
-        """Tells the end of each record that has ended by now.
+        """Call `on_end` for each record whose outcome is known by now.
 
-        Raises KafkaRefusedError where librdkafka has broken for good and no new one can be opened yet; a later call
+        Raises KafkaRefusedError if librdkafka has failed for good and no new producer can be opened yet; a later call
         tries again.
         """
         if self._retired is not None:
-            self._tell_ends(self._retired)
-        self._tell_ends(self._producer)
+            self._report_outcomes(self._retired)
+        self._report_outcomes(self._producer)
         if self._has_broken:
             log.error("librdkafka gives its way to Kafka at %s up and gets a new one", self._address)
             self.renew()
 
     def renew(self) -> None:
-        """Goes on with a new connection; what was on its way over the one before has failed."""
+        """Open a new producer. Records on their way through the former one have failed."""
         self.give_up()
         self._retired, self._producer = self._producer, self._opened()
         self._has_broken = False
 
     def give_up(self) -> None:
-        """Sends nothing more: what is on its way has failed."""
+        """Send nothing more. Records on their way have failed."""
         self._producer.purge()
-        self._tell_ends(self._producer)
+        self._report_outcomes(self._producer)
 
-    def _tell_ends(self, producer: Producer) -> None:
+    def _report_outcomes(self, producer: Producer) -> None:
         try:
             producer.poll(0)
-        except KafkaException:  # in this way, once, it says that it has broken for good
+        except KafkaException:  # raised once, when librdkafka has failed for good
             self._has_broken = self._has_broken or producer is self._producer
 
     def _opened(self) -> Producer:

@@ -1,7 +1,7 @@
-"""Route lookups recognised by their bytes: a client asks for the same topic again and again, only the opaque differs.
+"""Recognises route lookups by their bytes: a client repeats its lookup of a topic, and only the opaque differs.
 
-The header without the opaque's digits is the key of the answer, so that a repeated lookup costs two searches and a
-dictionary, and no JSON. A header is learned from a request that was decoded in full.
+The key of an answer is the header without the opaque's digits. So a repeated lookup costs two searches and a dictionary
+access, and no decoding of JSON. A header is learned from a request that was decoded in full.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ _OPAQUE = b'"opaque":'
 _MAX_DIGITS = 9
 _MAX_HEADER_BYTES = 1024
 MAX_ANSWER_BYTES = 256 * 1024
-"""Of the answers that are given together: then it is time to see whether the peer takes them."""
+"""Limit of the answers that are returned together. Beyond it the connection checks whether the peer takes them."""
 
 Answer = Callable[[RemotingCommand], KeptAnswer | None]
 
 
 class LookupFrames:
-    """The lookups of one snapshot. `answer` gives a decoded lookup's answer, None where memory does not have it.
+    """The lookups of one snapshot, by their bytes.
 
-    `known`: lookups by their bytes, from an earlier snapshot too; answers that were dropped since are not given.
+    `answer` returns the answer to a decoded lookup; None if it is not in memory. `known`: answers by the bytes of their
+    lookups, from an earlier snapshot too. An answer that was dropped since is not used.
     """
 
     def __init__(self, answer: Answer, known: KeptAnswers[bytes]) -> None:
@@ -35,9 +36,10 @@ class LookupFrames:
         self._known = known
 
     def take(self, data: bytes, at: int = 0) -> tuple[list[bytes], int, list[KeptAnswer]]:
-        """Answers the lookups from byte `at` of `data` on, where a frame begins, until the answers are long enough.
+        """Answer the lookups in `data` from byte `at` on, where a frame begins, up to MAX_ANSWER_BYTES of answers.
 
-        Gives the frames of the answers in pieces, where the rest begins, and which answers these were.
+        Stops at the first frame that is no such lookup. Returns the frames of the answers in pieces, the position where
+        the rest begins, and the answers.
         """
         pieces: list[bytes] = []
         given: list[KeptAnswer] = []
@@ -66,7 +68,7 @@ class LookupFrames:
         return pieces, at, given
 
     def _learned(self, key: bytes, digits: bytes, content: bytes) -> KeptAnswer | None:
-        """None for all that is no plain lookup, broken frames included: others handle those."""
+        """Decode a lookup, and keep and return its answer; None if the frame is no plain lookup, or is broken."""
         if len(content) > _MAX_HEADER_BYTES or content.count(_OPAQUE) != 1:
             return None
         try:

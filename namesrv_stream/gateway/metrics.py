@@ -1,4 +1,4 @@
-"""What the gateway counts, for Prometheus, and /healthz beside it."""
+"""The gateway's metrics for Prometheus, and the page /healthz."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ log = logging.getLogger(__name__)
 
 _CLOSE_LIMIT_S = 5.0
 REQUEST_LIMIT_S = 5.0
-"""From the connection to the end of its answer, whatever the client does meanwhile."""
+"""Limit from the connection to the end of its answer, whatever the client does meanwhile."""
 
 MAX_REQUESTS = 32
-"""At a time. One more ends the oldest: who asks slowly pays, and not an orchestrator that asks whether all is well."""
+"""Limit of requests at a time. One more ends the oldest, so that slow clients pay, not an orchestrator's check."""
 
 MAX_CLUSTERS = 100
 _MAX_LABEL_CHARS = 100
@@ -35,7 +35,7 @@ _BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02
 
 
 class Metrics:
-    """All of one gateway. Counters are for the event loop; the page is served by a thread of its own."""
+    """The metrics of one gateway. The event loop counts; a thread of its own serves the page."""
 
     def __init__(self) -> None:
         of = self.registry = CollectorRegistry()
@@ -61,17 +61,20 @@ class Metrics:
         self._of_code: dict[tuple[int, int], tuple[Counter, Histogram]] = {}
 
     def answered(self, code: int, result: int, seconds: float, times: int = 1) -> None:
-        """Requests of one code that were answered alike, together."""
+        """Count `times` requests of one code that got the same result; `seconds` is one observation for all of them."""
         of_code = self._of_code.get((code, result)) or self._labelled(code, result)
         of_code[0].inc(times)
         of_code[1].observe(seconds)
 
     def not_allowed(self, request: str, user: str | None, effect: str) -> None:
-        """A request that was refused, or would have been (`effect`). `user` None: nobody of the users file."""
+        """Count a request that was refused, or would have been (`effect`). `user`: None if the sender is unknown."""
         self._not_allowed.labels(request, user or _UNKNOWN, effect).inc()
 
     def brokers(self, by_cluster: Mapping[str, int]) -> None:
-        """How many live in each cluster now. Peers make up clusters: the largest have a line each, the others one."""
+        """Set the number of live brokers of each cluster.
+
+        Peers can make up clusters, so only the MAX_CLUSTERS largest have a line each; the others share one.
+        """
         largest = sorted(by_cluster.items(), key=lambda each: -each[1])
         shown = {cluster[:_MAX_LABEL_CHARS]: count for cluster, count in largest[:MAX_CLUSTERS]}
         if others := largest[MAX_CLUSTERS:]:
@@ -83,18 +86,18 @@ class Metrics:
     def _labelled(self, code: int, result: int) -> tuple[Counter, Histogram]:
         name = _name(RequestCode, code)
         labelled = self._requests.labels(name, _name(ResponseCode, result)), self._seconds.labels(name)
-        if name != _UNKNOWN:  # peers make up as many as they like
+        if name != _UNKNOWN:  # peers can make up any number of codes
             self._of_code[code, result] = labelled
         return labelled
 
 
 def _name(codes: type[RequestCode] | type[ResponseCode], code: int) -> str:
-    """One word for all unknown codes: peers must not make up labels."""
+    """Return the code's name, or one word for all unknown codes: peers must not make up labels."""
     return codes(code).name if code in codes.__members__.values() else _UNKNOWN
 
 
 class MetricsServer:
-    """Serves /metrics and /healthz until closed. `health` gives what is wrong, or None."""
+    """Serves /metrics and /healthz until it is closed. `health` returns the problem, or None."""
 
     def __init__(self, metrics: Metrics, host: str, port: int, health: Callable[[], str | None]) -> None:
         page = make_wsgi_app(metrics.registry)
@@ -112,18 +115,21 @@ class MetricsServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port at which the server listens."""
         return self._server.server_port
 
     def close(self) -> None:
-        """Returns when it no longer listens."""
+        """Stop listening, and wait for the server's thread, 5 s at most."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(_CLOSE_LIMIT_S)
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A thread a request, so many of them and for so long: no client keeps another one waiting."""
+    """Handles each request in a thread of its own, so that no client waits for another.
+
+    Beyond MAX_REQUESTS at a time or REQUEST_LIMIT_S a request is ended.
+    """
 
     daemon_threads = True
     block_on_close = False
@@ -141,7 +147,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """Called by serve_forever twice a second."""
+        """End overdue requests, and log how many lines were left out. serve_forever calls this twice a second."""
         now_s = time.monotonic()
         self._log.sum_up(now_s)
         for request in [each for each, began_s in list(self._began_s.items()) if now_s - began_s > REQUEST_LIMIT_S]:
@@ -152,10 +158,10 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away, or is cut off, is no event."""
+        """Ignore the error: a client that disconnects, or is cut off, is no event."""
 
     def _cut(self, request: socket.socket) -> None:
-        """Wakes the request's thread, which ends it."""
+        """Shut the request's socket down. That wakes the request's thread, which ends the request."""
         self._began_s.pop(request, None)
         with suppress(OSError):
             host = request.getpeername()[0]
@@ -168,4 +174,4 @@ class _QuietHandler(WSGIRequestHandler):
     timeout = REQUEST_LIMIT_S
 
     def log_message(self, *_: object) -> None:
-        """Says nothing: a scrape every few seconds is no event."""
+        """Log nothing: a scrape every few seconds is no event."""

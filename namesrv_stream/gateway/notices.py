@@ -1,7 +1,7 @@
-"""Notify the brokers of a group when its smallest id changes (905, oneway), where that is switched on (R14).
+"""Notifies the brokers of a group when its smallest id changes (905, oneway), if that is switched on (R14).
 
-What RocketMQ's NameServer does at a registration or an unregistration is read off two snapshots here. What came and
-went between them is notified to nobody, and brokers that left between them are one notice.
+RocketMQ's NameServer sends these notices at each registration or unregistration. Here they follow from two successive
+snapshots: a broker that came and left between them causes no notice, and several that left cause one.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Groups = Mapping[str, Holders]
 
 
 class Notice(NamedTuple):
-    """What is sent to one broker."""
+    """A notice, and the broker that it is sent to."""
 
     broker_addr: str
     header: NotifyMinBrokerIdChangeHeader
 
 
 def notices(before: Groups, after: Groups, live: Mapping[str, LiveRow]) -> Iterator[Notice]:
-    """The notices that follow from a new snapshot, whose leases are `live`."""
+    """Yield the notices that a new snapshot causes. `live`: its leases by broker address."""
     for name, holders in after.items():
         former = before.get(name)
         if not former or min(former) == min(holders):
@@ -44,7 +44,7 @@ def notices(before: Groups, after: Groups, live: Mapping[str, LiveRow]) -> Itera
 
 
 def _of_a_joiner(former: Holders, holders: Holders, live: Mapping[str, LiveRow]) -> Iterator[Notice]:
-    """A smaller id has joined: notify the others or, if the only member has taken a smaller id, that one."""
+    """Notify of a smaller id that has joined: the others or, if the only member has taken a smaller id, that one."""
     smallest = holders[min(holders)]
     lease = live.get(smallest.broker_addr)
     header = NotifyMinBrokerIdChangeHeader(
@@ -59,9 +59,9 @@ def _of_a_joiner(former: Holders, holders: Holders, live: Mapping[str, LiveRow])
 
 
 def _of_a_leaver(former: Holders, holders: Holders) -> Iterator[Notice]:
-    """The smallest id has left: notify all who stay, if the group has the acting flag (D6).
+    """Notify all brokers that stay that the smallest id has left, if the group has the acting flag (D6).
 
-    A broker that took a larger id has not left. Of several that left, the notice names the one with the smallest id:
+    A broker that took a larger id has not left. If several have left, the notice names the one with the smallest id:
     if that is the master, slaves end their replication from it.
     """
     smallest, staying = holders[min(holders)], {holder.broker_addr for holder in holders.values()}
@@ -78,7 +78,10 @@ def _of_a_leaver(former: Holders, holders: Holders) -> Iterator[Notice]:
 
 
 async def send(notice: Notice) -> None:
-    """Send over a connection of its own, as RocketMQ does; a broker that is not reached learns of it by asking."""
+    """Send a notice over a connection of its own, as RocketMQ does.
+
+    A broker that cannot be reached learns of the change when it next asks.
+    """
     command = RemotingCommand(
         code=RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, flag=Flag.ONEWAY, ext_fields=header_fields(notice.header)
     )

@@ -1,4 +1,4 @@
-"""Registrations: in full or as a light heartbeat on Kafka, and again in full for a broker that the tables lose."""
+"""Sends registrations to Kafka: in full or as a light heartbeat, and again in full if the tables lose a broker."""
 
 from __future__ import annotations
 
@@ -33,18 +33,19 @@ from namesrv_stream.wire.requests import register_broker
 log = logging.getLogger(__name__)
 
 REGISTRATION_LIMIT_S = 22.0
-"""Registrations alone are waited for longer than other requests: 24 s (B2)."""
+"""Limit of the wait for Kafka. It is longer than for other requests: a broker waits 24 s for its registration (B2)."""
 
 SEND_AGAIN_AFTER_S = 10.0
-"""For how long the snapshots must lack a connected broker. A broker that leaves tells its name servers one after the
-other, and waits 3 s for each that is dead: it may be gone from the tables before it tells this one."""
+"""The time for which snapshots must lack a connected broker before its registration is sent again. A broker that leaves
+unregisters at one name server after the other, and waits 3 s for each that is dead. So it may have left the tables
+before it unregisters here."""
 
 
 _NOT_IN_LOG = (KafkaUnreachableError, KafkaRefusedError, GatewayBusyError, NoTurnError)
 
 
 class TooManyBrokersError(BadRequestError):
-    """More broker addresses over one connection than any broker container has, or from one host."""
+    """Too many broker addresses over one connection, more than any broker container has, or from one host."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -54,7 +55,7 @@ class TooManyBrokersError(BadRequestError):
 
 
 class Registering:
-    """Decides how each registration goes on Kafka, and answers it. Lives in the event loop."""
+    """Decides how each registration is sent to Kafka, and answers it. Lives in the event loop."""
 
     def __init__(self, sending: Sending, registrations: Registrations, answers: Answers) -> None:
         self._sending = sending
@@ -67,21 +68,24 @@ class Registering:
     # --- requests
 
     def said_again(self, command: RemotingCommand, connection: Connection) -> asyncio.Future[LogPosition] | None:
-        """The place of a registration that says nothing new, as most do; None for all that takes more than a send."""
+        """Send an unchanged registration, which most are, as a heartbeat. Return its future place in the log.
+
+        Return None if one send is not enough: `register` handles such a registration.
+        """
         if not connection.is_answered or connection.order.locked():
-            return None  # what the connection said before comes first
+            return None  # earlier requests of this connection are sent first
         address = (command.ext_fields or {}).get("brokerAddr", "")
         channel_id, now_ms = self._sending.channel_id(connection), _now_ms()
         why = self._registrations.why_in_full(address, channel_id, fingerprint(command), self._answers, now_ms)
         if why is not None:
             return None
         try:
-            return self._say_alive(address, connection)
+            return self._send_heartbeat(address, connection)
         except NamesrvError:
             return None
 
     def answer_to_registration(self, command: RemotingCommand, error: BaseException | None) -> KeptAnswer:
-        """The answer to one that was said again, once its place or `error` is known."""
+        """Return the answer to a registration that `said_again` has sent. `error`: None if Kafka has taken it."""
         address = (command.ext_fields or {}).get("brokerAddr", "")
         if error is not None:
             self._registrations.forget(address)
@@ -92,7 +96,7 @@ class Registering:
         return KeptAnswer(command.code, self._answer(command, known.head))
 
     async def register(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """The answer, once Kafka has the registration. Raises NamesrvError."""
+        """Send a registration, and return its answer once Kafka has it. Raises NamesrvError."""
         address = (command.ext_fields or {}).get("brokerAddr", "")
         try:
             async with connection.order:
@@ -106,22 +110,22 @@ class Registering:
     async def _send(
         self, address: str, command: RemotingCommand, connection: Connection
     ) -> tuple[RegisterBroker, asyncio.Future[LogPosition]]:
-        said, channel_id = fingerprint(command), self._sending.channel_id(connection)
-        why = self._registrations.why_in_full(address, channel_id, said, self._answers, _now_ms())
+        identity, channel_id = fingerprint(command), self._sending.channel_id(connection)
+        why = self._registrations.why_in_full(address, channel_id, identity, self._answers, _now_ms())
         known = self._registrations.get(address)
         if why is None and known is not None:
-            return known.head, self._say_alive(address, connection)
+            return known.head, self._send_heartbeat(address, connection)
         if not self._registrations.has_room(address, channel_id, connection.host):
             raise TooManyBrokersError
         log.debug("%s registers in full: %s", address, why)
         read = partial(_read, command, channel_id, connection.host)
         request, part, record = await self._sending.made(command, connection, read)
         self._speaking[channel_id] = connection
-        place = self._send_in_full(said, part, request, record)
+        place = self._send_in_full(identity, part, request, record)
         self._registrations.heard(address, channel_id, _now_ms(), connection.host)
         return part.head, place
 
-    def _say_alive(self, address: str, connection: Connection) -> asyncio.Future[LogPosition]:
+    def _send_heartbeat(self, address: str, connection: Connection) -> asyncio.Future[LogPosition]:
         channel_id = self._sending.channel_id(connection)
         heartbeat = BrokerHeartbeat(broker_addr=address, channel_id=channel_id)
         place = self._sending.link.send(heartbeat, host=connection.host)
@@ -129,12 +133,15 @@ class Registering:
         return place
 
     def _send_in_full(
-        self, said: Fingerprint, part: FullRegistration, request: RegisterBroker, record: bytes
+        self, identity: Fingerprint, part: FullRegistration, request: RegisterBroker, record: bytes
     ) -> asyncio.Future[LogPosition]:
-        """The ledger has the order of the log: it is told before anything else can be sent."""
+        """Send a full registration, and record it in the ledger before anything else can be sent.
+
+        So the ledger has the order of the log.
+        """
         place = self._sending.link.send(request, record, part.host)
         is_all = self._answers.topics_go
-        self._registrations.sent_in_full(said, part, str(request.channel_id), _now_ms(), is_all=is_all)
+        self._registrations.sent_in_full(identity, part, str(request.channel_id), _now_ms(), is_all=is_all)
         place.add_done_callback(partial(self._on_full_acknowledged, part))
         return place
 
@@ -145,7 +152,10 @@ class Registering:
             part.place = done.result()
 
     def _answer(self, command: RemotingCommand, said: RegisterBroker) -> RemotingCommand:
-        """R12, R13: of the newest snapshot. A registration that R6 refuses is told no master."""
+        """Return the answer to a registration, from the newest snapshot (R12, R13).
+
+        It names no master if R6 refuses the registration.
+        """
         header = RegisterBrokerResponseHeader()
         if said.broker_id != MASTER_ID:
             holders = self._answers.tables.brokers.get(said.broker_name, {})
@@ -166,9 +176,12 @@ class Registering:
     # --- what happens besides requests
 
     def follow(self, answers: Answers) -> None:
-        """A newer snapshot. Connected brokers that it lacks, and goes on lacking, are registered again."""
+        """Answer from a newer snapshot. Connected brokers that it lacks are registered again after SEND_AGAIN_AFTER_S.
+
+        They are not if a snapshot has them by then.
+        """
         if answers.topics_go != self._answers.topics_go:
-            self._registrations.forget_all()  # the same registration comes to something else from now on
+            self._registrations.forget_all()  # the same registration has another effect now
         self._answers = answers
         for address in self._registrations.lost(answers, _now_ms()):
             if address not in self._lost:
@@ -181,7 +194,7 @@ class Registering:
             self._sending.start(self._send_again(address))
 
     async def _send_again(self, address: str) -> None:
-        """All parts at once, unless the address has said something meanwhile or is gone."""
+        """Send all parts of a lost broker again, unless it has registered or has left meanwhile."""
         known = self._registrations.lost_by(address, self._answers, _now_ms())
         if known is None:
             return
@@ -193,14 +206,14 @@ class Registering:
                 again = await self._sending.link.aside(read, known.held_bytes, known.host)
                 if self._registrations.lost_by(address, self._answers, _now_ms()) is known:
                     log.warning("%s is connected and not in the tables: its registration is sent again", address)
-                    for said, part, request, record in again:
-                        self._send_in_full(said, part, request, record)
+                    for identity, part, request, record in again:
+                        self._send_in_full(identity, part, request, record)
         except NamesrvError as error:
             self._registrations.forget(address)
             log.warning("%s is not sent again: %s", address, error)
 
     async def connection_lost(self, connection: Connection) -> None:
-        """L6: the brokers that were heard over it are told on Kafka, after all that they said."""
+        """Send a CHANNEL_CLOSED record for each broker of the connection (L6), after all records of its requests."""
         async with connection.order:
             channel_id = self._sending.channel_id(connection)
             self._speaking.pop(channel_id, None)
@@ -213,7 +226,7 @@ class Registering:
 
 
 def busy(command: RemotingCommand, error: BaseException, fields: dict[str, str] | None = None) -> RemotingCommand:
-    """The answer on which a broker tries again."""
+    """Return SYSTEM_BUSY, the answer on which a broker tries again."""
     return command.answer(ResponseCode.SYSTEM_BUSY, f"[REJECTREQUEST]{error}", fields)
 
 
@@ -225,8 +238,10 @@ def _read(command: RemotingCommand, channel_id: str, host: str) -> tuple[Registe
 def _read_again(
     known: Registered, channel_id: str
 ) -> list[tuple[Fingerprint, FullRegistration, RegisterBroker, bytes]]:
-    requests = [(said, part, register_broker(part.registration(), channel_id)) for said, part in known.parts.items()]
-    return [(said, part, request, encode_record(request)) for said, part, request in requests]
+    requests = [
+        (identity, part, register_broker(part.registration(), channel_id)) for identity, part in known.parts.items()
+    ]
+    return [(identity, part, request, encode_record(request)) for identity, part, request in requests]
 
 
 def _now_ms() -> int:

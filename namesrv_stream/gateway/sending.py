@@ -1,4 +1,4 @@
-"""What all writing requests share on their way to Kafka: turns, large bodies, and the wait for Kafka's answer."""
+"""Steps that all writing requests share on their way to Kafka: turns, large bodies, and the wait for Kafka's answer."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from namesrv_stream.wire.errors import BadRequestError
 T = TypeVar("T")
 
 ANSWER_LIMIT_S = 2.5
-"""A real broker gives a connection up whose answer takes 3 s."""
+"""Limit of the wait for Kafka: a real broker closes a connection whose answer takes 3 s."""
 
 LARGE_BODY_BYTES = 16 * 1024
 
 
 class ConnectionLostError(BadRequestError):
-    """A request whose turn came when its connection was lost: nobody hears this answer."""
+    """The connection of a request was lost before the request's turn came: nobody receives this answer."""
 
     def __init__(self) -> None:
         super().__init__("the connection was lost")
 
 
 class Sending:
-    """The way of one gateway's requests to Kafka. `gateway_id` is part of the channel ids in the records."""
+    """Hands the requests of one gateway to Kafka. `gateway_id` is part of the channel ids in the records."""
 
     def __init__(self, link: KafkaLink, gateway_id: str) -> None:
         self.link = link
@@ -40,19 +40,22 @@ class Sending:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def channel_id(self, connection: Connection) -> str:
-        """What names a connection in the records."""
+        """Return the id of a connection in the records."""
         return f"{self._gateway_id}/{connection.number}"
 
     @asynccontextmanager
     async def turn(self, connection: Connection) -> AsyncIterator[str]:
-        """For what may come late to a channel, whose id this gives: never after the end of the channel was told."""
+        """Hold the order of a connection, and yield its channel id, for a record that may be sent late.
+
+        Raises ConnectionLostError if the connection is lost: no record may follow the channel's CHANNEL_CLOSED.
+        """
         async with connection.order:
             if connection.is_lost:
                 raise ConnectionLostError
             yield self.channel_id(connection)
 
     async def made(self, command: RemotingCommand, connection: Connection, make: Callable[[], T]) -> T:
-        """What `make` reads out of a request: off the event loop where the body, or what it inflates to, is large."""
+        """Return what `make` reads from a request. Run it in a thread if the body is large, or may be once inflated."""
         may_inflate = command.code == RequestCode.REGISTER_BROKER and command.body[:1] not in (b"", b"{")
         if not may_inflate and len(command.body) <= LARGE_BODY_BYTES:
             return make()
@@ -65,7 +68,10 @@ class Sending:
         return await self.link.aside(make_if_wanted, len(command.body), connection.host)
 
     async def in_log(self, place: asyncio.Future[LogPosition], limit_s: float = ANSWER_LIMIT_S) -> None:
-        """Returns once Kafka has the record. It may still get there after KafkaUnreachableError is raised here."""
+        """Return once Kafka has the record. Raises KafkaUnreachableError after `limit_s`.
+
+        The record may still get to the log after that.
+        """
         timer = self.loop.call_later(limit_s, self._give_up, place, limit_s)
         try:
             await place
@@ -73,7 +79,7 @@ class Sending:
             timer.cancel()
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Does what no request waits for."""
+        """Start work that no request waits for."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

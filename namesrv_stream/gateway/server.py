@@ -18,7 +18,7 @@ _ANSWER_LIMIT_S = 3.0
 
 
 class AddressInUseError(NamesrvError):
-    """Nobody can listen at bindAddress and listenPort."""
+    """The gateway cannot listen at bindAddress and listenPort."""
 
     def __init__(self, host: str, port: int, problem: str) -> None:
         super().__init__(f"cannot listen at {host}:{port} ({problem}). Set listenPort or bindAddress.")
@@ -44,12 +44,12 @@ class Server:
 
     @property
     def port(self) -> int:
-        """Where it listens, also where listenPort is 0."""
+        """The port at which the server listens, also if listenPort is 0."""
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     async def start(self) -> None:
-        """Listens. Raises AddressInUseError."""
+        """Listen for connections. Raises AddressInUseError."""
         self._server = await asyncio.get_running_loop().create_server(
             lambda: Connection(self._requests, self.connections),
             sock=self._socket(),
@@ -58,7 +58,7 @@ class Server:
         self._sweeper = asyncio.ensure_future(self._sweep())
 
     async def stop(self) -> None:
-        """Accepts no more, lets what was asked be answered for a few seconds, and closes all connections."""
+        """Accept no more connections, wait up to 3 s for outstanding answers, and close all connections."""
         self._sweeper.cancel()
         self._server.close()
         with contextlib.suppress(TimeoutError):
@@ -79,7 +79,7 @@ class Server:
             socket.SO_RCVBUF: settings.server_socket_rcv_buf_size,
         }
         for option, size_bytes in sizes.items():
-            if size_bytes > 0:  # accepted sockets have the listening one's
+            if size_bytes > 0:  # accepted sockets inherit it from the listening one
                 listening.setsockopt(socket.SOL_SOCKET, option, size_bytes)
         try:
             listening.bind((settings.bind_address, settings.listen_port))

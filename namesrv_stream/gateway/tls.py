@@ -25,7 +25,10 @@ class CertificateError(NamesrvError):
 
 
 class Certificates:
-    """The server's TLS settings, read again when their files change. A bad new certificate leaves the one before."""
+    """The server's TLS settings, read again when their files change.
+
+    If changed files cannot be used, the certificate before stays in force.
+    """
 
     def __init__(self, settings: NamesrvSettings) -> None:
         self._settings = settings
@@ -39,11 +42,11 @@ class Certificates:
 
     @property
     def is_set(self) -> bool:
-        """Whether a certificate is set at all."""
+        """True if any file of tls.server.* is set."""
         return bool(self._files)
 
     def context(self) -> ssl.SSLContext | None:
-        """What new connections are given; None where no certificate is set."""
+        """Return the TLS settings for a new connection; None if no certificate is set."""
         if self._files and (changed_at := self._changed_at()) != self._read_at:
             self._read_at = changed_at
             try:
@@ -66,7 +69,7 @@ class Certificates:
                     raise ValueError("tls.server.authClient needs tls.server.trustCertPath")
                 context.verify_mode = ssl.CERT_REQUIRED
             elif settings.auth_mode != "off" and settings.tls_trust_cert_path:
-                context.verify_mode = ssl.CERT_OPTIONAL  # who shows one is a user by it
+                context.verify_mode = ssl.CERT_OPTIONAL  # identifies the user, if the client shows one
             if settings.tls_trust_cert_path:
                 context.load_verify_locations(settings.tls_trust_cert_path)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
@@ -75,7 +78,7 @@ class Certificates:
 
 
 class TlsSession:
-    """One connection's TLS, server side. Raises ssl.SSLError where the peer does not keep to the protocol."""
+    """The server's side of one connection's TLS. Raises ssl.SSLError if the peer violates the protocol."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._incoming = ssl.MemoryBIO()
@@ -84,7 +87,7 @@ class TlsSession:
         self._is_shaken = False
 
     def decrypted(self, data: bytes) -> bytes:
-        """The plain text that these bytes complete; `to_send` may have an answer of the handshake."""
+        """Return the plain text that these bytes complete. Then `to_send` may have an answer of the handshake."""
         self._incoming.write(data)
         plain = []
         try:
@@ -99,16 +102,19 @@ class TlsSession:
 
     @cached_property
     def certificate_names(self) -> frozenset[str]:
-        """The subject alternative names of the client's verified certificate, as `DNS:name`, once it has spoken."""
+        """The subject alternative names of the client's verified certificate, each as `DNS:name`.
+
+        Read it only after the handshake: the first result is kept.
+        """
         certificate = self._session.getpeercert() or {}
         names: Iterable[tuple[str, str]] = certificate.get("subjectAltName", ())  # type: ignore[assignment]
         return frozenset(f"{kind}:{name}" for kind, name in names)
 
     def encrypted(self, data: bytes) -> bytes:
-        """The bytes to send for this plain text."""
+        """Return the bytes to send for this plain text."""
         self._session.write(data)
         return self._outgoing.read()
 
     def to_send(self) -> bytes:
-        """What TLS itself has to say."""
+        """Return the bytes that TLS itself has to send, such as those of the handshake."""
         return self._outgoing.read()

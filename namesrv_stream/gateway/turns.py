@@ -1,4 +1,4 @@
-"""Whose turn it is, and how much of what is scarce one peer may have: no host takes what others need."""
+"""Divides scarce things among hosts, by turns and by shares, so that no host takes what others need."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ WINDOW_S = 0.1
 HOST_SHARE = 0.2
 HEAVY_SHARE = 0.5
 MOMENT_S = 0.002
-"""Of the event loop's time: what one host may take beside others, and what all may that take more than a moment."""
+"""Limits of the event loop's time within a window: HOST_SHARE for one host beside others, HEAVY_SHARE for all hosts
+together that have taken more than a moment."""
 
 SHORT_TURN_S = 0.05
 REST_TIMES = 4
-"""A host whose large body took longer than a short turn rests so many times as long."""
+"""A host whose large body took longer than SHORT_TURN_S rests REST_TIMES times as long."""
 
 
 class Share:
-    """A limited amount that hosts take from and give back. A host may have as much as is left free after it.
+    """A limited amount that hosts take from and give back. A host may have as much as is free before it takes more.
 
     So one host alone gets half, a second one half of the rest, and there is always room for one more.
     """
@@ -31,16 +32,16 @@ class Share:
         self.taken = 0
 
     def has_room(self, host: str, amount: int) -> bool:
-        """Whether this host may take so much more."""
+        """Return whether this host may take `amount` more."""
         return self._of_host[host] + amount <= self._limit - self.taken
 
     def take(self, host: str, amount: int) -> None:
-        """Count what a host takes, whether there is room or not."""
+        """Count the amount that a host takes, even if there is no room."""
         self.taken += amount
         self._of_host[host] += amount
 
     def give_back(self, host: str, amount: int) -> None:
-        """Count what a host needs no more."""
+        """Count the amount that a host gives back."""
         self.taken -= amount
         self._of_host[host] -= amount
         if not self._of_host[host]:
@@ -48,10 +49,10 @@ class Share:
 
 
 class LoopTime:
-    """How long the event loop has worked for each host in the present tenth of a second, and whose time is up.
+    """The time that the event loop has worked for each host in the present tenth of a second, and the limits of it.
 
     A host alone may have all of it. Beside others it may have a fifth, and all hosts together that have had more than
-    a moment may have half: what is left is for those who ask little.
+    a moment may have half. The rest is for hosts that ask little.
     """
 
     def __init__(self) -> None:
@@ -60,7 +61,7 @@ class LoopTime:
         self._until_s = 0.0
 
     def spend(self, host: str, now_s: float, seconds: float) -> float | None:
-        """Count what a read of this host has taken; give how long it has to wait now, None if it need not."""
+        """Count the time that a read of this host took. Return the time that the host has to wait now, or None."""
         if now_s >= self._until_s:
             self._spent_s.clear()
             self._of_heavy_s = 0.0
@@ -75,9 +76,9 @@ class LoopTime:
 
 
 class Turns:
-    """So many at a time, one of each host, and hosts in the order in which they came.
+    """Lets `at_a_time` hosts work at a time, in the order in which they came, and each host once at a time.
 
-    Work in a thread slows the event loop down while it lasts: a host whose turn was long waits longer for its next.
+    Work in a thread slows the event loop down while it lasts, so a host whose turn was long waits longer for its next.
     """
 
     def __init__(self, at_a_time: int) -> None:
@@ -88,7 +89,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, host: str, limit_s: float) -> AsyncIterator[None]:
-        """Within the `async with` it is this host's turn. Raises TimeoutError if it has not come after `limit_s`."""
+        """Run an `async with` block in the host's turn. Raises TimeoutError if that does not come within `limit_s`."""
         line = self._lines.setdefault(host, asyncio.Lock())
         self._waiting[host] += 1
         try:

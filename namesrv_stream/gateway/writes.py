@@ -1,4 +1,4 @@
-"""The writing requests: each becomes a record and is answered once Kafka has it."""
+"""The writing requests: each becomes a record, and is answered once Kafka has the record."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Writes:
     # --- requests
 
     async def answered(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """The answer, once there is one. Every error is an answer too."""
+        """Handle a request and return its answer. A bad request and a record that fails are answered too."""
         try:
             return await HANDLERS[command.code](self, command, connection)
         except BadRequestError as error:
@@ -86,13 +86,13 @@ class Writes:
         return command.answer()
 
     async def _query_data_version(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        said = read_names(command, BrokerHeader)
+        asking = read_names(command, BrokerHeader)
         version = await self._sending.made(command, connection, lambda: decode_body(command.body or b"{}", DataVersion))
-        await self._sign_of_life(said.broker_addr, connection)
-        changed = self._answers.is_changed(said, version) or self._registrations.has_failed(said.broker_addr)
+        await self._sign_of_life(asking.broker_addr, connection)
+        changed = self._answers.is_changed(asking, version) or self._registrations.has_failed(asking.broker_addr)
         if not command.is_oneway:
-            self._registrations.asked_for_all(said.broker_addr)
-        live = self._answers.live.get(said.broker_addr)
+            self._registrations.asked_for_all(asking.broker_addr)
+        live = self._answers.live.get(asking.broker_addr)
         body = encode_body(live.data_version) if live else b""
         return command.answer(ext_fields=header_fields(QueryDataVersionResponseHeader(changed=changed)), body=body)
 
@@ -101,7 +101,7 @@ class Writes:
         return command.answer()
 
     async def _sign_of_life(self, address: str, connection: Connection) -> None:
-        """L2: of a broker that anybody knows; nothing goes on Kafka for others."""
+        """Send a heartbeat for a broker that the ledger or the newest snapshot has (L2); send nothing for others."""
         if self._registrations.get(address) is None and address not in self._answers.live:
             return
         async with self._sending.turn(connection) as channel_id:
@@ -127,7 +127,7 @@ class Writes:
         return command.answer()
 
     async def _update_config(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """A5, by the list of what can change at run time."""
+        """Change settings (A5). If one of them may not change at run time, refuse all of them."""
         try:
             request = await self._sending.made(
                 command, connection, lambda: operator_command(command, requested_by=connection.peer)
@@ -145,30 +145,33 @@ class Writes:
     # --- what happens besides requests
 
     def follow(self, answers: Answers) -> None:
-        """A newer snapshot."""
+        """Answer from a newer snapshot."""
         self._answers = answers
         self.registering.follow(answers)
 
     def note_staleness(self, *, is_stale: bool) -> None:
-        """While the newest snapshot is stale a lease may end unseen: registrations go in full until it is not."""
+        """Note whether the newest snapshot is stale: then a lease may end unseen, so registrations are sent in full."""
         self._registrations.is_stale = is_stale
 
     def stop(self) -> None:
-        """No lease ends by what happens from now on: brokers are at other gateways, or back within their timeout."""
+        """Send no more records for lost connections or lost brokers.
+
+        So no lease ends with this gateway: its brokers are at other gateways, or back within their timeout.
+        """
         self.registering.is_stopping = True
 
     def connection_lost(self, connection: Connection) -> None:
-        """L6."""
+        """Start to send CHANNEL_CLOSED for the brokers of the connection (L6), unless the gateway stops."""
         if not self.registering.is_stopping:
             self._sending.start(self.registering.connection_lost(connection))
 
     async def put(self, request: Request) -> None:
-        """One record of the gateway's own; returns when Kafka has it."""
+        """Send a record of the gateway's own; return when Kafka has it."""
         await self._link.send(request)
 
 
 def _no_fields(command: RemotingCommand) -> dict[str, str] | None:
-    """As in RocketMQ, an error has the empty fields of its answer's header class."""
+    """Return the fields of an error: empty if the answer has a header class, as in RocketMQ, else None."""
     return {} if command.code in _CODES_WITH_FIELDS else None
 
 

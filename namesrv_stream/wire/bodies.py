@@ -1,6 +1,7 @@
-"""Bodies of answers and of the smaller requests, both ways. Registrations have a module of their own.
+"""Bodies of answers and of the smaller requests, encoded and decoded. Registrations have a module of their own.
 
-Classes have the names and, in camelCase, the fields of RocketMQ's; what is None is left out of the JSON.
+Classes have the names and, in camelCase, the fields of RocketMQ's classes. A field that is None is left out of the
+JSON if its class omits defaults.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from namesrv_stream.wire.json_text import decode_json, encode_json, encode_json_
 
 
 class BrokerData(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A broker group: its addresses by broker id. `enable_acting_master` None: the answer of a 4.x name server."""
+    """A broker group: its addresses by broker id. `enable_acting_master`: None in the answer of a 4.x name server."""
 
     broker_name: str
     cluster: str
@@ -46,7 +47,7 @@ class ClusterInfo(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TopicList(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Topics by name (M7). `broker_addr`: an address of some broker, in the list of system topics only."""
+    """Names of topics (M7). `broker_addr`: the address of any one broker, in the list of system topics only."""
 
     topic_list: list[str]
     broker_addr: str | None = None
@@ -59,7 +60,7 @@ class KVTable(msgspec.Struct, frozen=True):
 
 
 class BrokerMemberGroup(msgspec.Struct, frozen=True, rename="camel"):
-    """The addresses of one broker name by id; `cluster` is the one that was asked for, not checked (M6)."""
+    """The addresses of one broker name by id. `cluster`: the cluster in the request, which is not checked (M6)."""
 
     cluster: str | None
     broker_name: str | None
@@ -73,7 +74,7 @@ class GetBrokerMemberGroupResponseBody(msgspec.Struct, frozen=True, rename="came
 
 
 class _QueueDatas(msgspec.Struct, frozen=True, rename="camel"):
-    """What REGISTER_TOPIC_IN_NAMESRV uses of the TopicRouteData that it carries."""
+    """The part of a TopicRouteData that REGISTER_TOPIC_IN_NAMESRV uses."""
 
     queue_datas: list[QueueData] = []
 
@@ -88,26 +89,26 @@ _queue_datas_decoder = msgspec.json.Decoder(_QueueDatas, strict=False)
 
 
 def encode_body(body: JsonBody, *, bare_integer_keys: bool = False) -> bytes:
-    """Encode as standard JSON or, with `bare_integer_keys`, in the form that clients before 4.9.4 were written for.
+    """Encode as standard JSON or, with `bare_integer_keys`, in the form that clients before 4.9.4 expect.
 
-    The Go client of those days takes every broker id in quotes for 0 and sends to a slave. Java's readers take both.
+    The Go client of those days reads every broker id in quotes as 0, and sends to a slave. Java clients read both.
     """
     return encode_json_with_bare_keys(body) if bare_integer_keys else encode_json(body)
 
 
 def decode_body(text: bytes, body: type[Body]) -> Body:
-    """What `text` says, read as one of this module's classes or as DataVersion."""
+    """Decode `text` as one of this module's classes or as DataVersion. Raises MalformedBodyError."""
     decoder: msgspec.json.Decoder[Body] = _decoders[body]
     return decode_json(text, decoder, body.__name__)
 
 
 def decode_queue_datas(text: bytes) -> list[QueueData]:
-    """The queue data in the TopicRouteData of a REGISTER_TOPIC_IN_NAMESRV."""
+    """Decode the queue data in the body of a REGISTER_TOPIC_IN_NAMESRV. Raises MalformedBodyError."""
     return decode_json(text, _queue_datas_decoder, "TopicRouteData").queue_datas
 
 
 def topic_route_data(route: lookup.TopicRoute) -> TopicRouteData:
-    """The wire's form of a route."""
+    """Return the form of a route on the wire."""
     mappings = route.topic_queue_mappings
     return TopicRouteData(
         queue_datas=[QueueData(*row[1:]) for row in route.queue_datas],
@@ -119,7 +120,7 @@ def topic_route_data(route: lookup.TopicRoute) -> TopicRouteData:
 
 
 def _mapping_info(text: str) -> dict[str, object]:
-    """A TopicQueueMappingInfo (T7) whose `currIdMap` has integers as keys, unless its broker said something else."""
+    """Return a TopicQueueMappingInfo (T7), with integers as keys of `currIdMap` if its broker sent integers."""
     info: dict[str, object] = msgspec.json.decode(text)
     with suppress(msgspec.ValidationError):
         info |= {"currIdMap": msgspec.convert(info.get("currIdMap"), dict[int, object], strict=False)}
@@ -127,7 +128,7 @@ def _mapping_info(text: str) -> dict[str, object]:
 
 
 def broker_data(group: lookup.BrokerGroup) -> BrokerData:
-    """The wire's form of a broker group."""
+    """Return the form of a broker group on the wire."""
     return BrokerData(
         broker_name=group.broker_name,
         cluster=group.cluster,
@@ -138,7 +139,7 @@ def broker_data(group: lookup.BrokerGroup) -> BrokerData:
 
 
 def cluster_info(info: lookup.ClusterInfo) -> ClusterInfo:
-    """The wire's form of the cluster info."""
+    """Return the form of the cluster info on the wire."""
     return ClusterInfo(
         broker_addr_table={name: broker_data(group) for name, group in info.brokers.items()},
         cluster_addr_table={cluster: list(names) for cluster, names in info.clusters.items()},
@@ -146,13 +147,13 @@ def cluster_info(info: lookup.ClusterInfo) -> ClusterInfo:
 
 
 def encode_properties(settings: Mapping[str, str]) -> bytes:
-    """Java properties text, one `key=value` a line, sorted by key (A6)."""
+    """Encode settings as Java properties text: one `key=value` a line, sorted by key (A6)."""
     lines = (javaproperties.join_key_value(key, settings[key]) for key in sorted(settings))
     return "".join(f"{line}\n" for line in lines).encode()
 
 
 def decode_properties(text: bytes) -> dict[str, str]:
-    """The settings in Java properties text, which is UTF-8 here (A5)."""
+    """Decode settings from Java properties text, which is UTF-8 here (A5). Raises MalformedBodyError."""
     try:
         return javaproperties.loads(text.decode())
     except (UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:

@@ -1,4 +1,4 @@
-"""The numbers of the protocol: requests, answers, flags, languages, header forms and versions."""
+"""The protocol's numbers: of requests, answers, flags, languages, header forms and versions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum, IntFlag
 
 
 class RequestCode(IntEnum):
-    """What a peer can ask of a name server, and the one notice that a name server sends to brokers."""
+    """The requests that a name server answers, and the one notice that it sends to brokers."""
 
     PUT_KV_CONFIG = 100
     GET_KV_CONFIG = 101
@@ -35,7 +35,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """The answers that a name server gives."""
+    """The result codes in a name server's answers."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -54,14 +54,14 @@ class Flag(IntFlag):
 
 
 class SerializeType(IntEnum):
-    """Form of a header: the top byte of the header word."""
+    """The form of a header: the top byte of the header word."""
 
     JSON = 0
     ROCKETMQ = 1
 
 
 class LanguageCode(IntEnum):
-    """Who speaks: the name in a JSON header, the number in a binary one."""
+    """The sender's language: its name in a JSON header, its number in a binary one."""
 
     JAVA = 0
     CPP = 1
@@ -80,12 +80,15 @@ class LanguageCode(IntEnum):
 
 
 class Version(IntEnum):
-    """Releases whose ordinal, in a header's `version`, changes the protocol; the last is what our answers say."""
+    """Releases from which on the protocol is another, by their ordinal in a header's `version`.
+
+    The last one is the version in the gateway's own answers.
+    """
 
     V3_0_11 = 37
-    """From here on a registration is a RegisterBrokerBody, before it the bare topicConfigSerializeWrapper."""
+    """From this release on a registration is a RegisterBrokerBody; before it, the bare topicConfigSerializeWrapper."""
     V4_9_4 = 401
-    """From here on a route has its integer keys in quotes, as standard JSON wants them."""
+    """From this release on a route has its integer keys in quotes, as standard JSON requires."""
     V5_0_0 = 413
-    """From here on a compressed registration ends with the static topics' mappings."""
+    """From this release on a compressed registration ends with the mappings of static topics."""
     V5_4_0 = 493

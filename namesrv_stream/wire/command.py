@@ -22,10 +22,11 @@ _RESPONSE, _ONEWAY = int(Flag.RESPONSE), int(Flag.ONEWAY)  # a flag's own & take
 
 
 class RemotingCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """One frame's content. `ext_fields` are the header fields of the request or answer, values always text.
+    """The content of one frame.
 
-    `opaque` ties an answer to its request on one connection. `version`: the ordinal of the sender's release.
-    `said_by`: the sender as the server has found it out; no part of the frame.
+    `ext_fields`: the header fields of the request or answer; their values are always text. `opaque`: the number that
+    an answer has in common with its request on one connection. `version`: the ordinal of the sender's release.
+    `said_by`: the sender, found out by the server; not a part of the frame.
     """
 
     code: int
@@ -41,12 +42,12 @@ class RemotingCommand(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_response(self) -> bool:
-        """Whether this answers a request of ours."""
+        """True if the sender answers a request with this command."""
         return bool(self.flag & _RESPONSE)
 
     @property
     def is_oneway(self) -> bool:
-        """Whether the sender wants no answer, not even that of an error."""
+        """True if the sender expects no answer, not even an error."""
         return bool(self.flag & _ONEWAY)
 
     def answer(
@@ -56,14 +57,14 @@ class RemotingCommand(msgspec.Struct, frozen=True, kw_only=True):
         ext_fields: dict[str, str] | None = None,
         body: bytes = b"",
     ) -> RemotingCommand:
-        """The answer to this request, in JSON whatever the request's form, as RocketMQ's server answers."""
+        """Return an answer to this request. Its header is JSON in any case, as in RocketMQ's server."""
         return RemotingCommand(
             code=code, opaque=self.opaque, flag=Flag.RESPONSE, remark=remark, ext_fields=ext_fields, body=body
         )
 
 
 class PreparedAnswer:
-    """An answer encoded once and sent to many: only the opaque differs from one frame to the next."""
+    """An answer that is encoded once and sent many times: only the opaque differs from frame to frame."""
 
     def __init__(self, answer: RemotingCommand) -> None:
         header = _encode_json_header(msgspec.structs.replace(answer, opaque=0))
@@ -75,22 +76,22 @@ class PreparedAnswer:
 
     @property
     def size_bytes(self) -> int:
-        """Of a frame, without the opaque's digits."""
+        """Bytes of a frame, without the opaque's digits."""
         return 4 + self._fixed_bytes + self._fixed_header_bytes
 
     def frame(self, opaque: int) -> bytes:
-        """The whole frame that answers the request of this opaque."""
+        """Return the whole frame that answers the request with this opaque."""
         return b"".join(self.pieces(b"%d" % opaque))
 
     def pieces(self, opaque_digits: bytes) -> tuple[bytes, ...]:
-        """The same in parts, for who joins many frames at once."""
+        """Return the frame in pieces, for a caller that joins many frames at once."""
         header_bytes = self._fixed_header_bytes + len(opaque_digits)
         words = _LENGTH_AND_HEADER_WORD.pack(self._fixed_bytes + header_bytes, header_bytes)
         return words, self._header_start, opaque_digits, self._rest
 
 
 def encode_command(command: RemotingCommand) -> bytes:
-    """The whole frame, length word included."""
+    """Encode a command as a whole frame, its length word included. Raises HeaderLengthError."""
     is_json = command.serialize_type is SerializeType.JSON
     header = _encode_json_header(command) if is_json else _encode_binary_header(command)
     if len(header) > _MAX_HEADER_BYTES:
@@ -101,7 +102,10 @@ def encode_command(command: RemotingCommand) -> bytes:
 
 
 def decode_command(content: bytes | memoryview) -> RemotingCommand:
-    """What a frame says; `content` is all that follows its length word, four bytes at least. Copies what it keeps."""
+    """Decode a frame. Raises FrameError.
+
+    `content`: the frame after its length word, at least four bytes. The command holds copies of them.
+    """
     (word,) = _WORD.unpack_from(content)
     serialize_type, header_end = word >> 24, 4 + (word & _MAX_HEADER_BYTES)
     if header_end > len(content):
@@ -120,7 +124,7 @@ _JsonFields = Mapping[str, str | int | float | bool | None]
 
 
 class _JsonHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """Fields in the order in which RocketMQ writes them: sorted by name. UNSET ones are left out."""
+    """The header's fields in the order in which RocketMQ writes them: sorted by name. UNSET ones are left out."""
 
     code: _Int32
     ext_fields: _JsonFields | msgspec.UnsetType | None = msgspec.UNSET
@@ -154,11 +158,13 @@ def _decode_json_header(header: bytes, body: bytes) -> RemotingCommand:
 
 
 def _texts(fields: _JsonFields | msgspec.UnsetType | None) -> dict[str, str] | None:
-    """Header fields as Java would hold them, also where a peer sent a number or a boolean."""
+    """Return header fields as Java would hold them: as text, also if a peer sent a number or a boolean."""
     if not isinstance(fields, dict):
         return None
     return {
-        name: said if isinstance(said, str) else str(said).lower() for name, said in fields.items() if said is not None
+        name: value if isinstance(value, str) else str(value).lower()
+        for name, value in fields.items()
+        if value is not None
     }
 
 
@@ -176,7 +182,7 @@ def _encode_json_header(command: RemotingCommand) -> bytes:
     )
 
 
-# --- RocketMQ's binary form. A length of 0 is a null, so empty texts do not survive it.
+# --- RocketMQ's binary form. A length of 0 stands for null, so this form cannot carry an empty text.
 
 _BINARY_FIXED = struct.Struct(">hbhiii")  # code, language, version, opaque, flag, length of the remark
 _LENGTH = struct.Struct(">i")
@@ -197,7 +203,7 @@ def _decode_binary_header(header: bytes, body: bytes) -> RemotingCommand:
         version=version,
         language=LanguageCode(language) if 0 <= language < len(LanguageCode) else LanguageCode.OTHER,
         remark=remark or None,
-        ext_fields={name: said for name, said in fields.items() if name and said} or None,
+        ext_fields={name: value for name, value in fields.items() if name and value} or None,
         body=body,
         serialize_type=SerializeType.ROCKETMQ,
     )
@@ -211,12 +217,12 @@ def _ext_fields(header: bytes, at: int) -> Iterator[tuple[str, str]]:
         raise MalformedHeaderError(f"extFields of {length} bytes in a header of {len(header)}")
     while at < end:
         name, at = _take_text(header, at, _KEY_LENGTH)
-        said, at = _take_text(header, at, _LENGTH)
-        yield name, said
+        value, at = _take_text(header, at, _LENGTH)
+        yield name, value
 
 
 def _take_text(header: bytes, at: int, length_word: struct.Struct) -> tuple[str, int]:
-    """The text whose length stands at `at`, and where it ends."""
+    """Return the text whose length word is at `at`, and the position of its end."""
     (length,) = length_word.unpack_from(header, at)
     start = at + length_word.size
     if length < 0 or start + length > len(header):
@@ -229,6 +235,6 @@ def _encode_binary_header(command: RemotingCommand) -> bytes:
     fixed = _BINARY_FIXED.pack(
         command.code, command.language, command.version, command.opaque, command.flag, len(remark)
     )
-    pairs = [(name.encode(), said.encode()) for name, said in (command.ext_fields or {}).items()]
-    fields = b"".join(_KEY_LENGTH.pack(len(name)) + name + _LENGTH.pack(len(said)) + said for name, said in pairs)
+    pairs = [(name.encode(), value.encode()) for name, value in (command.ext_fields or {}).items()]
+    fields = b"".join(_KEY_LENGTH.pack(len(name)) + name + _LENGTH.pack(len(value)) + value for name, value in pairs)
     return b"".join((fixed, remark, _LENGTH.pack(len(fields)), fields))

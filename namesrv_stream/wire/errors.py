@@ -1,4 +1,4 @@
-"""What peers send that cannot be understood: a FrameError costs the connection, a BadRequestError one request."""
+"""Errors for bytes that cannot be understood: a FrameError ends the connection, a BadRequestError only one request."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from namesrv_stream.errors import NamesrvError
 
 
 class FrameError(NamesrvError):
-    """The stream of bytes makes no sense from here on: close the connection, there is nobody to answer."""
+    """The bytes of a connection cannot be cut into frames from here on: close the connection without an answer."""
 
 
 class FrameTooLargeError(FrameError):
-    """`spoken` names another protocol that starts with these bytes, None if none is known to."""
+    """A frame is over the limit. `spoken`: a known protocol that starts with its bytes, or None."""
 
     def __init__(self, length: int, limit: int, spoken: str | None) -> None:
         guess = f"the peer speaks {spoken}, not RocketMQ's remoting" if spoken else "does the peer speak TLS or HTTP?"
@@ -65,7 +65,7 @@ class MalformedHeaderError(FrameError):
 
 
 class MalformedProxyHeaderError(FrameError):
-    """A connection that begins like the PROXY protocol and does not go on like it."""
+    """A connection that begins like the PROXY protocol, but does not continue like it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"PROXY header cannot be read: {reason}; check the load balancer's PROXY protocol setting")
@@ -73,7 +73,7 @@ class MalformedProxyHeaderError(FrameError):
 
 
 class BadRequestError(NamesrvError):
-    """A frame that is fine and a request that is not. Answer it with SYSTEM_ERROR and `remark`."""
+    """A bad request in a good frame: answer it with SYSTEM_ERROR and `remark`."""
 
     def __init__(self, message: str, remark: str | None = None) -> None:
         super().__init__(message)
@@ -81,7 +81,7 @@ class BadRequestError(NamesrvError):
 
 
 class FieldError(BadRequestError):
-    """A header field that is missing, or no number or boolean where one belongs. `reason` names it."""
+    """A header field that is missing or has a bad value. `reason` names the field."""
 
     def __init__(self, request: str, reason: str, remark: str | None = None) -> None:
         super().__init__(f"{request}: {reason} of extFields; correct it and send the request again", remark)
@@ -90,7 +90,7 @@ class FieldError(BadRequestError):
 
 
 class NotAWriteRequestError(BadRequestError):
-    """A request that changes nothing, handed to the translation of those that do."""
+    """A request that changes nothing in the registry was to be read as a writing one."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"request code {code} changes nothing in the registry: answer it from a snapshot")
@@ -98,7 +98,7 @@ class NotAWriteRequestError(BadRequestError):
 
 
 class Crc32MismatchError(BadRequestError):
-    """A body that is not the one that the broker computed its checksum of (R1)."""
+    """A body whose checksum is not the one in the header (R1)."""
 
     def __init__(self, expected: int, actual: int) -> None:
         super().__init__(
@@ -110,7 +110,7 @@ class Crc32MismatchError(BadRequestError):
 
 
 class MalformedBodyError(BadRequestError):
-    """A body that is not what its request code asks for. `body` is its RocketMQ class."""
+    """A body that cannot be decoded as its request code requires. `body`: the name of its class in RocketMQ."""
 
     def __init__(self, body: str, reason: str) -> None:
         super().__init__(f"Failed to decode {body}: {reason}; check the sender's version")
@@ -119,7 +119,7 @@ class MalformedBodyError(BadRequestError):
 
 
 class TooManyTopicsError(BadRequestError):
-    """A registration with more topics than are read at once."""
+    """A registration with more topics than one registration may have."""
 
     def __init__(self, topics: int, limit: int) -> None:
         super().__init__(
@@ -141,7 +141,7 @@ class UnprintableNameError(BadRequestError):
 
 
 class BodyTooLargeError(BadRequestError):
-    """A compressed body that inflates to more than we take."""
+    """A compressed body that inflates to more bytes than the limit."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""Where a frame ends: cuts a connection's bytes into commands."""
+"""Cuts the bytes of a connection into frames, and decodes them into commands."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ MAX_HEADER_BYTES = 128 * 1024
 """A header is read in the event loop: one of 16 MiB would stop all other peers for seconds."""
 
 LARGE_FRAME_BYTES = 64 * 1024
-"""Frames from this size on are joined once they are whole, instead of growing in a buffer."""
+"""From this size on the body of a frame is kept in pieces and joined once it is whole, instead of growing a buffer."""
 
 _PIECE_BYTES = 16 * 1024
-"""Smaller pieces are put together: an object for each would take many times their memory."""
+"""Pieces smaller than this are put together: an object for each would take many times their memory."""
 
 _LENGTH_BYTES = 4
 _HEADER_WORD_BYTES = 4
 
 
 class _LargeFrame:
-    """A command whose body has not come in full."""
+    """A command whose body has not been received in full."""
 
     def __init__(self, head: RemotingCommand, head_bytes: int, body: bytes, missing_bytes: int) -> None:
         self._head = head
@@ -42,7 +42,7 @@ class _LargeFrame:
         self.buffered_bytes = head_bytes + len(body)
 
     def take(self, data: bytes) -> bytes:
-        """Takes what belongs to it and gives the rest back."""
+        """Take the bytes that belong to this frame, and return the rest."""
         taken = data[: self.missing_bytes]
         last = self._body[-1]
         if isinstance(last, bytearray) and len(last) < _PIECE_BYTES:
@@ -58,9 +58,10 @@ class _LargeFrame:
 
 
 class FrameDecoder:
-    """Owns a buffer and no socket; what is incomplete waits for the next bytes.
+    """Decodes the frames of one connection. Owns a buffer and no socket; an incomplete frame waits for more bytes.
 
-    The buffer holds what was fed and not yet taken: with every command taken, less than one frame of the limit.
+    The buffer holds the bytes that were fed and not yet taken as commands. Once every complete command is taken, that
+    is less than one frame of the limit.
     """
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, large_frame_bytes: int = LARGE_FRAME_BYTES) -> None:
@@ -72,14 +73,14 @@ class FrameDecoder:
 
     @property
     def buffered_bytes(self) -> int:
-        """How much waits for the rest of its frame, or to be taken."""
+        """The number of bytes that wait for the rest of their frame, or to be taken."""
         return len(self._buffer) + (self._large.buffered_bytes if self._large else 0)
 
     def feed(self, data: bytes) -> Iterator[RemotingCommand]:
-        """Takes the bytes at once, and gives the commands that are complete one by one.
+        """Take the bytes at once, and yield the complete commands one by one.
 
-        Commands ahead of a break in the stream come before the FrameError, which then comes again at every feed.
-        What is not taken from the iterator is given by the next feed.
+        Raises FrameError after the commands that precede the broken frame, and again at every later feed. Commands that
+        are not taken from the iterator are yielded by the next feed.
         """
         if self._broken is None:
             self._buffer += data if self._large is None else self._large.take(data)
@@ -98,7 +99,7 @@ class FrameDecoder:
             raise
 
     def _take_command(self) -> RemotingCommand | None:
-        """What the next frame says; None while it is incomplete."""
+        """Take the next command out of the buffer; None while its frame is incomplete."""
         if self._large is not None:
             return self._take_large(self._large)
         if len(self._buffer) < _LENGTH_BYTES:
@@ -111,11 +112,11 @@ class FrameDecoder:
             return None
         with memoryview(self._buffer) as view, view[_LENGTH_BYTES:end] as content:
             command = decode_command(content)
-        del self._buffer[:end]  # moves no bytes: a bytearray gives up its front in place
+        del self._buffer[:end]  # copies nothing: a bytearray drops its front in place
         return command
 
     def _begin_large(self, end: int) -> None:
-        """Reads the header as soon as it is there; its body comes piece by piece."""
+        """Decode the header of a large frame once it is complete. From then on its body is taken in pieces."""
         words = _LENGTH_BYTES + _HEADER_WORD_BYTES
         header_end = words + int.from_bytes(self._buffer[_LENGTH_BYTES + 1 : words])
         if words <= len(self._buffer) and header_end <= len(self._buffer):
@@ -130,7 +131,7 @@ class FrameDecoder:
         return large.command()
 
     def _check_header_length(self, end: int) -> None:
-        """As soon as its word is there: before the header itself is held."""
+        """Check the header's length once the header word is there, before the header itself is buffered."""
         words = _LENGTH_BYTES + _HEADER_WORD_BYTES
         if len(self._buffer) < words:
             return

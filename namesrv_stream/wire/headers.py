@@ -1,6 +1,6 @@
-"""Header fields of requests and answers, typed: one class a code, with RocketMQ's field names in camelCase on the wire.
+"""Typed header fields of requests and answers: a class for each code. On the wire they have RocketMQ's camelCase names.
 
-A field is required here where the request means nothing without it; elsewhere a missing one is null, as in RocketMQ.
+A field is required if the request has no meaning without it. Any other missing field is null, as in RocketMQ.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ TimeoutMs = Annotated[int, msgspec.Meta(ge=1, le=MAX_HEARTBEAT_TIMEOUT_MS)]
 H = TypeVar("H", bound="Header")
 
 _FREE_TEXT = frozenset({"value"})
-"""Fields that are no names: the value of a KV entry may have lines."""
+"""Fields that are free text, not names: the value of a KV entry may have several lines."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Header fields of one request or answer code; they travel as text in `ext_fields`."""
+    """Header fields of one request or answer code. They are sent as text in `ext_fields`."""
 
 
 class RegisterBrokerHeader(Header, frozen=True, kw_only=True):
-    """103. `enable_acting_master` None: the flag was absent, which R9 tells from false."""
+    """Request 103. `enable_acting_master`: None if the flag is absent, which R9 treats differently from false."""
 
     broker_name: Name
     broker_addr: BrokerAddress
@@ -42,14 +42,14 @@ class RegisterBrokerHeader(Header, frozen=True, kw_only=True):
 
 
 class RegisterBrokerResponseHeader(Header, frozen=True, kw_only=True):
-    """103's answer to a slave whose master is known (R12)."""
+    """Answer to 103; the fields are set for a slave whose master is known (R12)."""
 
     master_addr: str | None = None
     ha_server_addr: str | None = None
 
 
 class BrokerHeader(Header, frozen=True, kw_only=True):
-    """104, 322 and 904: which broker speaks. Only the address counts (D4)."""
+    """Requests 104, 322 and 904: the broker that sends them. Only its address counts (D4)."""
 
     broker_addr: BrokerAddress
     cluster_name: str | None = None
@@ -58,13 +58,13 @@ class BrokerHeader(Header, frozen=True, kw_only=True):
 
 
 class QueryDataVersionResponseHeader(Header, frozen=True, kw_only=True):
-    """322's answer (M8)."""
+    """Answer to 322 (M8)."""
 
     changed: bool
 
 
 class GetRouteInfoHeader(Header, frozen=True, kw_only=True):
-    """105. Of the zone fields M4 says which client they make see its own zone only."""
+    """Request 105. The zone fields limit the route to the client's own zone, as M4 describes."""
 
     topic: str | None = None
     accept_standard_json_only: bool | None = None
@@ -73,44 +73,44 @@ class GetRouteInfoHeader(Header, frozen=True, kw_only=True):
 
     @property
     def own_zone(self) -> str | None:
-        """The zone to which the route is confined, None where it is not (M4)."""
+        """The zone to which the route is limited (M4); None if it is not limited."""
         return self.zone_name if (self.zone_mode or "").lower() == "true" else None
 
 
 class BrokerNameHeader(Header, frozen=True, kw_only=True):
-    """205 and 327."""
+    """Requests 205 and 327: a broker name."""
 
     broker_name: str
 
 
 class WipeWritePermResponseHeader(Header, frozen=True, kw_only=True):
-    """205's answer (A1)."""
+    """Answer to 205 (A1)."""
 
     wipe_topic_count: int
 
 
 class AddWritePermResponseHeader(Header, frozen=True, kw_only=True):
-    """327's answer (A2)."""
+    """Answer to 327 (A2)."""
 
     add_topic_count: int
 
 
 class TopicHeader(Header, frozen=True, kw_only=True):
-    """216 and 217; `cluster_name` only with 216."""
+    """Requests 216 and 217: a topic. `cluster_name`: only in 216."""
 
     topic: Name
     cluster_name: str | None = None
 
 
 class GetKvHeader(Header, frozen=True, kw_only=True):
-    """101: one entry of the KV configuration; nothing is found under a name that is missing."""
+    """Request 101: an entry of the KV configuration. If a field is missing, no entry is found."""
 
     namespace: str | None = None
     key: str | None = None
 
 
 class PutKvHeader(Header, frozen=True, kw_only=True):
-    """100. The empty key is the registry's own mark of a namespace (K3)."""
+    """Request 100: an entry to put. Its key is not empty: the registry marks a namespace with the empty key (K3)."""
 
     namespace: str
     key: Name
@@ -118,39 +118,39 @@ class PutKvHeader(Header, frozen=True, kw_only=True):
 
 
 class DeleteKvHeader(Header, frozen=True, kw_only=True):
-    """102."""
+    """Request 102: an entry to delete."""
 
     namespace: str
     key: Name
 
 
 class GetKvConfigResponseHeader(Header, frozen=True, kw_only=True):
-    """101's answer (K2)."""
+    """Answer to 101 (K2)."""
 
     value: str
 
 
 class NamespaceHeader(Header, frozen=True, kw_only=True):
-    """219."""
+    """Request 219: a namespace to list."""
 
     namespace: str | None = None
 
 
 class ClusterHeader(Header, frozen=True, kw_only=True):
-    """224."""
+    """Request 224: a cluster whose topics to list."""
 
     cluster: str | None = None
 
 
 class BrokerMemberGroupHeader(Header, frozen=True, kw_only=True):
-    """901. The cluster is echoed, not checked."""
+    """Request 901: a broker name. The answer repeats the cluster, which is not checked."""
 
     cluster_name: str | None = None
     broker_name: str | None = None
 
 
 class NotifyMinBrokerIdChangeHeader(Header, frozen=True, kw_only=True):
-    """905, which a name server sends to the brokers of a group, oneway (R14). RocketMQ names no group in it."""
+    """Notice 905, which a name server sends to the brokers of a group, oneway (R14). RocketMQ leaves the name unset."""
 
     min_broker_id: int
     broker_name: str | None = None
@@ -160,7 +160,7 @@ class NotifyMinBrokerIdChangeHeader(Header, frozen=True, kw_only=True):
 
 
 def read_header(command: RemotingCommand, header: type[H]) -> H:
-    """The command's fields as `header`. Raises FieldError, which names the field that is missing or no such value."""
+    """Return the command's fields as `header`. Raises FieldError, which names a field that is missing or bad."""
     try:
         return msgspec.convert(command.ext_fields or {}, header, strict=False)
     except msgspec.ValidationError as error:
@@ -168,27 +168,30 @@ def read_header(command: RemotingCommand, header: type[H]) -> H:
 
 
 def read_names(command: RemotingCommand, header: type[H]) -> H:
-    """As `read_header`, for what gets into the registry. Raises UnprintableNameError for a name that may not."""
+    """Return the same as `read_header`, for a request whose names get into the registry.
+
+    Raises UnprintableNameError too.
+    """
     read = read_header(command, header)
-    for field, said in zip(header.__struct_fields__, msgspec.structs.astuple(read), strict=True):
-        if isinstance(said, str) and field not in _FREE_TEXT:
-            check_names(command, field, said)
+    for field, value in zip(header.__struct_fields__, msgspec.structs.astuple(read), strict=True):
+        if isinstance(value, str) and field not in _FREE_TEXT:
+            check_names(command, field, value)
     return read
 
 
 def check_names(command: RemotingCommand, field: str, *names: str) -> None:
-    """Raises UnprintableNameError for a control character, or one that turns or hides text, in a name."""
+    """Raise UnprintableNameError if a name has a control character, or one that turns or hides text."""
     if not "".join(names).isprintable():
         name = next(name for name in names if not name.isprintable())
         raise UnprintableNameError(request_name(command.code), field, name)
 
 
 def header_fields(header: Header) -> dict[str, str]:
-    """The `ext_fields` that say `header`: text, and without what is not set."""
+    """Return `header` as `ext_fields`: its values as text, without fields that are not set."""
     fields: dict[str, object] = msgspec.to_builtins(header)
-    return {name: said if isinstance(said, str) else str(said).lower() for name, said in fields.items()}
+    return {name: value if isinstance(value, str) else str(value).lower() for name, value in fields.items()}
 
 
 def request_name(code: int) -> str:
-    """RocketMQ's name of a request code, or the number of one that we do not know."""
+    """Return RocketMQ's name of a request code; for an unknown code its number."""
     return RequestCode(code).name if code in RequestCode.__members__.values() else f"request code {code}"

@@ -1,4 +1,4 @@
-"""JSON as RocketMQ's peers write it: standard, or with fastjson's integer keys that stand without quotes."""
+"""JSON as RocketMQ's peers write it: standard, or with integer keys without quotes, as fastjson writes them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from namesrv_stream.wire.errors import MalformedBodyError
 T = TypeVar("T")
 
 MAX_VALUES = 1_000_000
-"""Of one text: a value is fifty bytes and more once it is read, so that 16 MiB of `[],[],` would be 300 MB."""
+"""Limit of one text's values: a decoded value takes fifty bytes or more, so 16 MiB of `[],[],` would take 300 MB."""
 
 _MAX_ESCAPES = 65_536
-"""Of one string, where keys without quotes are looked for."""
+"""Limit of one string's escapes in a text that is searched for keys without quotes."""
 
-# Up to the next bare key, and that key. Strings are passed over whole, so that `{0:` inside one stays as it is.
-# It matches wherever it starts, and its repetitions are possessive: no byte is looked at more than twice, whatever
-# a peer sends. They are bounded too: while one match runs, no other thread does.
+# Matches the text up to the next bare key, and that key. Strings are matched whole, so `{0:` inside one stays as it is.
+# It matches wherever it starts, and its repetitions are possessive: it reads no byte more than twice, whatever a peer
+# sends. They are bounded too, because no other thread runs during a match.
 _UP_TO_BARE_KEY = re.compile(
     rb"""((?:[^"{,]{1,65536}+
           | "[^"\\]*+(?:\\.[^"\\]*+){0,%d}+(?:"|\\?\Z)     # a string, which may lack its end
@@ -35,9 +35,9 @@ _encoder = msgspec.json.Encoder()
 
 
 def with_quoted_keys(text: bytes) -> bytes:
-    """The same JSON with integer keys in quotes: `{0:"a"}` becomes `{"0":"a"}`.
+    """Return the JSON with its integer keys in quotes: `{0:"a"}` becomes `{"0":"a"}`.
 
-    Raises ValueError for a string with more escapes than are looked at.
+    Raises ValueError for a string with too many escapes.
     """
     quoted = bytearray()
     at = 0
@@ -52,7 +52,7 @@ def with_quoted_keys(text: bytes) -> bytes:
 
 
 def decode_json(text: bytes, decoder: msgspec.json.Decoder[T], body: str) -> T:
-    """What `text` says. Raises MalformedBodyError, which names `body`, a class of RocketMQ."""
+    """Decode `text`. Raises MalformedBodyError, which names `body`, a class of RocketMQ."""
     values = text.count(b",") + text.count(b"[") + text.count(b"{")
     if values > MAX_VALUES:
         raise MalformedBodyError(body, f"{values} values, over the limit of {MAX_VALUES}")
@@ -68,17 +68,17 @@ def decode_json(text: bytes, decoder: msgspec.json.Decoder[T], body: str) -> T:
 
 
 def encode_json(value: object) -> bytes:
-    """Standard JSON, keys sorted by name as RocketMQ's are, so that equal values are equal bytes."""
+    """Encode as standard JSON with keys sorted by name, as RocketMQ does, so that equal values give equal bytes."""
     return _encoder.encode(msgspec.to_builtins(value, builtin_types=(msgspec.Raw,), str_keys=True, order="sorted"))
 
 
 def encode_json_with_bare_keys(value: object) -> bytes:
-    """Encode as fastjson does by default: as `encode_json`, but integer keys stand without quotes."""
+    """Encode as fastjson does by default: like `encode_json`, but with integer keys without quotes."""
     return _encoder.encode(_with_bare_keys(msgspec.to_builtins(value, builtin_types=(msgspec.Raw,), order="sorted")))
 
 
 def _with_bare_keys(value: object) -> object:
-    """Replace each map that has integer keys by its text; `{0:` is no JSON that the encoder itself could write."""
+    """Replace each map that has integer keys by its text, because the encoder itself cannot write `{0:`."""
     match value:
         case list():
             return [_with_bare_keys(each) for each in value]

@@ -1,6 +1,7 @@
-"""What the first bytes of a connection say about the protocol that follows.
+"""Recognises a connection's protocol by its first bytes, and reads PROXY headers.
 
-A remoting frame starts with a zero byte, as its length is under 16 MiB, so it cannot be taken for any of the others.
+A remoting frame starts with a zero byte, because its length is under 16 MiB. So it cannot be mistaken for any other
+protocol.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from namesrv_stream.wire.errors import MalformedProxyHeaderError
 
 
 class Opening(Enum):
-    """What a peer speaks."""
+    """The protocol with which a peer begins."""
 
     REMOTING = "RocketMQ remoting"
     TLS = "TLS"
@@ -37,23 +38,23 @@ _PROXY_V2_ADDRESSES = {0x11: struct.Struct(">4s4sHH"), 0x21: struct.Struct(">16s
 
 
 def opening_of(first: bytes) -> Opening | None:
-    """What a connection that starts with `first` speaks; None while more bytes are needed to tell (12 always do)."""
+    """Return the protocol of a connection that starts with `first`; None if more bytes are needed (12 are enough)."""
     if not first or any(len(first) < len(mark) and mark.startswith(first) for mark, _ in _SIGNATURES):
         return None
     return next((opening for mark, opening in _SIGNATURES if first.startswith(mark)), Opening.REMOTING)
 
 
 class ProxyHeader(NamedTuple):
-    """A load balancer's header: `length_bytes` to skip, and the address of the peer behind it, if it says one."""
+    """A load balancer's header. `length_bytes`: bytes to skip. `source`: the peer behind it, None if it names none."""
 
     length_bytes: int
     source: str | None
 
 
 def proxy_header(first: bytes) -> ProxyHeader | None:
-    """The PROXY header (v1 or v2) that `first` begins with; None while it is incomplete.
+    """Return the PROXY header (v1 or v2) at the start of `first`; None while it is incomplete.
 
-    What follows the header is a connection of its own, with its own opening.
+    After the header the connection has another opening. Raises MalformedProxyHeaderError.
     """
     return _proxy_v2(first) if first.startswith(b"\r") else _proxy_v1(first)
 
@@ -75,7 +76,7 @@ def _proxy_v1(first: bytes) -> ProxyHeader | None:
 
 
 def _source(host: str, port: str) -> str:
-    """The address that a text header names: nothing else of what a peer writes gets into logs and tables."""
+    """Return the address in a text header, checked: no other text of a peer may get into logs and tables."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -1,7 +1,8 @@
-"""The body of REGISTER_BROKER in all its forms, both ways.
+"""Encodes and decodes the body of REGISTER_BROKER in all its forms.
 
-Which form a body has follows from the sender's version and the header's `compressed`, with one exception: 5.4.0
-brokers with compressedRegister=true say `compressed=false` of a compressed body. JSON never starts with zlib's 0x78.
+The form follows from the sender's version and the header's `compressed`, with one exception: 5.4.0 brokers with
+compressedRegister=true send a compressed body with `compressed=false`. It is recognised by zlib's first byte, 0x78,
+with which no JSON starts.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from namesrv_stream.wire.errors import BodyTooLargeError, Crc32MismatchError, Ma
 from namesrv_stream.wire.json_text import decode_json, encode_json
 
 MAX_INFLATED_BYTES = 16 * 1024 * 1024
-"""As much as a frame may hold, and Kafka take: what inflates to more could not be written."""
+"""The size of the largest frame, and of what Kafka takes: a body that inflates to more could not be written."""
 
 MAX_TOPICS = 50_000
-"""Of one registration; a broker with more of them registers in parts."""
+"""Limit of topics in one registration. A broker with more topics registers in parts."""
 
 _BODY = "RegisterBrokerBody"
 _ZLIB_FIRST_BYTE = 0x78
@@ -30,7 +31,7 @@ _INT32 = struct.Struct(">i")
 
 
 class TopicConfigSerializeWrapper(msgspec.Struct, frozen=True, rename="camel"):
-    """A broker's topics, their version, and of static topics the TopicQueueMappingInfo (T7)."""
+    """A broker's topics, their version, and the TopicQueueMappingInfo of its static topics (T7)."""
 
     data_version: DataVersion = DataVersion()
     topic_config_table: dict[str, TopicConfig] = {}
@@ -38,9 +39,10 @@ class TopicConfigSerializeWrapper(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RegisterBrokerBody(msgspec.Struct, frozen=True, rename="camel"):
-    """What a broker registers beside its header. `filter_server_list` None keeps the registered one (R11).
+    """The content of a registration's body. `filter_server_list`: None keeps the registered list (R11).
 
-    Of a topic only what the registry uses is kept; the rest is written as a broker that never set it would.
+    Decoding keeps only the fields of a topic that the registry uses. Encoding writes the others as a broker does that
+    never set them.
     """
 
     topic_config_serialize_wrapper: TopicConfigSerializeWrapper = TopicConfigSerializeWrapper()
@@ -55,12 +57,12 @@ _filter_servers_decoder = msgspec.json.Decoder(list[str] | None)
 
 
 def body_crc32(body: bytes) -> int:
-    """The checksum that `bodyCrc32` holds: CRC32 of the body as sent, without its top bit."""
+    """Return the value of `bodyCrc32`: the CRC32 of the body as it is sent, without the top bit."""
     return crc32(body) & 0x7FFFFFFF
 
 
 def check_crc32(body: bytes, expected: int) -> None:
-    """R1: 0 is unchecked, anything else has to match."""
+    """Raise Crc32MismatchError unless `expected` is the body's checksum, or 0, which is not checked (R1)."""
     if expected and expected != (actual := body_crc32(body)):
         raise Crc32MismatchError(expected, actual)
 
@@ -68,7 +70,10 @@ def check_crc32(body: bytes, expected: int) -> None:
 def decode_registration(
     body: bytes, version: int, *, compressed: bool = False, max_inflated_bytes: int = MAX_INFLATED_BYTES
 ) -> RegisterBrokerBody:
-    """What `body` registers; `version` and `compressed` are those of its header. No body: nothing but the address."""
+    """Decode the body of a registration, whose header has `version` and `compressed`. Raises BadRequestError.
+
+    An empty body registers nothing but the address.
+    """
     read = _decode(body, version, compressed, max_inflated_bytes)
     wrapper = read.topic_config_serialize_wrapper
     _check_topics(len(wrapper.topic_config_table))
@@ -93,7 +98,7 @@ def _check_topics(topics: int) -> None:
 
 
 def encode_registration(body: RegisterBrokerBody, version: int, *, compressed: bool = False) -> bytes:
-    """The body as a broker of `version` sends it; before 3.0.11 there is neither compression nor a filter list."""
+    """Encode the body as a broker of `version` sends it: before 3.0.11 without compression and filter list."""
     wrapper = body.topic_config_serialize_wrapper
     if version >= Version.V3_0_11 and compressed:
         return zlib.compress(_encode_sections(body, has_mappings=version >= Version.V5_0_0), zlib.Z_BEST_COMPRESSION)
@@ -110,12 +115,15 @@ def encode_registration(body: RegisterBrokerBody, version: int, *, compressed: b
 
 def _whole_topic(topic: str, config: TopicConfig) -> dict[str, object]:
     unset = {"topicName": topic, "topicFilterType": "SINGLE_TAG", "order": False, "attributes": {}}
-    said: dict[str, object] = msgspec.to_builtins(config)
-    return unset | said
+    fields: dict[str, object] = msgspec.to_builtins(config)
+    return unset | fields
 
 
 def inflate(body: bytes, limit: int = MAX_INFLATED_BYTES) -> bytes:
-    """The content of one zlib stream. Takes no more memory than `limit` bytes of it ask for."""
+    """Return the content of one zlib stream, without inflating more than `limit` bytes and one.
+
+    Raises BodyTooLargeError if there are more, MalformedBodyError if it is no whole zlib stream.
+    """
     stream = zlib.decompressobj()
     try:
         text = stream.decompress(body, limit + 1)
@@ -154,7 +162,7 @@ class _Sections:
         return block
 
     def blocks(self) -> Iterator[bytes]:
-        """One a topic; refused before the first is read if there are too many."""
+        """Yield the blocks, one for each topic. Raises TooManyTopicsError before the first if there are too many."""
         count = self.number()
         _check_topics(count)
         return (self.block() for _ in range(count))
@@ -170,11 +178,11 @@ def _decode_sections(text: bytes, *, has_mappings: bool) -> RegisterBrokerBody:
 
 
 def _decode_topic(block: bytes) -> tuple[str, TopicConfig]:
-    """`NAME READ WRITE PERM FILTER`, from 5.0.0 on with attributes behind it; flag and order are not said here."""
+    """Decode `NAME READ WRITE PERM FILTER`. From 5.0.0 on attributes follow; flag and order are not in this form."""
     try:
         name, read, write, perm, _ = block.decode().split(" ", 4)
-        said = {"readQueueNums": read, "writeQueueNums": write, "perm": perm}
-        return name, msgspec.convert(said, TopicConfig, strict=False)
+        fields = {"readQueueNums": read, "writeQueueNums": write, "perm": perm}
+        return name, msgspec.convert(fields, TopicConfig, strict=False)
     except (ValueError, msgspec.ValidationError) as error:
         raise MalformedBodyError(_BODY, f"topic {block[:200]!r}: {error}") from error
 

@@ -1,4 +1,4 @@
-"""What the writing requests say, in the registry's own terms: a remoting command in, a record's content out."""
+"""Translates writing requests, which are remoting commands, into the content of records."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ from namesrv_stream.wire.registration import check_crc32, decode_registration
 
 
 def broker_request(command: RemotingCommand, channel_id: str | None = None) -> BrokerRequest:
-    """What a broker says with 103, 104, 322 or 904. `channel_id` names the connection over which it came."""
+    """Translate a broker's 103, 104, 322 or 904. `channel_id`: the connection over which it came.
+
+    Raises NotAWriteRequestError for any other code, BadRequestError for a bad request.
+    """
     match command.code:
         case RequestCode.REGISTER_BROKER:
             return register_broker(command, channel_id)
@@ -51,7 +54,10 @@ def broker_request(command: RemotingCommand, channel_id: str | None = None) -> B
 
 
 def register_broker(command: RemotingCommand, channel_id: str | None = None) -> RegisterBroker:
-    """A registration, its checksum checked (R1) and its body read in the form that the sender's version uses."""
+    """Translate a registration: check its checksum (R1), and decode its body in the form of the sender's version.
+
+    Raises BadRequestError.
+    """
     header = read_names(command, RegisterBrokerHeader)
     check_crc32(command.body, header.body_crc32)
     body = decode_registration(command.body, command.version, compressed=header.compressed)
@@ -78,7 +84,7 @@ def register_broker(command: RemotingCommand, channel_id: str | None = None) -> 
 
 
 def unregister_broker(command: RemotingCommand) -> UnregisterBroker:
-    """An orderly end of a broker."""
+    """Translate the unregistration of a broker. Raises BadRequestError."""
     header = read_names(command, BrokerHeader)
     return UnregisterBroker(
         broker_addr=header.broker_addr,
@@ -89,9 +95,10 @@ def unregister_broker(command: RemotingCommand) -> UnregisterBroker:
 
 
 def operator_command(command: RemotingCommand, requested_by: str | None = None) -> Command:
-    """What an operator or a tool asks for with 100, 102, 205, 216, 217, 318 or 327.
+    """Translate an operator's 100, 102, 205, 216, 217, 318 or 327. Raises as `broker_request`.
 
-    `requested_by` names a sender that the server does not know. Which settings 318 may change is not decided here (A5).
+    `requested_by`: the name of a sender that the server does not know. This does not decide which settings 318 may
+    change (A5).
     """
     reader = _OPERATOR_COMMANDS.get(command.code)
     if reader is None:

@@ -1,9 +1,9 @@
-"""RocketMQ's signature of a request: who has sent it.
+"""RocketMQ's signature of a request, which proves its sender.
 
-Clients, mqadmin and brokers put the fields AccessKey and Signature into extFields. The signature is the base64 of
-HMAC-SHA1, with the secret key that belongs to the AccessKey, over the values of all other fields in the order of their
-keys, and then the body. The request code is not signed, nor is a time: TLS alone keeps a signed request from being
-read and sent again.
+Clients, mqadmin and brokers put the fields AccessKey and Signature into extFields. The signature is the base64 of an
+HMAC-SHA1 with the secret key that belongs to the AccessKey. It covers the values of all fields but Signature, in the
+order of their keys, and then the body. It covers neither the request code nor a time: only TLS prevents that a signed
+request is read and sent again.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from namesrv_stream.wire.command import RemotingCommand
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
 ZONE_FIELDS = frozenset({"__ZONE_NAME", "__ZONE_MODE"})
-"""Clients and mqadmin add them after they have signed, brokers before: both forms of a request are tried."""
+"""Fields that clients and mqadmin add after they have signed, and brokers before. So both forms are tried."""
 
 
 def access_key_of(command: RemotingCommand) -> str | None:
-    """The key with which a request says that it is signed; None if it is not signed."""
+    """Return the AccessKey of a request; None if the request is not signed."""
     return (command.ext_fields or {}).get(ACCESS_KEY)
 
 
 def is_signed_with(command: RemotingCommand, secret_key: bytes) -> bool:
-    """Whether the request's signature was made with this secret key."""
+    """Return whether the request's signature was made with this secret key."""
     given = (command.ext_fields or {}).get(SIGNATURE, "").encode()
     return any(
         hmac.compare_digest(_signature(fields, command.body, secret_key), given) for fields in _signed_fields(command)
@@ -36,18 +36,18 @@ def is_signed_with(command: RemotingCommand, secret_key: bytes) -> bool:
 
 
 def signed(command: RemotingCommand, access_key: str, secret_key: bytes) -> RemotingCommand:
-    """The request as a peer with these keys sends it."""
+    """Return the request as a peer with these keys sends it."""
     fields = {**(command.ext_fields or {}), ACCESS_KEY: access_key}
     signature = _signature(fields, command.body, secret_key).decode()
     return msgspec.structs.replace(command, ext_fields=fields | {SIGNATURE: signature})
 
 
 def _signed_fields(command: RemotingCommand) -> Iterator[Mapping[str, str]]:
-    """What the sender may have signed: all fields, or all but those of the zone."""
-    fields = {name: said for name, said in (command.ext_fields or {}).items() if name != SIGNATURE}
+    """Yield the fields that the sender may have signed: all, or all but those of the zone."""
+    fields = {name: value for name, value in (command.ext_fields or {}).items() if name != SIGNATURE}
     yield fields
     if fields.keys() & ZONE_FIELDS:
-        yield {name: said for name, said in fields.items() if name not in ZONE_FIELDS}
+        yield {name: value for name, value in fields.items() if name not in ZONE_FIELDS}
 
 
 def _signature(fields: Mapping[str, str], body: bytes, secret_key: bytes) -> bytes:
