@@ -204,8 +204,7 @@ SELECT event_month, timestamp_millis(unix_millis(event_time) DIV 3600000 * 36000
 FROM broker_event
 GROUP BY event_month, hour, type;
 
--- One row for each operator command and broker name whose topics it changed. A command that changed no topic has
--- one row.
+-- One row for each operator command and broker name whose topics it changed. A command that changed none has one row.
 CREATE OR REPLACE TEMPORARY VIEW operator_command AS
 SELECT event_month, event_time, epoch, type AS command, requested_by, broker_name, before, after
 FROM broker_event
