@@ -34,7 +34,7 @@ COMMANDS = {
         "namesrv_stream.cli.changes:wipe_write_perm", _CHANGE, "Make all topics of a broker name read-only."
     ),
     "addWritePerm": LazyCommand("namesrv_stream.cli.changes:add_write_perm", _CHANGE, "Make them writable again."),
-    "deleteTopic": LazyCommand("namesrv_stream.cli.changes:delete_topic", _CHANGE, "Take a topic out of the routes."),
+    "deleteTopic": LazyCommand("namesrv_stream.cli.changes:delete_topic", _CHANGE, "Remove a topic from the routes."),
     "updateNamesrvConfig": LazyCommand(
         "namesrv_stream.cli.changes:update_namesrv_config", _CHANGE, "Change a setting at run time."
     ),

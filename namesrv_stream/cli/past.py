@@ -58,8 +58,8 @@ _NAMES: dict[str, Callable[[dict[str, Any]], str]] = {
 
 @click.command("history")
 @click.option("-b", "--broker", metavar="NAME|ADDRESS", help="Only of this broker name or address.")
-@click.option("--since", type=_TIME, help="Only those from then on: 03:12, 2026-11-21 03:12, 10m, 2h ago.")
-@click.option("--until", type=_TIME, help="Only those up to then.")
+@click.option("--since", type=_TIME, help="Only events from then on: 03:12, 2026-11-21 03:12, 10m, 2h ago.")
+@click.option("--until", type=_TIME, help="Only events up to then.")
 @click.option("--limit", type=click.IntRange(min=1), default=DEFAULT_EVENTS, show_default=True, help="The newest N.")
 @view_options()
 @click.pass_obj

@@ -23,9 +23,11 @@ _LOOK_EVERY_S = 1.0
 @click.command("up")
 @click.option("--data", type=click.Path(path_type=Path), default=Path("data"), show_default=True, help="Kafka's data.")
 @click.option(
-    "--brokers", type=click.IntRange(min=0), default=DEFAULT_BROKERS, show_default=True, help="Simulated ones."
+    "--brokers", type=click.IntRange(min=0), default=DEFAULT_BROKERS, show_default=True, help="Simulated brokers."
 )
-@click.option("--topics", type=click.IntRange(min=1), default=30, show_default=True, help="Of the simulated brokers.")
+@click.option(
+    "--topics", type=click.IntRange(min=1), default=30, show_default=True, help="Topics of the simulated brokers."
+)
 @click.pass_obj
 def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
     """Run Kafka, the streaming job, the gateway and simulated brokers on this machine; Ctrl-C ends them in order.

@@ -94,7 +94,7 @@ class UnfitTopicError(NamesrvError):
     """Refusal of a topic whose records have no single order, so that the same log would not give the same tables."""
 
     def __init__(self, topic: str, problem: str, command: str) -> None:
-        super().__init__(f"topic {topic} {problem}, so what it holds has no one order. Mend it by: {command}")
+        super().__init__(f"topic {topic} {problem}, so its records have no single order. Mend it by: {command}")
         self.topic = topic
         self.problem = problem
         self.command = command
@@ -169,7 +169,7 @@ def topic_warnings(facts: TopicFacts) -> list[str]:
         f"set it to {MAX_RECORD_BYTES}": message_limit < MAX_RECORD_BYTES,
         "cleanup.policy has compaction: older records of a broker vanish before the job has read them; "
         "set it to delete": "compact" in config["cleanup.policy"],
-        f"retention.ms is {retention_ms}: a job that is away for longer loses what brokers said meanwhile; "
+        f"retention.ms is {retention_ms}: a job that is away for longer loses the records sent meanwhile; "
         f"set it to {SHORTEST_RETENTION_MS} or more": 0 <= retention_ms < SHORTEST_RETENTION_MS,
     }
     return [f"topic {topic}: {warning}" for warning, applies in found.items() if applies]
