@@ -1,4 +1,4 @@
-"""The churn of a period as one HTML file that needs no network:
+"""Report of the churn of a period, as one HTML file that needs no network:
 
     SPARK_CONF_DIR=conf spark-submit jobs/churn_report.py --root data/registry --since 2026-11-01 --out report.html
 
@@ -39,8 +39,8 @@ def _in_a_folder(_context: click.Context, _parameter: click.Parameter, file: Pat
     help="The HTML file.",
 )
 def main(root: Root, since: datetime | None, until: datetime | None, out: Path) -> None:
-    """Write the report of a period."""
-    from namesrv_stream.history.report import churn_report  # noqa: PLC0415 -- says how to get matplotlib if need be
+    """Write the churn report of a period as one HTML file."""
+    from namesrv_stream.history.report import churn_report  # noqa: PLC0415 -- raises a NamesrvError without matplotlib
 
     end = until.replace(tzinfo=UTC) if until else _newest(root)
     start = since.replace(tzinfo=UTC) if since else end - timedelta(days=DEFAULT_DAYS)

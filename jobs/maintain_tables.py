@@ -2,7 +2,7 @@
 
     SPARK_CONF_DIR=conf spark-submit jobs/maintain_tables.py -c conf/namesrv.properties
 
-Small files are put together, snapshot rows past retention go, and VACUUM removes files that no retained snapshot needs.
+It merges small files, deletes snapshot rows past retention, and removes files that no retained snapshot needs (VACUUM).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from namesrv_stream.tables.root import Root
 @table_job("maintain_tables")
 @click.option("--no-vacuum", is_flag=True, help="Keep files that no retained snapshot needs.")
 def main(root: Root, no_vacuum: bool) -> None:
-    """Put small files together and remove what no retained snapshot needs."""
+    """Merge small files, and remove files and rows that no retained snapshot needs."""
     with submitted_session("maintain-tables") as spark:
         for care in maintain(spark, root, vacuum=not no_vacuum):
             put_off = f", put off: {care.put_off}" if care.put_off else ""

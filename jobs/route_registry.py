@@ -1,8 +1,8 @@
-"""The route registry under spark-submit: heartbeats on Kafka become route tables in Delta.
+"""Route registry under spark-submit: reads heartbeats from Kafka and keeps the route tables in Delta.
 
     SPARK_CONF_DIR=conf spark-submit jobs/route_registry.py -c conf/namesrv.properties
 
-Runs until SIGTERM or Ctrl-C, which end it in order. On a cluster whose executors do not have the package, add
+It runs until SIGTERM or Ctrl-C, which end it in order. If the executors of a cluster do not have the package, add
 `--py-files` with a zip of the folder namesrv_stream.
 """
 
@@ -29,7 +29,7 @@ from namesrv_stream.stream.termination import stop_on_signals, stop_on_signals_t
 @click.option("-s", "--set", "options", multiple=True, metavar="KEY=VALUE", help="A setting; wins over the file.")
 @click.option("--standby", is_flag=True, help="Wait while another job is active, and take over when it ends.")
 @click.option(
-    "--accept-new-log", is_flag=True, help="Go on from the tables with another topic or Kafka than they were made from."
+    "--accept-new-log", is_flag=True, help="Keep the tables, and go on with another topic or Kafka than theirs."
 )
 @click.option("--debug", is_flag=True, help="Log more, and show tracebacks.")
 def main(config: Path | None, options: tuple[str, ...], standby: bool, accept_new_log: bool, debug: bool) -> None:
@@ -40,7 +40,7 @@ def main(config: Path | None, options: tuple[str, ...], standby: bool, accept_ne
         given = dict(_pair(option) for option in options) | ({"standby": "true"} if standby else {})
         settings = load_settings(config, os.environ, given)
         spark = SparkSession.builder.appName("route-registry").getOrCreate()
-        stop_on_signals(stop)  # not before: Spark sets a handler of its own when it starts
+        stop_on_signals(stop)  # only now: Spark sets a handler of its own when it starts
         stop_on_signals_to_jvm(spark, stop)
         try:
             RouteRegistryJob(spark, settings, accepts_new_log=accept_new_log).run(stop)

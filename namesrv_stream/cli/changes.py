@@ -1,4 +1,4 @@
-"""Commands that change something: each puts one record on Kafka, which the job applies in the order of the log."""
+"""Commands that change the registry: each sends one record to Kafka, which the job applies in the order of the log."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _POLL_S = 0.2
 
 
 class NotAcceptedError(NamesrvError):
-    """A command that the job would put among the rejected records."""
+    """Refusal to send a command that the job would write to the table `rejected`."""
 
     exit_status = 2
 
@@ -44,18 +44,18 @@ class NotAcceptedError(NamesrvError):
 
 
 class NotPublishedError(NamesrvError):
-    """`--wait` has waited for as long as it was told to."""
+    """End of the time that `--wait` allows before a snapshot had the record."""
 
     def __init__(self, at: LogPosition, waited_s: float) -> None:
         super().__init__(
             f"offset {at.offset} is on Kafka, but no snapshot has passed it within {waited_s:g} s. "
-            "Is the job running? It will be applied; `namesrv-stream status` says how far behind the tables are."
+            "Is the job running? It will apply the record; `namesrv-stream status` shows how far behind the tables are."
         )
         self.at = at
 
 
 class OtherLogError(NamesrvError):
-    """The tables were made from another log than the one that was written to, so waiting would mean nothing."""
+    """Refusal to wait: the tables were made from another log than the one to which the record was sent."""
 
     def __init__(self, at: LogPosition, snapshot: SnapshotRow) -> None:
         super().__init__(
@@ -66,7 +66,7 @@ class OtherLogError(NamesrvError):
 
 
 def _change(name: str) -> Callable[[Callable[..., Command]], click.Command]:
-    """A command out of a function that makes its record, or raises NamesrvError."""
+    """Return a decorator that makes a command from a function, which returns the record or raises a NamesrvError."""
 
     def decorate(record: Callable[..., Command]) -> click.Command:
         @click.command(name, help=record.__doc__)
@@ -77,7 +77,7 @@ def _change(name: str) -> Callable[[Callable[..., Command]], click.Command]:
             is_flag=False,
             flag_value=DEFAULT_WAIT_S,
             metavar="[SECONDS]",
-            help=f"Wait until it is published ({DEFAULT_WAIT_S:g} s unless said).",
+            help=f"Wait until it is published, {DEFAULT_WAIT_S:g} s at most unless given.",
         )
         @click.option(
             "--as",
@@ -85,7 +85,7 @@ def _change(name: str) -> Callable[[Callable[..., Command]], click.Command]:
             metavar="NAME",
             default=_login,
             callback=_checked_name,
-            help="Who asks, for the history: the login unless said.",
+            help="Who asks, for the history. Default: the login.",
         )
         @click.pass_obj
         def command(invocation: Invocation, /, wait_s: float | None, requested_by: str, **fields: str) -> None:
@@ -128,7 +128,7 @@ def _check(request: Command) -> None:
 
 
 def _newest(settings: NamesrvSettings) -> RegistryView | None:
-    """None where no tables can be read from here: the record is what counts."""
+    """Return the newest snapshot, None if this machine cannot read the tables: the record can be sent without them."""
     try:
         return open_reader(settings).follow()
     except NamesrvError:
@@ -136,7 +136,7 @@ def _newest(settings: NamesrvSettings) -> RegistryView | None:
 
 
 def _sent(settings: NamesrvSettings, request: Command) -> LogPosition:
-    from namesrv_stream.kafka.producer import HeartbeatProducer  # noqa: PLC0415  # kafka only where it is needed
+    from namesrv_stream.kafka.producer import HeartbeatProducer  # noqa: PLC0415  # lookups start without kafka
 
     kafka, limit_ms = kafka_client_arguments(settings), _DELIVERY_LIMIT_MS
     with HeartbeatProducer(kafka, settings.kafka_topic, delivery_timeout_ms=limit_ms) as producer:
@@ -154,13 +154,14 @@ def _wait(settings: NamesrvSettings, at: LogPosition, limit_s: float) -> None:
 
 
 def _warn_of_unknown(request: Command, tables: RouteTables) -> None:
-    """A command for a name that is not there is sent all the same: the name may be on its way."""
+    """Warn of names that are not in the tables. The command is sent all the same: a record may be about to add them."""
     for kind, name, known in _names(request, tables):
         if name not in known:
             say(f"warning: {kind} {name} is not in the tables now. {did_you_mean(name, known)}".rstrip())
 
 
 def _names(request: Command, tables: RouteTables) -> Iterable[tuple[str, str, Iterable[str]]]:
+    """Yield each name in the command with its kind before it and the known names of that kind after it."""
     match request:
         case WipeWritePerm(broker_name=name) | AddWritePerm(broker_name=name):
             yield "broker", name, tables.brokers
@@ -175,7 +176,7 @@ def _names(request: Command, tables: RouteTables) -> Iterable[tuple[str, str, It
 @click.option("-k", "--key", required=True)
 @click.option("-v", "--value", required=True)
 def update_kv_config(_invocation: Invocation, requested_by: str, namespace: str, key: str, value: str) -> Command:
-    """Put a value into the KV table, whose namespace is made where it is missing."""
+    """Put a value into the KV table. Makes the namespace if it is missing."""
     return PutKvConfig(namespace=namespace, key=key, value=value, requested_by=requested_by)
 
 
@@ -183,7 +184,7 @@ def update_kv_config(_invocation: Invocation, requested_by: str, namespace: str,
 @click.option("-s", "--namespace", required=True)
 @click.option("-k", "--key", required=True)
 def delete_kv_config(_invocation: Invocation, requested_by: str, namespace: str, key: str) -> Command:
-    """Delete a value of the KV table."""
+    """Delete a value from the KV table."""
     return DeleteKvConfig(namespace=namespace, key=key, requested_by=requested_by)
 
 
@@ -197,7 +198,7 @@ def wipe_write_perm(_invocation: Invocation, requested_by: str, broker: str) -> 
 @_change("addWritePerm")
 @click.option("-b", "--broker", required=True, metavar="NAME")
 def add_write_perm(_invocation: Invocation, requested_by: str, broker: str) -> Command:
-    """Make all topics of a broker name readable and writable, those too that were only one of it before."""
+    """Make all topics of a broker name readable and writable, also those that were write-only or read-only before."""
     return AddWritePerm(broker_name=broker, requested_by=requested_by)
 
 
@@ -205,7 +206,7 @@ def add_write_perm(_invocation: Invocation, requested_by: str, broker: str) -> C
 @click.option("-t", "--topic", required=True)
 @click.option("-c", "--cluster", help="Only on brokers of this cluster.")
 def delete_topic(_invocation: Invocation, requested_by: str, topic: str, cluster: str | None) -> Command:
-    """Take a topic out of the routes. A broker that still has it brings it back with its next registration."""
+    """Remove a topic from the routes. A broker that still has the topic adds it again with its next registration."""
     return DeleteTopic(topic=topic, cluster_name=cluster, requested_by=requested_by)
 
 
@@ -213,7 +214,7 @@ def delete_topic(_invocation: Invocation, requested_by: str, topic: str, cluster
 @click.option("-k", "--key", required=True)
 @click.option("-v", "--value", required=True)
 def update_namesrv_config(invocation: Invocation, requested_by: str, key: str, value: str) -> Command:
-    """Change a setting for all processes, while they run. Only those that docs/configuration.md calls live."""
+    """Change a setting of all running processes. Accepts only settings that docs/configuration.md calls live."""
     if key not in CATALOGUE:
         raise SettingError(key, "is not known", f"{did_you_mean(key, CATALOGUE)}All settings: docs/configuration.md.")
     if not invocation.settings.live_changes({key: value}):

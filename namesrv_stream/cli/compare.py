@@ -51,9 +51,9 @@ _READABLE: dict[str, Callable[[int], str | None]] = {
 @click.option("--json", "as_json", is_flag=True, help="Standard JSON, one line.")
 @click.pass_obj
 def diff(invocation: Invocation, before: int | datetime, after: int | datetime, as_json: bool) -> None:
-    """What changed from A to B, two epochs or times: rows of each table that came, went or have other values.
+    """Show what changed from A to B, two epochs or times: rows of each table that were added, removed or changed.
 
-    For moments past snapshot.retention the events between the two tell it.
+    If a moment is past snapshot.retention, the differences are taken from the events between A and B.
     """
     moments = moment_of(before), moment_of(after)
     found, source, epochs = _diff(open_reader(invocation.settings), root_of(invocation.settings), *moments)
@@ -70,20 +70,23 @@ def diff(invocation: Invocation, before: int | datetime, after: int | datetime, 
 
 
 def _diff(reader: RouteReader, root: Root, before: AsOf, after: AsOf) -> tuple[Diff, str, str]:
-    """The differences, what tells them, and where snapshots do, which: those in force at the two moments."""
+    """Return the differences, their source, and a text with the epochs of the two snapshots if these are the source."""
     views = [_opened(reader, moment) for moment in (before, after)]
     if views[0] is not None and views[1] is not None:
         epochs = f" of epochs {views[0].snapshot.epoch} and {views[1].snapshot.epoch}"
         return diff_of_views(views[0], views[1]), "snapshots", epochs
     gone = [str(moment) for moment, view in zip((before, after), views, strict=True) if view is None]
-    say(f"past snapshot.retention: {' and '.join(gone)}. The events between the two moments tell the differences.")
+    say(f"past snapshot.retention: {' and '.join(gone)}. Compared by the events between the two moments.")
     newest = reader.snapshots.newest()
     undone, done = events_between(root, newest, after, before), events_between(root, newest, before, after)
     return diff_of_events(done, undone), "events", ""
 
 
 def _opened(reader: RouteReader, moment: AsOf) -> RegistryView | None:
-    """None where the snapshot is gone. One that never was is an error."""
+    """Return the view of a moment, None if its snapshot is past retention.
+
+    Raises NoSuchSnapshotError if there never was one.
+    """
     try:
         return reader.open(moment.epoch, moment.at_ms)
     except SnapshotGoneError:
@@ -95,7 +98,7 @@ def _diff_shown(found: Diff, title: str, span: str, plain: bool) -> RenderableTy
         [each.table, "+" if each.before is None else "-" if each.after is None else "~", _key(each), _values(each)]
         for each in found.differences
     ]
-    rows += [["topic", "~", name, f"{counted(count, 'topic')} that the events count only"] for name, count in
+    rows += [["topic", "~", name, f"{counted(count, 'topic')}, which the events do not name"] for name, count in
              found.unnamed.items()]  # fmt: skip
     return Group(heading(title, span), table(["table:", "", "key", "what+"], rows, plain=plain))
 
@@ -108,8 +111,8 @@ def _values(each: Difference) -> str:
     key = TABLES[each.table].key
     if each.before is None or each.after is None:
         row: Row = each.after or each.before or {}
-        told = {column: value for column, value in row.items() if column not in key and value not in (None, "", [])}
-        return ", ".join(f"{column} {_text(column, value)}" for column, value in told.items())
+        shown = {column: value for column, value in row.items() if column not in key and value not in (None, "", [])}
+        return ", ".join(f"{column} {_text(column, value)}" for column, value in shown.items())
     was, became = each.before, each.after
     return ", ".join(
         f"{column} {_text(column, was.get(column))} -> {_text(column, became.get(column))}"
@@ -141,13 +144,13 @@ def why(  # noqa: PLR0913, PLR0917  # one argument an option, as click hands the
     is_topic: bool,
     view: View,
 ) -> None:
-    """The story of a broker name, a broker address or a topic, in sentences, newest last."""
+    """Show the story of a broker name, a broker address or a topic, in sentences, newest last."""
     root, span = root_of(invocation.settings), span_of(since, until)
 
     def answer(served: Served) -> Answer:
-        told = _story(root, served, subject, span, is_topic)
-        fields = [each._asdict() | {"event_time": iso_text(each.event_time)} for each in told]
-        return Answer(encode_json(fields), lambda plain: _story_shown(served, subject, told, plain))
+        story = _story(root, served, subject, span, is_topic)
+        fields = [each._asdict() | {"event_time": iso_text(each.event_time)} for each in story]
+        return Answer(encode_json(fields), lambda plain: _story_shown(served, subject, story, plain))
 
     show(invocation, view, answer)
 
@@ -165,8 +168,8 @@ def _story(root: Root, served: Served, subject: str, span: Span, is_topic: bool)
     return story_of_topic(subject, found.lines, found.untold)
 
 
-def _story_shown(served: Served, subject: str, told: list[Sentence], plain: bool) -> RenderableType:
-    rows = [[time_text(each.event_time), each.epoch, each.text] for each in told]
+def _story_shown(served: Served, subject: str, story: list[Sentence], plain: bool) -> RenderableType:
+    rows = [[time_text(each.event_time), each.epoch, each.text] for each in story]
     rows.append(["now", served.snapshot.epoch, _present(served, subject)])
     return Group(served.heading(f"why {subject}"), table(["time", "#epoch", "what happened+"], rows, plain=plain))
 

@@ -1,4 +1,4 @@
-"""`getKvConfig`, `listKvConfig`, `getNamesrvConfig`: what operators have set."""
+"""`getKvConfig`, `listKvConfig`, `getNamesrvConfig`: values of the KV table, and settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from namesrv_stream.wire.json_text import encode_json
 @view_options()
 @click.pass_obj
 def get_kv_config(invocation: Invocation, namespace: str, key: str, view: View) -> None:
-    """One value, alone on its line."""
+    """Print one value of the KV table, alone on its line."""
     show(invocation, view, lambda served: _value(served, namespace, key))
 
 
@@ -35,7 +35,7 @@ def _value(served: Served, namespace: str, key: str) -> Answer:
 @view_options()
 @click.pass_obj
 def list_kv_config(invocation: Invocation, namespace: str, view: View) -> None:
-    """All keys of a namespace. --json prints RocketMQ's KVTable."""
+    """List all keys of a namespace. --json prints RocketMQ's KVTable."""
     show(invocation, view, lambda served: _values(served, namespace))
 
 
@@ -52,7 +52,7 @@ def _values_shown(served: Served, namespace: str, values: dict[str, str], plain:
 
 
 def _namespace(served: Served, namespace: str) -> dict[str, str]:
-    """K4: a namespace that was never made is not found, an emptied one is."""
+    """Return the values of a namespace, which may be empty. Raises NotFoundError if it was never made (K4)."""
     if namespace not in served.tables.kv:
         raise NotFoundError("namespace", namespace, served.tables.kv, served.snapshot.epoch)
     return dict(served.tables.kv[namespace])
@@ -62,7 +62,7 @@ def _namespace(served: Served, namespace: str) -> dict[str, str]:
 @view_options()
 @click.pass_obj
 def get_namesrv_config(invocation: Invocation, view: View) -> None:
-    """All settings: those in force here, with what UPDATE_NAMESRV_CONFIG changed for all processes."""
+    """Print all settings in force here, including those that UPDATE_NAMESRV_CONFIG changed for all processes."""
     show(
         invocation,
         view,

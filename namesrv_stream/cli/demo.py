@@ -1,4 +1,4 @@
-"""`demo`: the registry as a short story, on real parts, that ends by itself."""
+"""`demo`: a short story played on a real Kafka, Spark and Delta with simulated brokers, which ends by itself."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ PLAN = FleetPlan(
     heartbeat_interval_ms=2_000,
     seed=7,
 )
-"""Leases of 10 s instead of 120 s, so that the story fits; real brokers may ask for such leases too."""
+"""Brokers of the story. Their leases last 10 s instead of 120 s to keep it short; real brokers may ask for such too."""
 
 
 @click.command("demo")
 @data_option("data/demo")
 @click.pass_obj
 def demo(invocation: Invocation, data: Path) -> None:
-    """Brokers register, fall silent, leave and come back; you see what their routes become. Takes a minute or two.
+    """Show brokers register, fall silent, leave and return, and the routes after each step. Takes a minute or two.
 
-    It has settings of its own: -c, --root and --set are refused, and NAMESRV_* in the environment does not count.
+    The demo has its own settings: -c, --root and --set are refused, NAMESRV_* in the environment has no effect.
     """
     with open_stage(invocation, data) as stage:
-        first_epoch = _tell(stage)
+        first_epoch = _play_scenes(stage)
     stage.scene("What is left")
-    _say_what_is_left(stage, first_epoch)
+    _show_next_steps(stage, first_epoch)
 
 
-def _tell(stage: Stage) -> int:
-    """The scenes, in order. Returns the epoch before anything happens to a broker."""
+def _play_scenes(stage: Stage) -> int:
+    """Play the scenes in order. Return the epoch before the first broker falls silent."""
     kafka = stage.stack.settings.kafka_bootstrap_servers
     stage.say(f"Brokers → Kafka at {kafka} → streaming job in Spark → Delta tables in {stage.root} → these answers.")
     stage.scene(f"{PLAN.brokers} simulated brokers in {PLAN.clusters} clusters register through Kafka")
@@ -66,7 +66,7 @@ def _tell(stage: Stage) -> int:
 
 
 def _act(stage: Stage, topic: str, who: BrokerState, does: str, act: Callable[[str, int], None]) -> None:
-    """A broker does something, and the topic's route follows."""
+    """Let a broker act, wait until the tables show it, and print the topic's route."""
     name, address = who.broker_name, who.broker_addr
     stage.scene(f"{name}'s {'slave' if who.broker_id else 'master'} {address} {does}")
     was_live = address in stage.reader.follow().routes.live
@@ -77,7 +77,7 @@ def _act(stage: Stage, topic: str, who: BrokerState, does: str, act: Callable[[s
 
 
 def _characters(tables: RouteTables, fleet: Fleet) -> tuple[str, BrokerState, BrokerState]:
-    """A topic on two broker names; the master of one, and the slave of the other."""
+    """Return a topic on two broker names, the master of one of them and the slave of the other."""
     shared = (topic for topic, rows in tables.queues.items() if len(rows) == 2 and not topic.isupper())
     topic = next(each for each in sorted(shared) if "-" not in each)
     first, second = sorted(row.broker_name for row in tables.queues[topic])
@@ -85,7 +85,7 @@ def _characters(tables: RouteTables, fleet: Fleet) -> tuple[str, BrokerState, Br
     return topic, by_name[first, 0], by_name[second, 1]
 
 
-def _say_what_is_left(stage: Stage, first_epoch: int) -> None:
+def _show_next_steps(stage: Stage, first_epoch: int) -> None:
     root, last_epoch = stage.root, stage.reader.follow().snapshot.epoch
     stage.say(
         f"Brokers, Kafka and Spark are stopped; all tables are in {root}.\n"

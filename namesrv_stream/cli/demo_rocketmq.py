@@ -1,4 +1,4 @@
-"""`demo-rocketmq`: a real broker and the Java client, with the registry as their name server."""
+"""`demo-rocketmq`: a real RocketMQ broker and the Java client use the registry as their name server."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ BROKER, CLIENT, MQADMIN = FOLDERS = ("broker", "client", "mqadmin")
 @data_option("data/demo-rocketmq", *FOLDERS)
 @click.pass_obj
 def demo_rocketmq(invocation: Invocation, data: Path) -> None:
-    """A real RocketMQ 5.4.0 broker registers here, messages go through our routes, the broker dies. Two minutes.
+    """Register a real RocketMQ 5.4.0 broker here, send messages by its routes, kill the broker. Takes two minutes.
 
-    It has settings of its own: -c, --root and --set are refused, and NAMESRV_* in the environment does not count.
+    The demo has its own settings: -c, --root and --set are refused, NAMESRV_* in the environment has no effect.
     """
     with open_stage(invocation, data, *FOLDERS) as stage, ExitStack() as open_things:
         with stage.output.status("Starting RocketMQ's broker ..."):
@@ -39,7 +39,7 @@ def demo_rocketmq(invocation: Invocation, data: Path) -> None:
 
 
 class _Scenes:
-    """The scenes, in order. What is shown is what RocketMQ's own tools and our command line say."""
+    """Scenes of the demo. All output is that of RocketMQ's own tools and of this project's command line."""
 
     def __init__(self, data: Path, stage: Stage, real: LocalServer) -> None:
         self._data = data
@@ -48,7 +48,7 @@ class _Scenes:
         self._stage = stage
 
     def play(self) -> None:
-        """All of it."""
+        """Play all scenes in order."""
         stage = self._stage
         stage.scene(f"A RocketMQ 5.4.0 broker has namesrvAddr={self._namesrv} and registers")
         stage.until("it is in the tables", lambda tables: self._broker.address in tables.live)
@@ -75,6 +75,6 @@ class _Scenes:
 
     def _mqadmin(self, *arguments: str) -> None:
         self._stage.say_command("mqadmin", *arguments)
-        said = mqadmin(self._data / MQADMIN, self._namesrv, *arguments)
-        told = [line for line in said.strip().splitlines() if not line.startswith("\tat ")]  # no Java stack
-        self._stage.output.print("\n".join(told[:8]), markup=False, highlight=False)
+        output = mqadmin(self._data / MQADMIN, self._namesrv, *arguments)
+        lines = [line for line in output.strip().splitlines() if not line.startswith("\tat ")]  # no Java stack
+        self._stage.output.print("\n".join(lines[:8]), markup=False, highlight=False)

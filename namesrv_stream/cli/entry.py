@@ -1,4 +1,4 @@
-"""The options that all commands share, and the list of commands."""
+"""Options that all commands share, and the list of commands."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from namesrv_stream.logs import set_up_logging
 _LOOK, _CHANGE, _RUN = "Look", "Change (a record on Kafka each)", "Run"
 
 COMMANDS = {
-    "status": LazyCommand("namesrv_stream.cli.status:status", _LOOK, "What runs, what is served, how far behind."),
-    "topicRoute": LazyCommand("namesrv_stream.cli.routes:topic_route", _LOOK, "Where a topic lives."),
+    "status": LazyCommand("namesrv_stream.cli.status:status", _LOOK, "State of the job, the served snapshot, its lag."),
+    "topicRoute": LazyCommand("namesrv_stream.cli.routes:topic_route", _LOOK, "Route of a topic."),
     "topicList": LazyCommand("namesrv_stream.cli.routes:topic_list", _LOOK, "All topics, or a cluster's."),
     "clusterList": LazyCommand("namesrv_stream.cli.routes:cluster_list", _LOOK, "Clusters and their brokers."),
     "brokerList": LazyCommand("namesrv_stream.cli.routes:broker_list", _LOOK, "Live broker addresses."),
-    "history": LazyCommand("namesrv_stream.cli.past:history", _LOOK, "What happened to brokers, newest last."),
-    "why": LazyCommand("namesrv_stream.cli.compare:why", _LOOK, "The story of a broker or a topic, in sentences."),
-    "diff": LazyCommand("namesrv_stream.cli.compare:diff", _LOOK, "What changed between two moments."),
+    "history": LazyCommand("namesrv_stream.cli.past:history", _LOOK, "Events of brokers and topics, newest last."),
+    "why": LazyCommand("namesrv_stream.cli.compare:why", _LOOK, "Story of a broker or a topic, in sentences."),
+    "diff": LazyCommand("namesrv_stream.cli.compare:diff", _LOOK, "Differences between two moments."),
     "snapshots": LazyCommand("namesrv_stream.cli.past:snapshots", _LOOK, "Published snapshots, newest last."),
     "getKvConfig": LazyCommand("namesrv_stream.cli.configs:get_kv_config", _LOOK, "One value of the KV table."),
     "listKvConfig": LazyCommand("namesrv_stream.cli.configs:list_kv_config", _LOOK, "A namespace of the KV table."),
@@ -34,16 +34,18 @@ COMMANDS = {
         "namesrv_stream.cli.changes:wipe_write_perm", _CHANGE, "Make all topics of a broker name read-only."
     ),
     "addWritePerm": LazyCommand("namesrv_stream.cli.changes:add_write_perm", _CHANGE, "Make them writable again."),
-    "deleteTopic": LazyCommand("namesrv_stream.cli.changes:delete_topic", _CHANGE, "Take a topic out of the routes."),
+    "deleteTopic": LazyCommand("namesrv_stream.cli.changes:delete_topic", _CHANGE, "Remove a topic from the routes."),
     "updateNamesrvConfig": LazyCommand(
         "namesrv_stream.cli.changes:update_namesrv_config", _CHANGE, "Change a setting at run time."
     ),
     "up": LazyCommand("namesrv_stream.cli.up:up", _RUN, "Kafka, the job and brokers on this machine, until Ctrl-C."),
-    "demo": LazyCommand("namesrv_stream.cli.demo:demo", _RUN, "The same as a story that ends by itself."),
+    "demo": LazyCommand("namesrv_stream.cli.demo:demo", _RUN, "The same as a story, which ends by itself."),
     "demo-rocketmq": LazyCommand(
         "namesrv_stream.cli.demo_rocketmq:demo_rocketmq", _RUN, "A real RocketMQ broker and client, as a story."
     ),
-    "gateway": LazyCommand("namesrv_stream.gateway.command:gateway", _RUN, "RocketMQ's name server, to real brokers."),
+    "gateway": LazyCommand(
+        "namesrv_stream.gateway.command:gateway", _RUN, "Name server for real RocketMQ brokers and clients."
+    ),
     "fleet": LazyCommand("namesrv_stream.cli.fleet:fleet", _RUN, "Simulated brokers against any Kafka."),
     "replay": LazyCommand("namesrv_stream.replay.command:replay", _RUN, "Scenario cases through rules or stream."),
 }
@@ -79,7 +81,7 @@ def _note_debug(context: click.Context, _parameter: click.Parameter, debug: bool
 def main(
     context: click.Context, file: Path | None, print_only: bool, root: str | None, options: dict[str, str]
 ) -> None:
-    """The route registry of a RocketMQ cluster: Kafka to Spark to Delta Lake, and lookups from there."""
+    """Route registry of a RocketMQ cluster: Kafka to Spark to Delta Lake, and lookups from there."""
     context.obj = Invocation(file, options | ({"delta.root": root} if root is not None else {}))
     if print_only:
         for key in settings_without_effect(context.obj.settings):

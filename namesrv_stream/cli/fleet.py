@@ -1,4 +1,4 @@
-"""`fleet`: simulated brokers against a Kafka, or with --history their whole past as a registry of its own."""
+"""`fleet`: simulated brokers that send to a Kafka, or with --history a new registry with their whole past."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def _make_history(days: float, seed: int, shape: dict[str, object], out: Path, b
 
     end_ms = time.time_ns() // 1_000_000 // MINUTE_MS * MINUTE_MS
     chronicle = Chronicle(chronicle_plan(seed, **shape), end_ms - round(days * DAY_MS), days)
-    with errors_alone("namesrv_stream.stream.job"):  # the past needs CreateTime, and says no tick
+    with errors_alone("namesrv_stream.stream.job"):  # no warnings of CreateTime and missing ticks: the past needs both
         publish_history(chronicle.records(), out, round(chronicle.records_an_hour * batch_hours), say)
     say(f"the history is in {out}: namesrv-stream --root {out} history")
 
 
 def _number(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
-    """nan is within every range."""
+    """Return `value`, or raise BadParameter if it is nan, which click accepts in every range."""
     if value is not None and math.isnan(value):
         raise click.BadParameter("nan is no number.")
     return value

@@ -1,4 +1,4 @@
-"""What the programs for spark-submit that look after a registry's tables have in common."""
+"""Options, errors and Spark session of the spark-submit programs that work on a registry's tables."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from namesrv_stream.tables.schemas import SNAPSHOT
 
 
 def table_job(program: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a click command the registry that -c or --root name as its first argument, found before Spark starts.
+    """Return a decorator that adds -c and --root to a click command and passes their registry as its first argument.
 
-    An error of this package becomes its message and an exit status.
+    The registry is opened before Spark starts. A NamesrvError is printed as its message and ends the program with the
+    error's exit status.
     """
 
     def decorated(function: Callable[..., None]) -> Callable[..., None]:
@@ -51,7 +52,7 @@ def _registry(config: Path | None, root: str | None) -> Root:
 
 @contextmanager
 def submitted_session(app_name: str) -> Iterator[SparkSession]:
-    """The session that spark-submit's options describe, stopped at the end of the `with`."""
+    """Yield the Spark session that spark-submit's options describe, and stop it at the end of the `with`."""
     spark = SparkSession.builder.appName(app_name).getOrCreate()
     try:
         yield spark

@@ -1,6 +1,6 @@
-"""Moments as people write them: an epoch, `03:12`, `2026-11-21 03:12`, ISO 8601, `10m`, `2h ago`.
+"""Parser of moments as people write them: an epoch, `03:12`, `2026-11-21 03:12`, ISO 8601, `10m`, `2h ago`.
 
-A time without a zone is one of this machine's zone.
+A time without a zone is in this machine's zone.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ ACCEPTED = "03:12, 2026-11-21 03:12, 2026-11-21T03:12:05Z, 10m or 2h ago"
 
 
 def parsed_time(text: str, now: datetime) -> datetime:
-    """The moment that `text` names, aware of its zone; `now` too. Raises ValueError that lists what is accepted.
+    """Return the moment that `text` names, with its zone; `now` has a zone too.
 
-    A time of day is the last one that has been.
+    A time of day is the latest such time that is not after `now`. Raises a ValueError that lists the accepted forms.
     """
     text = text.strip()
     if found := _relative(text, now) or _time_of_day(text, now) or _iso(text):
@@ -52,14 +52,14 @@ def _iso(text: str) -> datetime | None:
 
 
 class Moment(click.ParamType[int | datetime]):
-    """A time, or with `epochs` the number of a snapshot too."""
+    """Click parameter type of a time or, if `epochs` is True, of a time or an epoch."""
 
     def __init__(self, *, epochs: bool) -> None:
         self._epochs = epochs
         self.name = "epoch|time" if epochs else "time"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | datetime:
-        """An int is an epoch."""
+        """Return an epoch as an int, a time as a datetime."""
         if isinstance(value, int | datetime):
             return value
         text = str(value)

@@ -1,4 +1,4 @@
-"""How answers look on a terminal: tables with little ink; plain columns where the output is no terminal."""
+"""Layout of answers: tables with few lines on a terminal, plain columns if the output is no terminal."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from rich.text import Text
 from namesrv_stream.logs import printable
 
 _PLAIN_WIDTH = 10_000
-"""Of a line that goes into a file or a pipe: nothing is wrapped or cut."""
+"""Width of a line that is written to a file or a pipe: nothing is wrapped or cut."""
 
 _PERMS = ((4, "R"), (2, "W"), (1, "X"))
 
 
 def console() -> Console:
-    """Standard output."""
+    """Return a rich console for standard output."""
     terminal = Console(highlight=False)
     return terminal if terminal.is_terminal else Console(highlight=False, width=_PLAIN_WIDTH, no_color=True)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, plain: bool) -> Table:
-    """A column's name says how it looks: `#x` numbers, to the right; `x+` long text, which alone is wrapped;
-    `x?` left out where it is empty; `x:` a group, whose cells are shown where they change.
+    """Return a table whose column names set the layout.
 
-    Plain output neither groups nor wraps.
+    `#x` holds numbers and is aligned right. `x+` holds long text, the only one that is wrapped. `x?` is left out if all
+    its cells are empty. `x:` is a group: its cell is shown only if it differs from the one above. Plain output has no
+    groups, alignment or wrapping.
     """
     rows = list(rows)
     kept = [i for i, name in enumerate(columns) if not name.endswith("?") or any(row[i] for row in rows)]
@@ -59,13 +60,13 @@ def _cell(value: object) -> Text:
 
 
 def perm_text(perm: int) -> str:
-    """RocketMQ's way of writing a perm: `RW-` for 6, as its admin tool has it; priority in front."""
+    """Return a perm as RocketMQ's admin tool writes it: `RW-` for 6, with `P` in front for the priority bit."""
     letters = "".join(letter if perm & bit else "-" for bit, letter in _PERMS)
     return f"P{letters}" if perm & 8 else letters
 
 
 def time_text(epoch_ms: int | None) -> str:
-    """Local time to the second; the day too unless it is today. `-` for none."""
+    """Return local time to the second, with the day unless it is today; `-` for None."""
     if epoch_ms is None:
         return "-"
     moment = datetime.fromtimestamp(epoch_ms / 1000).astimezone()
@@ -74,14 +75,14 @@ def time_text(epoch_ms: int | None) -> str:
 
 
 def iso_text(epoch_ms: int | None) -> str | None:
-    """UTC with milliseconds, for JSON."""
+    """Return the time in UTC with milliseconds, for JSON."""
     if epoch_ms is None:
         return None
     return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def duration_text(millis: int) -> str:
-    """The two greatest units: `3m 20s`, `2d 4h`, `12s`; below a second `0s`."""
+    """Return the duration in its two greatest units: `3m 20s`, `2d 4h`, `12s`; `0s` if it is below a second."""
     parts: list[str] = []
     rest = max(0, millis) // 1000
     for unit, seconds in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
@@ -92,18 +93,18 @@ def duration_text(millis: int) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 topic`, `20,000 topics`, `2 addresses`."""
+    """Return the number with its noun: `1 topic`, `20,000 topics`, `2 addresses`."""
     plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
     return f"{count:,} {noun if count == 1 else plural}"
 
 
 def heading(left: str, right: str) -> Text:
-    """A line above a table: what it shows in bold, where it comes from dimmed."""
+    """Return the line above a table: its subject in bold, its source dimmed."""
     return Text.assemble((left, "bold"), "   ", (right, "dim"))
 
 
 def print_shown(shown: Callable[[bool], RenderableType]) -> None:
-    """Prints what `shown` gives for this output, which it is told to be plain or not."""
+    """Print the result of `shown` on standard output. Its argument is True if the output is plain: no terminal."""
     output = console()
     if output.is_terminal:
         output.print(shown(False))

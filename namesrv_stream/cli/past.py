@@ -1,4 +1,4 @@
-"""`history` and `snapshots`: what has happened."""
+"""`history` and `snapshots`: events of brokers and topics, and published snapshots."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ _NAMES: dict[str, Callable[[dict[str, Any]], str]] = {
 
 @click.command("history")
 @click.option("-b", "--broker", metavar="NAME|ADDRESS", help="Only of this broker name or address.")
-@click.option("--since", type=_TIME, help="Only those from then on: 03:12, 2026-11-21 03:12, 10m, 2h ago.")
-@click.option("--until", type=_TIME, help="Only those up to then.")
+@click.option("--since", type=_TIME, help="Only events from then on: 03:12, 2026-11-21 03:12, 10m, 2h ago.")
+@click.option("--until", type=_TIME, help="Only events up to then.")
 @click.option("--limit", type=click.IntRange(min=1), default=DEFAULT_EVENTS, show_default=True, help="The newest N.")
 @view_options()
 @click.pass_obj
@@ -71,7 +71,7 @@ def history(  # noqa: PLR0913, PLR0917  # one argument an option, as click hands
     limit: int,
     view: View,
 ) -> None:
-    """What happened to brokers and topics, newest last: registrations, ends of leases, commands, and their causes."""
+    """List the events of brokers and topics, newest last: registrations, ends of leases, commands, and their causes."""
     root, asked = root_of(invocation.settings), span_of(since, until)
 
     def answer(served: Served) -> Answer:
@@ -83,7 +83,7 @@ def history(  # noqa: PLR0913, PLR0917  # one argument an option, as click hands
             encode_json([_event_fields(event) for event in events]), lambda plain: _events_shown(served, events, plain)
         )
 
-    show(invocation, view, answer, remembers="what was before it")
+    show(invocation, view, answer, remembers="all of them up to that moment")
 
 
 def _event_fields(event: BrokerEventRow) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _event_cells(event: BrokerEventRow) -> list[object]:
 
 
 def _what(event: BrokerEventRow) -> Iterator[str]:
-    """The names that the event changed, or why it came; how long a lease lasted; who asked for it."""
+    """Yield the names that the event changed, or its cause; the duration of a lease that ended; who asked for it."""
     before, after = (json.loads(side or "{}") for side in (event.before, event.after))
     if "command" in after:
         after = {"command": [after["command"]]}
@@ -134,7 +134,7 @@ def _what(event: BrokerEventRow) -> Iterator[str]:
 
 def _changed_names(before: Any, after: Any, name: Callable[[dict[str, Any]], str]) -> str:  # JSON
     rows = after or before
-    if isinstance(rows, dict):  # so many that the event has their number alone
+    if isinstance(rows, dict):  # so many rows that the event has only their number
         return counted(rows["count"], "topic")
     names = [("" if after else "without ") + name(row) for row in rows if name(row)]
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else "")
@@ -146,7 +146,7 @@ def _changed_names(before: Any, after: Any, name: Callable[[dict[str, Any]], str
 @view_options(watch=False)
 @click.pass_obj
 def snapshots(invocation: Invocation, limit: int, sql: bool, view: View) -> None:
-    """Published snapshots that can be read, newest last. With --as-of the one that was in force then."""
+    """List the published snapshots that can be read, newest last. With --as-of only the one that was in force then."""
     published = open_reader(invocation.settings).snapshots
     if sql or view.as_of is not None:
         rows = [published.find(**view.as_of_arguments)]
@@ -160,7 +160,7 @@ def snapshots(invocation: Invocation, limit: int, sql: bool, view: View) -> None
 
 
 def pinning_sql(root: Root, snapshot: SnapshotRow) -> str:
-    """Spark SQL that makes temporary views of one snapshot's tables, and those for analysts over them."""
+    """Return Spark SQL that makes temporary views of one snapshot's tables, and the views for analysts over them."""
     statements = "".join(f"{statement};\n" for statement in history_sql(root, snapshot))
     return f"-- epoch {snapshot.epoch}, event time {iso_text(snapshot.event_time)}\n{statements}"
 

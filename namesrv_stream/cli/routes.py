@@ -1,4 +1,4 @@
-"""`topicRoute`, `topicList`, `clusterList`, `brokerList`: what the registry says of topics and brokers."""
+"""`topicRoute`, `topicList`, `clusterList`, `brokerList`: lookups of topics and brokers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from namesrv_stream.wire.json_text import encode_json
 @view_options()
 @click.pass_obj
 def topic_route(invocation: Invocation, topic: str, zone: str | None, view: View) -> None:
-    """Where a topic lives: its queues on each broker name, and the addresses of these.
+    """Show the route of a topic: its queues on each broker name, and the addresses of these brokers.
 
     --json prints RocketMQ's TopicRouteData.
     """
@@ -62,7 +62,7 @@ def _route_rows(found: lookup.TopicRoute) -> Iterator[list[object]]:
 @view_options()
 @click.pass_obj
 def topic_list(invocation: Invocation, cluster: str | None, view: View) -> None:
-    """All topics with their queues over all brokers. --json prints RocketMQ's TopicList."""
+    """List all topics with their numbers of queues over all brokers. --json prints RocketMQ's TopicList."""
     show(invocation, view, lambda served: _topics(served, cluster))
 
 
@@ -91,7 +91,7 @@ def _topics_shown(served: Served, cluster: str | None, topics: list[str], plain:
 @view_options()
 @click.pass_obj
 def cluster_list(invocation: Invocation, view: View) -> None:
-    """Clusters, their broker names, and who holds which id. --json prints RocketMQ's ClusterInfo."""
+    """List clusters, their broker names, and the holder of each id. --json prints RocketMQ's ClusterInfo."""
     show(invocation, view, _clusters, remembers=BROKERS_ALONE)
 
 
@@ -131,7 +131,7 @@ def _heard(served: Served, address: str) -> str:
 @view_options()
 @click.pass_obj
 def broker_list(invocation: Invocation, view: View) -> None:
-    """Every broker address with a lease. One whose id another address has taken is marked: it holds none."""
+    """List every broker address with a lease. An id in parentheses is held by another address."""
     show(invocation, view, _brokers, remembers=BROKERS_ALONE)
 
 

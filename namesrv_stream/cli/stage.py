@@ -1,4 +1,4 @@
-"""What the demos share: scenes with a title, commands that are shown and run, and waiting in the open."""
+"""Stage that the demos share: scenes with a title, commands that are printed and run, and waiting with progress."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from namesrv_stream.tables.reader import RouteReader
 _SCENE_LIMIT_S = 180.0
 _LOOK_EVERY_S = 0.2
 _INTERRUPTED = 130
-"""Exit status of a program that Ctrl-C has ended, in shells."""
+"""Exit status in shells of a program that Ctrl-C has ended."""
 _MADE_ANEW = ("kafka", "registry", "registry-checkpoint")
 
 
 class SceneFailedError(NamesrvError):
-    """The demo waited for something that did not come."""
+    """Failure of a demo to see, within its limit, what it waited for."""
 
     def __init__(self, what: str, limit_s: float) -> None:
         super().__init__(f"waited {limit_s:.0f} s for this: {what}. Is the machine very busy? The tables are kept.")
@@ -36,15 +36,15 @@ class SceneFailedError(NamesrvError):
 
 
 class CommandFailedError(NamesrvError):
-    """A command of the story ended with a status that is not 0."""
+    """Failure of a command of the demo: it ended with a status that is not 0."""
 
     def __init__(self, line: str, status: int) -> None:
-        super().__init__(f"`{line}` ended with status {status}: what it said above tells why. The tables are kept.")
+        super().__init__(f"`{line}` ended with status {status}: its output above has the reason. The tables are kept.")
         self.status = status
 
 
 class Stage:
-    """Every answer on the screen comes from the command that is printed above it, with the settings of the stage."""
+    """Running parts of a demo, and its output. Each answer comes from the command printed above it."""
 
     def __init__(self, invocation: Invocation, stack: LocalStack, output: Console) -> None:
         self._invocation = invocation
@@ -54,20 +54,23 @@ class Stage:
         self.output = output
 
     def scene(self, title: str) -> None:
-        """A title across the screen."""
+        """Print a title across the screen."""
         self.output.print()
         self.output.print(Rule(title, align="left") if self.output.is_terminal else f"--- {title}", highlight=False)
 
     def say(self, text: str) -> None:
-        """Plain words."""
+        """Print plain text."""
         self.output.print(text, highlight=False)
 
     def say_command(self, program: str, *arguments: str) -> None:
-        """A command line as in a shell."""
+        """Print a command line as in a shell."""
         self.output.print(f"[dim]$ {program}[/] [bold]{' '.join(arguments)}[/]")
 
     def run(self, name: str, *arguments: str) -> None:
-        """A command of ours, on the stage's tables. Its errors are raised."""
+        """Print and run a command of this project on the stage's tables.
+
+        Raises the command's own errors, and CommandFailedError if its exit status is not 0.
+        """
         program = f"namesrv-stream --root {self.root}"
         self.say_command(program, name, *arguments)
         command = main.get_command(click.Context(main), name)
@@ -77,7 +80,10 @@ class Stage:
             raise CommandFailedError(" ".join((program, name, *arguments)), status)
 
     def until(self, what: str, condition: Callable[[RouteTables], bool]) -> None:
-        """Waits with what is going on in the last line of the terminal, and says how long it took."""
+        """Wait until the route tables meet a condition; show progress in the last line, then print the time it took.
+
+        Raises SceneFailedError after 180 s.
+        """
         started_s = time.monotonic()
         with self.output.status(f"until {what} ...") as line:
             while not condition((view := self.reader.follow()).routes):
@@ -91,7 +97,7 @@ class Stage:
 
 
 def data_option(default: str, *more: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """--data of a demo that makes also `more` anew."""
+    """Return the option --data of a demo. `more` names further folders that the demo makes anew."""
     return click.option(
         "--data",
         type=click.Path(path_type=Path, file_okay=False),
@@ -104,14 +110,15 @@ def data_option(default: str, *more: str) -> Callable[[Callable[..., None]], Cal
 
 @contextmanager
 def open_stage(given: Invocation, data: Path, *more: str) -> Iterator[Stage]:
-    """Everything runs within the `with`, on tables of its own that are made anew, as are `more` in `data`, and stay.
+    """Run Kafka, the streaming job and the gateway within the `with`, and yield their stage.
 
-    A demo is the same everywhere: settings that are given are refused, those of the environment do not count. Ctrl-C
-    ends it in order, with a status of its own.
+    The tables and the folders `more` in `data` are made anew at the start and kept at the end. Settings that are given
+    are refused and those of the environment have no effect, so a demo is the same everywhere. Ctrl-C ends it in order,
+    with exit status 130.
     """
     if given.file is not None or given.options:
         raise click.UsageError("a demo has settings of its own: leave -c, --root and --set out. --data says where.")
-    # No port and no file of an installation: a name server may be running on this machine.
+    # Any free port and no KV file: a name server may be running on this machine.
     own = Invocation(None, {"delta.root": str(data / "registry"), "listenPort": "0", "kvConfigPath": ""}, {})
     try:
         with _running(own, data, more) as stage:

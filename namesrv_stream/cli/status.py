@@ -1,4 +1,4 @@
-"""`status`: one screen that says what runs, what is served and how far behind it is."""
+"""`status`: one screen with the state of the job, the served snapshot and its lag."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from namesrv_stream.tables.schemas import REJECTED
 from namesrv_stream.wire.json_text import encode_json
 
 if TYPE_CHECKING:
-    from namesrv_stream.kafka.election import Candidate  # kafka only where it is asked
+    from namesrv_stream.kafka.election import Candidate  # for types alone: --no-kafka starts without the clients
 
 _KAFKA_LIMIT_MS = 2_000
 _NOT_ASKED = "not asked"
 
 
 class FromKafka(NamedTuple):
-    """What Kafka says of the registry; `problem` is the reason if it says nothing.
+    """Facts about the registry that Kafka returned; `problem` is the reason if some are missing.
 
-    `records_behind`: records that the newest snapshot does not hold, ticks included. `jobs`: who takes part in the
-    election, the active job first.
+    `records_behind` is the number of records that the newest snapshot does not have yet, ticks included. `jobs` are the
+    candidates of the election, the active job first.
     """
 
     records_behind: int | None = None
@@ -43,7 +43,7 @@ class FromKafka(NamedTuple):
 @view_options(as_of=False)
 @click.pass_context
 def status(context: click.Context, no_kafka: bool, view: View) -> None:
-    """What runs, what is served, how old it is, and how far behind. Ends with 1 unless the job runs."""
+    """Show the state of the job, and the served snapshot with its age and lag. Ends with 1 unless the job runs."""
     invocation: Invocation = context.obj
     settings, root = invocation.settings, root_of(invocation.settings)
     seen: list[str] = []
@@ -61,7 +61,7 @@ def status(context: click.Context, no_kafka: bool, view: View) -> None:
 
 
 def _from_kafka(settings: NamesrvSettings, root: Root, served: Served) -> FromKafka:
-    from namesrv_stream.kafka.election import candidates  # noqa: PLC0415  # kafka only where it is asked
+    from namesrv_stream.kafka.election import candidates  # noqa: PLC0415  # --no-kafka starts without the clients
     from namesrv_stream.kafka.topic import end_offsets  # noqa: PLC0415
 
     kafka = {"bootstrap_timeout_ms": _KAFKA_LIMIT_MS} | kafka_client_arguments(settings)
@@ -110,7 +110,7 @@ def _facts(served: Served, progress: JobProgress, kafka: FromKafka, root: Root) 
 
 
 def _row_count(root: Root, version: int) -> int:
-    """Of `rejected`, from the statistics of its files."""
+    """Return the number of rows of `rejected`, from the statistics of its files."""
     return int(root.open(REJECTED, version).count())
 
 

@@ -1,4 +1,4 @@
-"""What happened to a broker or a topic, as sentences: one or more a line of history."""
+"""Sentences about a broker or a topic: one or more for each line of history."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LABELS = {
 
 
 class Sentence(NamedTuple):
-    """`event_time` in epoch milliseconds."""
+    """One sentence of a story; `event_time` is in epoch milliseconds."""
 
     epoch: int
     event_time: int
@@ -37,25 +37,28 @@ class Sentence(NamedTuple):
 
 
 def story_of_broker(lines: Sequence[BrokerEventRow]) -> list[Sentence]:
-    """Of the lines that concern a broker name or an address."""
+    """Return the sentences of lines that concern a broker name or an address."""
     return [Sentence(line.epoch, line.event_time, text) for line in lines for text in _of_broker(line)]
 
 
 def story_of_topic(
     topic: str, lines: Sequence[BrokerEventRow], untold: Sequence[BrokerEventRow] = ()
 ) -> list[Sentence]:
-    """Of the lines that name a topic; those in `untold` have a number of topics alone, and this one may be in it."""
-    told = [Sentence(line.epoch, line.event_time, text) for line in lines for text in _of_topic(topic, line)]
+    """Return the sentences of lines that name a topic.
+
+    Lines in `untold` have only a number of topics, which may include this one; one sentence stands for all of them.
+    """
+    sentences = [Sentence(line.epoch, line.event_time, text) for line in lines for text in _of_topic(topic, line)]
     if untold:
-        told.append(Sentence(untold[-1].epoch, untold[-1].event_time, _maybe(topic, untold)))
-    return sorted(told, key=lambda sentence: sentence.epoch)
+        sentences.append(Sentence(untold[-1].epoch, untold[-1].event_time, _maybe(topic, untold)))
+    return sorted(sentences, key=lambda sentence: sentence.epoch)
 
 
 def _maybe(topic: str, untold: Sequence[BrokerEventRow]) -> str:
     names = _some(sorted({line.broker_name or "" for line in untold}))
     return (
         f"Up to here {counted(len(untold), 'change')} of very many topics at once, on {names}, named none of them, and "
-        f"no snapshot tells what they did to {topic}: there are too many of them, several came in one epoch, or it is "
+        f"no snapshot shows their effect on {topic}: they are too many, several came in one epoch, or the snapshot is "
         "past snapshot.retention."
     )
 
@@ -93,12 +96,13 @@ def _of_topic(topic: str, line: BrokerEventRow) -> Iterator[str]:
         yield f"{_asker(line)} asked for {line.type} of {topic}: nothing changed."
 
 
-def _row_changes(topic: str, line: BrokerEventRow, table: str, told: Callable[..., str]) -> Iterator[str]:
+def _row_changes(topic: str, line: BrokerEventRow, table: str, sentence: Callable[..., str]) -> Iterator[str]:
     before, after = (
         {row["broker_name"]: row for row in rows_told(side).get(table, []) if row["topic"] == topic}
         for side in (line.before, line.after)
     )
-    yield from (told(topic, name, before.get(name), after.get(name)) for name in sorted(before.keys() | after.keys()))
+    names = sorted(before.keys() | after.keys())
+    yield from (sentence(topic, name, before.get(name), after.get(name)) for name in names)
 
 
 def _topic_change(topic: str, name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
@@ -171,7 +175,7 @@ def _asker(line: BrokerEventRow) -> str:
 
 
 def _changes(before: Rows, after: Rows) -> Iterator[str]:
-    """A table's rows of one address, before and after; a filter row may be on one side alone."""
+    """Yield the changed fields of one address. Its `filter` row may exist only before or only after."""
     for table in ("broker", "live", "filter"):
         was, became = (side.get(table, [{}])[-1] for side in (before, after))
         if was or became:
@@ -209,7 +213,7 @@ def _topics(line: BrokerEventRow, before: Rows, after: Rows) -> Iterator[str]:
 
 
 def _settings(before: Rows, after: Rows) -> Iterator[str]:
-    """Of KV and settings. A namespace that was made goes with the first key in it, and is not told by itself."""
+    """Yield the changes of KV values and settings. The row that records a new namespace has no sentence of its own."""
     for table, key in _SETTING_TABLES.items():
         was, became = (
             {"/".join(row[column] for column in key): row["value"] for row in side.get(table, []) if row["key"]}

@@ -1,4 +1,4 @@
-"""`up`: the whole registry on this machine until Ctrl-C."""
+"""`up`: the whole registry on this machine, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,21 +23,23 @@ _LOOK_EVERY_S = 1.0
 @click.command("up")
 @click.option("--data", type=click.Path(path_type=Path), default=Path("data"), show_default=True, help="Kafka's data.")
 @click.option(
-    "--brokers", type=click.IntRange(min=0), default=DEFAULT_BROKERS, show_default=True, help="Simulated ones."
+    "--brokers", type=click.IntRange(min=0), default=DEFAULT_BROKERS, show_default=True, help="Simulated brokers."
 )
-@click.option("--topics", type=click.IntRange(min=1), default=30, show_default=True, help="Of the simulated brokers.")
+@click.option(
+    "--topics", type=click.IntRange(min=1), default=30, show_default=True, help="Topics of the simulated brokers."
+)
 @click.pass_obj
 def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
-    """Kafka, the streaming job, the gateway and simulated brokers on this machine; Ctrl-C ends them in order.
+    """Run Kafka, the streaming job, the gateway and simulated brokers on this machine; Ctrl-C ends them in order.
 
-    Kafka listens where kafka.bootstrap.servers says, so all other commands find it without options.
+    Kafka listens at the address in kafka.bootstrap.servers, so all other commands find it without options.
     """
     settings = invocation.settings
     port = own_kafka_port(settings)
     stop = threading.Event()
     set_up_logging()
     with LocalStack(settings, data, port) as stack:
-        stop_on_signals(stop)  # not before: Ctrl-C breaks a start off
+        stop_on_signals(stop)  # only after the start, which Ctrl-C may interrupt
         if brokers:
             stack.start_fleet(FleetPlan(brokers=brokers, topics=topics))
         console().print(_what_runs(stack))

@@ -1,4 +1,4 @@
-"""What the reading commands share: which snapshot is looked at, how it is shown, and watching for the next one."""
+"""Choice of the snapshot that a reading command looks at, output of the answer, and --watch."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
 
 DEFAULT_WATCH_S = 1.0
-BROKERS_ALONE = "its brokers, not what they had and when heard"
-"""For `show`: what the events tell of lists of brokers."""
+BROKERS_ALONE = "the brokers, without topics, signs of life and data versions"
+"""Text for `show`: the part of a list of brokers that the events have."""
 
 _NAMED = 5
 _SYSTEM_PREFIXES = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", "%DLQ%")
@@ -45,7 +45,7 @@ _SYSTEM_TOPICS = {
 
 
 class NotFoundError(NamesrvError):
-    """A name that the snapshot looked at does not have."""
+    """Failure to find a name in the snapshot looked at."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], epoch: int) -> None:
         names = sorted(set(known))
@@ -65,12 +65,12 @@ def _what_there_is(names: list[str]) -> str:
 
 
 def _is_system_topic(name: str) -> bool:
-    """Whether brokers make a topic of this name by themselves."""
+    """Return whether brokers make a topic of this name by themselves."""
     return name in _SYSTEM_TOPICS or name.startswith(_SYSTEM_PREFIXES)
 
 
 class View(NamedTuple):
-    """What --json, --as-of and --watch say. `as_of`: an epoch, or a moment of event time."""
+    """Values of --json, --as-of and --watch. `as_of` is an epoch or a moment of event time."""
 
     as_json: bool
     as_of: int | datetime | None
@@ -78,26 +78,26 @@ class View(NamedTuple):
 
     @property
     def as_of_arguments(self) -> dict[str, int]:
-        """As the readers of snapshots take it."""
+        """`as_of` as keyword arguments of `RouteReader.open` and `Snapshots.find`; empty if it is None."""
         asked = {} if self.as_of is None else moment_of(self.as_of)._asdict()
         return {name: value for name, value in asked.items() if value is not None}
 
 
 def moment_of(asked: int | datetime) -> AsOf:
-    """An epoch, or a moment of event time."""
+    """Return an AsOf for an epoch or a moment of event time."""
     return AsOf(at_ms=int(asked.timestamp() * 1000)) if isinstance(asked, datetime) else AsOf(epoch=asked)
 
 
 def span_of(since: datetime | None, until: datetime | None) -> Span:
-    """What --since and --until say."""
+    """Return the span from --since to --until."""
     return Span(moment_of(since).at_ms if since else None, (moment_of(until),) if until else ())
 
 
 class Served(NamedTuple):
-    """One snapshot and the moment at which it is looked at: now, or its own event time for one of the past.
+    """One snapshot and the moment at which it is looked at: now, or its own event time if it is of the past.
 
-    `remembered`: the moment of which the events tell the brokers because its snapshot is gone; `snapshot` is the newest
-    then, and nobody knows topics, signs of life and data versions.
+    `remembered` is set if the snapshot of the moment asked for is gone. Then `tables` has the brokers of that moment
+    from the events, `snapshot` is the newest one, and topics, signs of life and data versions are not known.
     """
 
     snapshot: SnapshotRow
@@ -109,17 +109,17 @@ class Served(NamedTuple):
 
     @property
     def is_stale(self) -> bool:
-        """Whether brokers live and the tables are far behind the log by event time."""
+        """True if brokers are live and the tables are more than `stale_after_ms` of event time behind."""
         late = is_stale(self.snapshot, self.now_ms, self.settings.stale_after_ms)
         return not self.is_past and bool(self.tables.live) and late
 
     @property
     def age_ms(self) -> int:
-        """Since publication."""
+        """Milliseconds since publication."""
         return self.now_ms - self.snapshot.published_at
 
     def heading(self, title: str) -> Text:
-        """A line with the title and the snapshot that it is out of."""
+        """Return a line with the title and the snapshot from which the answer is."""
         if self.remembered is not None:
             return heading(title, f"{self.remembered}, from the events")
         moment = time_text(self.snapshot.event_time)
@@ -128,14 +128,14 @@ class Served(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """One answer in its two forms; `shown` is told whether the output is plain, no terminal."""
+    """One answer in its two forms. `shown` is called with True if the output is plain: no terminal."""
 
     json: bytes
     shown: Callable[[bool], RenderableType]
 
 
 def view_options(*, as_of: bool = True, watch: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Adds --json, --as-of and --watch to a command, which gets them as `view`."""
+    """Return a decorator that adds --json, --as-of and --watch to a command, which receives them as `view`."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
@@ -179,20 +179,21 @@ _watch_option = click.option(
 
 
 def open_reader(settings: NamesrvSettings) -> RouteReader:
-    """A reader of the tables at `delta.root`."""
+    """Return a reader of the tables at `delta.root`."""
     return RouteReader(root_of(settings))
 
 
 def root_of(settings: NamesrvSettings) -> Root:
-    """`delta.root`; a local path is made absolute, so that what is printed holds in any folder."""
+    """Return the root at `delta.root`. A local path is made absolute, so that printed paths are valid in any folder."""
     url = settings.delta_root if "://" in settings.delta_root else str(Path(settings.delta_root).absolute())
     return Root(url, settings.storage_options or None)
 
 
 def show(invocation: Invocation, view: View, answer: Callable[[Served], Answer], *, remembers: str = "") -> None:
-    """Prints the answer of the snapshot that was asked for; with --watch, that of each new one.
+    """Print the answer of the snapshot asked for or, with --watch, of each new one.
 
-    `remembers`: what the events tell of the answer where the snapshot is gone, if they can; said to the reader.
+    If that snapshot is gone and `remembers` is not empty, the answer is made from the events. `remembers` names the
+    part of the answer that the events have, for a notice on standard error. Raises SnapshotGoneError if it is empty.
     """
     reader = open_reader(invocation.settings)
     if view.watch_s is not None:
@@ -203,14 +204,14 @@ def show(invocation: Invocation, view: View, answer: Callable[[Served], Answer],
     except SnapshotGoneError as gone:
         if not remembers or view.as_of is None:
             raise
-        say(f"{gone.asked} is past snapshot.retention: the events tell {remembers}.")
+        say(f"{gone.asked} is past snapshot.retention. The answer is made from the events: {remembers}.")
         served = _remembered(reader, invocation.settings, moment_of(view.as_of))
     warn_if_stale(served)
     print_answer(answer(served), as_json=view.as_json)
 
 
 def current(reader: RouteReader, settings: NamesrvSettings) -> Served:
-    """The newest snapshot."""
+    """Return the newest snapshot, looked at now."""
     return _served(reader.follow(), settings, is_past=False)
 
 
@@ -248,7 +249,7 @@ def _remembered(reader: RouteReader, settings: NamesrvSettings, moment: AsOf) ->
 
 
 def print_answer(answer: Answer, *, as_json: bool) -> None:
-    """On standard output."""
+    """Print the answer on standard output."""
     if as_json:
         click.echo(answer.json)
         return
@@ -266,7 +267,10 @@ def _watch(reader: RouteReader, settings: NamesrvSettings, view: View, answer: C
 
 
 def _looks(view: View) -> Iterator[None]:
-    """One turn after another until Ctrl-C, which ends watching between two of them: within one a library is at work."""
+    """Yield once for each look at the tables until Ctrl-C.
+
+    Ctrl-C takes effect between two looks, since it must not interrupt a library within one.
+    """
     stopped = threading.Event()
     signal.signal(signal.SIGINT, lambda *_: stopped.set())
     yield
@@ -275,7 +279,7 @@ def _looks(view: View) -> Iterator[None]:
 
 
 def _watched(served: Served, answer: Callable[[Served], Answer]) -> RenderableType:
-    """The answer, or why there is none at this moment: a topic may come and go while it is watched."""
+    """Return the answer, or the reason that there is none now: a topic may be added and removed while it is watched."""
     warning = [Text(_stale_text(served), "bold red")] if served.is_stale else []
     try:
         return Group(*warning, answer(served).shown(False))
@@ -284,7 +288,7 @@ def _watched(served: Served, answer: Callable[[Served], Answer]) -> RenderableTy
 
 
 def _print_each(reader: RouteReader, settings: NamesrvSettings, view: View, answer: Callable[[Served], Answer]) -> None:
-    """One answer a change: snapshots that leave it as it is print nothing."""
+    """Print the answer each time it changes. A snapshot that leaves it as it is prints nothing."""
     last: bytes | None = None
     for _ in _looks(view):
         served = current(reader, settings)

@@ -1,1 +1,1 @@
-"""What has happened: the events of brokers and topics."""
+"""Questions about the history: the events of brokers and topics."""

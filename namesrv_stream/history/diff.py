@@ -1,6 +1,6 @@
-"""What changed between two moments: from their snapshots, or from the events between them.
+"""Differences between two moments, from their snapshots or from the events between them.
 
-Signs of life, data versions and which registration was the latest are left out: no lookup shows them.
+Signs of life, data versions and the position of the latest registration are left out: no lookup shows them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 
 
 class Difference(NamedTuple):
-    """A row that one of the moments does not have, or has with other values. The rows lack what is left out."""
+    """A row that one of the moments lacks or has with other values. `before` and `after` lack the columns left out."""
 
     table: str
     key: tuple[Any, ...]
@@ -30,15 +30,18 @@ class Difference(NamedTuple):
 
 
 class Diff(NamedTuple):
-    """All differences in order of table and key. `unnamed`: broker name -> how many changes of topics the events count
-    without naming them; always empty for two snapshots."""
+    """All differences in order of table and key.
+
+    `unnamed` maps a broker name to the number of topic changes that the events count without naming the topics. It is
+    always empty for two snapshots.
+    """
 
     differences: list[Difference]
     unnamed: Mapping[str, int]
 
 
 def diff_of_views(before: RegistryView, after: RegistryView) -> Diff:
-    """From two snapshots."""
+    """Return the differences between two snapshots."""
     differences = []
     for spec in ROUTE_TABLES:
         if before.snapshot.versions[spec.name] != after.snapshot.versions[spec.name]:
@@ -48,9 +51,11 @@ def diff_of_views(before: RegistryView, after: RegistryView) -> Diff:
 
 
 def diff_of_events(lines: Iterable[BrokerEventRow], undone: Iterable[BrokerEventRow] = ()) -> Diff:
-    """From the lines that the second moment has and the first one lacks, in order of the log; `undone`: the reverse.
+    """Return the differences that lines of history make.
 
-    There are both where an epoch is compared with a time: an expiry may come in a later epoch than its time.
+    `lines` are those that belong to the second moment and not to the first, in order of the log; `undone` are those
+    that belong to the first and not to the second. Both may exist if an epoch is compared with a time: an expiry may be
+    published in a later epoch than its event time suggests.
     """
     first: dict[str, dict[tuple[Any, ...], Row | None]] = {spec.name: {} for spec in ROUTE_TABLES}
     last: dict[str, dict[tuple[Any, ...], Row | None]] = {spec.name: {} for spec in ROUTE_TABLES}

@@ -1,4 +1,4 @@
-"""Reads `broker_event` without Spark."""
+"""Queries of the history table `broker_event` without Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MEMBER_TYPES = (*BEGINS, "ID_LOST", "CHANGED", *LEASE_ENDS)
 
 
 class AsOf(NamedTuple):
-    """An epoch or an event time in epoch milliseconds, what happened at it included."""
+    """A moment: an epoch, or an event time in epoch milliseconds. Events at exactly that moment are included."""
 
     epoch: int | None = None
     at_ms: int | None = None
@@ -32,31 +32,31 @@ class AsOf(NamedTuple):
 
     @property
     def has_come(self) -> str:
-        """SQL: the lines up to this moment."""
+        """SQL condition that selects the lines up to this moment."""
         if self.at_ms is None:
             return f"epoch <= {self.epoch}"
         return f"event_time <= {_timestamp(self.at_ms)} AND event_month <= '{_month(self.at_ms)}'"
 
     def includes(self, line: BrokerEventRow) -> bool:
-        """Whether `has_come` selects the line."""
+        """Return whether `has_come` selects the line."""
         return line.epoch <= (self.epoch or 0) if self.at_ms is None else line.event_time <= self.at_ms
 
 
 class Span(NamedTuple):
-    """A stretch of history: from an event time in epoch milliseconds on, up to the first of some moments."""
+    """A stretch of history: from an event time in epoch milliseconds to the earliest of the moments in `until`."""
 
     since_ms: int | None = None
     until: tuple[AsOf, ...] = ()
 
     @property
     def covers(self) -> str:
-        """SQL: the lines within."""
+        """SQL condition that selects the lines within this stretch."""
         since_ms = self.since_ms or 0
         since = f"event_time >= {_timestamp(since_ms)} AND event_month >= '{_month(since_ms)}'"
         return " AND ".join([since, *(end.has_come for end in self.until)])
 
     def holds(self, line: BrokerEventRow) -> bool:
-        """Whether `covers` selects the line."""
+        """Return whether `covers` selects the line."""
         return line.event_time >= (self.since_ms or 0) and all(end.includes(line) for end in self.until)
 
 
@@ -66,9 +66,10 @@ EVERYTHING = Span()
 def newest_events(
     root: Root, snapshot: SnapshotRow, broker: str | None = None, span: Span = EVERYTHING, limit: int | None = 50
 ) -> list[BrokerEventRow]:
-    """The newest `limit` events within, up to a snapshot, in order of the log. `broker`: a broker name or an address.
+    """Return the newest `limit` events of a span that a snapshot has, in order of the log; all events for None.
 
-    Of a year delta-rs reads the newest files alone: the first it finds tell by their epoch which others may do better.
+    `broker` is a broker name or an address. In a year of history delta-rs reads only the newest files: once it has
+    `limit` events, it skips files whose statistics show that all their epochs are older.
     """
     concerned = "true" if broker is None else f"{quoted(broker)} IN (broker_name, broker_addr)"
     newest = "" if limit is None else f" LIMIT {limit}"
@@ -76,9 +77,10 @@ def newest_events(
 
 
 def topic_events(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVERYTHING) -> list[BrokerEventRow]:
-    """The events that name a topic, and those that tell only how many topics changed, in order of the log.
+    """Return the events that name a topic and those that have only the number of changed topics, in order of the log.
 
-    Of each epoch that lies within in part all of them: what several of one epoch came to is known together only.
+    If an epoch lies partly within the span, all its events are returned: only the joint effect of several events of
+    one epoch is known.
     """
     texts = [f'"topic":{msgspec.json.encode(topic).decode()}', '"topic":{"count":', '"topic_mapping":{"count":']
     mentioned = " OR ".join(f"strpos({side}, {quoted(text)}) > 0" for text in texts for side in ("before", "after"))
@@ -94,20 +96,21 @@ def topic_events(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVE
 
 
 def names_told(root: Root, snapshot: SnapshotRow) -> set[str]:
-    """All broker names and addresses that there have been, up to a snapshot."""
+    """Return all broker names and addresses in the history, up to a snapshot."""
     columns = "SELECT broker_name FROM rows UNION SELECT broker_addr FROM rows"
     return {name for name in query(_table(root, snapshot), columns).column(0).to_pylist() if name is not None}
 
 
 def events_between(root: Root, snapshot: SnapshotRow, after: AsOf, until: AsOf) -> list[BrokerEventRow]:
-    """The events after one moment, up to another one and up to a snapshot, in order of the log."""
+    """Return the events after one moment, up to another one and up to a snapshot, in order of the log."""
     return _lines(root, snapshot, f"NOT ({after.has_come}) AND {until.has_come} ORDER BY epoch, seq")
 
 
 def members_at(root: Root, snapshot: SnapshotRow, moment: AsOf) -> Membership:
-    """Who was a member at a moment, however long ago. `snapshot`: the newest, whose history is read.
+    """Return the members at any moment of the past. `snapshot` is the newest one, whose history is read.
 
-    Only the leases that had begun by then and not ended are replayed: years of history come to some lines a broker.
+    Replays only the leases that had begun by then and had not ended, so that years of history need only a few lines a
+    broker.
     """
     began = f"max({_PLACE}) FILTER (WHERE type = 'REGISTERED')"
     ended = f"coalesce(max({_PLACE}) FILTER (WHERE type IN {LEASE_ENDS} AND lease_millis IS NOT NULL), -1)"
@@ -124,7 +127,7 @@ def _lines(root: Root, snapshot: SnapshotRow, condition: str) -> list[BrokerEven
 
 
 def _first(root: Root, snapshot: SnapshotRow, sql: str) -> int | None:
-    """The one value of a query."""
+    """Return the one value of a query, None if it is NULL."""
     value: int | None = query(_table(root, snapshot), sql).column(0)[0].as_py()
     return value
 
@@ -142,5 +145,5 @@ def _month(at_ms: int) -> str:
 
 
 def quoted(text: str) -> str:
-    """SQL's literal."""
+    """Return the text as an SQL string literal."""
     return "'" + text.replace("'", "''") + "'"

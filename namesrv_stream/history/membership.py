@@ -1,7 +1,7 @@
-"""Who was a member, from the history alone: replaying lines of `broker_event` from nothing.
+"""Members of the clusters at a moment, from the history alone: lines of `broker_event` are replayed from nothing.
 
-It needs no time travel, so it answers for moments of which no snapshot is left. Topics are not replayed: where very
-many change at once the history has their number only.
+Replaying needs no time travel, so it works for moments of which no snapshot is left. Topics are not replayed: if very
+many change at once, the history has only their number.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from namesrv_stream.rules.requests import DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, ClusterRow, FilterRow, LiveRow, LogPosition
 
 Rows = dict[str, list[dict[str, Any]]]
-"""Table -> rows as JSON objects, as `before` and `after` have them."""
+"""Table -> rows as JSON objects, as in `before` and `after` of a line."""
 
 
 @dataclass(frozen=True)
 class Membership:
-    """The brokers of one moment: by (name, id), filter servers and leases by address.
+    """Members at one moment: brokers by (name, id), filter servers and leases by address.
 
-    A lease has the data version and the last sign of life of the line that told of it last.
+    A lease has the data version and the last sign of life of the newest line that contains it.
     """
 
     brokers: dict[tuple[str, int], BrokerRow] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Membership:
 
     @classmethod
     def after(cls, lines: Iterable[BrokerEventRow]) -> Membership:
-        """What lines in order of (epoch, seq) come to. Those of leases that have ended may be left out."""
+        """Return the members after lines in order of (epoch, seq). Lines of leases that have ended may be left out."""
         members = cls()
         for line in lines:
             members._apply(line)
@@ -42,11 +42,11 @@ class Membership:
 
     @property
     def clusters(self) -> set[ClusterRow]:
-        """D6: a name is in exactly those clusters under which a holder of it registered."""
+        """Rows of `cluster`: a broker name is in exactly those clusters under which a holder of it registered (D6)."""
         return {ClusterRow(row.cluster_name, row.broker_name) for row in self.brokers.values()}
 
     def routes(self) -> RouteTables:
-        """As lookups take it, in order of the keys; without topics and KV."""
+        """Return the members as the tables that lookups read, in order of the keys; topics and KV are empty."""
         brokers: dict[str, dict[int, BrokerRow]] = {}
         for (name, broker_id), row in sorted(self.brokers.items()):
             brokers.setdefault(name, {})[broker_id] = row
@@ -57,7 +57,10 @@ class Membership:
         return RouteTables(brokers=brokers, clusters=clusters, filters=filters, live=dict(sorted(self.live.items())))
 
     def _apply(self, line: BrokerEventRow) -> None:
-        """What was before goes, what is after comes. An id is lost in a line before the one of its next holder."""
+        """Remove the line's rows of `before`, then add its rows of `after`.
+
+        The line in which an address loses an id precedes the line of the id's next holder.
+        """
         before, after = rows_told(line.before), rows_told(line.after)
         for row in map(_broker_row, before.get("broker", ())):
             self.brokers.pop(row[:2], None)
@@ -73,7 +76,10 @@ class Membership:
             self.live[fields["broker_addr"]] = _live_row(fields)
 
     def _end(self, line: BrokerEventRow) -> None:
-        """Of an end that was told late the line lacks the id where another address had taken it in the meantime."""
+        """Remove the lease of the line's address, and its id if the address still holds it.
+
+        The line of a late end has no row of the id if another address took the id in the meantime.
+        """
         self.live.pop(line.broker_addr or "", None)
         key = (line.broker_name or "", line.broker_id or 0)
         held = self.brokers.get(key)
@@ -82,15 +88,15 @@ class Membership:
 
 
 def rows_told(side: str | None) -> Rows:
-    """`before` or `after` of a line. Tables of which it tells a count only, and the text of a command, are left out."""
-    told = msgspec.json.decode(side) if side else {}
-    return {table: rows for table, rows in told.items() if isinstance(rows, list)}
+    """Return the rows in `before` or `after` of a line, without tables that have only a count and a command's text."""
+    decoded = msgspec.json.decode(side) if side else {}
+    return {table: rows for table, rows in decoded.items() if isinstance(rows, list)}
 
 
 def counts_told(side: str | None) -> dict[str, int]:
-    """Table -> of how many rows `before` or `after` tells the number alone."""
-    told = msgspec.json.decode(side) if side else {}
-    return {table: rows["count"] for table, rows in told.items() if isinstance(rows, dict) and "count" in rows}
+    """Return table -> number of rows, for each table of which `before` or `after` has only that number."""
+    decoded = msgspec.json.decode(side) if side else {}
+    return {table: rows["count"] for table, rows in decoded.items() if isinstance(rows, dict) and "count" in rows}
 
 
 def _broker_row(fields: dict[str, Any]) -> BrokerRow:

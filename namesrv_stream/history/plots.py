@@ -1,6 +1,7 @@
-"""Plots of the history's views, for the churn report and notebooks of your own. Needs matplotlib (extra `analysis`).
+"""Plots of the history's views, for the churn report and your own notebooks. They need matplotlib (extra `analysis`).
 
-Each takes a Spark session with `register_views` done, and gives a figure; `since` and `until` bound what is shown.
+Each plot takes a Spark session in which `register_views` was called, and returns a figure of the period from `since`
+to `until`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from namesrv_stream.errors import NamesrvError
 
 
 class MatplotlibMissingError(NamesrvError):
-    """The plots' library is an extra of this package and is not installed."""
+    """Failure to import matplotlib, which is an extra of this package and is not installed."""
 
     def __init__(self) -> None:
         super().__init__("plots need matplotlib: pip install 'namesrv-stream[analysis]'.")
@@ -35,7 +36,7 @@ except ImportError as error:
 Plot = Callable[[SparkSession, datetime, datetime], Figure]
 
 MOST_BROKERS = 60
-"""Rows of a plot with a row a broker: a page of it."""
+"""Most rows of a plot that has a row for each broker: one page."""
 
 _ENDS = {
     "EXPIRED": "#c62828",
@@ -56,7 +57,7 @@ _COMMAND = "operator command"
 _COMMAND_COLOUR = "#00838f"
 _UP = "#a5d6a7"
 _SHARES = {0.0: "#b71c1c", 0.9: "#ef6c00", 0.99: "#ffb300", 0.999: "#fff176", 0.9999: "#c8e6c9"}
-"""Lower bound of a class of availability -> its colour: nines are what tells, and the worse the darker."""
+"""Lower bound of a class of availability -> its colour. A class for each nine; the lower, the darker."""
 _BROKER = "concat_ws(' ', cluster_name, broker_name, broker_id)"
 _BROKER_LABEL = "cluster, broker name, id"
 _ROW_INCHES = 0.28
@@ -65,19 +66,19 @@ _LONG = 31 * _DAY
 
 
 def _rows(spark: SparkSession, statement: str, since: datetime, until: datetime) -> Any:
-    """A pandas frame, its times in UTC whatever the session's zone is."""
+    """Return a pandas frame with times in UTC, whatever the session's zone is."""
     rows = spark.sql(bounded(statement, since, until)).toArrow().to_pandas()
     times = rows.select_dtypes("datetimetz")
     return rows.assign(**{name: times[name].dt.tz_convert("UTC") for name in times})
 
 
 def bounded(statement: str, since: datetime, until: datetime) -> str:
-    """With literals for `:since` and `:until`, and for the days and months (UTC) that they bound.
+    """Return the statement with literals for `:since` and `:until`, and for their first and last day and month (UTC).
 
-    Spark 4.2 does not bind parameters of a statement over views.
+    Literals are used because Spark 4.2 does not bind parameters of a statement over views.
     """
     begin, end = since.astimezone(UTC), until.astimezone(UTC)
-    last = end - timedelta(microseconds=1)  # what ends at midnight has nothing of the day that begins
+    last = end - timedelta(microseconds=1)  # a period that ends at midnight has nothing of the day that begins
     literals = {
         ":since": f"TIMESTAMP '{begin.isoformat(sep=' ')}'",
         ":until": f"TIMESTAMP '{end.isoformat(sep=' ')}'",
@@ -92,13 +93,13 @@ def bounded(statement: str, since: datetime, until: datetime) -> str:
 
 
 def period(since: datetime, until: datetime) -> str:
-    """As titles say it."""
+    """Return the period as titles show it."""
     begin, end = (moment.astimezone(UTC) for moment in (since, until))
     return f"{begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC"
 
 
 def availability_heat_map(spark: SparkSession, since: datetime, until: datetime) -> Figure:
-    """A row a broker, a column a day (UTC), the share of the day in which the broker was in the routes."""
+    """Plot a row for each broker and a column for each day (UTC): the broker's share of the day in the routes."""
     rows = _rows(
         spark,
         f"SELECT {_BROKER} AS broker, day, availability FROM broker_availability "
@@ -134,7 +135,7 @@ def availability_heat_map(spark: SparkSession, since: datetime, until: datetime)
 
 
 def up_down_timeline(spark: SparkSession, since: datetime, until: datetime) -> Figure:
-    """A line a broker: bars while it was in the routes, a mark in the colour of how each session ended."""
+    """Plot a line for each broker: a bar for each session, and a mark whose colour shows how the session ended."""
     rows = _rows(
         spark,
         f"""
@@ -170,7 +171,10 @@ def up_down_timeline(spark: SparkSession, since: datetime, until: datetime) -> F
 
 
 def flapping_rank(spark: SparkSession, since: datetime, until: datetime) -> Figure:
-    """The ten brokers that fell out unplanned most often, and how often they were back within ten minutes."""
+    """Plot the ten brokers with most unplanned ends of leases, and how many of these ends were flaps.
+
+    An unplanned end is a flap if the broker was back within ten minutes.
+    """
     rows = _rows(
         spark,
         f"""
@@ -194,7 +198,7 @@ def flapping_rank(spark: SparkSession, since: datetime, until: datetime) -> Figu
 
 
 def time_to_expiry(spark: SparkSession, since: datetime, until: datetime) -> Figure:
-    """How long after the last sign of life silent brokers left the routes."""
+    """Plot the time from the last sign of life of a silent broker to the end of its lease."""
     rows = _rows(
         spark,
         "SELECT expiry_millis / 1000 AS seconds FROM time_to_expiry WHERE event_time BETWEEN :since AND :until "
@@ -217,7 +221,10 @@ def time_to_expiry(spark: SparkSession, since: datetime, until: datetime) -> Fig
 
 
 def changes_by_hour(spark: SparkSession, since: datetime, until: datetime) -> Figure:
-    """Events an hour, by kind: an incident stands out. A period of more than a month is shown by day."""
+    """Plot the number of events in each hour by kind, so that an incident stands out.
+
+    A period of more than 31 days is shown by day.
+    """
     rows = _rows(
         spark,
         "SELECT hour, type, events FROM route_changes WHERE hour > :since - INTERVAL 1 HOUR AND hour <= :until "
@@ -252,7 +259,7 @@ def _figure(rows: int, what: str, since: datetime, until: datetime) -> tuple[Fig
 
 
 def _of_all(what: str, which: str, shown: Any, everything: Any) -> str:
-    """Says so where not all brokers have room."""
+    """Return the title `what`, with the number of brokers shown if the plot has no room for all of them."""
     return what if len(shown) == len(everything) else f"{what} (the {len(shown)} {which} of {len(everything):,})"
 
 
@@ -263,8 +270,8 @@ def _without_data(figure: Figure, axes: Axes) -> Figure:
 
 
 def _date_axis(axes: Axes, since: datetime | None = None, until: datetime | None = None) -> None:
-    """Says as much of each date as is needed."""
+    """Label the date axis with only the parts of each date that are needed, and bound it by `since` and `until`."""
     if since and until:
-        axes.set_xlim(since, until)  # type: ignore[arg-type]  # dates where the axis has them
+        axes.set_xlim(since, until)  # type: ignore[arg-type]  # an axis of dates takes dates
     locator = axes.xaxis.get_major_locator()
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]  # matplotlib's

@@ -1,4 +1,4 @@
-"""The churn report: one HTML page of plots and tables, with all that it needs inside."""
+"""Churn report: one HTML page of plots and tables that loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _TABLES = {
 }
 _LONELY_TOPICS = "SELECT broker_name, count(*) AS topics FROM topic_with_one_broker GROUP BY 1 ORDER BY topics DESC, 1"
 _CLASSES = {"bigint": "number", "decimal": "number", "timestamp": "time", "date": "time"}
-"""How a column is laid out, by its type's name; the others are text."""
+"""Name of a column's Spark type -> its CSS class; columns of other types are text."""
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #212121; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 table { border-collapse: collapse; margin: 0.5rem 0 } img { max-width: 100% }
@@ -63,7 +63,11 @@ h2 { margin-top: 2.5rem; break-after: avoid } p { color: #616161; break-after: a
 
 
 class EmptyPeriodError(NamesrvError):
-    """A period in which no broker was there. `before`, `after`: when the nearest ones left and came, if any did."""
+    """Failure to report a period in which no broker was in the routes.
+
+    `before` is the time when the last broker before the period left, `after` when the first one after it came; None if
+    there was none.
+    """
 
     def __init__(self, since: datetime, until: datetime, before: str | None, after: str | None) -> None:
         ends = [f"until {before}"] if before else []
@@ -75,11 +79,14 @@ class EmptyPeriodError(NamesrvError):
 
 
 def churn_report(spark: SparkSession, root: Root, since: datetime, until: datetime) -> str:
-    """HTML of the period, by a session of its own. Raises EmptyPeriodError."""
+    """Return the period's HTML page, made in a session of its own.
+
+    Raises EmptyPeriodError if no broker was in the routes.
+    """
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "UTC")
     snapshot = register_views(session, root)
-    sessions = session.table("broker_session").persist()  # half of the page is about them
+    sessions = session.table("broker_session").persist()  # half of the page reads this view
     try:
         _require_brokers(session, since, until)
         parts = [
@@ -121,7 +128,10 @@ def _plot_parts(session: SparkSession, since: datetime, until: datetime) -> Iter
 
 
 def topics_at(session: SparkSession, root: Root, end: datetime) -> str:
-    """A part of the page. Moves the session's views of the tables to `end`, so it comes last."""
+    """Return the page's part about topics on one broker name only.
+
+    Call it last: it moves the session's views of the tables to the moment `end`.
+    """
     heading = "Topics on one broker name only, at the end"
     try:
         open_snapshot(session, root, at=end)
@@ -131,7 +141,10 @@ def topics_at(session: SparkSession, root: Root, end: datetime) -> str:
 
 
 def _table(session: SparkSession, heading: str, statement: str) -> str:
-    """All values as Spark's text: as datetimes of Python times would be those of this machine's zone."""
+    """Return the statement's result as an HTML table.
+
+    Spark turns all values into text: Python's datetimes would be in this machine's time zone.
+    """
     frame = session.sql(statement)
     rows = frame.select([F.col(name).cast("string") for name in frame.columns]).collect()
     if not rows:

@@ -1,4 +1,4 @@
-"""The history of one topic. Where a line tells only how many topics changed, the snapshots around it know more."""
+"""History of one topic. If a line has only the number of changed topics, the snapshots around it are compared."""
 
 from __future__ import annotations
 
@@ -20,27 +20,30 @@ from namesrv_stream.tables.schemas import TOPIC, TOPIC_MAPPING, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
 
 EPOCHS_LOOKED_INTO = 50
-"""The newest whose lines have a count only; each costs the reading of a row or two."""
+"""Most epochs with count-only lines for which snapshots are read, the newest first; each costs a row or two."""
 
 ONE_OF_SEVERAL = ""
-"""The `cause` of a line that tells what several lines of one epoch came to, each of which has a count only."""
+"""`cause` of a line that stands for several count-only lines of one epoch and has their joint effect."""
 
 TopicRowFields = dict[str, Any] | None
-"""The topic's row of one table and broker name as a JSON object, None where it has none."""
+"""The topic's row of one table and broker name as a JSON object, None if there is no row."""
 
 
 class TopicHistory(NamedTuple):
-    """`lines`: those that concern the topic, in order of the log; `before` and `after` of a line that has a count only
-    are the topic's rows in the snapshots around it. `untold`: lines with a count of which no snapshot tells whether
-    the topic is among what they count: none is left, they are older than the newest EPOCHS_LOOKED_INTO, or several of
-    one epoch leave the topic as it was."""
+    """The lines of one topic, and those that may concern it.
+
+    `lines` concern the topic, in order of the log. A line that had only a count has the topic's rows from the
+    snapshots around it as `before` and `after`. `untold` are lines with a count for which the snapshots do not show
+    whether the count includes the topic: the snapshots are gone, the lines are older than the newest
+    EPOCHS_LOOKED_INTO epochs, or several lines of one epoch left the topic as it was before them.
+    """
 
     lines: list[BrokerEventRow]
     untold: list[BrokerEventRow]
 
 
 def topic_history(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVERYTHING) -> TopicHistory:
-    """What happened to a topic within a stretch of time, up to a snapshot."""
+    """Return the history of a topic within a stretch of time, up to a snapshot."""
     events = topic_events(root, snapshot, topic, span)
     named, untold = [line for line in events if _names(topic, line)], list[BrokerEventRow]()
     snapshots = Snapshots(root)
@@ -61,17 +64,20 @@ def _as_snapshots_tell(
     events: Iterable[BrokerEventRow],
     rows_at: Callable[[int], dict[str, dict[str, Any]]],
 ) -> TopicHistory:
-    """What the lines with a count did to the topic. `events`: whole epochs. `rows_at`: broker name -> row."""
-    told = TopicHistory([], [])
+    """Return the effect on the topic of lines with a count, as the snapshots around them show it.
+
+    `events` are all events of each epoch. `rows_at` returns broker name -> the topic's row, for an epoch.
+    """
+    found = TopicHistory([], [])
     for (epoch, name), lines in groupby(sorted(events, key=_epoch_and_name), _epoch_and_name):
         before, after = rows_at(epoch - 1).get(name), rows_at(epoch).get(name)
         for run, was, became in _runs(spec, topic, lines, before, after):
             if was != became:
                 cause = run[0].cause if len(run) == 1 else ONE_OF_SEVERAL
-                told.lines.append(run[-1]._replace(cause=cause, before=_told(spec, was), after=_told(spec, became)))
+                found.lines.append(run[-1]._replace(cause=cause, before=_side(spec, was), after=_side(spec, became)))
             elif len(run) > 1 and (was or _may_come_and_go(run)):
-                told.untold.extend(run)
-    return told
+                found.untold.extend(run)
+    return found
 
 
 def _runs(
@@ -81,10 +87,10 @@ def _runs(
     before: TopicRowFields,
     after: TopicRowFields,
 ) -> Iterator[tuple[list[BrokerEventRow], TopicRowFields, TopicRowFields]]:
-    """Lines with a count between two moments at which the topic's row is known, and that row before and after them.
+    """Yield lines with a count between two moments at which the topic's row is known, and that row at both moments.
 
-    It is known in the snapshots around the epoch, where a line names the topic, and after the end of a broker name's
-    last lease, with which all its topics go (U3).
+    The row is known in the snapshots around the epoch, at a line that names the topic, and after the end of a broker
+    name's last lease, which removes all its topics (U3).
     """
     run: list[BrokerEventRow] = []
     for line in lines:
@@ -102,9 +108,10 @@ def _runs(
 
 
 def _may_come_and_go(run: Sequence[BrokerEventRow]) -> bool:
-    """Whether a topic that is there neither before nor after the lines may have been there between two of them.
+    """Return whether a topic that is absent before and after the lines may have existed between two of them.
 
-    Of lines with both sides those of registrations alone may bring topics or take them (T5), not those of permissions.
+    A line with both sides may add and remove topics only if a registration caused it (T5), not if a change of
+    permissions did.
     """
     both_ways = [line.cause == "REGISTER_BROKER" for line in run]
     brings = [index for index, line in enumerate(run) if line.after and (not line.before or both_ways[index])]
@@ -113,7 +120,10 @@ def _may_come_and_go(run: Sequence[BrokerEventRow]) -> bool:
 
 
 def _names(topic: str, line: BrokerEventRow) -> bool:
-    """Whether the line has a row of the topic, or counts nothing: a command that names it without an effect."""
+    """Return whether the line names the topic: it has a row of it, or it is a command on it that had no effect.
+
+    Such a command's line counts nothing.
+    """
     has_row = any(
         _row_named(spec, topic, side) for spec in (TOPIC, TOPIC_MAPPING) for side in (line.before, line.after)
     )
@@ -134,7 +144,8 @@ def _rows_at(root: Root, spec: TableSpec, snapshot: SnapshotRow, topic: str) -> 
     return {row.broker_name: as_json_row(row) for row in rows}
 
 
-def _told(spec: TableSpec, row: TopicRowFields) -> str | None:
+def _side(spec: TableSpec, row: TopicRowFields) -> str | None:
+    """Return the row as `before` or `after` of a line holds it."""
     return None if row is None else msgspec.json.encode({spec.name: [row]}).decode()
 
 

@@ -1,4 +1,4 @@
-"""The history as Spark views: what analysts query with Spark SQL. views.sql tells each one's grain."""
+"""Spark views of the history, which analysts query with Spark SQL. views.sql states the grain of each view."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from namesrv_stream.tables.schemas import SNAPSHOT
 from namesrv_stream.tables.views import all_columns, open_snapshot, snapshot_sql
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession  # the statements alone are for those without Spark in the process
+    from pyspark.sql import SparkSession  # `history_sql` needs no Spark in the process
 
 
 def register_views(
@@ -23,9 +23,9 @@ def register_views(
     at: datetime | int | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> SnapshotRow:
-    """Registers the tables of one snapshot, as `open_snapshot` does, and the views of views.sql over them.
+    """Register the tables of one snapshot, as `open_snapshot` does, and the views of views.sql over them.
 
-    Calling it again moves all views to another snapshot.
+    Returns the snapshot's row. A further call moves all views to another snapshot.
     """
     place = root if isinstance(root, Root) else Root(root, storage_options)
     snapshot = open_snapshot(spark, place, epoch, at)
@@ -35,13 +35,16 @@ def register_views(
 
 
 def history_sql(root: str | Root, snapshot: SnapshotRow) -> list[str]:
-    """The same as statements, for a plain spark-sql or a notebook without this package."""
+    """Return the SQL statements of `register_views`, for a plain spark-sql or a notebook without this package."""
     place = root if isinstance(root, Root) else Root(root)
     return [*snapshot_sql(place, snapshot), _snapshots_up_to(place, snapshot), *_view_statements()]
 
 
 def _snapshots_up_to(root: Root, snapshot: SnapshotRow) -> str:
-    """Snapshot rows have no version to pin: they are appended only."""
+    """Return the statement of the view `snapshot`: rows up to the given epoch.
+
+    No version of the table is pinned, since its rows are only appended.
+    """
     return (
         f"CREATE OR REPLACE TEMPORARY VIEW {SNAPSHOT.name} AS "
         f"SELECT {all_columns(root, SNAPSHOT)} FROM delta.`{root.spark_path(SNAPSHOT)}` WHERE epoch <= {snapshot.epoch}"
@@ -49,6 +52,6 @@ def _snapshots_up_to(root: Root, snapshot: SnapshotRow) -> str:
 
 
 def _view_statements() -> list[str]:
-    """Of views.sql. No text in it holds a semicolon."""
+    """Return the statements of views.sql. No comment or literal in that file holds a semicolon."""
     text = files("namesrv_stream.history").joinpath("views.sql").read_text("utf-8")
     return [statement.strip() for statement in text.split(";") if statement.strip()]

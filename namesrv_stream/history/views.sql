@@ -1,27 +1,28 @@
--- What analysts ask of the history, as temporary views over the tables of one snapshot.
+-- Temporary views over the tables of one snapshot, for analysts who query the history.
 --
 -- In Python register_views(spark, root) makes them. For a plain spark-sql:
 --     namesrv-stream snapshots --sql > registry.sql && spark-sql -i registry.sql
 --
--- A broker here is (cluster_name, broker_name, broker_id): it stays the same one when its address changes.
--- Days, hours and months are those of UTC, whatever spark.sql.session.timeZone is: they are worked out from
--- milliseconds, because to_date and its like would take those of that zone.
--- broker_event is partitioned by event_month ('2026-11'): a condition on it, where a view has it, spares the other
--- months, and file statistics do the same for a condition on event_time. A condition on a session's to_time does so too.
+-- A broker here is (cluster_name, broker_name, broker_id): it stays the same broker when its address changes.
+-- Days, hours and months are those of UTC, whatever spark.sql.session.timeZone is. They are computed from milliseconds,
+-- because to_date and similar functions would use that time zone.
+-- broker_event is partitioned by event_month ('2026-11'). If a view has this column, a condition on it leaves the files
+-- of other months unread. File statistics do the same for conditions on event_time and on a session's to_time.
 
--- One row: up to when the history is known, as an instant and as its day and month. NULL before the first record.
+-- One row: the time up to which the history is known, with its day and month. NULL before the first record.
 CREATE OR REPLACE TEMPORARY VIEW known_until AS
 SELECT at, day, date_format(day, 'yyyy-MM') AS event_month
 FROM (SELECT max(event_time) AS at, date_from_unix_date(CAST(unix_millis(max(event_time)) DIV 86400000 AS INT)) AS day
       FROM snapshot);
 
--- One row a stretch of time in which a broker was in the routes. to_time and ended_by are NULL while it lasts, and
--- last_addr is the address of now. back_at: when its next session began.
+-- One row for each session: a stretch of time in which a broker was in the routes. While a session lasts, to_time and
+-- ended_by are NULL and last_addr is the present address. back_at is the time at which the broker's next session began.
 --
--- Where one address held the id from the beginning of its lease to its end, the line of the end tells the session, and
--- `live` tells the one that lasts. Only brokers whose id has ever passed between living addresses (a promotion, a new
--- address) have their lines followed one by one, the inner steps in one order, so that all windows cost one sort. They
--- are known by a hash, which is quicker to join by: whoever shares it has the same sessions the longer way.
+-- If one address held the id from the beginning of its lease to its end, the line of the end has all facts of the
+-- session, and `live` has those of a session that lasts. Lines are followed one by one only for brokers whose id has
+-- ever passed between living addresses (a promotion, a new address). The inner steps of that use one order, so all
+-- windows cost one sort. These brokers are selected by a hash, which is faster to join by. Another broker with the same
+-- hash is followed too, with the same sessions as result.
 CREATE OR REPLACE TEMPORARY VIEW broker_session AS
 WITH handed_over AS (
   SELECT DISTINCT xxhash64(cluster_name, broker_name, broker_id) AS broker
@@ -38,7 +39,7 @@ WITH handed_over AS (
   SELECT *, last_value(IF(begins, broker_addr, NULL)) IGNORE NULLS OVER of_broker AS holder
   FROM line
   WINDOW of_broker AS (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq)
-), of_holder AS (  -- what befalls an address that had lost the id before is not the broker's
+), of_holder AS (  -- leaves out lines of an address that had lost the id before
   SELECT *,
          lag(begins) OVER of_broker AS began_before,
          type = 'ID_LOST' AND lead(begins) OVER of_broker AND lead(event_time) OVER of_broker = event_time AS hands_over,
@@ -73,19 +74,19 @@ WITH handed_over AS (
        LEFT ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
 )
 SELECT *,
-       lead(from_time) OVER (  -- the hash decides most comparisons of a sort, of names the first 8 bytes do not
+       lead(from_time) OVER (  -- the hash decides most comparisons of the sort, the first 8 bytes of names do not
          PARTITION BY hash(cluster_name, broker_name, broker_id), cluster_name, broker_name, broker_id
          ORDER BY from_time, to_time NULLS LAST
        ) AS back_at,
        unix_millis(coalesce(to_time, (SELECT at FROM known_until))) - unix_millis(from_time) AS session_millis
 FROM session;
 
--- One row a broker and day on which it was expected: how long it was in the routes, and how long it should have been.
+-- One row for each broker and day on which it was expected: its time in the routes and its expected time.
 --
--- A broker is expected from its first registration on. A planned end (it unregistered, moved to another cluster or
--- name, or lost its id to another address) ends that until it is back: the time between counts for neither. After an
--- unplanned end it counts as away until it is back, for 7 days at most: then it is taken for decommissioned. So what is
--- said of a day stays the same, whenever the broker comes back.
+-- A broker is expected from its first registration on. After a planned end (it unregistered, moved to another cluster
+-- or name, or lost its id to another address) it is not expected until it is back. After an unplanned end it counts as
+-- away until it is back, for 7 days at most. Then it counts as decommissioned. So the figures of a day do not depend on
+-- the time at which the broker comes back.
 CREATE OR REPLACE TEMPORARY VIEW broker_availability AS
 WITH stretch AS (  -- a session, and the time after it in which the broker was still expected
   SELECT cluster_name, broker_name, broker_id, unix_millis(from_time) AS from_ms,
@@ -100,7 +101,7 @@ WITH stretch AS (  -- a session, and the time after it in which the broker was s
            AS up_millis,
          sum(least(expected_until_ms, (day_number + 1) * 86400000) - greatest(from_ms, day_number * 86400000))
            AS expected_millis
-  FROM stretch LATERAL VIEW explode(  -- most stretches lie within a day, and a sequence takes its time
+  FROM stretch LATERAL VIEW explode(  -- most stretches lie within one day, for which an array is faster than a sequence
     IF(from_ms DIV 86400000 = expected_until_ms DIV 86400000, array(from_ms DIV 86400000),
        sequence(from_ms DIV 86400000, expected_until_ms DIV 86400000))
   ) AS day_number
@@ -111,8 +112,9 @@ SELECT cluster_name, broker_name, broker_id, date_from_unix_date(CAST(day_number
 FROM of_day
 WHERE expected_millis > 0;
 
--- One row a cluster and day: over all its brokers, and of its worst one. For a longer time divide the sums of
--- up_millis and expected_millis: a mean of days would weigh a day with few brokers like any other.
+-- One row for each cluster and day: the availability of all its brokers together, and of its worst one. For a longer
+-- time divide the sums of up_millis and expected_millis. A mean of days would give a day with few brokers the same
+-- weight as any other day.
 CREATE OR REPLACE TEMPORARY VIEW cluster_availability AS
 SELECT cluster_name, day,
        count(*) AS brokers,
@@ -124,13 +126,13 @@ SELECT cluster_name, day,
 FROM broker_availability
 GROUP BY cluster_name, day;
 
--- One row a group of brokers, two at least, that went unplanned one after the other, no more than a minute apart: the
--- outage of a zone, a switch, a host. When a broker went is for a silent one its last sign of life: those that die at
--- one moment were last heard within the minute before it (brokers speak at least that often), whenever they expire.
--- It is leases that end here: a master that died counts, although a slave has its id before it expires.
+-- One row for each group of two or more brokers that ended unplanned, each within a minute of the one before: the
+-- outage of a zone, a switch or a host. A silent broker ended at its last sign of life. Brokers send one at least every
+-- minute, so brokers that die together have their last signs of life within the same minute, whenever they expire.
+-- The view counts leases that end: a dead master counts, even if a slave has taken its id before it expires.
 --
--- Columns: event_month in which they left the routes (a group ends with it), first_gone_at and last_gone_at, brokers
--- (how many), cluster_names and which (sorted arrays, in `which` each broker as 'cluster name id').
+-- Columns: event_month in which the brokers left the routes (a group ends with it), first_gone_at and last_gone_at,
+-- brokers (their number), cluster_names and which (sorted arrays, in `which` each broker as 'cluster name id').
 CREATE OR REPLACE TEMPORARY VIEW shared_outage AS
 WITH gone AS (
   SELECT event_month, cluster_name, concat_ws(' ', cluster_name, broker_name, broker_id) AS broker,
@@ -148,8 +150,8 @@ FROM gone
 GROUP BY event_month, session_window(gone_at, '1 minute')
 HAVING brokers >= 2;
 
--- One row a broker and month in which it fell out unplanned. A flap is one after which it was back within 10 minutes.
--- flap_rank 1 has flapped most in that month.
+-- One row for each broker and month in which a session of it ended unplanned. A flap is an unplanned end after which
+-- the broker was back within 10 minutes. The broker with flap_rank 1 has flapped most in that month.
 CREATE OR REPLACE TEMPORARY VIEW broker_flapping AS
 WITH fallen AS (
   SELECT trunc(date_from_unix_date(CAST(unix_millis(to_time) DIV 86400000 AS INT)), 'MONTH') AS month,
@@ -166,21 +168,21 @@ SELECT rank() OVER (PARTITION BY month ORDER BY flaps DESC, unplanned_ends DESC)
        shortest_session_millis
 FROM fallen;
 
--- One row an expired lease: how long after the last sign of life it left the routes.
+-- One row for each expired lease: the time from its last sign of life to its end.
 CREATE OR REPLACE TEMPORARY VIEW time_to_expiry AS
 SELECT event_month, event_time, epoch, cluster_name, broker_name, broker_id, broker_addr, last_heard_at,
        unix_millis(event_time) - unix_millis(last_heard_at) AS expiry_millis, lease_millis
 FROM broker_event
 WHERE type = 'EXPIRED';
 
--- One row a topic that a single broker name has: without it the topic is gone.
+-- One row for each topic that only one broker name has: without that broker name the topic is gone.
 CREATE OR REPLACE TEMPORARY VIEW topic_with_one_broker AS
 SELECT topic, min(broker_name) AS broker_name, min(write_queue_nums) AS write_queue_nums
 FROM topic
 GROUP BY topic
 HAVING count(*) = 1;
 
--- One row a broker name: its zone, as its latest registration says (D6), and what it carries of the topics.
+-- One row for each broker name: cluster and zone of its latest registration (D6), and its number of topics and queues.
 CREATE OR REPLACE TEMPORARY VIEW topic_spread AS
 WITH latest AS (
   SELECT broker_name, max_by(cluster_name, registered_at) AS cluster_name, max_by(zone_name, registered_at) AS zone_name
@@ -195,21 +197,21 @@ SELECT cluster_name, zone_name, broker_name,
 FROM latest LEFT JOIN topic USING (broker_name)
 GROUP BY cluster_name, zone_name, broker_name;
 
--- One row an hour and kind of event.
+-- One row for each hour and type of event.
 CREATE OR REPLACE TEMPORARY VIEW route_changes AS
 SELECT event_month, timestamp_millis(unix_millis(event_time) DIV 3600000 * 3600000) AS hour, type, count(*) AS events,
        count(DISTINCT broker_name) AS broker_names
 FROM broker_event
 GROUP BY event_month, hour, type;
 
--- One row an operator command and broker name that it touched.
+-- One row for each operator command and broker name whose topics it changed. A command that changed none has one row.
 CREATE OR REPLACE TEMPORARY VIEW operator_command AS
 SELECT event_month, event_time, epoch, type AS command, requested_by, broker_name, before, after
 FROM broker_event
 WHERE type IN ('PUT_KV_CONFIG', 'DELETE_KV_CONFIG', 'WIPE_WRITE_PERM_OF_BROKER', 'ADD_WRITE_PERM_OF_BROKER',
                'DELETE_TOPIC_IN_NAMESRV', 'REGISTER_TOPIC_IN_NAMESRV', 'UPDATE_NAMESRV_CONFIG');
 
--- One row a record outside the contract, its first 200 bytes as text.
+-- One row for each record outside the contract, with its first 200 bytes as text.
 CREATE OR REPLACE TEMPORARY VIEW rejected_record AS
 SELECT event_time, partition, offset, key, length, reason, try_validate_utf8(CAST(substring(value, 1, 200) AS STRING)) AS text
 FROM rejected;

@@ -1,1 +1,1 @@
-"""Kafka for every part that uses it: the heartbeat topic, records sent to it, ticks."""
+"""Kafka clients that all parts share: the heartbeat topic, sending and reading records, ticks, the job election."""

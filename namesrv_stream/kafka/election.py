@@ -1,7 +1,7 @@
-"""Which of several jobs of a registry is active: the one that Kafka gives the heartbeat topic's one partition to.
+"""Election of the active job of a registry: the job to which Kafka assigns the heartbeat topic's one partition.
 
-A consumer group on a topic with one partition is a lock with a session timeout. It says who may start; terms in the
-tables remain what keeps a former job from writing. No record is read by it.
+A consumer group on a topic with one partition is a lock with a session timeout. The lock decides which job may start;
+terms in the tables keep a former job from writing. The group reads no record.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 librdkafka_log = logging.getLogger("librdkafka")
 
 SESSION_TIMEOUT_MS = 6_000
-"""After how long without a sign of it Kafka takes a dead job's lock away: Kafka's own lower limit by default."""
+"""Time without a sign of life from a job after which Kafka takes its lock away: Kafka's own lower limit by default."""
 
 _HEARTBEAT_MS = 500
 _POLL_S = 0.2
@@ -30,7 +30,7 @@ _JOIN_AGAIN_S = 1.0
 
 
 def group_of(root: str) -> str:
-    """The consumer group of the jobs of one registry."""
+    """Return the consumer group of the jobs of one registry."""
     return f"namesrv-stream-{zlib.crc32(root.encode()):08x}"
 
 
@@ -43,14 +43,14 @@ class Candidate(NamedTuple):
 
 
 class JobLock:
-    """One job's part in the election, in a thread, within a `with`.
+    """One job's part in the election. Within a `with`, a thread takes part.
 
-    `held` is set while Kafka lets this job be the active one. A job that runs already need not mind when it is cleared:
-    another one takes over by a claim.
+    `held` is set while Kafka lets this job be the active one. A job that runs already may go on when `held` is cleared:
+    another job takes over only by a claim.
     """
 
     def __init__(self, kafka: Mapping[str, Any], topic: str, root: str, run_id: str) -> None:
-        """`kafka` are kafka-python's keyword arguments."""
+        """Prepare to take part; `kafka` are kafka-python's keyword arguments."""
         self.held = threading.Event()
         self._topic = topic
         self._options = {
@@ -59,7 +59,7 @@ class JobLock:
             "group.id": group_of(root),
             "enable.auto.commit": False,
             "auto.offset.reset": "latest",
-            "partition.assignment.strategy": "cooperative-sticky",  # who holds the lock keeps it when others join
+            "partition.assignment.strategy": "cooperative-sticky",  # the holder keeps the lock when others join
             "session.timeout.ms": SESSION_TIMEOUT_MS,
             "heartbeat.interval.ms": _HEARTBEAT_MS,
             "topic.metadata.refresh.interval.ms": 5_000,
@@ -81,7 +81,7 @@ class JobLock:
         self._thread.join()
 
     def step_back(self, pause_s: float) -> None:
-        """Give the lock to another candidate, and be one again after the pause."""
+        """Give the lock to another candidate, and become a candidate again after `pause_s` seconds."""
         self._is_candidate.clear()
         timer = threading.Timer(pause_s, self._is_candidate.set)
         timer.daemon = True
@@ -129,7 +129,7 @@ class JobLock:
 
 
 def candidates(kafka: KafkaOptions, root: str) -> list[Candidate]:
-    """The jobs that take part in a registry's election now, the active one first."""
+    """Return the jobs that take part in a registry's election now, the active one first."""
     found = []
     for member in group_members(kafka, group_of(root)):
         run_id, _, host = member.client_id.partition("@")

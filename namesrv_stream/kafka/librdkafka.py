@@ -1,4 +1,4 @@
-"""Options and errors of librdkafka's clients, which take less Python a record than kafka-python's."""
+"""Options and errors of librdkafka's clients, which run less Python code for each record than kafka-python's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMES = {
     "ssl_keyfile": "ssl.key.location",
     "ssl_password": "ssl.key.password",
 }
-"""Of kafka-python and of librdkafka, where they differ by more than dots."""
+"""Name of an option in kafka-python -> in librdkafka, if the two differ by more than dots."""
 
 _AWAY = frozenset(
     {
@@ -46,6 +46,6 @@ def librdkafka_options(kafka: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def named_kafka_error(error: KafkaError, address: str) -> NamesrvError:
-    """KafkaUnreachableError if trying again may help, KafkaRefusedError otherwise."""
+    """Return a KafkaUnreachableError if trying again may help, a KafkaRefusedError otherwise."""
     kind = KafkaUnreachableError if error.code() in _AWAY or error.retriable() else KafkaRefusedError
     return kind(address, error.str())

@@ -1,4 +1,4 @@
-"""Sends requests to the heartbeat topic."""
+"""Producer of the heartbeat topic's records, on kafka-python."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _LINGER_MS = 5
 
 
 class HeartbeatProducer:
-    """Sends requests to the heartbeat topic: acknowledged by all replicas, once, each broker's in order.
+    """Producer that sends requests to the heartbeat topic: acknowledged by all replicas, once, each broker's in order.
 
-    Thread-safe. A record that Kafka has not acknowledged after `delivery_timeout_ms` has failed; until then
-    it is tried again, through an outage of Kafka too. A record that failed may be in the log all the same, when
-    only the answer was lost. Raises KafkaUnreachableError when Kafka is not there, and KafkaRefusedError when
-    the topic is not.
+    Thread-safe. A record is tried again, also through an outage of Kafka, until Kafka acknowledges it; after
+    `delivery_timeout_ms` without that it has failed. A failed record may be in the log all the same, if only the
+    answer was lost. Construction raises KafkaUnreachableError if Kafka does not answer, KafkaRefusedError if there is
+    no such topic.
     """
 
     def __init__(self, kafka: KafkaOptions, topic: str = DEFAULT_TOPIC, *, delivery_timeout_ms: int = 120_000) -> None:
@@ -38,26 +38,29 @@ class HeartbeatProducer:
             self._check_topic()
 
     def send(self, request: Request, *, event_time_ms: int | None = None) -> Future[LogPosition]:
-        """Hands the record to the sender; the future has its place in the log, or the NamesrvError that kept it out.
+        """Send the record; the future returns its place in the log, or raises the NamesrvError that kept it out.
 
-        A broker's records go to the partition of its address, commands to partition 0. Ticks: see `tick`.
-        `event_time_ms` counts only for a topic with CreateTime.
+        A broker's records are sent to the partition of its address, commands to partition 0. For ticks use `tick`.
+        `event_time_ms` has an effect only on a topic with CreateTime.
         """
         partition = None if isinstance(request, BrokerRequest) else COMMAND_PARTITION
         return self._append(request, partition, event_time_ms)
 
     def tick(self, *, event_time_ms: int | None = None) -> list[Future[LogPosition]]:
-        """Sends a SCAN to every partition, since each has an event time of its own."""
+        """Send a SCAN to every partition, since each has an event time of its own."""
         partitions = sorted(self._producer.partitions_for(self._topic))
         return [self._append(Scan(), partition, event_time_ms) for partition in partitions]
 
     def flush(self, limit_s: float | None = None) -> None:
-        """Returns once each record sent so far is in the log or has failed; KafkaUnreachableError after `limit_s`."""
+        """Wait until each record sent so far is in the log or has failed.
+
+        Raises KafkaUnreachableError after `limit_s` seconds.
+        """
         with named_errors(self._address):
             self._producer.flush(limit_s)
 
     def close(self, limit_s: float = 10.0) -> None:
-        """Sends what is waiting for as long as `limit_s`, then gives it up: its futures fail."""
+        """Send the waiting records for at most `limit_s` seconds; then the futures of the others fail."""
         try:
             self._producer.close(timeout=limit_s)
         except KafkaError as error:
@@ -70,7 +73,7 @@ class HeartbeatProducer:
         self.close()
 
     def _check_topic(self) -> None:
-        """Also fetches what `send` would wait for."""
+        """Raise KafkaRefusedError if there is no topic. Fetches the metadata for which the first `send` would wait."""
         try:
             self._producer.partitions_for(self._topic)
         except KafkaTimeoutError as error:
@@ -79,7 +82,7 @@ class HeartbeatProducer:
 
     def _append(self, request: Request, partition: int | None, event_time_ms: int | None) -> Future[LogPosition]:
         future: Future[LogPosition] = Future()
-        future.set_running_or_notify_cancel()  # on its way: nobody can take it back
+        future.set_running_or_notify_cancel()  # a record that is sent cannot be cancelled
         try:
             sent = self._producer.send(
                 self._topic,
@@ -108,7 +111,7 @@ def _producer_options(kafka: KafkaOptions, delivery_timeout_ms: int) -> dict[str
         **kafka,
         "acks": "all",
         "enable_idempotence": True,
-        "allow_auto_create_topics": False,  # Kafka would make it with the cluster's defaults, CreateTime among them
+        "allow_auto_create_topics": False,  # Kafka would make the topic with its defaults, CreateTime among them
         "max_request_size": MAX_RECORD_BYTES,
         "delivery_timeout_ms": delivery_timeout_ms,
     }

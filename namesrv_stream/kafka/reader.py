@@ -1,7 +1,7 @@
-"""Reads records of the heartbeat topic by their offsets, in order.
+"""Reader of the heartbeat topic's records by their offsets, in order.
 
-The values of registrations, commands and rejected records are not carried through Spark: a micro-batch would hold as
-many megabytes as its records have. The driver reads each here, when its turn comes.
+Spark does not carry the values of registrations, commands and rejected records: a micro-batch would hold all of them
+in memory. The driver reads each value here when it applies the record.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ librdkafka_log = logging.getLogger("librdkafka")
 
 LOG_PARTITION = 0
 _READ_OVER_RECORDS = 1_000
-"""A gap of fewer records between two that are wanted is read over; a longer one is skipped by a seek."""
+"""Gap between two wanted records from which the reader seeks; the records of a shorter gap are read and dropped."""
 _POLL_S = 1.0
 _LIMIT_S = 30.0
 
@@ -37,7 +37,7 @@ class StoredRecord(NamedTuple):
 
 
 class RecordGoneError(NamesrvError):
-    """A record that was to be read is no longer in the topic."""
+    """Failure to read a record that is no longer in the topic."""
 
     def __init__(self, topic: str, offset: int) -> None:
         super().__init__(
@@ -49,18 +49,19 @@ class RecordGoneError(NamesrvError):
 
 
 class RecordReader:
-    """Reads records of the topic's one partition. Not for several threads at a time.
+    """Reader of the topic's one partition. Use it from one thread at a time.
 
-    Raises KafkaUnreachableError after 30 s without an answer, KafkaRefusedError, RecordGoneError.
+    Raises KafkaUnreachableError after 30 s without an answer, KafkaRefusedError if Kafka refuses a request, and
+    RecordGoneError if the topic no longer has the record.
     """
 
     def __init__(self, kafka: Mapping[str, Any], topic: str) -> None:
-        """`kafka` are kafka-python's keyword arguments."""
+        """Make the consumer; `kafka` are kafka-python's keyword arguments."""
         self._topic = topic
         self._address = ",".join(kafka["bootstrap_servers"])
         options = {
             **librdkafka_options(kafka),
-            "group.id": "namesrv-stream-reader",  # librdkafka wants one; no group is joined and nothing committed
+            "group.id": "namesrv-stream-reader",  # librdkafka requires one; no group is joined and no offset committed
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
             "fetch.message.max.bytes": MAX_RECORD_BYTES,
@@ -113,7 +114,7 @@ class RecordReader:
         self._next_offset = offset
 
     def _rest(self) -> None:
-        """Fetch nothing ahead until the next call: the next records wanted may be far away."""
+        """Stop fetching ahead until the next call, whose records may be far away."""
         self._consumer.unassign()
         self._next_offset = None
 

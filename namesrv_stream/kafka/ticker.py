@@ -1,4 +1,4 @@
-"""Sends the ticks by which event time goes on (E7)."""
+"""Sender of the ticks that advance event time (E7)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ log = logging.getLogger(__name__)
 
 
 class Ticker:
-    """A thread that sends a tick each `tick_ms`, so that event time goes on while no broker speaks (E7).
+    """Thread that sends a tick every `tick_ms`, so that event time advances while no broker sends a record (E7).
 
-    The next tick waits until Kafka has the one before: an outage leaves one tick in the producer, not a pile.
-    `sent` and `held_back` count the ticks sent and those left out for that reason.
+    A tick is left out while Kafka has not acknowledged the one before, so an outage leaves one tick in the producer
+    and not many. `sent` counts the ticks sent, `held_back` those left out.
     """
 
     def __init__(self, producer: HeartbeatProducer, tick_ms: int = 1_000) -> None:
@@ -31,11 +31,11 @@ class Ticker:
         self._thread = threading.Thread(target=self._run, name="ticker", daemon=True)
 
     def start(self) -> None:
-        """Starts the thread. A ticker runs once."""
+        """Start the thread. A ticker can be started once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Sends no further tick; returns when the thread has ended."""
+        """Stop sending ticks, and wait until the thread has ended."""
         self._stopped.set()
         self._thread.join()
 
@@ -60,6 +60,6 @@ class Ticker:
             return self._producer.tick()
         except KafkaError as error:
             log.warning("no tick: %s", error)
-        except Exception:  # without ticks no lease ends: whatever it is, the next tick is tried
+        except Exception:  # without ticks no lease ends, so the next tick is tried after any error
             log.exception("no tick: an error of ours")
         return []

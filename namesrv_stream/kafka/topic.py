@@ -1,6 +1,6 @@
-"""The heartbeat topic as Kafka's administration shows it: made, checked, and its offsets.
+"""Administration of the heartbeat topic: make it, check its settings, read its offsets.
 
-`kafka` is everywhere the keyword arguments of kafka-python's clients, `bootstrap_servers` among them.
+The argument `kafka` holds the keyword arguments of kafka-python's clients, `bootstrap_servers` among them.
 """
 
 from __future__ import annotations
@@ -45,16 +45,17 @@ TOPIC_CONFIG = {
     # The one codec that kafka-python and every consumer have without a further library: 9 ms for 10,000 topics.
     "compression.type": "gzip",
 }
-"""What the topic is made with; retention and replication are the Kafka cluster's own defaults."""
+"""Settings of a topic that is made here; retention and replication are the Kafka cluster's own defaults."""
 
 SHORTEST_RETENTION_MS = 24 * 3_600_000
 CONNECT_LIMIT_MS = 5_000
 
 
 def wait_for_kafka(kafka: KafkaOptions, limit_s: float = math.inf, given_up: threading.Event | None = None) -> None:
-    """Returns once Kafka answers. Tries with growing pauses and says so in the log, naming the address.
+    """Wait until Kafka answers. Tries with growing pauses and logs each failed attempt with the address.
 
-    Raises KafkaUnreachableError after `limit_s` or when `given_up` is set, KafkaRefusedError at once.
+    Raises KafkaUnreachableError after `limit_s` or when `given_up` is set. Raises KafkaRefusedError at once if trying
+    again cannot help.
     """
     given_up = given_up or threading.Event()
     attempts = Retrying(
@@ -62,7 +63,7 @@ def wait_for_kafka(kafka: KafkaOptions, limit_s: float = math.inf, given_up: thr
         wait=wait_exponential(multiplier=0.5, max=30),
         stop=stop_after_delay(limit_s) | stop_when_event_set(given_up),
         sleep=sleep_using_event(given_up),
-        before_sleep=_say_next_attempt,
+        before_sleep=_log_next_attempt,
         reraise=True,
     )
     attempts(_ping, kafka)
@@ -70,9 +71,9 @@ def wait_for_kafka(kafka: KafkaOptions, limit_s: float = math.inf, given_up: thr
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """The heartbeat topic as Kafka describes it.
+    """Description of the heartbeat topic by Kafka.
 
-    `config` holds Kafka's topic settings by name; it is empty if Kafka does not let us see them.
+    `config` holds Kafka's topic settings by name; it is empty if Kafka does not let this client read them.
     """
 
     topic: str
@@ -85,15 +86,15 @@ class TopicFacts:
 
     @property
     def warnings(self) -> list[str]:
-        """What the topic's settings cost, one text a setting; none for a topic that is as it should be."""
+        """Warnings about the topic's settings, one text a setting; empty if all settings are right."""
         return topic_warnings(self)
 
 
 class UnfitTopicError(NamesrvError):
-    """A topic that has no one order, so that the same log would not give the same tables."""
+    """Refusal of a topic whose records have no single order, so that the same log would not give the same tables."""
 
     def __init__(self, topic: str, problem: str, command: str) -> None:
-        super().__init__(f"topic {topic} {problem}, so what it holds has no one order. Mend it by: {command}")
+        super().__init__(f"topic {topic} {problem}, so its records have no single order. Mend it by: {command}")
         self.topic = topic
         self.problem = problem
         self.command = command
@@ -102,7 +103,7 @@ class UnfitTopicError(NamesrvError):
 def ensure_topic(
     kafka: KafkaOptions, topic: str = DEFAULT_TOPIC, config: Mapping[str, str] = TOPIC_CONFIG
 ) -> TopicFacts:
-    """Make the topic with one partition if it is missing, and return what Kafka says of it."""
+    """Make the topic with one partition if it is missing, and return Kafka's description of it."""
     with _admin(kafka) as admin:
         found = _described(admin, topic)
         if found is None:
@@ -126,7 +127,7 @@ def ensure_topic(
 def require_one_order(facts: TopicFacts, kafka: KafkaOptions, *, is_replay: bool = False) -> None:
     """Raise UnfitTopicError unless the topic has one partition and LogAppendTime.
 
-    A replay says itself when something was said, on a topic of its own: there CreateTime is right.
+    A replay may use CreateTime: it sets the time of each record itself, on a topic of its own.
     """
     servers, topic = address_of(kafka), facts.topic
     if facts.partition_count != 1:
@@ -146,9 +147,12 @@ def require_one_order(facts: TopicFacts, kafka: KafkaOptions, *, is_replay: bool
 
 
 def topic_warnings(facts: TopicFacts) -> list[str]:
-    """What the settings of a heartbeat topic cost. Those that the job refuses are among them, for the other parts."""
+    """Return a warning for each setting of a heartbeat topic that loses records, refuses them or breaks their order.
+
+    Settings that the job refuses are included, for the other parts that use the topic.
+    """
     topic, config = facts.topic, facts.config
-    if not config:  # what kafka-python makes of a refusal
+    if not config:  # kafka-python returns no settings if Kafka refuses to show them
         return [f"topic {topic}: its settings cannot be seen, so they are not checked: grant DescribeConfigs on it"]
     retention_ms = int(config["retention.ms"])
     message_limit = int(config["max.message.bytes"])
@@ -165,19 +169,19 @@ def topic_warnings(facts: TopicFacts) -> list[str]:
         f"set it to {MAX_RECORD_BYTES}": message_limit < MAX_RECORD_BYTES,
         "cleanup.policy has compaction: older records of a broker vanish before the job has read them; "
         "set it to delete": "compact" in config["cleanup.policy"],
-        f"retention.ms is {retention_ms}: a job that is away for longer loses what brokers said meanwhile; "
+        f"retention.ms is {retention_ms}: a job that is away for longer loses the records sent meanwhile; "
         f"set it to {SHORTEST_RETENTION_MS} or more": 0 <= retention_ms < SHORTEST_RETENTION_MS,
     }
     return [f"topic {topic}: {warning}" for warning, applies in found.items() if applies]
 
 
 def end_offsets(kafka: KafkaOptions, topic: str = DEFAULT_TOPIC) -> dict[int, int]:
-    """The offset of the next record, by partition; empty where there is no such topic."""
+    """Return the offset of the next record by partition; empty if there is no such topic."""
     return _offsets(kafka, topic, OffsetSpec.LATEST)
 
 
 def beginning_offsets(kafka: KafkaOptions, topic: str = DEFAULT_TOPIC) -> dict[int, int]:
-    """The offset of the oldest record that Kafka still has, by partition; empty where there is no such topic."""
+    """Return the offset of the oldest record that Kafka still has by partition; empty if there is no such topic."""
     return _offsets(kafka, topic, OffsetSpec.EARLIEST)
 
 
@@ -189,7 +193,7 @@ class GroupMember(NamedTuple):
 
 
 def group_members(kafka: KafkaOptions, group_id: str) -> list[GroupMember]:
-    """The members of a consumer group now; empty for a group that nobody has joined."""
+    """Return the present members of a consumer group; empty for a group that nobody has joined."""
     with _admin(kafka) as admin:
         group = admin.describe_groups([group_id])[group_id]
     if group.get("error"):
@@ -204,7 +208,7 @@ def _has_partition(assignment: Any) -> bool:
 
 
 class AdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python ships no types
-    """Ends its thread also where nobody answers: kafka-python 3.0 leaves one behind for each attempt."""
+    """Admin client that also ends its thread if Kafka does not answer: kafka-python 3.0 leaks one at each attempt."""
 
     def __init__(self, **options: Any) -> None:
         try:
@@ -233,13 +237,13 @@ def _make_topic(admin: KafkaAdminClient, topic: str, config: Mapping[str, str]) 
 
 
 def _described(admin: KafkaAdminClient, topic: str) -> dict[str, Any] | None:
-    """Kafka's own description, None if there is no such topic."""
+    """Return Kafka's own description of the topic, None if there is no such topic."""
     [found] = admin.describe_topics([topic])
     return None if found["error_code"] == UnknownTopicOrPartitionError.errno else found
 
 
 def _partition_count(admin: KafkaAdminClient, topic: str) -> int:
-    """0 if there is no such topic."""
+    """Return the number of partitions, 0 if there is no such topic."""
     found = _described(admin, topic)
     return 0 if found is None else len(found["partitions"])
 
@@ -256,20 +260,20 @@ def _ping(kafka: KafkaOptions) -> None:
         admin.describe_cluster()
 
 
-def _say_next_attempt(state: RetryCallState) -> None:
+def _log_next_attempt(state: RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome else None
     log.warning("%s Next attempt in %.1f s.", error, state.next_action.sleep if state.next_action else 0)
 
 
 def address_of(kafka: KafkaOptions) -> str:
-    """The bootstrap servers as one text, for messages."""
+    """Return the bootstrap servers as one text, for messages."""
     servers = kafka["bootstrap_servers"]
     return servers if isinstance(servers, str) else ",".join(servers)
 
 
 @contextmanager
 def named_errors(address: str) -> Iterator[None]:
-    """Raise what kafka-python raises in this block as the NamesrvError of `named_error`."""
+    """Turn errors that kafka-python raises within the `with` into the NamesrvError of `named_error`."""
     try:
         yield
     except KafkaError as error:
@@ -277,6 +281,6 @@ def named_errors(address: str) -> Iterator[None]:
 
 
 def named_error(error: BaseException, address: str) -> NamesrvError:
-    """KafkaUnreachableError if trying again may help, KafkaRefusedError otherwise."""
+    """Return a KafkaUnreachableError if trying again may help, a KafkaRefusedError otherwise."""
     kind = KafkaUnreachableError if isinstance(error, RetriableError) else KafkaRefusedError
     return kind(address, str(error) or type(error).__name__)

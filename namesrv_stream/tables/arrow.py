@@ -1,4 +1,4 @@
-"""Rows of the rules to Arrow and back, column by column.
+"""Conversion of the rules' rows to Arrow and back, column by column.
 
 Rows carry times as epoch milliseconds; Arrow and Delta carry them as timestamps in UTC.
 """
@@ -23,24 +23,24 @@ _STRUCT_CLASSES: dict[pa.DataType, Callable[..., Any]] = {DATA_VERSION: DataVers
 
 
 def rows_to_arrow(spec: TableSpec, rows: Iterable[Sequence[Any]]) -> pa.Table:
-    """The rows as a table with the row's columns, in the given order."""
+    """Return the rows as an Arrow table with the columns of `spec`, in the given order."""
     return columns_to_arrow(spec.schema, rows)
 
 
 def columns_to_arrow(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:
-    """Tuples whose fields are `schema`'s columns, in order."""
+    """Return tuples as an Arrow table; a tuple's fields are the columns of `schema`, in order."""
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     return pa.table([_array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema=schema)
 
 
 def rows_from_arrow(spec: TableSpec, table: pa.Table) -> list[Any]:
-    """The table's rows as `spec.row`, in the table's order. Columns that are no field of the row are left out."""
+    """Return the table's rows as `spec.row`, in the table's order, without columns that are no field of the row."""
     columns = (_values(table.column(field.name), field.type) for field in spec.schema)
     return list(map(spec.row._make, zip(*columns, strict=True)))  # type: ignore[attr-defined]
 
 
 def with_partition_column(spec: TableSpec, table: pa.Table) -> pa.Table:
-    """`table` as Delta stores it."""
+    """Return `table` with the partition column that Delta stores beside the row's columns, if `spec` has one."""
     match spec.partition_column:
         case None:
             return table
@@ -53,7 +53,7 @@ def with_partition_column(spec: TableSpec, table: pa.Table) -> pa.Table:
 
 
 def topic_bucket(broker_name: str) -> str:
-    """The bucket of a broker name's rows. What tables hold depends on it: it may never change."""
+    """Return the bucket of a broker name's rows. This function may never change: stored tables depend on it."""
     return f"{crc32(broker_name.encode()) % schemas.TOPIC_BUCKETS:02}"
 
 
@@ -88,7 +88,7 @@ def _values(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> list[Any]:
     if pa.types.is_struct(kind):
         return _structs(column, kind)
     values = column.to_pylist()
-    if kind == CHANNELS:  # NULL in a snapshot older than the column
+    if kind == CHANNELS:  # NULL in a snapshot that was published before the column was added
         return [{each["channel_id"]: each["last_heard_millis"] for each in value or ()} for value in values]
     if pa.types.is_list(kind):
         return [None if value is None else tuple(value) for value in values]
@@ -100,5 +100,5 @@ def _values(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> list[Any]:
 def _structs(column: pa.ChunkedArray, kind: pa.StructType) -> list[Any]:
     make = _STRUCT_CLASSES[kind]
     children = [_values(pc.struct_field(column, [field.name]), field.type) for field in kind]
-    there = column.is_valid().to_pylist()
-    return [make(*parts) if valid else None for valid, parts in zip(there, zip(*children, strict=True), strict=True)]
+    validity = column.is_valid().to_pylist()
+    return [make(*parts) if valid else None for valid, parts in zip(validity, zip(*children, strict=True), strict=True)]

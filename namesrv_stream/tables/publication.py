@@ -1,8 +1,8 @@
-"""All tables change together: one run's claim on the registry, and the publishing of its micro-batches.
+"""Publication: one run claims the registry and publishes its micro-batches, so that all tables change together.
 
-What makes the commits of several tables one change is the snapshot row, written last: it names each table's version,
-and readers read nothing else. A run that dies between two tables leaves heads that no snapshot names; the next
-write to such a table, or the next run, restores it.
+The snapshot row is written last and names the version of each table. Readers read only versions that a snapshot names,
+so the commits of several tables take effect as one change. A run that dies between two tables leaves table heads that
+no snapshot names. The next write to such a table, or the next run, restores the version that the snapshot names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ from namesrv_stream.tables.writer import (
 )
 
 _FOREIGN_COMMITS_BORNE = 20
-"""In a row, on one table and in one publication: compaction meets us once or twice, more is a second writer."""
+"""Commits of others in a row, on one table and in one publication, after which a write fails.
+
+Compaction causes one or two. More mean that a second job writes the table.
+"""
 
 
 Steps = Callable[[str], None]
@@ -50,15 +53,16 @@ STEPS = (
 """What a run does that others can see: before and after each commit, in its order. A crash may come at any of them."""
 
 SnapshotKind = Literal["CLAIM", "PUBLICATION", "STOP"]
-"""What a snapshot row records: a run took the registry, published a micro-batch, or stopped in order."""
+"""Reason for a snapshot row: a run claimed the registry, published a micro-batch, or stopped in order."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One micro-batch's outcome. `event_time_ms`: the highest applied. `offsets`: partition -> next to read.
+    """Outcome of one micro-batch.
 
-    `events` in the order of the log; their epoch and seq are filled in when they are published. `last_tick_ms`: the
-    newest tick applied.
+    `event_time_ms` is the highest event time applied, `last_tick_ms` the time of the newest tick applied. `offsets`
+    maps a partition to the next offset to read. `events` are in the order of the log; publication fills in their
+    epoch and seq.
     """
 
     query_id: str | None
@@ -72,7 +76,7 @@ class Batch:
     kind: SnapshotKind = "PUBLICATION"
 
     def work(self, epoch: int) -> dict[str, RowChanges | pa.Table]:
-        """By table, what there is to write; tables without a change are left out."""
+        """Return the rows to write by table name, without tables that have no change."""
         work: dict[str, RowChanges | pa.Table] = dict(self.changes)
         work[BROKER_EVENT.name] = _numbered(appended(BROKER_EVENT, self.events), epoch)
         work[REJECTED.name] = appended(REJECTED, self.rejected)
@@ -81,10 +85,11 @@ class Batch:
 
 @dataclass(frozen=True)
 class KafkaLog:
-    """Which log a registry is made from: Kafka's ids of cluster and topic, None if unknown.
+    """The log that a registry is made from: Kafka's ids of its cluster and topic, None if unknown.
 
-    `is_new`: it takes the place of another one, so it is read from its start. Nothing in it of before the snapshot's
-    event time counts, and the leases get the grace of an outage at its first tick (D9): the tick before it is long ago.
+    `is_new` is True if this log replaces another one. The job then reads it from its start and ignores records that
+    are older than the snapshot's event time. All leases get the grace of an outage at its first tick (D9), since the
+    tick before that one is long ago.
     """
 
     cluster_id: str | None = None
@@ -93,9 +98,10 @@ class KafkaLog:
 
 
 class Publisher:
-    """One run's term on a registry. Made by `claim`; not for several threads at a time.
+    """One run's term on a registry. Make it with `claim`; use it from one thread at a time.
 
-    `last` is the newest snapshot row, ours. `versions` is what the next row would name where nothing changes.
+    `last` is the newest snapshot row, which this run wrote. `versions` are the table versions that the next row names
+    for tables without a change.
     """
 
     def __init__(
@@ -112,7 +118,7 @@ class Publisher:
         self.restored: list[str] = []
 
     @classmethod
-    def claim(  # noqa: PLR0913, PLR0917  # two of them are who is asked and told
+    def claim(  # noqa: PLR0913, PLR0917  # two of the arguments are callbacks
         cls,
         writer: TableWriter,
         run_id: str,
@@ -121,7 +127,7 @@ class Publisher:
         on_step: Steps = lambda _step: None,
         log_of: Callable[[SnapshotRow | None], KafkaLog] = lambda _former: KafkaLog(),
     ) -> Publisher:
-        """Make missing tables, take the next term, and restore what a dead run left half done.
+        """Make missing tables, claim the next term, and restore tables that a dead run wrote without publishing them.
 
         `log_of` receives the newest row, None if there is none, and returns the log to go on with, or refuses by an
         error. Of two runs that claim at the same moment one wins; the other gets TermLostError. A claim that meets an
@@ -148,24 +154,25 @@ class Publisher:
 
     @property
     def next_epoch(self) -> int:
-        """The epoch of the coming publication."""
+        """The epoch of the next publication."""
         return self.last.epoch + 1
 
     def table(self, name: str) -> pa.Table:
-        """The published rows of one table."""
+        """Return the published rows of one table."""
         return self._writer.read(TABLES[name], self.versions[name])
 
     def rows(self, spec: TableSpec) -> Iterable[tuple[Any, ...]] | TopicQueues:
-        """The published rows of one keyed table, as the registry loads them; those of `topic` packed."""
+        """Return the published rows of one keyed table, as the registry loads them; rows of `topic` are packed."""
         if spec is TOPIC:
             return self._writer.read_queues(self.versions[TOPIC.name])
         return rows_from_arrow(spec, self.table(spec.name))
 
     def publish(self, batch: Batch, published_at_ms: int) -> SnapshotRow:
-        """Brings a batch into the tables and names it in a snapshot; returns the newest snapshot row.
+        """Write a batch to the tables, append its snapshot row and return that row.
 
-        Whether a batch is worth an epoch is the caller's to say. After any error the same batch can be published
-        again: what was written of it is restored first.
+        The caller decides if a batch is worth an epoch. After any error the same batch can be published again:
+        tables that already hold it are restored first. Raises TermLostError if another run has claimed the registry,
+        BaseMovedError if another writer keeps committing to a table.
         """
         work = batch.work(self.next_epoch)
         self._require_term()
@@ -191,9 +198,10 @@ class Publisher:
         return row
 
     def compact(self, max_files: int = 32) -> list[str]:
-        """Merges the small files of tables with more than `max_files`; the next snapshot names the new versions.
+        """Merge the small files of tables with more than `max_files`, and return the names of these tables.
 
-        Returns the tables compacted. A table that somebody else writes at this moment waits for the next time.
+        The next snapshot names the new versions. A table that another writer commits to at this moment is left for
+        the next call.
         """
         return [spec.name for spec in TABLES.values() if self._compacted(spec, max_files)]
 
@@ -228,7 +236,10 @@ class Publisher:
         return self._writer.append(spec, base, change, tag)
 
     def _settled(self, spec: TableSpec, named: int) -> int:
-        """A head that holds the rows of the version `named`: the head as it is, or restored while the term is ours."""
+        """Return a table version to write on: the head if it holds the rows of version `named`, else a restored one.
+
+        Restores only while no other run has claimed the registry; raises TermLostError otherwise.
+        """
         while True:
             commits = self._writer.commits(spec, named)
             head = commits[0].version if commits else named
@@ -250,7 +261,10 @@ class Publisher:
             self._committed_at_ms[spec.name] = commits[-1].committed_at_ms if commits else 0
 
     def _append_snapshot(self, row: SnapshotRow) -> None:
-        """Compare-and-swap on the version of the snapshot table in which we saw the row before."""
+        """Append `row` to the version of the snapshot table that showed the row before it (compare-and-swap).
+
+        Raises TermLostError if another run has appended this epoch or a later one.
+        """
         for _ in range(_FOREIGN_COMMITS_BORNE):
             try:
                 self._snapshot_version = self._writer.append(
@@ -258,7 +272,7 @@ class Publisher:
                 )
             except BaseMovedError:
                 newest, self._snapshot_version = self._writer.newest_snapshot()
-                if newest == row:  # the commit came through although its answer was lost
+                if newest == row:  # the commit succeeded, but its answer was lost
                     return
                 if newest is not None and newest.epoch >= row.epoch:
                     raise TermLostError(row.term, newest.term, newest.run_id) from None
@@ -290,7 +304,7 @@ class Publisher:
 
 
 def _numbered(events: pa.Table, epoch: int) -> pa.Table:
-    """Events in their order, as lines 0, 1, 2... of one epoch."""
+    """Return the events in their order, as lines 0, 1, 2... of one epoch."""
     numbered = events.set_column(0, "epoch", pa.repeat(pa.scalar(epoch, pa.int64()), len(events)))
     return numbered.set_column(1, "seq", pa.array(range(len(events)), pa.int64()))
 
@@ -304,7 +318,10 @@ def _newest_tick(former: SnapshotRow) -> int | None:
 
 
 def _claim_row(former: SnapshotRow | None, run_id: str, claimed_at_ms: int, log: KafkaLog) -> SnapshotRow:
-    """An epoch of its own with everything of the row before, so that the newest row alone has all."""
+    """Return the row of a claim: the next epoch and term, and all else as in the former row.
+
+    So a reader finds everything in the newest row alone.
+    """
     if former is None:
         versions = {spec.name: 0 for spec in PINNED_TABLES}
         former = SnapshotRow(0, 0, run_id, None, None, claimed_at_ms, None, {}, versions, {})

@@ -1,6 +1,6 @@
-"""Reads a snapshot without Spark and without a JVM, and follows new ones.
+"""Reader of snapshots without Spark and without a JVM, which also follows new ones.
 
-A view is one whole snapshot and never changes: whoever looks up twice in the same view gets the same answer.
+A view is one whole snapshot and never changes: two lookups in the same view get the same answer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SMALL_TABLES = tuple(spec for spec in ROUTE_TABLES if spec is not TOPIC)
 
 @dataclass(frozen=True)
 class LoadedTable:
-    """One small table at one version: its rows in Arrow and, once asked for, what lookups read."""
+    """One small table at one version: its rows in Arrow and, built at the first use, the index that lookups read."""
 
     spec: TableSpec
     version: int
@@ -39,12 +39,12 @@ class LoadedTable:
 
     @cached_property
     def index(self) -> Mapping[Any, Any]:
-        """The table as `RouteTables` has it, in order of its key."""
+        """The table as a field of `RouteTables`, in order of its key."""
         in_order = self.arrow.sort_by([(name, "ascending") for name in self.spec.key])
         return _INDEXES[self.spec.name](rows_from_arrow(self.spec, in_order))
 
     def rows(self) -> list[Any]:
-        """The rows as `spec.row`, in no particular order."""
+        """Return the rows as `spec.row`, in no particular order."""
         return rows_from_arrow(self.spec, self.arrow)
 
 
@@ -56,7 +56,7 @@ class LoadedTopics:
     index: TopicQueues
 
     def rows(self) -> list[Any]:
-        """The rows in order of their key."""
+        """Return the rows in order of their key."""
         return list(self.index.rows())
 
 
@@ -64,8 +64,8 @@ class LoadedTopics:
 class RegistryView:
     """One snapshot: the row that names it, and its tables.
 
-    `changed_topics`: those that the change feed names since the view that `follow` returned before; None if the table
-    was loaded whole, so that any topic may have changed.
+    `changed_topics` are the topics that the change feed names since the view that `follow` returned before. It is None
+    if the table `topic` was loaded whole: then any topic may have changed.
     """
 
     snapshot: SnapshotRow
@@ -74,7 +74,7 @@ class RegistryView:
 
     @cached_property
     def routes(self) -> RouteTables:
-        """What the lookup rules answer from."""
+        """The tables as the lookup rules read them."""
         indexes: dict[str, Any] = {name: table.index for name, table in self.tables.items()}
         return RouteTables(
             queues=indexes["topic"],
@@ -88,12 +88,12 @@ class RegistryView:
         )
 
     def rows(self, name: str) -> list[Any]:
-        """The rows of one route table as its row class, in no particular order."""
+        """Return the rows of one route table as its row class, in no particular order."""
         return self.tables[name].rows()
 
 
 class RouteReader:
-    """Reads the snapshots of one registry. Not for several threads at a time; the views it gives are."""
+    """Reader of the snapshots of one registry. Use a reader from one thread at a time; share its views freely."""
 
     def __init__(self, root: str | Root, storage_options: Mapping[str, str] | None = None) -> None:
         self._root = root if isinstance(root, Root) else Root(root, storage_options)
@@ -101,13 +101,16 @@ class RouteReader:
         self.snapshots = Snapshots(self._root)
 
     def open(self, epoch: int | None = None, at_ms: int | None = None) -> RegistryView:
-        """The newest snapshot, that of `epoch`, or the one in force at the event time `at_ms`."""
+        """Return the newest snapshot, the snapshot of `epoch`, or the one in force at the event time `at_ms`.
+
+        Raises NoSuchSnapshotError if there is none, SnapshotGoneError if it is past retention.
+        """
         return self._view(self.snapshots.find(epoch, at_ms))
 
     def follow(self) -> RegistryView:
-        """The newest snapshot now, a whole view; the view before itself if nothing new is published.
+        """Return a view of the newest snapshot, or the former view itself if no new snapshot is published.
 
-        Of the table `topic` only the change feed is read, of other tables those whose version has changed.
+        Reads only tables whose version has changed, and of the table `topic` only the change feed if that is possible.
         """
         changed = self.snapshots.refresh() or self._latest is None
         if self._latest is not None and not changed:
@@ -118,7 +121,7 @@ class RouteReader:
         return self._latest
 
     def table(self, spec: TableSpec, snapshot: SnapshotRow) -> pa.Table:
-        """All rows of one table as of a snapshot."""
+        """Return all rows of one table as of a snapshot. Raises SnapshotGoneError if it is past retention."""
         with self._naming_what_is_gone(snapshot):
             return select(self._root.open(spec, snapshot.versions[spec.name]), spec)
 
@@ -139,7 +142,7 @@ class RouteReader:
         return LoadedTable(spec, version, self.table(spec, snapshot))
 
     def _topics(self, snapshot: SnapshotRow) -> tuple[LoadedTopics, frozenset[str] | None]:
-        """The table `topic`, and which topics have changed since the latest view if that is known."""
+        """Return the table `topic` and the topics that have changed since the latest view, None if that is unknown."""
         version = snapshot.versions[TOPIC.name]
         known = self._latest.tables[TOPIC.name] if self._latest is not None else None
         if isinstance(known, LoadedTopics) and known.version == version:
@@ -174,7 +177,7 @@ def _second_by_first(rows: list[Any]) -> Mapping[Any, Any]:
 
 
 def _nested(rows: list[Any], value: Callable[[Any], Any]) -> Mapping[Any, Any]:
-    """First key column -> second key column -> value."""
+    """Return first key column -> second key column -> value."""
     index: dict[Any, dict[Any, Any]] = defaultdict(dict)
     for row in rows:
         index[row[0]][row[1]] = value(row)
@@ -189,7 +192,7 @@ def _seconds_by_first(rows: list[Any]) -> Mapping[Any, Any]:
 
 
 def _kv(rows: list[Any]) -> Mapping[Any, Any]:
-    """Namespace -> key -> value; the row that says that a namespace was made is no entry (K3, K4)."""
+    """Return namespace -> key -> value. The row that records the making of a namespace is no entry (K3, K4)."""
     index: dict[str, dict[str, str]] = {row.namespace: {} for row in rows}
     for row in rows:
         if row.value is not None:

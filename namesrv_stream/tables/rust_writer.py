@@ -1,4 +1,4 @@
-"""delta-rs from this process: no JVM, some 10 to 100 ms a commit."""
+"""Table writer on delta-rs in this process: no JVM, 10 to 100 ms a commit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from namesrv_stream.tables.writer import DELETED, BaseMovedError, Commit, Commit
 
 
 class RustWriter:
-    """A TableWriter by delta-rs. Keeps one open table object a table between batches."""
+    """TableWriter that uses delta-rs. Keeps one open table object for each table between batches."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
@@ -129,7 +129,10 @@ class RustWriter:
 
     @contextmanager
     def _on(self, spec: TableSpec, base: int) -> Iterator[DeltaTable]:
-        """The table at `base` for one write; forgotten where the write fails, since its state is then unknown."""
+        """Yield the table at `base` for one write. Raises BaseMovedError if another commit has come first.
+
+        Drops the open table object if the write fails, since its state is then unknown.
+        """
         try:
             yield self._at(spec, base)
         except CommitFailedError as error:
@@ -151,12 +154,12 @@ class RustWriter:
                 raise_if_key_not_exists=False,
             )
         except DeltaError:
-            if not DeltaTable.is_deltatable(uri, options):  # else another run has just made it
+            if not DeltaTable.is_deltatable(uri, options):  # if it is one, another run has just made it
                 raise
         self._root.open(spec)
 
     def _bring_up_to_date(self, spec: TableSpec, retention_ms: int) -> None:
-        """Add the columns that a former release did not have, and bring the retention in line."""
+        """Add the columns that a former release did not have, and set the retention if it differs."""
         table = self._root.open(spec)
         if missing := missing_columns(table, spec):
             added = DeltaSchema.from_arrow(pa.schema([spec.schema.field(name) for name in missing]))
@@ -166,12 +169,12 @@ class RustWriter:
 
 
 def _is_in_buckets(spec: TableSpec, table: DeltaTable) -> bool:
-    """Tables `topic` of format 1 have no buckets; they are merged into as they are."""
+    """Return whether the table lies in buckets. A table `topic` of format 1 has none and is merged into without."""
     return spec.partition_column == TOPIC_BUCKET and table.metadata().partition_columns == [TOPIC_BUCKET]
 
 
 def _merge_source(spec: TableSpec, table: DeltaTable, source: pa.Table) -> tuple[pa.Table, str]:
-    """What to merge, and when a row of it is the same as one in the table.
+    """Return the rows to merge and the SQL condition by which such a row replaces a row of the table.
 
     The condition names the buckets of the source, so that files of other buckets are neither read nor written.
     """
@@ -184,7 +187,7 @@ def _merge_source(spec: TableSpec, table: DeltaTable, source: pa.Table) -> tuple
 
 
 def _newest_partition(spec: TableSpec, table: DeltaTable) -> list[tuple[str, str, Any]] | None:
-    """As delta-rs filters; None for the whole of a table without months."""
+    """Return delta-rs's filter for the newest month; None, which means the whole table, for a table without months."""
     if spec.partition_column != EVENT_MONTH:
         return None
     return [(spec.partition_column, "=", max((each[spec.partition_column] for each in table.partitions()), default=""))]
@@ -196,10 +199,10 @@ class _CommitOptions(TypedDict):
 
 
 def _commit_once(base: int, tag: CommitTag) -> _CommitOptions:
-    """Compare-and-swap on `base`: with retries delta-rs would rebase on what somebody else committed.
+    """Return options for a compare-and-swap on `base`: no retries, with which delta-rs would rebase on other commits.
 
-    Expired log entries are looked for together with the checkpoint: a table that is written every 30 s keeps some
-    170,000 entries, and looking through them takes longer than the commit.
+    Expired log entries are removed only together with a checkpoint: a table that is written every 30 s keeps some
+    170,000 entries, and looking through these takes longer than the commit.
     """
     return {
         "commit_properties": CommitProperties(max_commit_retries=0, custom_metadata={"userMetadata": tag.to_json()}),

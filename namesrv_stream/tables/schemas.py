@@ -1,6 +1,6 @@
-"""What each Delta table holds: its row class, its Arrow schema, its key.
+"""Schemas of the Delta tables: row class, Arrow schema, key and partition column of each.
 
-Timestamps are microseconds in UTC, the one kind that both engines store as TIMESTAMP.
+Timestamps are microseconds in UTC, the one kind that both engines (Spark and delta-rs) store as TIMESTAMP.
 """
 
 from __future__ import annotations
@@ -13,42 +13,45 @@ import pyarrow as pa
 from namesrv_stream.rules import rows
 
 FORMAT = 2
-"""Raised with every change of the tables that older code would misread. 2: `topic` lies in buckets."""
+"""Number of the tables' format. It rises with each change that older code would misread. 2: `topic` lies in buckets."""
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 DATA_VERSION = pa.struct({"state_version": pa.int64(), "timestamp": pa.int64(), "counter": pa.int64()})
 LOG_POSITION = pa.struct({"event_time": TIMESTAMP, "partition": pa.int32(), "offset": pa.int64()})
 TEXT, INT, LONG = pa.string(), pa.int32(), pa.int64()
 CHANNELS = pa.list_(pa.struct({"channel_id": TEXT, "last_heard_millis": LONG}))
-"""Of a lease, by channel_id. No map: Spark neither compares nor sorts maps."""
+"""Connections of a lease, in order of channel_id. It is no map, because Spark neither compares nor sorts maps."""
 
 EVENT_MONTH = "event_month"
 """Partition column of `broker_event`, 'YYYY-MM' of event_time in UTC.
 
-Files of one month are compacted and put in order among themselves, so years of history are not rewritten for a new
-day.
+Files of one month are compacted and sorted among themselves, so a new day does not rewrite years of history.
 """
 EVENT_FILE_BYTES = 32 * 1024 * 1024
-"""Of one file of `broker_event` in order: a busy month has several, of which a question leaves most unread."""
+"""Target size of a sorted file of `broker_event`. A busy month has several, and a query leaves most of them unread."""
 SMALL_EVENT_FILE_BYTES = EVENT_FILE_BYTES // 2
-"""Smaller ones are put together; larger ones are in order, which the job's everyday compaction may not undo."""
+"""Size below which the job's compaction merges files of `broker_event`.
+
+Larger files are sorted by maintenance, and merging them would undo that order.
+"""
 
 
 TOPIC_BUCKET = "bucket"
 """Partition column of `topic`, '00' to '31': a hash of the broker name.
 
-A merge rewrites the files of the buckets that it changes and no others. With more buckets a file is smaller, but a
-change of many broker names writes more files: 32 cost a registry of 2,000 rows nothing (benchmarks/scale.py).
+A merge rewrites only the files of the buckets that it changes. With more buckets a file is smaller, but a change of
+many broker names writes more files. 32 buckets cost a registry of 2,000 rows nothing (benchmarks/scale.py).
 """
 TOPIC_BUCKETS = 32
 
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One Delta table. An empty key: append only. `partition_column` is worked out from the row, no field of it.
+    """One Delta table. A table with an empty key is append only.
 
-    `change_feed`: whether Delta's change data feed is on. What is only appended is its own feed. `later_columns`: a
-    former release made the table without some of its columns, which read as NULL from its snapshots.
+    `partition_column` is computed from the row and is no field of it. `change_feed` is True if Delta's change data
+    feed is on; an append-only table needs none, since its rows are the feed. `later_columns` is True if a former
+    release made the table without some of its columns; these read as NULL in snapshots of that release.
     """
 
     name: str
@@ -119,7 +122,8 @@ LIVE = TableSpec(
     ),
     key=("broker_addr",),
     later_columns=True,
-    # Each refresh is a row of it twice: more than half of all bytes of a registry, and nothing that history lacks.
+    # The feed would hold each refreshed row twice: more than half of a registry's bytes, and nothing that
+    # `broker_event` does not have.
     change_feed=False,
 )
 KV_CONFIG = _keyed("kv_config", rows.KvConfigRow, "namespace key", namespace=TEXT, key=TEXT, value=TEXT)
@@ -194,9 +198,9 @@ SNAPSHOT = TableSpec(
 )
 
 ROUTE_TABLES = (TOPIC, BROKER, CLUSTER, FILTER, LIVE, KV_CONFIG, NAMESRV_CONFIG, TOPIC_MAPPING)
-"""Keyed and merged; what a lookup reads."""
+"""Tables that lookups read: keyed, and written by merges."""
 
 PINNED_TABLES = (*ROUTE_TABLES, BROKER_EVENT, REJECTED)
-"""Those whose version a snapshot names."""
+"""Tables whose version a snapshot names."""
 
 TABLES = {spec.name: spec for spec in (*PINNED_TABLES, SNAPSHOT)}

@@ -1,4 +1,4 @@
-"""Which snapshots there are, without Spark: the newest, by epoch, by event time.
+"""Lookup of snapshot rows without Spark: the newest, by epoch, or by event time.
 
 A snapshot is readable while it is younger than `snapshot.retention`; the newest one always is.
 """
@@ -25,7 +25,7 @@ def _now_ms() -> int:
 
 
 class Snapshots:
-    """The snapshot rows of one registry, as of the last `refresh`. `now_ms` tells what retention counts from."""
+    """Snapshot rows of one registry, as of the last `refresh`. Retention counts back from the result of `now_ms`."""
 
     def __init__(self, root: Root, now_ms: Callable[[], int] = _now_ms) -> None:
         self._root = root
@@ -33,36 +33,39 @@ class Snapshots:
         self._now_ms = now_ms
 
     def refresh(self) -> bool:
-        """Looks for newer rows; says whether the table has changed."""
+        """Load newer rows, and return whether the table has changed."""
         before = self._table.version()
         self._table.update_incremental()
         return self._table.version() != before
 
     @property
     def retention_ms(self) -> int:
-        """`snapshot.retention` as the job last said it."""
+        """Setting `snapshot.retention` in milliseconds, as the job last wrote it to the table."""
         return int(self._table.metadata().configuration[RETENTION_PROPERTY] or 0)
 
     def newest(self) -> SnapshotRow:
-        """The row with the highest epoch."""
+        """Return the row with the highest epoch. Raises NoSuchSnapshotError if there is no row."""
         row = newest_row(self._table)
         if row is None:
             raise NoSuchSnapshotError("any epoch", None)
         return row
 
     def oldest_readable(self) -> SnapshotRow:
-        """The row with the lowest epoch that retention still keeps."""
+        """Return the row with the lowest epoch that is within retention, the newest row if none is."""
         kept = f"published_at >= {_timestamp(self._now_ms() - self.retention_ms)}"
         return next(iter(self._rows(kept, "ORDER BY epoch LIMIT 1")), None) or self.newest()
 
     def readable(self, limit: int | None = None) -> list[SnapshotRow]:
-        """Newest first, at most `limit` of those that can be read."""
+        """Return the rows of snapshots that can be read, newest first, at most `limit` of them."""
         oldest = self.oldest_readable().epoch
         first = oldest if limit is None else max(oldest, self.newest().epoch - limit + 1)
         return self._rows(f"epoch >= {first}", "ORDER BY epoch DESC")
 
     def find(self, epoch: int | None = None, at_ms: int | None = None) -> SnapshotRow:
-        """The newest, or that of `epoch`, or the one in force at the event time `at_ms`."""
+        """Return the newest row, the row of `epoch`, or the row in force at the event time `at_ms`.
+
+        Raises NoSuchSnapshotError if there never was such a snapshot, SnapshotGoneError if it is past retention.
+        """
         if epoch is not None:
             return self._by_epoch(epoch)
         return self.newest() if at_ms is None else self._in_force_at(at_ms)
@@ -77,7 +80,7 @@ class Snapshots:
         return self._rows(f"epoch = {epoch}")[0]
 
     def _in_force_at(self, at_ms: int) -> SnapshotRow:
-        """The highest epoch whose event time is not after `at_ms`. Event time never falls from epoch to epoch."""
+        """Return the highest epoch whose event time is not after `at_ms`. Event time never falls between epochs."""
         asked = _event_time(at_ms)
         oldest = self.oldest_readable()
         earlier = f"event_time <= {_timestamp(at_ms)} AND epoch >= {oldest.epoch}"
@@ -90,7 +93,10 @@ class Snapshots:
         raise SnapshotGoneError(asked, oldest.epoch)
 
     def _first_event_ms(self) -> int:
-        """What no snapshot tells any more: the history goes back further than they do. Reads no file."""
+        """Return the event time of the oldest history line, 0 if there is none. Reads file statistics only.
+
+        The history goes back further than the readable snapshots.
+        """
         files = pa.table(self._root.open(BROKER_EVENT).get_add_actions(flatten=True))
         first_us: int | None = pc.min(files["min.event_time"]).value
         return 0 if first_us is None else first_us // 1000
@@ -100,7 +106,10 @@ class Snapshots:
 
 
 def newest_row(snapshot_table: DeltaTable) -> SnapshotRow | None:
-    """The snapshot row with the highest epoch. Reads one file, the one whose statistics name that epoch."""
+    """Return the snapshot row with the highest epoch, None if there is no row.
+
+    Reads one file: the one whose statistics name that epoch.
+    """
     highest = max(snapshot_table.get_add_actions(flatten=True)["max.epoch"].to_pylist(), default=None)
     if highest is None:
         return None

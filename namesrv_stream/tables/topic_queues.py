@@ -1,6 +1,6 @@
-"""The table `topic` as lookups read it: packed from Arrow at once, and brought forward by the change feed.
+"""The table `topic` in the form that lookups read: packed from Arrow once, then updated from the change feed.
 
-Arrow does the work on columns, without Python's lock, so that lookups in other threads go on meanwhile.
+Arrow works on whole columns without holding Python's lock, so lookups in other threads are not held up.
 """
 
 from __future__ import annotations
@@ -37,18 +37,20 @@ _FEED = TOPIC.schema.append(pa.field("_change_type", pa.string())).append(pa.fie
 _BEFORE_A_CHANGE = "update_preimage"
 _PIECE_ROWS = 2_048
 _MOST_CHANGES = 500_000
-"""Rows of the change feed; from there on loading the whole table takes no longer, and needs less memory."""
+"""Most rows of the change feed that are applied. Beyond them, loading the whole table takes no longer and needs less
+memory.
+"""
 
 
 def load_queues(table: DeltaTable) -> TopicQueues:
-    """All queues of the table `topic` at the version that `table` stands at."""
+    """Return all queues of the table `topic` at the version at which `table` is open."""
     queues = packed_queues(batches(table, TOPIC))
-    pa.default_memory_pool().release_unused()  # of the columns, which took more than the queues do
+    pa.default_memory_pool().release_unused()  # the memory of the columns, which is more than that of the queues
     return queues
 
 
 def packed_queues(rows: Iterable[pa.RecordBatch]) -> TopicQueues:
-    """The queues of rows with TOPIC's columns, in any order."""
+    """Return the queues of rows with TOPIC's columns. The rows may be in any order."""
     coded = [_coded(batch) for batch in rows if len(batch)]
     if not coded:
         return TopicQueues()
@@ -65,9 +67,10 @@ def packed_queues(rows: Iterable[pa.RecordBatch]) -> TopicQueues:
 
 
 def changed_queues(queues: TopicQueues, feed: pa.Table) -> tuple[TopicQueues, frozenset[str]]:
-    """`queues` after what the change feed holds, and the topics that it names.
+    """Return `queues` after the changes in the change feed, and the topics that the feed names.
 
-    Arrow sorts, and rows become Python's in small pieces: one long step would hold up the lookups of other threads.
+    Arrow sorts the feed, and its rows become Python objects in small pieces: one long step would hold up the lookups
+    of other threads.
     """
     topics: set[str] = set()
     ordered = feed.sort_by([(name, "ascending") for name in (*TOPIC.key, "_commit_version")])
@@ -79,7 +82,7 @@ def changed_queues(queues: TopicQueues, feed: pa.Table) -> tuple[TopicQueues, fr
 
 
 def _changes(piece: pa.RecordBatch) -> TopicChanges:
-    """The last change of each row; `piece` is in order of key and version."""
+    """Return the last change of each row; `piece` is in order of key and version."""
     changes: dict[str, dict[str, QueueSettings | None]] = {}
     columns = (piece.column(name).to_pylist() for name in ("_change_type", *TOPIC.schema.names))
     for kind, topic, broker_name, *settings in zip(*columns, strict=True):
@@ -89,10 +92,11 @@ def _changes(piece: pa.RecordBatch) -> TopicChanges:
 
 
 def change_feed(table: DeltaTable, since: int) -> pa.Table | None:
-    """What has changed from version `since` to the one that `table` stands at; None if the whole table is to be read.
+    """Return the changes from version `since` to the version at which `table` is open, None to load the whole table.
 
-    That is so after a restore, which the feed shows as rows that went and came again, after changes of a large part of
-    the table, and where Delta no longer has the feed of all these versions.
+    The result is None in these cases: `table` is older than `since`; the versions include a restore, which the feed
+    shows as rows deleted and inserted again; more than `_MOST_CHANGES` rows changed; Delta no longer has the feed of
+    all these versions.
     """
     version = table.version()
     if version < since:
@@ -119,7 +123,10 @@ def _at_most(feed: pa.RecordBatchReader, limit: int) -> pa.Table | None:
 
 
 def _coded(batch: pa.RecordBatch) -> tuple[pa.DictionaryArray, ...]:
-    """Topic, broker name, both counts of queues, and both kinds of bits, as numbers of their distinct values."""
+    """Return four dictionary-encoded columns: topic, broker name, both queue counts, and both kinds of bits.
+
+    Each pair of numbers is packed into one 64-bit integer.
+    """
     values = [batch.column(name).cast(pa.int64()) for name in QueueSettings._fields]
     low = [pc.bit_wise_and(value, _number(_LOW_BITS)) for value in values]
     pairs = [pc.bit_wise_or(_in_high_bits(values[at]), low[at + 1]) for at in (0, 2)]
@@ -134,7 +141,7 @@ def _joined(parts: Iterable[pa.DictionaryArray]) -> pa.DictionaryArray:
 
 
 def _both(first: pa.DictionaryArray, second: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Each combination as `first` x number of seconds + `second`."""
+    """Return each combination as index of `first` times the number of distinct `second` values + index of `second`."""
     high = pc.multiply(first.indices.cast(pa.int64()), _number(len(second.dictionary)))
     return pc.dictionary_encode(pc.add(high, second.indices.cast(pa.int64())))
 
@@ -155,14 +162,14 @@ def _in_high_bits(values: pa.Array) -> pa.Array:
 
 
 def _number(value: int) -> pa.Scalar:
-    """A number as Arrow computes with it. pa.scalar would import pandas, which takes most of a second."""
+    """Return a number as an Arrow scalar. pa.scalar would import pandas, which takes most of a second."""
     return pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(_LONG.pack(value))])[0]
 
 
 def _ranks(column: pa.DictionaryArray) -> pa.Array:
-    """The place of each value among the distinct ones in order."""
+    """Return the rank of each value among the sorted distinct values."""
     order = pc.sort_indices(column.dictionary)
-    return pc.sort_indices(order).cast(pa.int64()).take(column.indices)  # what sorts an order is its inverse
+    return pc.sort_indices(order).cast(pa.int64()).take(column.indices)  # sorting a permutation gives its inverse
 
 
 def _pages(codes: QueueCodes, topics: pa.Array, ends: pa.Array, cells: pa.Array) -> Iterable[Page]:

@@ -1,4 +1,4 @@
-"""What publication needs of a Delta engine, and what it is given to write."""
+"""The interface of a Delta engine as publication uses it, and the changes that publication writes with it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from namesrv_stream.tables.arrow import columns_to_arrow, rows_to_arrow
 from namesrv_stream.tables.schemas import TableSpec
 
 DELETED = "_deleted"
-"""Column of a merge's source: true for keys that go."""
+"""Column of a merge's source: true for keys to delete."""
 
 _OPERATIONS_THAT_KEEP_ROWS = frozenset(
     {
@@ -37,7 +37,7 @@ Rows: TypeAlias = pa.Table | Sequence[tuple[Any, ...]]
 
 
 class BaseMovedError(NamesrvError):
-    """Somebody else has committed on a table first, so nothing was written, or not on the version asked for."""
+    """Failure of a write to commit directly on the version asked for, because another writer committed first."""
 
     def __init__(self, table: str, base: int) -> None:
         super().__init__(
@@ -49,7 +49,7 @@ class BaseMovedError(NamesrvError):
 
 @dataclass(frozen=True)
 class RowChanges:
-    """What changes in one keyed table: whole rows that replace or come anew, and keys that go. No key is in both."""
+    """Changes of one keyed table: whole rows to update or insert, and keys to delete. No key is in both."""
 
     upserts: Rows = ()
     deletes: Rows = ()
@@ -58,7 +58,7 @@ class RowChanges:
         return len(self.upserts) + len(self.deletes)
 
     def merge_source(self, spec: TableSpec) -> pa.Table:
-        """Upserts and deletes as one table: the row's columns (null beside the key of a delete) and DELETED."""
+        """Return upserts and deletes as one table: the row's columns, null beside the key of a delete, and DELETED."""
         upserts = _arrow(spec.schema, self.upserts)
         deletes = _arrow(pa.schema([spec.schema.field(name) for name in spec.key]), self.deletes)
         parts = [upserts.append_column(DELETED, _flags(len(upserts), False))]
@@ -68,16 +68,16 @@ class RowChanges:
 
 
 Changes = Mapping[str, RowChanges]
-"""By table name."""
+"""Table name -> changes."""
 
 
 def changes_to_write(changes: Mapping[str, journal.NetChanges]) -> dict[str, RowChanges]:
-    """What the rules have changed."""
+    """Return the net changes that the rules made, by table name, as changes to write."""
     return {name: RowChanges(of_table.upserts, of_table.deletes) for name, of_table in changes.items()}
 
 
 def appended(spec: TableSpec, rows: Rows) -> pa.Table:
-    """Rows of an append-only table as Arrow."""
+    """Return rows of an append-only table as Arrow."""
     return rows if isinstance(rows, pa.Table) else rows_to_arrow(spec, rows)
 
 
@@ -90,13 +90,13 @@ def _flags(length: int, value: bool) -> pa.Array:
 
 
 class CommitTag(NamedTuple):
-    """What each of our commits says in `userMetadata`: which snapshot it belongs to and whose."""
+    """Content of `userMetadata` in each commit of a publication: the epoch and the term that the commit belongs to."""
 
     epoch: int
     term: int
 
     def to_json(self) -> str:
-        """As a commit carries it."""
+        """Return the text that a commit carries."""
         return json.dumps(self._asdict())
 
 
@@ -111,7 +111,7 @@ class Commit(NamedTuple):
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Commit:
-        """From an engine's history, `timestamp` in epoch milliseconds."""
+        """Make a commit from an entry of an engine's history, whose `timestamp` is in epoch milliseconds."""
         restored = (entry["operationParameters"] or {}).get("version") if entry["operation"] == "RESTORE" else None
         return cls(
             entry["version"],
@@ -123,7 +123,7 @@ class Commit(NamedTuple):
 
 
 def holds_rows_of(commits: Sequence[Commit], base: int) -> bool:
-    """Whether a table with `commits` (newest first) above version `base` still holds exactly the rows of `base`."""
+    """Return whether a table with `commits` (newest first) above version `base` holds exactly the rows of `base`."""
     for commit in commits:
         if commit.restored_version == base:
             return True
@@ -133,48 +133,49 @@ def holds_rows_of(commits: Sequence[Commit], base: int) -> bool:
 
 
 class TableWriter(Protocol):
-    """The tables of one root. Every write lands directly on `base` or raises BaseMovedError.
+    """Tables of one root. Every write commits directly on version `base` or raises BaseMovedError.
 
-    Writes return the version of their own commit, and `base` where there was nothing to do.
+    A write returns the version of its own commit, or `base` if there was nothing to do.
     """
 
     def ensure_tables(self, retention_ms: int) -> None:
-        """Makes the tables that are missing and brings the retention of the others in line."""
+        """Make the tables that are missing, and set the retention of the others."""
 
     def head(self, spec: TableSpec) -> int:
-        """The newest version. Refuses a newer registry format."""
+        """Return the newest version. Raises an error if the table has a newer registry format."""
 
     def commits(self, spec: TableSpec, after: int) -> list[Commit]:
-        """Newest first, those above version `after`."""
+        """Return the commits above version `after`, newest first."""
 
     def read(self, spec: TableSpec, version: int) -> pa.Table:
-        """All rows at `version`, with the row's columns."""
+        """Return all rows at `version`, with the row's columns."""
 
     def read_queues(self, version: int) -> TopicQueues:
-        """All rows of the table `topic` at `version`, packed."""
+        """Return all rows of the table `topic` at `version`, packed."""
 
     def newest_snapshot(self) -> tuple[SnapshotRow | None, int]:
-        """The snapshot row with the highest epoch, and the version of the snapshot table in which it was seen."""
+        """Return the snapshot row with the highest epoch, and the version of the snapshot table that was read."""
 
     def merge(self, spec: TableSpec, base: int, changes: RowChanges, tag: CommitTag) -> int:
-        """Upserts and deletes by the table's key."""
+        """Write upserts and deletes by the table's key."""
 
     def append(self, spec: TableSpec, base: int, rows: pa.Table, tag: CommitTag) -> int:
-        """New rows, with the row's columns."""
+        """Append rows that have the row's columns."""
 
     def touch(self, spec: TableSpec, base: int, tag: CommitTag) -> int:
-        """A commit that changes nothing, so that Delta takes the rows for young."""
+        """Commit without a change, so that the newest version is young: Delta counts its age from its commit."""
 
     def restore(self, spec: TableSpec, head: int, version: int, tag: CommitTag) -> int:
-        """Brings the rows of an older version back, on top of `head`."""
+        """Restore the rows of an older version in a commit on top of `head`."""
 
     def file_count(self, spec: TableSpec, version: int) -> int:
-        """Data files at `version` that compaction may put together: of months those of the newest, of buckets all but
-        one each.
+        """Return how many data files at `version` compaction may merge.
+
+        For a table in months these are the files of the newest month; for a table in buckets, all but one a bucket.
         """
 
     def compact(self, spec: TableSpec, base: int) -> int:
-        """Merges small files; of months in the newest alone, maintenance has been at the others.
+        """Merge small files; for a table in months only those of the newest, since maintenance sorts the others.
 
-        Untagged: the rows stay as they are.
+        The commit has no tag, because the rows stay as they are.
         """
