@@ -152,8 +152,7 @@ class Fleet:
             self._model.send_failed(broker_addr)
 
     def _now_ms(self) -> int:
-        """Return the wall clock's time at the start plus the time since; later corrections of the clock have no
-        effect."""
+        """Return the wall clock's time at the start plus the time since, without later corrections of the clock."""
         return self._started_at_ms + round((time.monotonic() - self._started_at_s) * 1_000)
 
 
