@@ -1,4 +1,4 @@
-"""Answers a case's lookups by the gateway's own code, and reads the frames back into the cases' form."""
+"""Answer a case's lookups with the gateway's own code, and decode the frames into the cases' form."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _REQUESTS: Mapping[str, tuple[RequestCode, Mapping[str, str]]] = {
     "unit_sub_topics": (RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST, {}),
     "unit_sub_ununit_topics": (RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, {}),
 }
-"""Of each `op`: the request code, and which field of the ask is which header field."""
+"""`op` -> its request code, and the header field for each field of the ask."""
 
 
 def answered(asks: list[Json], tables: RouteTables, settings: NamesrvSettings, up_ms: int) -> list[Json]:
-    """The answers to `asks` from one snapshot, `up_ms` after the start of the process (M5)."""
+    """Return the answers to `asks` from one snapshot, `up_ms` after the start of the process (M5)."""
     answers = Answers(tables, settings)
     return [_answer(ask, answers, up_ms) for ask in asks]
 

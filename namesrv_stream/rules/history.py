@@ -19,7 +19,7 @@ from namesrv_stream.rules.requests import DataVersion, RegisterBroker
 from namesrv_stream.rules.rows import SIGN_OF_LIFE_COLUMNS, BrokerEventRow, BrokerRow, LiveRow, LogPosition
 
 MAX_LISTED_TOPICS = 200
-"""Most topics of a broker name that a line lists. With more it has their count; the tables at its epoch have the rows."""
+"""Most topics of a broker name that a line lists. A line of more has their count; the tables at its epoch have them."""
 
 BEGINS = ("REGISTERED", "ID_TAKEN")
 """Types of lines that record the beginning of an address's hold on a broker id."""

@@ -40,7 +40,7 @@ class RouteTables:
 
 @dataclass(frozen=True, slots=True)
 class BrokerGroup:
-    """A broker group as clients see it: its addresses by id, and its latest registration's cluster, zone, flag (D6,
+    """A broker group as clients see it: its addresses by id; cluster, zone, flag of its latest registration (D6,
     R4)."""
 
     broker_name: str
