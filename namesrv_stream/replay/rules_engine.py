@@ -35,8 +35,10 @@ def replay_by_rules(case: Case) -> Json:
 
 
 class OneByOne:
-    """A log in memory: each record gets the next offset and is applied at once, the reference for any other way
-    (E1)."""
+    """A log in memory: each record gets the next offset and is applied at once.
+
+    Any other way to read the log must give the same result (E1).
+    """
 
     def __init__(self, routes: RouteRegistry) -> None:
         self.routes = routes

@@ -40,8 +40,10 @@ class RouteTables:
 
 @dataclass(frozen=True, slots=True)
 class BrokerGroup:
-    """A broker group as clients see it: its addresses by id; cluster, zone, flag of its latest registration (D6,
-    R4)."""
+    """A broker group as clients see it.
+
+    It has the addresses by id, and the cluster, zone and flag of the group's latest registration (D6, R4).
+    """
 
     broker_name: str
     cluster: str
