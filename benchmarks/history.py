@@ -77,7 +77,7 @@ def _events(times: np.ndarray, broker: np.ndarray, phase: np.ndarray, lasted: np
     ended, is_begin = pa.array((phase == 2) & ~loses_id), pa.array(phase < 2)
     heard = pa.array(times - 120_001, pa.timestamp("ms", "UTC")).cast(TIMESTAMP)
     version = pa.nulls(rows, DATA_VERSION)
-    told = pc.if_else(pa.array(phase % 2 == 0), _leases_told(broker, times), _topics_told(broker, times))
+    changed = pc.if_else(pa.array(phase % 2 == 0), _lease_rows(broker, times), _topic_rows(broker, times))
     columns = {
         "epoch": pa.nulls(rows, pa.int64()),
         "seq": pa.nulls(rows, pa.int64()),
@@ -92,8 +92,8 @@ def _events(times: np.ndarray, broker: np.ndarray, phase: np.ndarray, lasted: np
         "data_version": version,
         "cause": pa.array(_CAUSES[phase]),
         "requested_by": pa.nulls(rows, pa.string()),
-        "before": pc.if_else(is_begin, pa.scalar(None, pa.string()), told),
-        "after": pc.if_else(is_begin, told, pa.scalar(None, pa.string())),
+        "before": pc.if_else(is_begin, pa.scalar(None, pa.string()), changed),
+        "after": pc.if_else(is_begin, changed, pa.scalar(None, pa.string())),
         "last_heard_at": pc.if_else(ended, heard, pa.scalar(None, TIMESTAMP)),
         "lease_millis": pc.if_else(ended, pa.array(lasted), pa.scalar(None, pa.int64())),
     }
@@ -104,7 +104,7 @@ def _of_broker(column: str) -> pa.Array:
     return pa.array([getattr(lease, column) for _, lease in map(_broker_rows, range(BROKERS))])
 
 
-def _leases_told(broker: np.ndarray, times: np.ndarray) -> pa.Array:
+def _lease_rows(broker: np.ndarray, times: np.ndarray) -> pa.Array:
     """Return the rows of each line's broker: those of YEAR_END_MS with the line's own time in them."""
     of_brokers = [_json(live=[lease], broker=[held]) for held, lease in map(_broker_rows, range(BROKERS))]
     pieces = zip(*(text.split(str(YEAR_END_MS)) for text in of_brokers), strict=True)
@@ -113,7 +113,7 @@ def _leases_told(broker: np.ndarray, times: np.ndarray) -> pa.Array:
     return pc.binary_join_element_wise(first, *(part for piece in rest for part in (own_time, piece)), "")
 
 
-def _topics_told(broker: np.ndarray, times: np.ndarray) -> pa.Array:
+def _topic_rows(broker: np.ndarray, times: np.ndarray) -> pa.Array:
     """Return five topics of each line's broker name, chosen by the line's time."""
     texts = [
         _json(topic=[_topic_row(name + BROKER_NAMES * ((first + more) % _TOPICS_A_NAME)) for more in range(5)])

@@ -35,7 +35,7 @@ class Broker:
     timeout_ms: int | None = None
     zone: str | None = None
     counter: int = field(default=1)
-    """Of its data version; the scenario raises it when topics change."""
+    """The counter of the broker's data version; the scenario raises it when topics change."""
 
     def register(self, topics: Mapping[str, TopicConfig], *, compressed: bool = False) -> RemotingCommand:
         """Register with these topics."""

@@ -9,7 +9,7 @@ from rich.table import Table
 from league.scenario import Scenario
 
 Verdicts = Mapping[str, str | None]
-"""What each side, by its name, did that is not right; None where it did right. A side that did not play is left out."""
+"""Name of a side -> its wrong result, None if it was right. A side that did not play is left out."""
 
 _HEAD = """# The league: what RocketMQ's users reported of the NameServer
 

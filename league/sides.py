@@ -33,7 +33,7 @@ class Side(ABC):
 
     name: str
     version: int = Version.V5_4_0
-    """The release of its brokers and clients, as their headers say it."""
+    """The release of its brokers and clients, as in the version of their headers."""
 
     @property
     def is_4x(self) -> bool:

@@ -111,7 +111,7 @@ class SnapshotGoneError(NamesrvError):
     def __init__(self, asked: str, oldest: int) -> None:
         super().__init__(
             f"the snapshot of {asked} is past snapshot.retention; the oldest readable epoch is {oldest}. "
-            "What changed before is in the table broker_event: `namesrv-stream history` and `why` tell it."
+            "Earlier changes are in the table broker_event: `namesrv-stream history` and `why` show them."
         )
         self.asked = asked
         self.oldest = oldest

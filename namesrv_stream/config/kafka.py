@@ -33,7 +33,7 @@ _JAVA_ONLY = re.compile(
     r"metrics|metric|ssl\.(truststore|keystore)\.type|ssl\.protocol|ssl\.enabled|"
     r"client\.rack|client\.dns\.lookup)(\.|$)"
 )
-"""Options that only Spark's consumer uses, or that tell Java the form of a file that Python recognises by itself."""
+"""Options that configure Spark's consumer, or that give Java a fact that Python detects by itself."""
 _SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
 _JAAS_MODULE = re.compile(r"\b(PlainLoginModule|ScramLoginModule)\b")

@@ -39,15 +39,15 @@ def load_settings(
     values.
     """
     read = _read_properties(file) if file else {}
-    said = {
+    by_origin = {
         f"in {file}": read,
         "in the environment": from_environment(environ or {}),
         "on the command line": options or {},
     }
-    origins = {key: origin for origin, values in said.items() for key in values}
+    origins = {key: origin for origin, values in by_origin.items() for key in values}
     for key, origin in origins.items():
         _check_known(key, origin)
-    merged = {key: text for values in said.values() for key, text in values.items()}
+    merged = {key: text for values in by_origin.values() for key, text in values.items()}
     if file:  # as in RocketMQ the file of -c becomes configStorePath, even if the file sets another one
         merged["configStorePath"] = str(file)
     try:

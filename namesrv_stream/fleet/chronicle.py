@@ -82,8 +82,8 @@ class Chronicle:
     def records(self) -> Iterator[tuple[int, Request]]:
         """Return (epoch milliseconds, request) in order of time. May be called once, for it consumes the model."""
         ticks = ((at_ms, Scan()) for at_ms in range(self.start_ms, self.end_ms + 1, TICK_MS))
-        said: Iterator[tuple[int, Request]] = self._model.due(self.end_ms)
-        return heapq.merge(said, sorted(self._commands, key=_time), ticks, key=_time)
+        of_brokers: Iterator[tuple[int, Request]] = self._model.due(self.end_ms)
+        return heapq.merge(of_brokers, sorted(self._commands, key=_time), ticks, key=_time)
 
     def _at(self, share: float) -> int:
         return self.start_ms + round(share * (self.end_ms - self.start_ms))
@@ -139,5 +139,5 @@ class Chronicle:
             self._commands.append((at_ms, command))
 
 
-def _time(said: tuple[int, object]) -> int:
-    return said[0]
+def _time(timed: tuple[int, object]) -> int:
+    return timed[0]

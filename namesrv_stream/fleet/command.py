@@ -26,7 +26,7 @@ from namesrv_stream.kafka.topic import ensure_topic, wait_for_kafka
 ACTING_MASTER_INTERVAL_MS = 1_000
 ACTING_MASTER_TIMEOUT_MS = 10_000
 REGISTER_BROKER_TIMEOUT_MS = 24_000
-"""How long a broker waits for a name server before it gives up a registration (B2)."""
+"""Longest time that a broker waits for a name server before it gives up a registration (B2)."""
 LOAD_TIMEOUT_MS = 120_000
 
 
@@ -149,7 +149,7 @@ def _play(plan: FleetPlan, producer: HeartbeatProducer, duration_s: float, *, un
     with _shown(playing):
         playing.wait(None if math.isinf(duration_s) else duration_s)
     playing.stop(unregister=unregister)
-    _say_end(playing)
+    _print_end(playing)
 
 
 def _load(plan: FleetPlan, producer: HeartbeatProducer, duration_s: float, rate: float, *, unregister: bool) -> None:
@@ -157,7 +157,7 @@ def _load(plan: FleetPlan, producer: HeartbeatProducer, duration_s: float, rate:
     with _shown(load):
         load.run(duration_s * 1_000)
     load.stop(unregister=unregister)
-    _say_end(load)
+    _print_end(load)
 
 
 @contextmanager
@@ -193,7 +193,7 @@ def _progress(source: Fleet | Load) -> Callable[[], Table]:
     return table
 
 
-def _say_end(source: Fleet | Load) -> None:
+def _print_end(source: Fleet | Load) -> None:
     counts = source.counts()
     churn = ", ".join(f"{times} x {kind}" for kind, times in source.happened().items()) or "no churn"
     click.echo(f"{counts.acknowledged} records in Kafka, {counts.failed} failed; {churn}")

@@ -70,8 +70,8 @@ def _java_of_path() -> Path:
 
 
 def _version(java: Path) -> str:
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    version = re.search(r'version "([^"]+)"', said)
+    output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "([^"]+)"', output)
     if version is None:  # such as macOS's /usr/bin/java, which only prints where to download one
         raise JavaMissingError(f"{java} does not start")
     return version[1]

@@ -19,8 +19,8 @@ class ServerNotStartedError(NamesrvError):
     """A server ended, or did not answer within the limit; its output is in `log`."""
 
     def __init__(self, server: str, what: str, log: Path) -> None:
-        said = log.read_text(errors="replace").strip().splitlines()[-5:] if log.exists() else []
-        super().__init__("\n".join([f"{server} {what}; the end of {log}:", *said]))
+        last_lines = log.read_text(errors="replace").strip().splitlines()[-5:] if log.exists() else []
+        super().__init__("\n".join([f"{server} {what}; the end of {log}:", *last_lines]))
         self.log = log
 
 

@@ -19,7 +19,7 @@ from namesrv_stream.rules.requests import what_is_wrong
 CaseName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,200}(?![\s\S])")]
 """The name of a case, which is also that of the output's file and, in the real pipeline, of a folder and a topic."""
 
-_ASKED_WITH: dict[str, tuple[str, ...]] = {
+_NEEDED_FIELDS: dict[str, tuple[str, ...]] = {
     "route": ("topic",),
     "cluster_info": (),
     "member_group": ("broker",),
@@ -40,7 +40,7 @@ class CaseError(NamesrvError):
     """A file that is not a scenario case."""
 
     def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(f"{path} is no scenario case: {problem}. tests/cases/SCHEMA.md tells what one looks like.")
+        super().__init__(f"{path} is no scenario case: {problem}. tests/cases/SCHEMA.md describes the format.")
         self.path = path
         self.problem = problem
 
@@ -51,9 +51,9 @@ class Lookup(msgspec.Struct, frozen=True):
     ask: dict[str, Any]
 
     def __post_init__(self) -> None:
-        needed = _ASKED_WITH.get(self.ask.get("op", ""))
+        needed = _NEEDED_FIELDS.get(self.ask.get("op", ""))
         if needed is None:
-            raise ValueError(f"`ask` has no `op` out of {', '.join(_ASKED_WITH)}")
+            raise ValueError(f"`ask` has no `op` out of {', '.join(_NEEDED_FIELDS)}")
         if missing := [name for name in needed if not isinstance(self.ask.get(name), str)]:
             raise ValueError(f"`ask` has no text `{missing[0]}`")
 

@@ -42,10 +42,10 @@ def _answer(ask: Json, answers: Answers, up_ms: int) -> Json:
     code, fields = _REQUESTS[ask["op"]]
     if code == RequestCode.GET_ROUTEINFO_BY_TOPIC and waits_for_service(answers.settings, up_ms):
         return {"code": int(ResponseCode.SYSTEM_ERROR)}
-    said = {field: str(ask[name]) for name, field in fields.items() if ask.get(name) is not None}
+    header = {field: str(ask[name]) for name, field in fields.items() if ask.get(name) is not None}
     if ask.get("zoneMode"):
-        said["__ZONE_MODE"] = "true"
-    kept = answers.answer(RemotingCommand(code=code, ext_fields=said))
+        header["__ZONE_MODE"] = "true"
+    kept = answers.answer(RemotingCommand(code=code, ext_fields=header))
     assert kept is not None, "every op is a reading request"
     answer = decode_command(kept.prepared.frame(0)[4:])
     if answer.code != ResponseCode.SUCCESS:

@@ -144,7 +144,7 @@ def _address_line(
         broker_id=getattr(about, "broker_id", None),
         broker_addr=address,
         data_version=getattr(about, "data_version", None),
-        rows=_rows_told(changes),
+        rows=_rows_as_json(changes),
         last_heard_at=about.last_update_timestamp if ended else None,
         lease_millis=max(0, step.event_time - about.lease_began_at) if ended else None,
     )
@@ -199,7 +199,7 @@ def _topics_line(
         broker_id=getattr(about, "broker_id", None),
         broker_addr=step.broker_addr,
         data_version=getattr(about, "data_version", None),
-        rows=_rows_told(changes),
+        rows=_rows_as_json(changes),
     )
 
 
@@ -213,13 +213,13 @@ def _command_lines(step: AppliedEvent, changes: Sequence[RowChange]) -> list[Bro
             step,
             type_=step.cause,
             broker_name=name,
-            rows=_rows_told(of_name),
+            rows=_rows_as_json(of_name),
         )
         for name, of_name in of_names.items()
     ]
     if lines:
         return lines
-    before, after = _rows_told(rest)
+    before, after = _rows_as_json(rest)
     name = getattr(step.command, "broker_name", None)
     return [_line(step, type_=step.cause, broker_name=name, rows=(before, after or subject))]
 
@@ -231,7 +231,7 @@ def _by_broker_name(changes: Iterable[RowChange]) -> dict[str, list[RowChange]]:
     return groups
 
 
-def _rows_told(changes: Iterable[RowChange]) -> _Sides:
+def _rows_as_json(changes: Iterable[RowChange]) -> _Sides:
     """Return the rows before and after as JSON text {table: [row, ...]}, None if there is none.
 
     If more topics changed than MAX_LISTED_TOPICS, both sides have {table: {"count": n}} instead, even one with few

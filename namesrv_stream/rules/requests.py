@@ -34,7 +34,7 @@ PERM_WRITE = 2
 PERM_READ_WRITE = 6
 
 
-class _Said(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True):
+class _TaggedRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True):
     pass
 
 
@@ -55,7 +55,7 @@ class TopicConfig(msgspec.Struct, frozen=True, rename="camel"):
     topic_sys_flag: Int32 = 0
 
 
-class RegisterBroker(_Said, frozen=True, kw_only=True, tag="REGISTER_BROKER"):
+class RegisterBroker(_TaggedRecord, frozen=True, kw_only=True, tag="REGISTER_BROKER"):
     """REGISTER_BROKER (103) with all topics or a part of them.
 
     `enable_acting_master` None: the flag was absent, which R9 distinguishes from false. `keep_filter_servers`: the list
@@ -85,14 +85,14 @@ class RegisterBroker(_Said, frozen=True, kw_only=True, tag="REGISTER_BROKER"):
         return self.heartbeat_timeout_millis or DEFAULT_HEARTBEAT_TIMEOUT_MS
 
 
-class BrokerHeartbeat(_Said, frozen=True, kw_only=True, tag="BROKER_HEARTBEAT"):
+class BrokerHeartbeat(_TaggedRecord, frozen=True, kw_only=True, tag="BROKER_HEARTBEAT"):
     """A light sign of life (L2). It creates nothing."""
 
     broker_addr: BrokerAddress
     channel_id: str | None = None
 
 
-class UnregisterBroker(_Said, frozen=True, kw_only=True, tag="UNREGISTER_BROKER"):
+class UnregisterBroker(_TaggedRecord, frozen=True, kw_only=True, tag="UNREGISTER_BROKER"):
     """UNREGISTER_BROKER (104). Only the address counts (D4); the other fields are information."""
 
     broker_addr: BrokerAddress
@@ -101,18 +101,18 @@ class UnregisterBroker(_Said, frozen=True, kw_only=True, tag="UNREGISTER_BROKER"
     broker_id: int | None = None
 
 
-class ChannelClosed(_Said, frozen=True, kw_only=True, tag="CHANNEL_CLOSED"):
+class ChannelClosed(_TaggedRecord, frozen=True, kw_only=True, tag="CHANNEL_CLOSED"):
     """The loss of a connection over which the broker sent signs of life: closed, failed or idle (L6)."""
 
     broker_addr: BrokerAddress
     channel_id: str
 
 
-class Scan(_Said, frozen=True, kw_only=True, tag="SCAN"):
+class Scan(_TaggedRecord, frozen=True, kw_only=True, tag="SCAN"):
     """A tick: event time goes on although no broker sends anything (E7)."""
 
 
-class PutKvConfig(_Said, frozen=True, kw_only=True, tag="PUT_KV_CONFIG"):
+class PutKvConfig(_TaggedRecord, frozen=True, kw_only=True, tag="PUT_KV_CONFIG"):
     """Create the namespace and set or replace the value (K1).
 
     An empty key, which would name the namespace itself, is rejected.
@@ -124,7 +124,7 @@ class PutKvConfig(_Said, frozen=True, kw_only=True, tag="PUT_KV_CONFIG"):
     requested_by: str | None = None
 
 
-class DeleteKvConfig(_Said, frozen=True, kw_only=True, tag="DELETE_KV_CONFIG"):
+class DeleteKvConfig(_TaggedRecord, frozen=True, kw_only=True, tag="DELETE_KV_CONFIG"):
     """Delete a key, which need not be there (K3)."""
 
     namespace: str
@@ -132,21 +132,21 @@ class DeleteKvConfig(_Said, frozen=True, kw_only=True, tag="DELETE_KV_CONFIG"):
     requested_by: str | None = None
 
 
-class WipeWritePerm(_Said, frozen=True, kw_only=True, tag="WIPE_WRITE_PERM_OF_BROKER"):
+class WipeWritePerm(_TaggedRecord, frozen=True, kw_only=True, tag="WIPE_WRITE_PERM_OF_BROKER"):
     """Clear the write bit of all topics of a broker name (A1)."""
 
     broker_name: str
     requested_by: str | None = None
 
 
-class AddWritePerm(_Said, frozen=True, kw_only=True, tag="ADD_WRITE_PERM_OF_BROKER"):
+class AddWritePerm(_TaggedRecord, frozen=True, kw_only=True, tag="ADD_WRITE_PERM_OF_BROKER"):
     """Set read and write for all topics of a broker name (A2)."""
 
     broker_name: str
     requested_by: str | None = None
 
 
-class DeleteTopic(_Said, frozen=True, kw_only=True, tag="DELETE_TOPIC_IN_NAMESRV"):
+class DeleteTopic(_TaggedRecord, frozen=True, kw_only=True, tag="DELETE_TOPIC_IN_NAMESRV"):
     """Delete all rows of the topic, or those of one cluster's broker names (A3). None or empty: all clusters."""
 
     topic: str
@@ -164,7 +164,7 @@ class QueueData(msgspec.Struct, frozen=True, rename="camel"):
     topic_sys_flag: Int32 = 0
 
 
-class RegisterTopic(_Said, frozen=True, kw_only=True, tag="REGISTER_TOPIC_IN_NAMESRV"):
+class RegisterTopic(_TaggedRecord, frozen=True, kw_only=True, tag="REGISTER_TOPIC_IN_NAMESRV"):
     """Register the queues of one topic on known broker names (A4)."""
 
     topic: str
@@ -172,7 +172,7 @@ class RegisterTopic(_Said, frozen=True, kw_only=True, tag="REGISTER_TOPIC_IN_NAM
     requested_by: str | None = None
 
 
-class UpdateNamesrvConfig(_Said, frozen=True, kw_only=True, tag="UPDATE_NAMESRV_CONFIG"):
+class UpdateNamesrvConfig(_TaggedRecord, frozen=True, kw_only=True, tag="UPDATE_NAMESRV_CONFIG"):
     """Change settings at run time; values are texts (A5)."""
 
     properties: dict[str, str]
