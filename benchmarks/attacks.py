@@ -29,7 +29,7 @@ from namesrv_stream.wire.registration import (
 
 MIB = 1024 * 1024
 _PAUSE_S = 0.05
-"""Before a peer that was closed comes again."""
+"""Time before a peer whose connection was closed connects again."""
 
 _numbers = itertools.count()
 
@@ -37,7 +37,7 @@ Attack = Callable[[int, str], Awaitable[None]]
 
 
 class Kind(NamedTuple):
-    """One way to be hostile: so many connections do it at a time."""
+    """One kind of hostile peer and its number of connections at a time."""
 
     name: str
     connections: int
@@ -49,17 +49,17 @@ def _frame(code: int, body: bytes = b"", **fields: str) -> bytes:
 
 
 async def asks_and_does_not_read(port: int, host: str) -> None:
-    """Pipelines requests with large answers."""
+    """Send pipelined requests with large answers, and read none of them."""
     async with AsyncPeer(port, host) as peer:
         peer.writer.transport.set_write_buffer_limits(0)
-        peer.reader._transport.pause_reading()  # type: ignore[attr-defined]  # there is no other way not to read
+        peer.reader._transport.pause_reading()  # type: ignore[attr-defined]  # asyncio has no public way not to read
         while True:
             await peer.send(_frame(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER) * 1_000)
             await peer.send(_frame(RequestCode.GET_TOPICS_BY_CLUSTER, cluster=f"made-up-{next(_numbers)}") * 1_000)
 
 
 async def registers_bombs(port: int, host: str) -> None:
-    """Small compressed bodies with as many topics as are taken, and some with more; something new each time."""
+    """Register small compressed bodies with as many topics as are allowed, and some with more; each one is new."""
     async with AsyncPeer(port, host) as peer:
         for counter in itertools.count():
             body = _BOMBS[counter % len(_BOMBS)]
@@ -69,14 +69,14 @@ async def registers_bombs(port: int, host: str) -> None:
 
 
 async def hoards_unfinished_frames(port: int, host: str) -> None:
-    """15 MiB of a frame of 16."""
+    """Send 15 MiB of a frame of 16 MiB."""
     async with AsyncPeer(port, host) as peer:
         await peer.send(struct.pack(">iI", 16 * MIB - 100, 12) + b'{"code":105}' + bytes(15 * MIB))
         await peer.closed()
 
 
 async def opens_connections(port: int, host: str) -> None:
-    """As many as it gets, and keeps them."""
+    """Open as many connections as the server accepts, and keep them."""
     async with AsyncExitStack() as stack:
         for _ in range(2_000):
             peer = await stack.enter_async_context(AsyncPeer(port, host))
@@ -85,7 +85,7 @@ async def opens_connections(port: int, host: str) -> None:
 
 
 async def sends_large_headers(port: int, host: str) -> None:
-    """A header that is allowed and as large as may be, a hundred times, and then one that is not."""
+    """Send a hundred headers of the largest allowed size, and then one that is larger."""
     header = b'{"code":105,"extFields":{%s}}' % b",".join(b'"%d":"x"' % number for number in range(9_000))
     async with AsyncPeer(port, host) as peer:
         await peer.send((struct.pack(">iI", 4 + len(header), len(header)) + header) * 100)
@@ -94,14 +94,14 @@ async def sends_large_headers(port: int, host: str) -> None:
 
 
 async def sends_broken_json(port: int, host: str) -> None:
-    """Bodies in which keys without quotes are looked for, to their end."""
+    """Send bodies that the decoder has to search to their end for keys without quotes."""
     async with AsyncPeer(port, host) as peer:
         while True:
             await peer.ask(RemotingCommand(code=217, ext_fields={"topic": "T"}, body=b'{"a":"b"' * MIB))
 
 
 async def registers_many_brokers(port: int, host: str) -> None:
-    """A thousand addresses a connection, each in parts."""
+    """Register a thousand addresses over each connection, each in parts."""
     async with AsyncPeer(port, host) as peer:
         numbers = itertools.cycle(range(4_000))
         while True:
@@ -112,7 +112,7 @@ async def registers_many_brokers(port: int, host: str) -> None:
 
 
 async def asks_for_metrics_slowly(port: int, host: str) -> None:
-    """A line of a header every second, without end."""
+    """Send one line of an HTTP header every second, without end."""
     async with AsyncPeer(port, host) as peer:
         await peer.send(b"GET /metrics HTTP/1.1\r\n")
         while True:
@@ -121,14 +121,14 @@ async def asks_for_metrics_slowly(port: int, host: str) -> None:
 
 
 async def lies_about_itself(port: int, host: str) -> None:
-    """A PROXY header with an address that is not its own and escapes for a terminal."""
+    """Send a PROXY header with a false address that has escapes for a terminal."""
     async with AsyncPeer(port, host) as peer:
         await peer.send(b"PROXY TCP4 \x1b[2J10.0.0.1 127.0.0.1 5000 9876\r\n")
         await peer.closed()
 
 
 async def never_begins(port: int, host: str) -> None:
-    """The first bytes of a TLS handshake, and nothing more."""
+    """Send the first bytes of a TLS handshake, and nothing more."""
     async with AsyncPeer(port, host) as peer:
         await peer.send(b"\r\n\r\n")
         await peer.closed()
@@ -149,12 +149,12 @@ KINDS = (
 
 
 def chosen(only: str) -> list[Kind]:
-    """The kinds whose name begins with `only`."""
+    """Return the kinds whose name begins with `only`."""
     return [kind for kind in KINDS if kind.name.startswith(only)]
 
 
 def host_of(kind: Kind) -> str:
-    """The address that a kind comes from."""
+    """Return the address from which a kind connects."""
     return f"127.6.6.{KINDS.index(kind) + 1}"
 
 
@@ -185,7 +185,7 @@ async def _again_and_again(kind: Kind, port: int) -> None:
 
 
 async def run(port: int, metrics_port: int, only: str = "") -> None:
-    """All of them, or those whose name begins with `only`, until this process is ended."""
+    """Run all kinds, or those whose name begins with `only`, until this process is ended."""
     ports = {kind: metrics_port if kind.attack is asks_for_metrics_slowly else port for kind in KINDS}
     peers = [_again_and_again(kind, ports[kind]) for kind in chosen(only) for _ in range(kind.connections)]
     await asyncio.gather(*peers)

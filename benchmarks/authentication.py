@@ -1,8 +1,8 @@
-"""What auth.mode=writes costs: two gateways on the same Kafka and tables, one of them with auth.mode=off, in turn.
+"""Measure the cost of auth.mode=writes: two gateways on the same Kafka and tables, one with auth.mode=off, in turn.
 
     python -m benchmarks.authentication
 
-Lookups as clients send them, unsigned and signed, and signed registrations that say nothing new.
+The loads are lookups as clients send them, unsigned and signed, and signed registrations that are unchanged.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Series = Callable[[], list[Iterator[Request]]]
 
 
 def lookups(*, is_signed: bool) -> list[Iterator[Request]]:
-    """Eight connections that ask for all topics, round and round."""
+    """Return eight connections' endless lookups of all topics."""
     commands = [
         RemotingCommand(code=RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": f"topic-{number:05}"})
         for number in range(TOPICS)
@@ -59,7 +59,7 @@ def lookups(*, is_signed: bool) -> list[Iterator[Request]]:
 
 
 def registrations(topics: int) -> list[Iterator[Request]]:
-    """Each broker's registration, the same again."""
+    """Return each broker's unchanged registration, endlessly."""
     said = (registration(broker, topics, cluster=f"r{topics}") for broker in range(BROKERS_BY_TOPICS[topics]))
     return [itertools.repeat(Request(signed(each, KEY, SECRET))) for each in said]
 
@@ -73,7 +73,7 @@ LOADS: dict[str, tuple[Series, int]] = {
 
 
 def gateway(folder: Path, kafka: str, mode: str, opened: ExitStack) -> int:
-    """Starts one in a process of its own. The port, once it has its way to Kafka."""
+    """Start a gateway in a process of its own, and give its port once it can reach Kafka."""
     port = free_ports(1)
     options = {
         "listenPort": port,
@@ -105,7 +105,7 @@ def _is_admitted(port: int, series: Sequence[Iterator[Request]]) -> bool:
 
 
 def measure(ports: dict[str, int], series: Series, in_flight: int, seconds: float, rounds: int) -> dict[str, float]:
-    """Requests a second of each mode: the median of the rounds, in which the modes take turns."""
+    """Return the requests a second of each mode: the median of the rounds, in which the modes take turns."""
     loads = {mode: Load(port, series(), in_flight) for mode, port in ports.items()}
     found: dict[str, list[float]] = {mode: [] for mode in ports}
     for number in range(rounds + 1):
@@ -121,7 +121,7 @@ def measure(ports: dict[str, int], series: Series, in_flight: int, seconds: floa
 
 
 def signature_us(topics: int) -> float:
-    """Microseconds of the event loop for the signature of one registration, at best."""
+    """Return the shortest time in microseconds that the event loop needs for the signature of one registration."""
     said = signed(registration(0, topics), KEY, SECRET)
     return min(timeit.repeat(lambda: is_signed_with(said, SECRET), number=1, repeat=500)) * 1e6
 
@@ -130,7 +130,7 @@ def signature_us(topics: int) -> float:
 @click.option("--seconds", type=click.FloatRange(0.1), default=2.0, show_default=True, help="A round of one mode.")
 @click.option("--rounds", type=click.IntRange(1), default=9, show_default=True)
 def main(seconds: float, rounds: int) -> None:
-    """Prints one line a load, both modes side by side."""
+    """Print one line for each load, both modes side by side."""
     before = os.getloadavg()[0]
     table = Table("load", "off /s", "writes /s", "times")
     with tempfile.TemporaryDirectory() as name, ExitStack() as opened:

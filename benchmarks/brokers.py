@@ -1,4 +1,4 @@
-"""Brokers that say exactly what a benchmark asks for."""
+"""Brokers that send exactly the records that a benchmark asks for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ACKNOWLEDGED_WITHIN_S = 60.0
 
 
 class Brokers:
-    """`count` masters, each of its own broker name, with `topics` topics each, a fifth of them shared by all."""
+    """`count` masters, each with a broker name of its own and `topics` topics, a fifth of them shared by all."""
 
     def __init__(self, producer: HeartbeatProducer, count: int, topics: int) -> None:
         self._producer = producer
@@ -18,19 +18,19 @@ class Brokers:
         self._versions = [0] * count
 
     def register_all(self) -> None:
-        """A full registration each; returns when Kafka has them."""
+        """Send a full registration of each; return when Kafka has them."""
         for number in range(len(self._versions)):
             self._producer.send(self._registration(number))
         self._producer.flush(_ACKNOWLEDGED_WITHIN_S)
 
     def heartbeat_all(self) -> None:
-        """A light sign of life each; returns when Kafka has them."""
+        """Send a light sign of life of each; return when Kafka has them."""
         for number in range(len(self._versions)):
             self._producer.send(BrokerHeartbeat(broker_addr=self._address(number)))
         self._producer.flush(_ACKNOWLEDGED_WITHIN_S)
 
     def change(self, number: int) -> LogPosition:
-        """One topic of one broker gets other queue counts under a new data version; where Kafka has put it."""
+        """Give one topic of one broker other queue counts under a new data version; return its position in Kafka."""
         self._versions[number] += 1
         return self._producer.send(self._registration(number)).result(_ACKNOWLEDGED_WITHIN_S)
 

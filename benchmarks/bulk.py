@@ -1,9 +1,9 @@
-"""Whether delta-rs merges bulk changes in time and memory that a driver has: all rows of `topic` new, then all changed.
+"""Measure whether a driver has the time and memory for bulk merges by delta-rs: all rows of `topic` new, then changed.
 
     .venv/bin/python -m benchmarks.bulk --brokers 100 --brokers 300
 
-Each registry is written by a process of its own. Also the time of everyday merges into it, and what the number of
-buckets makes of both: `--buckets 1` has one file for all.
+A process of its own writes each registry. Everyday merges into it are measured too, and the effect of the number of
+buckets on both: `--buckets 1` has one file for all.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ def merged(plan: Plan, root: str) -> dict[str, str]:
 
 
 class MergedIn:
-    """`merged` with another number of buckets, as another process can be given it."""
+    """The function `merged` with another number of buckets, in a form that can be passed to another process."""
 
     def __init__(self, buckets: int) -> None:
         self._buckets = buckets
 
     def __call__(self, plan: Plan, root: str) -> dict[str, str]:
-        """See `merged`."""
+        """Call `merged`."""
         schemas.TOPIC_BUCKETS = self._buckets
         return merged(plan, root)
 
@@ -75,7 +75,7 @@ class MergedIn:
 @click.option("--topics", type=int, default=TOPICS_PER_BROKER, show_default=True, help="Of each broker.")
 @click.option("--buckets", type=int, multiple=True, default=(schemas.TOPIC_BUCKETS,), show_default=True)
 def main(brokers: tuple[int, ...], topics: int, buckets: tuple[int, ...]) -> None:
-    """Print one column a registry and number of buckets."""
+    """Print one column for each registry and number of buckets."""
     table = Table("figure", title=f"load average {os.getloadavg()[0]:.1f} before")
     columns = []
     for count in brokers:

@@ -1,4 +1,4 @@
-"""How long the codec takes, beside a floor: Python's own json.loads of the same text, or a copy of the bytes.
+"""Measure the codec beside a floor: Python's own json.loads of the same text, or a copy of the bytes.
 
 python benchmarks/codec.py
 """
@@ -28,20 +28,20 @@ from namesrv_stream.wire.requests import broker_request
 
 
 def best_us(action: Callable[[], object]) -> float:
-    """Microseconds a call, the best of five rounds of at least 0.2 s each."""
+    """Return the microseconds of a call, the best of five rounds of at least 0.2 s each."""
     timer = timeit.Timer(action)
     calls, _ = timer.autorange()
     return min(timer.repeat(5, calls)) / calls * 1e6
 
 
 def report(what: str, action: Callable[[], object], floor_name: str, floor: Callable[[], object]) -> None:
-    """Prints one line: what was measured, its floor, and how many times the floor it takes."""
+    """Print one line: the name of the measurement, its time, its floor, and their ratio."""
     taken_us, floor_us = best_us(action), best_us(floor)
     print(f"{what:<58} {taken_us:>10.2f} us   {floor_name:<28} {floor_us:>10.2f} us   x {taken_us / floor_us:.2f}")
 
 
 def route_answer() -> RemotingCommand:
-    """The route of a topic on four broker groups of two."""
+    """Return the route of a topic on four broker groups of two."""
     names = [f"broker-{n}" for n in range(4)]
     body = TopicRouteData(
         queue_datas=[QueueData(name, 8, 8, 6) for name in names],
@@ -52,7 +52,7 @@ def route_answer() -> RemotingCommand:
 
 
 def registration(topics: int, *, compressed: bool) -> bytes:
-    """The frame of a 5.4.0 broker that registers so many topics."""
+    """Return the frame with which a 5.4.0 broker registers that many topics."""
     table = {f"TopicOfTheBenchmark-{n:05}": TopicConfig(8, 8, 6) for n in range(topics)}
     wrapper = TopicConfigSerializeWrapper(DataVersion(0, 1_700_000_000_000, 1), table)
     body = encode_registration(RegisterBrokerBody(wrapper), Version.V5_4_0, compressed=compressed)
@@ -70,7 +70,7 @@ def registration(topics: int, *, compressed: bool) -> bytes:
 
 
 def bench_lookups() -> None:
-    """One route request, as clients send it every 30 s for each of their topics."""
+    """Measure one route request, as clients send it every 30 s for each of their topics."""
     decoder, answer = FrameDecoder(), route_answer()
     prepared = PreparedAnswer(answer)
     request = encode_command(RemotingCommand(code=105, opaque=4711, ext_fields={"topic": "TopicOfTheBenchmark"}))
@@ -98,14 +98,14 @@ def bench_lookups() -> None:
 
 
 def bench_registrations() -> None:
-    """Registrations of small, usual and very large brokers, in both forms."""
+    """Measure registrations of small, usual and very large brokers, in both forms."""
     for topics in (20, 1_000, 10_000):
         for compressed in (False, True):
             bench_registration(topics, compressed=compressed)
 
 
 def bench_registration(topics: int, *, compressed: bool) -> None:
-    """One registration, step by step on its way from the socket to Kafka."""
+    """Measure one registration, step by step on its way from the socket to Kafka."""
     decoder, frame = FrameDecoder(), registration(topics, compressed=compressed)
     (command,) = decoder.feed(frame)
     request = broker_request(command)
@@ -119,7 +119,7 @@ def bench_registration(topics: int, *, compressed: bool) -> None:
 
 
 def bench_large_frame_in_pieces() -> None:
-    """A large frame as a socket delivers it."""
+    """Measure a large frame in the pieces in which a socket delivers it."""
     frame = encode_command(RemotingCommand(code=103, body=bytes(8 * 1024 * 1024)))
     for size in (1_000, 64_000):
         pieces = [frame[at : at + size] for at in range(0, len(frame), size)]

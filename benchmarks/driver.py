@@ -1,8 +1,8 @@
-"""What the job's registry takes on the driver: memory a row, and seconds to load, fill and change it.
+"""Measure the job's registry on the driver: memory a row, and the seconds to load, fill and change it.
 
     .venv/bin/python -m benchmarks.driver --brokers 100 --brokers 300
 
-Rules and tables alone, without Spark and Kafka. Each figure is taken in a process of its own.
+It uses rules and tables alone, without Spark and Kafka. Each figure is measured in a process of its own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MB = 1024 * 1024
 
 
 def loaded(plan: Plan, root: str) -> dict[str, str]:
-    """Load the published tables, then let one broker change one topic, and all."""
+    """Load the published tables, then let one broker change one topic, and then all."""
     publisher = Publisher.claim(RustWriter(Root(root)), "benchmark", time.time_ns() // 1_000_000)
     registry = RouteRegistry(NamesrvSettings())
     before_b, began_s = memory_b(), time.perf_counter()
@@ -75,7 +75,7 @@ def filled(plan: Plan, _root: str) -> dict[str, str]:
 
 
 def registration(plan: Plan, broker: int, queues: int, changed: int) -> RegisterBroker:
-    """What a broker sends; its first `changed` topics have `queues` queues, the others 8."""
+    """Return a broker's registration; its first `changed` topics have `queues` queues, the others 8."""
     return RegisterBroker(
         cluster_name="c",
         broker_name=plan.broker_name(broker),
@@ -93,12 +93,12 @@ def _config(queues: int) -> TopicConfig:
 
 
 def memory_b() -> int:
-    """Resident memory of this process."""
+    """Return the resident memory of this process, in bytes."""
     return _status_b("VmRSS")
 
 
 def highest_b() -> int:
-    """The highest that it was."""
+    """Return the highest resident memory of this process so far, in bytes."""
     return _status_b("VmHWM")
 
 
@@ -122,7 +122,7 @@ def apart(measure: Callable[[Plan, str], dict[str, str]], plan: Plan, root: str)
 @click.option("--topics", type=int, default=TOPICS_PER_BROKER, show_default=True, help="Of each broker.")
 @click.option("--own-topics/--shared-topics", default=False, show_default=True, help="No two brokers share a topic.")
 def main(brokers: tuple[int, ...], topics: int, own_topics: bool) -> None:
-    """Print one column a registry."""
+    """Print one column for each registry."""
     table = Table("figure", title=f"load average {os.getloadavg()[0]:.1f} before")
     columns = []
     for count in brokers:
@@ -140,7 +140,7 @@ def main(brokers: tuple[int, ...], topics: int, own_topics: bool) -> None:
 
 
 def published(plan: Plan, root: str) -> dict[str, str]:
-    """Publish the tables that are loaded."""
+    """Publish the tables that are to be loaded."""
     Registry(Path(root), plan).publish_all()
     return {}
 

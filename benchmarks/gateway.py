@@ -1,9 +1,9 @@
-"""The gateway beside RocketMQ's own NameServer 5.4.0: in turn, in one run, under the same load.
+"""Measure the gateway beside RocketMQ's own NameServer 5.4.0: in turn, in one run, under the same load.
 
     make bench-gateway
 
-Lookups of 1,000 topics, and registrations of brokers with few and many topics, the same again and changed each time.
-The gateway runs as its users run it, a process of its own with a real Kafka, on tables that are published before.
+The load is lookups of 1,000 topics, and registrations of brokers with few and many topics, unchanged and changed each
+time. The gateway runs as its users run it, in a process of its own with a real Kafka, on tables published before.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from namesrv_stream.wire.requests import register_broker
 
 TOPICS = 1_000
 MASTERS = 4
-"""Of the looked-up cluster: each topic is on all of them."""
+"""Number of masters of the looked-up cluster; each topic is on all of them."""
 
 BROKERS_BY_TOPICS = {20: 64, 1_000: 64, 10_000: 8}
-"""How many register at the same time, each over its connection, one registration in flight."""
+"""Number of brokers that register at the same time, each over its connection with one registration in flight."""
 
 CHANGED_BODIES = 8
 _NOW_MS = 1_800_000_000_000
@@ -59,7 +59,7 @@ _START_LIMIT_S = 60
 
 
 def registration(broker: int, topics: int, counter: int = 1, cluster: str = "c") -> RemotingCommand:
-    """What a 5.x master with so many topics sends. `counter` goes into its version and into one topic."""
+    """Return the registration of a 5.x master with that many topics. `counter` is in its version and in one topic."""
     table = {f"topic-{number:05}": TopicConfig(8, 8, 6) for number in range(topics)}
     table["topic-00000"] = TopicConfig(8 + counter % 2, 8, 6)
     wrapper = TopicConfigSerializeWrapper(DataVersion(0, _NOW_MS, counter), table)
@@ -78,7 +78,7 @@ def registration(broker: int, topics: int, counter: int = 1, cluster: str = "c")
 
 
 def lookups(start: int) -> Iterator[Request]:
-    """Lookups of all topics, round and round, as a 5.x client sends them."""
+    """Return endless lookups of all topics, as a 5.x client sends them."""
     fields = ({"topic": f"topic-{number:05}", "acceptStandardJsonOnly": "true"} for number in range(TOPICS))
     code = RequestCode.GET_ROUTEINFO_BY_TOPIC
     requests = [Request(RemotingCommand(code=code, ext_fields=each)) for each in fields]
@@ -86,14 +86,14 @@ def lookups(start: int) -> Iterator[Request]:
 
 
 def registrations(broker: int, topics: int, *, changed: bool) -> Iterator[Request]:
-    """One broker's registrations: the same again, or with a new version and one changed topic each time."""
+    """Yield one broker's registrations: unchanged, or with a new version and one changed topic each time."""
     counters = range(1, 1 + (CHANGED_BODIES if changed else 1))
     cluster = f"r{topics}{'changed' if changed else 'same'}"
     return itertools.cycle([Request(registration(broker, topics, counter, cluster)) for counter in counters])
 
 
 def measure(port: int, seconds: float) -> dict[str, Figures]:
-    """All figures of one server."""
+    """Return all figures of one server."""
     figures = {}
     for connections, in_flight in ((1, 1), (8, 16)):
         series = [lookups(number * TOPICS // connections) for number in range(connections)]
@@ -106,7 +106,7 @@ def measure(port: int, seconds: float) -> dict[str, Figures]:
 
 
 def run(port: int, series: list[Iterator[Request]], in_flight: int, seconds: float) -> Figures:
-    """Warms the server up, then measures."""
+    """Warm the server up, then measure it."""
     load = Load(port, series, in_flight)
     load.run(seconds / 2)
     figures = load.run(seconds)
@@ -116,7 +116,7 @@ def run(port: int, series: list[Iterator[Request]], in_flight: int, seconds: flo
 
 
 def publish_cluster(root: Path) -> None:
-    """The looked-up cluster as a published snapshot, as the job would leave it."""
+    """Publish the looked-up cluster as a snapshot, as the job would."""
     rules = RouteRegistry(NamesrvSettings())
     for broker in range(MASTERS):
         rules.apply(register_broker(registration(broker, TOPICS)), LogPosition(_NOW_MS, 0, broker))
@@ -130,7 +130,7 @@ def publish_cluster(root: Path) -> None:
 
 
 def of_name_server(folder: Path, seconds: float) -> dict[str, Figures]:
-    """RocketMQ's, with the cluster registered over connections that stay open."""
+    """Measure RocketMQ's NameServer, with the cluster registered over connections that stay open."""
     with name_server(folder, serverChannelMaxIdleTimeSeconds="3600") as server, ExitStack() as brokers:
         for broker in range(MASTERS):
             load = Load(server.port, [itertools.repeat(Request(registration(broker, TOPICS)))], 1)
@@ -140,7 +140,7 @@ def of_name_server(folder: Path, seconds: float) -> dict[str, Figures]:
 
 
 def of_gateway(folder: Path, seconds: float) -> dict[str, Figures]:
-    """Ours, in a process of its own."""
+    """Measure the gateway, in a process of its own."""
     publish_cluster(folder / "registry")
     with LocalKafka(folder / "kafka") as kafka:
         with socket.create_server(("127.0.0.1", 0)) as found:
@@ -157,7 +157,7 @@ def of_gateway(folder: Path, seconds: float) -> dict[str, Figures]:
 
 
 def wait_for_kafka_at(port: int) -> None:
-    """Until the gateway has its way to Kafka: a registration is answered 0."""
+    """Wait until the gateway can reach Kafka: it answers a registration with 0."""
     deadline = time.monotonic() + _START_LIMIT_S
     while True:
         try:
@@ -174,7 +174,7 @@ def wait_for_kafka_at(port: int) -> None:
 @click.command()
 @click.option("--seconds", type=click.FloatRange(0.1), default=6.0, show_default=True, help="A figure.")
 def main(seconds: float) -> None:
-    """Prints one line a load, both servers side by side."""
+    """Print one line for each load, both servers side by side."""
     before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         theirs = of_name_server(Path(folder, "namesrv"), seconds)

@@ -1,8 +1,8 @@
-"""Fifty brokers that register and a hundred clients that ask, in a process of its own.
+"""Run fifty brokers that register and a hundred clients that look topics up, in a process of its own.
 
     python -m benchmarks.good_peers PORT CALM_SECONDS STORM_SECONDS
 
-Prints one line of JSON after the calm, and one after the storm.
+It prints one line of JSON after the calm, and one after the storm.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ CLUSTER = "good"
 REGISTER_EVERY_S = 5.0
 _ASK_EVERY_S = 0.1
 _ANSWER_LIMIT_S = 24.0
-"""How long a broker waits for the answer to its registration."""
+"""Longest time that a broker waits for the answer to its registration."""
 
 
 @dataclass
 class Seen:
-    """What has happened to the good peers since the last line."""
+    """Events of the good peers since the last printed line."""
 
     lookup_seconds: list[float] = field(default_factory=list)
     registration_seconds: list[float] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def line(self) -> str:
-        """As JSON, for who has started this process."""
+        """Return the events as JSON, for the process that started this one."""
         return json.dumps(
             {
                 "lookups": len(self.lookup_seconds),
@@ -57,7 +57,7 @@ def _percentile(seconds: list[float], share: float) -> float:
 
 
 async def broker(port: int, number: int, seen: Seen) -> None:
-    """Registers over one connection, again and again. One that is lost is a problem, and ends this broker."""
+    """Register over one connection, again and again. A lost connection is a problem, and ends this broker."""
     said = registration(number, BROKER_TOPICS, cluster=CLUSTER)
     await asyncio.sleep(REGISTER_EVERY_S * number / BROKERS)
     try:
@@ -70,12 +70,12 @@ async def broker(port: int, number: int, seen: Seen) -> None:
                 if answer.code:
                     seen.problems.append(f"broker {number}: code {answer.code}, {answer.remark}")
                 await asyncio.sleep(REGISTER_EVERY_S)
-    except OSError as error:  # TimeoutError is one
+    except OSError as error:  # includes TimeoutError
         seen.problems.append(f"broker {number}: {type(error).__name__} {error}")
 
 
 async def client(port: int, number: int, seen: Seen) -> None:
-    """Asks for one topic after the other over one connection."""
+    """Look up one topic after the other over one connection."""
     await asyncio.sleep(_ASK_EVERY_S * number / CLIENTS)
     try:
         async with AsyncPeer(port, f"127.0.2.{number + 1}") as peer:
@@ -93,7 +93,7 @@ async def client(port: int, number: int, seen: Seen) -> None:
 
 
 async def run(port: int, phases_s: list[float]) -> None:
-    """All of them, for so long; one line after each phase."""
+    """Run all peers for the two phases; print one line after each."""
     seen = Seen()
     peers = [broker(port, number, seen) for number in range(BROKERS)]
     peers += [client(port, number, seen) for number in range(CLIENTS)]

@@ -1,15 +1,15 @@
-"""What the cookbook's questions cost on a year of history: seconds, rows scanned, files read.
+"""Measure the cookbook's questions on a year of history: seconds, rows scanned, files read.
 
     make bench-history                          # or: .venv/bin/python -m benchmarks.history --events 10000000
     .venv/bin/python -m benchmarks.history --no-clustering
 
-The year is made by a generator for this benchmark alone, not by the rules: each broker registers and goes again, at
-random times. With 10 million lines a broker goes seven times a day, far more often than with 1 % churn an hour: the
-questions about sessions have as much to do as that many lines can give. One broker of 50 loses its id to another
-address instead of its lease. Maintenance then clusters the history.
+A generator for this benchmark alone, not the rules, makes the year: each broker registers and leaves again at random
+times. With 10 million lines a broker leaves seven times a day, far more often than with 1 % churn an hour, so that the
+questions about sessions have as much to do as that many lines allow. One broker of 50 loses its id to another address
+instead of its lease. Maintenance then clusters the history.
 
 `before` and `after` have rows of `live` and `broker`, or of 5 topics, with all columns that the rules write. The topics
-are some of the 40 that a broker name has, others each time, and now and then the one that the cookbook asks for.
+are some of the 40 that a broker name has, others each time, and sometimes the one that the cookbook asks for.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ BROKERS = 1_000
 BROKER_NAMES = BROKERS // 2
 _TOPICS_A_NAME = 40
 DAYS = 28
-"""Of a month here."""
+"""Number of days of a month in this benchmark."""
 MONTHS = [datetime(2026, month, 1, tzinfo=UTC) for month in range(1, 13)]
 YEAR_END_MS = int(datetime(2026, 12, 31, tzinfo=UTC).timestamp() * 1000)
 _OF_A_CYCLE = np.array(["REGISTERED", "TOPICS_CHANGED", "EXPIRED", "TOPICS_CHANGED"])
@@ -58,7 +58,7 @@ _LIMIT_S = 10.0
 
 
 def month_of_events(start: datetime, count: int, rng: np.random.Generator) -> pa.Table:
-    """About `count` lines of one month in order of time, cycles of four a broker."""
+    """Return about `count` lines of one month in order of time, in cycles of four for each broker."""
     cycles = count // (4 * BROKERS)
     length_ms = DAYS * 24 * 3_600_000
     edges = np.sort(rng.integers(0, length_ms, (BROKERS, 2 * cycles)), axis=1)  # up, down, up, down, ...
@@ -71,13 +71,13 @@ def month_of_events(start: datetime, count: int, rng: np.random.Generator) -> pa
 
 
 def _events(times: np.ndarray, broker: np.ndarray, phase: np.ndarray, lasted: np.ndarray) -> pa.Table:
-    """`phase` counts through _OF_A_CYCLE; `lasted`: milliseconds of the lease that ends with the cycle."""
+    """Return the lines. `phase` counts through _OF_A_CYCLE; `lasted`: milliseconds of the lease that a cycle ends."""
     rows = len(times)
     loses_id = (phase == 2) & (broker % _ONE_LOSES_ITS_ID_OF == 0)
     ended, is_begin = pa.array((phase == 2) & ~loses_id), pa.array(phase < 2)
     heard = pa.array(times - 120_001, pa.timestamp("ms", "UTC")).cast(TIMESTAMP)
     version = pa.nulls(rows, DATA_VERSION)
-    told = pc.if_else(pa.array(phase % 2 == 0), _leases_told(broker, times), _topics_told(broker, times))
+    changed = pc.if_else(pa.array(phase % 2 == 0), _lease_rows(broker, times), _topic_rows(broker, times))
     columns = {
         "epoch": pa.nulls(rows, pa.int64()),
         "seq": pa.nulls(rows, pa.int64()),
@@ -92,8 +92,8 @@ def _events(times: np.ndarray, broker: np.ndarray, phase: np.ndarray, lasted: np
         "data_version": version,
         "cause": pa.array(_CAUSES[phase]),
         "requested_by": pa.nulls(rows, pa.string()),
-        "before": pc.if_else(is_begin, pa.scalar(None, pa.string()), told),
-        "after": pc.if_else(is_begin, told, pa.scalar(None, pa.string())),
+        "before": pc.if_else(is_begin, pa.scalar(None, pa.string()), changed),
+        "after": pc.if_else(is_begin, changed, pa.scalar(None, pa.string())),
         "last_heard_at": pc.if_else(ended, heard, pa.scalar(None, TIMESTAMP)),
         "lease_millis": pc.if_else(ended, pa.array(lasted), pa.scalar(None, pa.int64())),
     }
@@ -104,8 +104,8 @@ def _of_broker(column: str) -> pa.Array:
     return pa.array([getattr(lease, column) for _, lease in map(_broker_rows, range(BROKERS))])
 
 
-def _leases_told(broker: np.ndarray, times: np.ndarray) -> pa.Array:
-    """The rows of each line's broker, those of YEAR_END_MS with the line's own time in them."""
+def _lease_rows(broker: np.ndarray, times: np.ndarray) -> pa.Array:
+    """Return the rows of each line's broker: those of YEAR_END_MS with the line's own time in them."""
     of_brokers = [_json(live=[lease], broker=[held]) for held, lease in map(_broker_rows, range(BROKERS))]
     pieces = zip(*(text.split(str(YEAR_END_MS)) for text in of_brokers), strict=True)
     own_time = pc.cast(pa.array(times), pa.string())
@@ -113,8 +113,8 @@ def _leases_told(broker: np.ndarray, times: np.ndarray) -> pa.Array:
     return pc.binary_join_element_wise(first, *(part for piece in rest for part in (own_time, piece)), "")
 
 
-def _topics_told(broker: np.ndarray, times: np.ndarray) -> pa.Array:
-    """Five topics of each line's broker name, which ones its time says."""
+def _topic_rows(broker: np.ndarray, times: np.ndarray) -> pa.Array:
+    """Return five topics of each line's broker name, chosen by the line's time."""
     texts = [
         _json(topic=[_topic_row(name + BROKER_NAMES * ((first + more) % _TOPICS_A_NAME)) for more in range(5)])
         for name in range(BROKER_NAMES)
@@ -128,7 +128,7 @@ def _json(**tables: list[Any]) -> str:
 
 
 def make_year(publisher: Publisher, events: int) -> None:
-    """Months of 28 days, an epoch a day."""
+    """Write months of 28 days, an epoch a day."""
     rng = np.random.default_rng(0)
     for month in MONTHS:
         lines = month_of_events(month, events // len(MONTHS), rng)
@@ -138,7 +138,7 @@ def make_year(publisher: Publisher, events: int) -> None:
 
 
 def end_year(publisher: Publisher) -> None:
-    """All brokers are up again. The snapshot names the tables as maintenance has left them."""
+    """Start all brokers again and publish a snapshot that names the tables as maintenance has left them."""
     zero = np.zeros(BROKERS, np.int64)
     _publish(publisher, _events(zero + YEAR_END_MS, np.arange(BROKERS), zero, zero), _routes())
 
@@ -154,7 +154,7 @@ def _now_ms() -> int:
 
 
 def _routes() -> dict[str, RowChanges]:
-    """All brokers with leases that began at YEAR_END_MS, and all topics."""
+    """Return all brokers with leases that began at YEAR_END_MS, and all topics."""
     brokers, leases = zip(*map(_broker_rows, range(BROKERS)), strict=True)
     topics = [_topic_row(number) for number in range(_TOPICS_A_NAME * BROKER_NAMES)]
     return {"broker": RowChanges(brokers), "live": RowChanges(leases), "topic": RowChanges(topics)}
@@ -173,9 +173,9 @@ def _topic_row(number: int) -> TopicRow:
 
 
 def scans(node: Any) -> Iterator[tuple[int, int, int]]:
-    """(identity, rows, files) of each scan in Spark's executed plan; one that is used twice may come twice.
+    """Return (identity, rows, files) of each scan in Spark's executed plan; a scan that is used twice may appear twice.
 
-    An adaptive plan forgets the stages whose results made others needless, so the plan that it began with counts too.
+    An adaptive plan drops stages that the results of others made needless, so the initial plan is counted too.
     """
     name = node.nodeName()
     if name.startswith("AdaptiveSparkPlan"):
@@ -192,7 +192,7 @@ def scans(node: Any) -> Iterator[tuple[int, int, int]]:
 
 
 def measure(spark: SparkSession, statement: str) -> tuple[float, int, int]:
-    """Seconds, rows scanned, files read."""
+    """Return seconds, rows scanned, files read."""
     started_s = time.monotonic()
     frame = spark.sql(statement)
     frame.collect()
@@ -205,9 +205,9 @@ def measure(spark: SparkSession, statement: str) -> tuple[float, int, int]:
 @click.option("--events", type=int, default=10_000_000, show_default=True)
 @click.option("--clustering/--no-clustering", default=True, show_default=True, help="Maintain the tables before.")
 def main(events: int, clustering: bool) -> None:
-    """Print one line a question; ends with 1 if one took more than the limit when it was asked again.
+    """Print one line for each question; exit with 1 if the second run of one took longer than the limit.
 
-    All are asked once before: in a new session each takes seconds more, while the JVM compiles.
+    All are run once before: in a new session each takes seconds more, while the JVM compiles.
     """
     console = Console()
     with tempfile.TemporaryDirectory(prefix="bench-history-") as folder:

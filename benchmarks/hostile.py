@@ -1,11 +1,11 @@
-"""Ten kinds of hostile peers at once beside fifty good brokers and a hundred clients: who notices what.
+"""Run ten kinds of hostile peers at once beside fifty good brokers and a hundred clients, and check who is harmed.
 
     make soak-hostile                     # ten minutes
     make soak-hostile ARGS='--minutes 1'
 
-The gateway runs as its users run it, a process of its own with a real Kafka, on tables that are published before and
-again every few seconds. Ends with 1 if a good peer was harmed, memory grew beyond its limit, or a hostile peer is not
-named in the log.
+The gateway runs as its users run it, in a process of its own with a real Kafka, on tables that are published before and
+again every few seconds. The exit status is 1 if a good peer was harmed, memory grew beyond its limit, or the log does
+not name a hostile peer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from namesrv_stream.wire.requests import register_broker
 
 SLOWER_AT_MOST = 3.0
 MEMORY_LIMIT_BYTES = 1024 * 1024 * 1024
-"""Of the gateway's process: its limits for what peers hold come to less."""
+"""Most memory of the gateway's process. The sum of its limits for peers is less."""
 
 _IDLE_LIMIT_S = 10
 _PUBLISH_EVERY_S = 10.0
@@ -64,7 +64,10 @@ class Verdict(NamedTuple):
 
 
 class PublishedCluster:
-    """The looked-up cluster and the good brokers as the job would publish them, and again so that it looks alive."""
+    """The looked-up cluster and the good brokers, published as the job would publish them.
+
+    It is published repeatedly, so that the job seems to run.
+    """
 
     def __init__(self, root: Path) -> None:
         now_ms = _now_ms()
@@ -83,20 +86,20 @@ class PublishedCluster:
         self._batch_id += 1
 
     def publish_again(self, stop: threading.Event) -> None:
-        """Until `stop` is set; for a thread."""
+        """Publish again until `stop` is set; for a thread."""
         while not stop.wait(_PUBLISH_EVERY_S):
             self._publish(Batch("soak", self._batch_id, _now_ms(), {0: 0}, {}))
 
 
 class Memory:
-    """The most that a process has used; for a thread."""
+    """The most memory that a process has used; for a thread."""
 
     def __init__(self, pid: int) -> None:
         self._process = psutil.Process(pid)
         self.peak_bytes = 0
 
     def watch(self, stop: threading.Event) -> None:
-        """Until `stop` is set, or the process has ended."""
+        """Watch until `stop` is set, or the process has ended."""
         with suppress(psutil.NoSuchProcess):
             while not stop.wait(0.5):
                 self.peak_bytes = max(self.peak_bytes, self._process.memory_info().rss)
@@ -104,7 +107,7 @@ class Memory:
 
 @contextmanager
 def in_background(*works: Any) -> Iterator[None]:
-    """Runs each `work(stop)` in a thread within the `with`."""
+    """Run each `work(stop)` in a thread within the `with`."""
     stop = threading.Event()
     threads = [threading.Thread(target=work, args=(stop,)) for work in works]
     for thread in threads:
@@ -119,7 +122,7 @@ def in_background(*works: Any) -> Iterator[None]:
 
 @contextmanager
 def running_gateway(folder: Path, kafka: LocalKafka) -> Iterator[tuple[int, int, int]]:
-    """Its port, the port of its metrics, and its process id."""
+    """Run a gateway within the `with`; give its port, the port of its metrics, and its process id."""
     ports = free_port(), free_port()
     options = {
         "listenPort": ports[0],
@@ -138,14 +141,14 @@ def running_gateway(folder: Path, kafka: LocalKafka) -> Iterator[tuple[int, int,
 
 
 def free_port() -> int:
-    """One at which nobody listens now."""
+    """Return a port at which no server listens now."""
     with socket.create_server(("127.0.0.1", 0)) as found:
         port: int = found.getsockname()[1]
         return port
 
 
 def soak(folder: Path, storm_s: float, only: str) -> list[Verdict]:
-    """Calm first, then the storm."""
+    """Run the calm first, then the storm."""
     calm_s = min(60.0, storm_s / 2)
     cluster = PublishedCluster(folder / "registry")
     with LocalKafka(folder / "kafka") as kafka, running_gateway(folder, kafka) as (port, metrics_port, pid):
@@ -179,7 +182,7 @@ def soak(folder: Path, storm_s: float, only: str) -> list[Verdict]:
 
 
 def of_good_peers(calm: dict[str, Any], storm: dict[str, Any], longest_s: float, closed: int) -> list[Verdict]:
-    """What the good peers and the log on Kafka say."""
+    """Return the verdicts that follow from the good peers' events and the log on Kafka."""
     times = storm["p99_ms"] / calm["p99_ms"]
     lease_s = DEFAULT_HEARTBEAT_TIMEOUT_MS / 1000
     problems = calm["problems"] + storm["problems"]
@@ -207,14 +210,14 @@ def of_good_peers(calm: dict[str, Any], storm: dict[str, Any], longest_s: float,
 
 
 def named(kind: str, host: str, log: str) -> Verdict:
-    """Whether the log names a hostile peer."""
+    """Return whether the log names a hostile peer."""
     lines = [line for line in log.splitlines() if f"{host}:" in line or f"{host} " in line]
     example = lines[0].split(" ", 3)[-1] if lines else "nowhere"
     return Verdict(f"named in the log: {kind}", f"{len(lines)} lines: {example[:90]}", "1 line", bool(lines))
 
 
 def silences(kafka: LocalKafka) -> tuple[float, int]:
-    """Of the good brokers: the longest time between two records, and how often one was told as disconnected."""
+    """Return the good brokers' longest time between two records, and how many of their connections were lost."""
     good = {registration(number, BROKER_TOPICS, cluster=CLUSTER).ext_fields["brokerAddr"] for number in range(BROKERS)}  # type: ignore[index]
     heard: dict[str, int] = {}
     longest_ms, closed = 0, 0
@@ -230,7 +233,7 @@ def silences(kafka: LocalKafka) -> tuple[float, int]:
 
 
 def records(kafka: LocalKafka) -> Iterator[tuple[str, bytes, int]]:
-    """Key, the value's begin and time of all that is on Kafka now."""
+    """Return key, beginning of the value, and time of all records that are on Kafka now."""
     options = {"bootstrap_servers": [kafka.bootstrap_servers]}
     end = end_offsets(options, DEFAULT_TOPIC)[0]
     consumer = KafkaConsumer(**options, auto_offset_reset="earliest", enable_auto_commit=False)
@@ -253,7 +256,7 @@ def _now_ms() -> int:
 @click.option("--minutes", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Of the storm.")
 @click.option("--only", default="", help="The kind of hostile peers whose name begins so; all unless set.")
 def main(minutes: float, only: str) -> None:
-    """Prints the verdicts."""
+    """Print the verdicts."""
     before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         verdicts = soak(Path(folder), minutes * 60, only)

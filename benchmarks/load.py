@@ -1,6 +1,6 @@
-"""Load on a name server over RocketMQ's remoting: so many connections, so many requests in flight on each.
+"""Load a name server over RocketMQ's remoting: a number of connections, each with a number of requests in flight.
 
-One thread, so that it leaves the other core to the server that is measured.
+It uses one thread, so that the measured server has the other core.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _OPAQUE = b'"opaque":'
 _CHUNK_BYTES = 256 * 1024
 _LIMIT_S = 60.0
 _COPIED_BYTES = 64 * 1024
-"""Bodies from this size on are sent as they are, so that what is measured is the server."""
+"""Bodies from this size on are sent without a copy, so that the server is measured and not the load."""
 
 
 class Figures(NamedTuple):
-    """Of one run. `failed`: answers with another code than 0."""
+    """Figures of one run. `failed` counts the answers with another code than 0."""
 
     per_second: float
     p50_ms: float
@@ -36,7 +36,7 @@ class Figures(NamedTuple):
 
 
 class Request:
-    """A request encoded once; the opaque is put in for each sending."""
+    """A request that is encoded once; each sending sets its opaque."""
 
     def __init__(self, command: RemotingCommand) -> None:
         frame = encode_command(command)
@@ -45,7 +45,7 @@ class Request:
         self.body = frame[header_end:]
 
     def head(self, opaque: int) -> bytes:
-        """The frame up to its body."""
+        """Return the frame up to its body."""
         digits = b"%d" % opaque
         header_bytes = len(self._before) + len(_OPAQUE) + len(digits) + len(self._after)
         words = _WORDS.pack(4 + header_bytes + len(self.body), header_bytes)
@@ -60,7 +60,10 @@ class _Connection:
 
 
 class Load:
-    """`requests` has one endless series of requests a connection. Opaques tell whose answer came when."""
+    """Connections that send requests.
+
+    `requests` has one endless series of requests for each. Opaques match an answer with its request's time.
+    """
 
     def __init__(self, port: int, requests: Sequence[Iterator[Request]], in_flight: int) -> None:
         self._in_flight = in_flight
@@ -75,7 +78,7 @@ class Load:
         self._failed = 0
 
     def run(self, seconds: float) -> Figures:
-        """Sends for so long, and waits for the last answers."""
+        """Send for the given time, and wait for the last answers."""
         poll = select.epoll()
         for number in self._connections:
             poll.register(number, select.EPOLLIN)
@@ -97,7 +100,7 @@ class Load:
         return self._figures(taken)
 
     def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         for connection in self._connections.values():
             connection.socket.close()
 

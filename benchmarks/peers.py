@@ -12,7 +12,7 @@ _CHUNK_BYTES = 64 * 1024
 
 
 class AsyncPeer:
-    """One connection; within an `async with` it is open."""
+    """One connection, which is open within an `async with`."""
 
     def __init__(self, port: int, host: str) -> None:
         self._port = port
@@ -30,17 +30,17 @@ class AsyncPeer:
         self.writer.transport.abort()
 
     async def send(self, data: bytes) -> None:
-        """Returns when the system has it; waits for a server that does not read."""
+        """Send bytes and return when the system has accepted them; this waits while the server does not read."""
         self.writer.write(data)
         await self.writer.drain()
 
     async def ask(self, command: RemotingCommand) -> RemotingCommand:
-        """The answer. Raises ConnectionError where the server closes instead."""
+        """Send a request and return its answer. Raises ConnectionError if the server closes the connection instead."""
         await self.send(encode_command(command))
         return await self.receive()
 
     async def receive(self) -> RemotingCommand:
-        """The next answer."""
+        """Return the next answer."""
         while not self._received:
             data = await self.reader.read(_CHUNK_BYTES)
             if not data:
@@ -49,6 +49,6 @@ class AsyncPeer:
         return self._received.pop(0)
 
     async def closed(self) -> None:
-        """Reads over what comes until the server closes."""
+        """Read and drop bytes until the server closes the connection."""
         while await self.reader.read(_CHUNK_BYTES):
             pass

@@ -1,4 +1,4 @@
-"""What a change costs: from its append to Kafka to the snapshot that shows it, beside the floor, on real parts.
+"""Measure a change: the time from its append to Kafka to the snapshot that shows it, beside the floor, on real parts.
 
     make bench            # or: .venv/bin/python -m benchmarks.publication --changes 40
 
@@ -53,7 +53,7 @@ class Bench:
         self._work = work
 
     def settings(self, name: str, **more: object) -> NamesrvSettings:
-        """Settings of the measurement `name`; batches follow one another without a pause."""
+        """Return the settings of the measurement `name`; batches follow one another without a pause."""
         own = {
             "kafka.bootstrap.servers": self._servers,
             "kafka.topic": name,
@@ -64,7 +64,7 @@ class Bench:
 
     @contextmanager
     def running(self, settings: NamesrvSettings, brokers: int) -> Iterator[tuple[BackgroundJob, Brokers]]:
-        """The job with that many brokers registered."""
+        """Run the job within the `with`, with that many brokers registered."""
         with BackgroundJob(self.spark, settings) as job, self.producer(settings) as producer:
             fleet = Brokers(producer, brokers, TOPICS_PER_BROKER)
             fleet.register_all()
@@ -72,14 +72,14 @@ class Bench:
             yield job, fleet
 
     def producer(self, settings: NamesrvSettings) -> HeartbeatProducer:
-        """A producer to the measurement's topic, which is made if it is missing."""
+        """Return a producer to the measurement's topic, which is created if it is missing."""
         arguments = kafka_client_arguments(settings)
         ensure_topic(arguments, settings.kafka_topic)
         return HeartbeatProducer(arguments, settings.kafka_topic)
 
 
 def change_latency_ms(bench: Bench, changes: int) -> list[int]:
-    """Append to Kafka until a reader that looks every 5 ms sees the snapshot, one change at a time."""
+    """Measure from the append to Kafka until a reader that polls every 5 ms sees the snapshot, one change at a time."""
     settings = bench.settings("latency")
     with bench.running(settings, BROKERS) as (job, fleet):
         reader = RouteReader(settings.delta_root)
@@ -98,7 +98,7 @@ def _wait_until_published(reader: RouteReader, job: BackgroundJob, record: LogPo
 
 
 def floor_latency_ms(bench: Bench, changes: int) -> list[int]:
-    """The same records through the same source and step into one Delta table by one Spark append a batch."""
+    """Measure the same records through the same source and step into one Delta table by one Spark append a batch."""
     settings = bench.settings("latency-floor")
     target = f"{settings.delta_root}/floor"
     committed_at_ms: list[int] = []
@@ -124,7 +124,7 @@ def floor_latency_ms(bench: Bench, changes: int) -> list[int]:
 
 
 def cost_of_batches(bench: Bench) -> dict[str, tuple[int, int, int]]:
-    """Spark jobs, Delta commits and ms of a batch with one change, and of one with heartbeats alone."""
+    """Return Spark jobs, Delta commits and ms of a batch with one change, and of one with heartbeats alone."""
     settings = bench.settings("cost")
     with bench.running(settings, BROKERS) as (job, fleet):
         return {
@@ -161,7 +161,7 @@ def _commits(settings: NamesrvSettings) -> int:
 
 
 def batch_time_ms(bench: Bench, brokers: int, rounds: int) -> tuple[int, int]:
-    """Median ms of a batch in which every broker heartbeats, and of one in which one broker changes besides."""
+    """Return the median ms of a batch in which every broker heartbeats, and of one in which a broker changes too."""
     settings = bench.settings(f"fleet-{brokers}", **{"maxOffsetsPerTrigger": "none"})
     quiet, changed = [], []
     with bench.running(settings, brokers) as (job, fleet):
@@ -177,7 +177,7 @@ def _heartbeats_and_change(fleet: Brokers, number: int) -> None:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Nearest rank."""
+    """Return the percentile by nearest rank."""
     return sorted(values)[min(len(values) - 1, math.ceil(share * len(values)) - 1)]
 
 

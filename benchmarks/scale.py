@@ -1,11 +1,11 @@
-"""What a change costs between the snapshot and the lookup, in registries of up to 300 brokers with 10,000 topics each.
+"""Measure a change from the snapshot to the lookup, in registries of up to 300 brokers with 10,000 topics each.
 
     make bench-scale          # or: .venv/bin/python -m benchmarks.scale --brokers 100 --brokers 300
 
-Tables are published by the publisher alone, without Spark and Kafka: what is measured is the merge, the gateway that
-follows, and its lookups meanwhile. The gateway is a process of its own. One client asks it for one topic after the
-other without a pause, so that the longest time between question and answer is the longest stall; another client asks
-for the topic that changes until it shows the change.
+The publisher alone publishes the tables, without Spark and Kafka: the merge is measured, the gateway that follows, and
+its lookups meanwhile. The gateway is a process of its own. One client looks up one topic after the other without a
+pause, so that the longest time between question and answer is the longest stall; another client looks up the topic that
+changes until the answer shows the change.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _BULK_TOPICS = 50_000
 _LIMIT_S = 300.0
 _LOOKED_UP = 200
 _PAUSE_S = 0.3
-"""Between two changes, so that each is followed by itself."""
+"""Pause between two changes, so that the gateway follows each by itself."""
 
 
 class Plan(NamedTuple):
@@ -59,19 +59,19 @@ class Plan(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Of the table `topic`."""
+        """The number of rows of the table `topic`."""
         return self.brokers * self.topics
 
     def broker_name(self, broker: int) -> str:
-        """Such as broker-00007."""
+        """Return a broker's name, such as broker-00007."""
         return f"broker-{broker:05}"
 
     def topic(self, broker: int, number: int) -> str:
-        """The name of one of a broker's topics."""
+        """Return the name of one of a broker's topics."""
         return f"orders-topic-{number:05}" + (f"-{broker:05}" if self.has_own_topics else "")
 
     def all_rows(self) -> pa.Table:
-        """The whole table `topic`."""
+        """Return the whole table `topic`."""
         names = [self.topic(broker, number) for broker in range(self.brokers) for number in range(self.topics)]
         holders = np.repeat([self.broker_name(broker) for broker in range(self.brokers)], self.topics)
         numbers = [pa.array(np.full(self.rows, value, np.int32)) for value in (8, 8, 6, 0)]
@@ -80,7 +80,7 @@ class Plan(NamedTuple):
 
 @dataclass
 class Found:
-    """What was measured of one registry. Seconds, except the memory."""
+    """The measurements of one registry, in seconds except the memory."""
 
     first_publication_s: float = 0.0
     start_s: float = 0.0
@@ -105,7 +105,7 @@ class Registry:
         self._batch_id = 0
 
     def publish_all(self) -> None:
-        """All brokers with all their topics, as one batch."""
+        """Publish all brokers with all their topics, as one batch."""
         brokers = range(self._plan.brokers)
         self._publish(
             topic=RowChanges(self._plan.all_rows()),
@@ -122,14 +122,14 @@ class Registry:
         return topic
 
     def change_bulk(self, first: int, count: int, queues: int) -> str:
-        """Bring so many new topics on one broker name in one batch, or change them; return the last one's name."""
+        """Publish that many new or changed topics of one broker name in one batch; return the last one's name."""
         names = [f"bulk-topic-{number:06}" for number in range(first, first + count)]
         rows = [TopicRow(name, self._plan.broker_name(0), queues, queues, 6, 0) for name in names]
         self._publish(topic=RowChanges(rows), live=RowChanges([self._lease(0, queues)]))
         return names[-1]
 
     def drop_bulk(self, first: int, count: int) -> str:
-        """Let them go again."""
+        """Delete those topics again."""
         keys = [(f"bulk-topic-{number:06}", self._plan.broker_name(0)) for number in range(first, first + count)]
         self._publish(topic=RowChanges(deletes=keys), live=RowChanges([self._lease(0, 1)]))
         return keys[-1][0]
@@ -150,7 +150,7 @@ class Registry:
 
 
 class Client:
-    """One connection that asks for routes, one request in flight."""
+    """One connection that looks routes up, with one request in flight."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=_LIMIT_S)
@@ -161,7 +161,7 @@ class Client:
         self._socket.close()
 
     def ask(self, topic: str) -> RemotingCommand:
-        """The answer to GET_ROUTEINFO_BY_TOPIC."""
+        """Return the answer to GET_ROUTEINFO_BY_TOPIC."""
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
         command = RemotingCommand(code=RequestCode.GET_ROUTEINFO_BY_TOPIC, opaque=7, ext_fields=fields)
         self._socket.sendall(encode_command(command))
@@ -169,7 +169,7 @@ class Client:
         return decode_command(self._exactly(length))
 
     def queues(self, topic: str, broker_name: str) -> int | None:
-        """Read queues of the topic on a broker name, None where the route does not have it."""
+        """Return the read queues of the topic on a broker name, None if the route lacks it."""
         answer = self.ask(topic)
         if answer.code != 0:
             return None
@@ -209,7 +209,7 @@ class Stalls:
         self._client.close()
 
     def take(self) -> float:
-        """The longest wait since the last call."""
+        """Return the longest wait since the last call."""
         longest_s, self.longest_s = self.longest_s, 0.0
         return longest_s
 
@@ -219,12 +219,12 @@ class Stalls:
                 began_s = time.perf_counter()
                 self._client.ask(topic)
                 self.longest_s = max(self.longest_s, time.perf_counter() - began_s)
-                time.sleep(0.001)  # leaves the machine to the gateway, whose stalls are asked for
+                time.sleep(0.001)  # leaves the processor to the gateway, whose stalls are measured
 
 
 @contextmanager
 def running_gateway(root: Path, log: Path) -> Iterator[tuple[OwnedProcess, int]]:
-    """A gateway without Kafka on the tables under `root`, and its port."""
+    """Run a gateway without Kafka on the tables under `root` within the `with`; give its port."""
     with socket.create_server(("127.0.0.1", 0)) as found, socket.create_server(("127.0.0.1", 0)) as nobody:
         port, silent = found.getsockname()[1], nobody.getsockname()[1]
     options = {"listenPort": port, "kafka.bootstrap.servers": f"127.0.0.1:{silent}"}
@@ -238,7 +238,7 @@ def running_gateway(root: Path, log: Path) -> Iterator[tuple[OwnedProcess, int]]
 
 
 def wait_for_route(port: int, topic: str) -> None:
-    """Until a gateway answers with a route."""
+    """Wait until a gateway answers with a route."""
     deadline = time.monotonic() + _LIMIT_S
     while time.monotonic() < deadline:
         try:
@@ -253,7 +253,7 @@ def wait_for_route(port: int, topic: str) -> None:
 
 
 def measure(plan: Plan, folder: Path, changes: int) -> Found:
-    """All figures of one registry."""
+    """Return all figures of one registry."""
     found, registry = Found(), Registry(folder / "registry", plan)
     began_s = time.perf_counter()
     registry.publish_all()
@@ -297,7 +297,7 @@ def _measure_changes(  # noqa: PLR0913, PLR0917  # a step of `measure`, with all
 
 
 def _measure_bulk(plan: Plan, registry: Registry, client: Client, stalls: Stalls, found: Found) -> None:
-    """Topics that come at once and go at once, and a single change right after they have come."""
+    """Measure topics that appear at once and disappear at once, and a single change right after they have appeared."""
     began_s = time.perf_counter()
     last = registry.change_bulk(0, _BULK_TOPICS, 8)
     published_s = time.perf_counter()
@@ -347,7 +347,7 @@ def _now_ms() -> int:
 @click.option("--own-topics/--shared-topics", default=False, show_default=True, help="No two brokers share a topic.")
 @click.option("--changes", type=int, default=10, show_default=True, help="Of one topic each.")
 def main(brokers: tuple[int, ...], topics: int, own_topics: bool, changes: int) -> None:
-    """Print one column a registry."""
+    """Print one column for each registry."""
     table = Table("figure", title=f"{changes} changes of one topic; load average {os.getloadavg()[0]:.1f} before")
     columns = []
     for count in brokers:

@@ -27,7 +27,7 @@ SIDES = ("4.9.7", "5.4.0", "gateway")
 
 @contextmanager
 def open_side(name: str, folder: Path) -> Iterator[Side]:
-    """A side by its name in the table, with all that it needs."""
+    """Provide a side, by its name in the table, with all that it needs, within the `with`."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as open_things:
         if name == "gateway":
@@ -41,7 +41,7 @@ def open_side(name: str, folder: Path) -> Iterator[Side]:
 
 
 def play(side: Side, scenarios: list[Scenario], tell: Callable[[str], None]) -> dict[str, str | None]:
-    """What each scenario found, by its rule."""
+    """Return the wrong result of each scenario, None if all was right, by its rule."""
     found = {}
     for each in scenarios:
         if side.is_4x and Needs.V5 in each.needs:

@@ -1,4 +1,4 @@
-"""A broker that says what a scenario has it say."""
+"""A broker that sends exactly the requests of a scenario."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STARTED_MS = 1_700_000_000_000
 
 @dataclass
 class Broker:
-    """`version` is its release. `acting_master` and `timeout_ms` are in its registrations from 5.0 on."""
+    """A broker of release `version`. Its registrations have `acting_master` and `timeout_ms` from 5.0 on."""
 
     name: str
     broker_id: int
@@ -35,7 +35,7 @@ class Broker:
     timeout_ms: int | None = None
     zone: str | None = None
     counter: int = field(default=1)
-    """Of its data version; the scenario raises it when topics change."""
+    """The counter of the broker's data version; the scenario raises it when topics change."""
 
     def register(self, topics: Mapping[str, TopicConfig], *, compressed: bool = False) -> RemotingCommand:
         """Register with these topics."""
@@ -63,18 +63,18 @@ class Broker:
         )
 
     def unregister(self) -> RemotingCommand:
-        """Leave in order."""
+        """Unregister, as at an orderly shutdown."""
         return self.line.ask(request(RequestCode.UNREGISTER_BROKER, version=self.version, fields=self._identity))
 
     def query_version(self) -> bool:
-        """Ask whether to register; what a broker with forceRegister=false does first."""
+        """Ask whether to register, which a broker with forceRegister=false does first."""
         body = b'{"counter":%d,"stateVersion":0,"timestamp":%d}' % (self.counter, _STARTED_MS)
         code = RequestCode.QUERY_DATA_VERSION
         answer = self.line.ask(request(code, body, version=self.version, fields=self._identity))
         return (answer.ext_fields or {}).get("changed") == "true"
 
     def over(self, line: Line) -> Broker:
-        """The same broker over another connection."""
+        """Return the same broker over another connection."""
         return Broker(**(vars(self) | {"line": line}))
 
     @property
@@ -90,5 +90,5 @@ class Broker:
 def request(
     code: int, body: bytes = b"", *, version: int, fields: Mapping[str, str] = MappingProxyType({})
 ) -> RemotingCommand:
-    """A request with these header fields."""
+    """Return a request with these header fields."""
     return RemotingCommand(code=code, version=version, ext_fields=dict(fields) or None, body=body)

@@ -1,4 +1,4 @@
-"""What a scenario may find, and what keeps it from finding anything."""
+"""The errors of a scenario: a wrong result, or a server that does not settle."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from namesrv_stream.errors import NamesrvError
 
 
 class NotRightError(NamesrvError):
-    """A server did something else than what is right. `what` is about what, `seen` and `right` are values of it."""
+    """A server did not do the right thing. `what` names the subject; `seen` and `right` are its values."""
 
     def __init__(self, what: str, seen: object, right: object) -> None:
         super().__init__(f"{what}: {shown(seen)} instead of {shown(right)}")
@@ -16,7 +16,10 @@ class NotRightError(NamesrvError):
 
 
 class NotSettledError(NamesrvError):
-    """A server did not come to rest: a registration that must be seen was not, so nothing follows from what is seen."""
+    """A server did not settle.
+
+    A registration that must be seen was not seen, so nothing follows from anything else that is seen.
+    """
 
     def __init__(self, server: str, what: str, limit_s: float) -> None:
         super().__init__(f"{server} did not {what} within {limit_s:g} s. Its log is in the folder given by --keep.")
@@ -24,7 +27,7 @@ class NotSettledError(NamesrvError):
 
 
 def shown(value: object) -> str:
-    """A value in one short line of a table."""
+    """Return a value as one short line of a table."""
     text = "nothing" if value is None else str(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 

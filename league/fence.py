@@ -1,4 +1,4 @@
-"""How to know that a server has done with all that was said to it before."""
+"""Wait until a server has handled all that was sent to it before."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _numbers = itertools.count(1)
 
 
 def settle(server: str, connect: Callable[[], Line], version: int) -> None:
-    """Return once a broker that comes now has been seen, and seen to leave with its connection.
+    """Return once a new broker has been seen, and then seen to leave when its connection is closed.
 
-    Servers handle registrations in one order and lost connections in one order, so what came before is done by then.
+    Servers handle registrations in one order and lost connections in one order, so all earlier ones are handled by
+    then.
     """
     number = next(_numbers)
     client, line = connect(), connect()
@@ -48,7 +49,7 @@ def settle(server: str, connect: Callable[[], Line], version: int) -> None:
 
 
 def becomes(holds: Callable[[], bool], limit_s: float) -> bool:
-    """Whether `holds` comes to be true within the limit."""
+    """Return whether `holds` becomes true within the limit."""
     until = Retrying(stop=stop_after_delay(limit_s), wait=wait_fixed(_LOOK_EVERY_S), retry=retry_if_not_result(bool))
     with suppress(RetryError):
         return until(holds)

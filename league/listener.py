@@ -1,4 +1,4 @@
-"""The port of a broker, where name servers send their notices."""
+"""The port of a broker, to which name servers send their notices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from namesrv_stream.wire.frame import FrameDecoder
 
 
 class Listener:
-    """Listens within a `with`; `received` has what has come so far, from all connections."""
+    """A port that listens within a `with`; `received` has all requests so far, from all connections."""
 
     def __init__(self) -> None:
         self.received: list[RemotingCommand] = []
@@ -23,7 +23,7 @@ class Listener:
 
     @property
     def address(self) -> str:
-        """host:port."""
+        """The port's host:port."""
         return f"{HOST}:{self._socket.getsockname()[1]}"
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""One connection to a name server: frames out, frames in, as RocketMQ's remoting has them."""
+"""One connection to a name server: it sends and receives frames of RocketMQ's remoting."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from namesrv_stream.wire.command import RemotingCommand, encode_command
 from namesrv_stream.wire.frame import FrameDecoder
 
 LIMIT_S = 30.0
-"""How long an answer may take: a broker waits 24 s for a registration."""
+"""Longest time for an answer: a broker waits 24 s for a registration."""
 
 
 class Line(Protocol):
-    """What a broker or a client has of its name server."""
+    """The connection of a broker or a client to its name server."""
 
     def ask(self, command: RemotingCommand) -> RemotingCommand:
         """Send a request and return its answer."""
@@ -27,7 +27,7 @@ class Line(Protocol):
         """Send bytes that need not be a frame."""
 
     def is_closed_by_server(self, limit_s: float = LIMIT_S) -> bool:
-        """Whether the server closes the connection within the limit."""
+        """Return whether the server closes the connection within the limit."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -62,7 +62,7 @@ class Peer:
         self._socket.sendall(data)
 
     def is_closed_by_server(self, limit_s: float = LIMIT_S) -> bool:
-        """See `Line`. What the server sends before is read over."""
+        """See `Line`. Bytes that the server sends before are read and dropped."""
         self._socket.settimeout(limit_s)
         try:
             while self._socket.recv(1 << 16):

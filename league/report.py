@@ -1,4 +1,4 @@
-"""The table of a run, for the terminal and for docs/league.md."""
+"""Print the table of a run for the terminal and for docs/league.md."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.table import Table
 from league.scenario import Scenario
 
 Verdicts = Mapping[str, str | None]
-"""What each side, by its name, did that is not right; None where it did right. A side that did not play is left out."""
+"""Name of a side -> its wrong result, None if it was right. A side that did not play is left out."""
 
 _HEAD = """# The league: what RocketMQ's users reported of the NameServer
 
@@ -30,7 +30,7 @@ _RIGHT, _WRONG, _NOT_PLAYED = "right", "**wrong**", "not played"
 
 
 def terminal_table(scenarios: Sequence[Scenario], verdicts: Sequence[Verdicts], sides: Sequence[str]) -> Table:
-    """The table as a terminal shows it."""
+    """Return the table as a terminal shows it."""
     table = Table("rule", "thread", *sides)
     for each, found in zip(scenarios, verdicts, strict=True):
         table.add_row(each.rule, "\n".join(each.threads), *(_in_words(found, side) for side in sides))
@@ -42,7 +42,7 @@ def terminal_table(scenarios: Sequence[Scenario], verdicts: Sequence[Verdicts], 
 def markdown(
     scenarios: Sequence[Scenario], verdicts: Sequence[Verdicts], sides: Sequence[str], seconds: float, cores: int
 ) -> str:
-    """The page docs/league.md."""
+    """Return the page docs/league.md."""
     told = list(zip(scenarios, verdicts, strict=True))
     lines = [_HEAD.format(count=len(scenarios), minutes=max(1, seconds / 60), cores=cores).rstrip(), ""]
     lines += ["| | rule | reported in | " + " | ".join(sides) + " |", "|---|---|---|" + "---|" * len(sides)]

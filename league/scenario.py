@@ -1,4 +1,4 @@
-"""What a scenario is, and all of them in their order."""
+"""The scenarios in their order, and the form of each."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from league.trial import Trial
 
 
 class Needs(Flag):
-    """What a scenario needs of a side besides answers."""
+    """Abilities that a scenario needs of a side besides answers."""
 
     NOTHING = 0
     V5 = auto()
-    """What 5.0 has brought: it is not played on 4.9.7."""
+    """Features of 5.0, so that it is not played on 4.9.7."""
     SERVERS = auto()
     """Connections from brokers to servers, several servers that start and stop, and time that passes."""
     SIZE = auto()
@@ -31,10 +31,10 @@ Play = Callable[[Trial], None]
 
 @dataclass(frozen=True)
 class Scenario:
-    """One report of a user. `threads`: repository#number of who reported it.
+    """One report of a user. `threads`: repository#number of each thread that reports it.
 
-    `rule` is the name of the function that plays it. Its docstring has `happens`, what was reported; `right`, after
-    "Right:"; and if the gateway does what is not right, `why_here`, after "Here:".
+    `rule` is the name of the function that plays it. The function's docstring has `happens`, the report; `right`, after
+    "Right:"; and, if the gateway does not do what is right, `why_here`, after "Here:".
     """
 
     rule: str
@@ -46,7 +46,7 @@ class Scenario:
     play: Play
 
     def judge(self, side: Side) -> str | None:
-        """Play it on a side, and return what was not right; None if all was."""
+        """Play the scenario on a side, and return the wrong result; None if all was right."""
         with Trial(side) as trial:
             try:
                 self.play(trial)
@@ -59,7 +59,7 @@ SCENARIOS: list[Scenario] = []
 
 
 def scenario(*threads: str, needs: Needs = Needs.NOTHING) -> Callable[[Play], Play]:
-    """Add a scenario, which the function plays: it raises NotRightError where a server does not do what is right."""
+    """Add the scenario that the function plays. It raises NotRightError if a server does not do what is right."""
 
     def add(play: Play) -> Play:
         text = " ".join(inspect.cleandoc(play.__doc__ or "").split())

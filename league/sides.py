@@ -22,22 +22,22 @@ from namesrv_stream.stream.background import BackgroundJob
 from namesrv_stream.wire.codes import Version
 
 SERVERS = 2
-"""How many servers a side has. A broker that registers at one has said nothing to the other."""
+"""Number of servers of a side. A broker that registers at one has sent nothing to the other."""
 
 _V4_9_7 = 407
 _SETTINGS = {"notifyMinBrokerIdChanged": "true"}
 
 
 class Side(ABC):
-    """One kind of name server; runs within a `with`. Scenarios are played on it one after the other."""
+    """One kind of name server, which runs within a `with`. Scenarios are played on it one after the other."""
 
     name: str
     version: int = Version.V5_4_0
-    """The release of its brokers and clients, as their headers say it."""
+    """The release of its brokers and clients, as in the version of their headers."""
 
     @property
     def is_4x(self) -> bool:
-        """Whether it is of the release line that lacks what 5.0 has brought."""
+        """True if the side is of the 4.x line, which lacks the features of 5.0."""
         return self.version < Version.V5_0_0
 
     @abstractmethod
@@ -45,16 +45,19 @@ class Side(ABC):
         """Open a connection to one of its servers."""
 
     def settle(self, server: int = 0) -> None:
-        """Return once all that was said to this server before is in effect. Raises NotSettledError."""
+        """Return once all that was sent to this server before is in effect. Raises NotSettledError."""
         settle(self.name, lambda: self.connect(server), self.version)
 
     @abstractmethod
     def restart(self) -> None:
-        """Start all servers anew; their connections break."""
+        """Stop and start all servers; their connections break."""
 
     @abstractmethod
     def away_without_memory(self) -> AbstractContextManager[None]:
-        """Stop what decides about routes within the `with`. It starts again without what it kept for itself."""
+        """Stop the process that decides about routes within the `with`.
+
+        It starts again without the state that it kept for itself.
+        """
 
     @abstractmethod
     def __enter__(self) -> Self: ...
@@ -87,7 +90,7 @@ class NameServers(Side):
 
     @contextmanager
     def away_without_memory(self) -> Iterator[None]:
-        """See `Side`. It keeps all in memory."""
+        """See `Side`. A NameServer keeps all its state in memory."""
         for server in self._servers:
             server.kill()
         yield

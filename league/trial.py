@@ -1,4 +1,4 @@
-"""What a scenario plays with: brokers, clients and operators of one name server, and names of its own."""
+"""The brokers, clients and operators with which a scenario is played, and names of its own."""
 
 from __future__ import annotations
 
@@ -46,28 +46,28 @@ class Trial:
     # --- names
 
     def named(self, word: str) -> str:
-        """The word as a name of this trial's own."""
+        """Return the word as a name of this trial's own."""
         return f"{word}-{self._number}"
 
     def topics(self, *words: str, perm: int = 6) -> dict[str, TopicConfig]:
-        """Topics of this trial's own, as a broker has them in its table."""
+        """Return topics of this trial's own, as a broker has them in its table."""
         return {self.named(word): TopicConfig(8, 8, perm) for word in words}
 
     def address(self) -> str:
-        """An address that no other broker has."""
+        """Return an address that no other broker has."""
         number = next(self._addresses)
         return f"10.{self._number % 256}.{number // 256}.{number % 256}:10911"
 
     # --- who takes part
 
     def connect(self, server: int = 0) -> Line:
-        """A connection that is closed at the end of the trial, if not before."""
+        """Return a connection that is closed at the end of the trial, if not before."""
         line = self.side.connect(server)
         self._open_things.callback(line.close)
         return line
 
     def broker(self, name: str = "broker", broker_id: int = 0, *, server: int = 0, **more: Any) -> Broker:
-        """A broker of this side's release, with a connection of its own. It has not registered yet."""
+        """Return a broker of this side's release, with a connection of its own. It has not registered yet."""
         given: dict[str, Any] = {
             "address": self.address(),
             "cluster": self.named("cluster"),
@@ -76,7 +76,7 @@ class Trial:
         return Broker(name=self.named(name), broker_id=broker_id, line=self.connect(server), **given)
 
     def listener(self) -> Listener:
-        """The port of a broker; its address is for that broker."""
+        """Return the port of a broker; its address is for that broker."""
         return self._open_things.enter_context(Listener())
 
     def ask(
@@ -88,7 +88,7 @@ class Trial:
         version: int | None = None,
         fields: Mapping[str, str] = MappingProxyType({}),
     ) -> RemotingCommand:
-        """What a client or an operator asks, over one connection to each server."""
+        """Send a request of a client or an operator, over one connection to each server, and return the answer."""
         if server not in self._clients:
             self._clients[server] = self.connect(server)
         version = self.side.version if version is None else version
@@ -97,7 +97,7 @@ class Trial:
     # --- what is seen
 
     def json(self, code: int) -> Json:
-        """The body of an answer, whichever way its keys are written."""
+        """Return the body of an answer, whether its keys are in quotes or not."""
         answer = self.ask(code)
         if answer.code != ResponseCode.SUCCESS:
             raise NotRightError(f"the answer to {RequestCode(code).name}", f"code {answer.code}", "code 0")
@@ -105,7 +105,7 @@ class Trial:
         return decoded
 
     def route(self, topic: str, *, server: int = 0, **fields: str) -> Json | None:
-        """The route of a topic of this trial; None where it has none."""
+        """Return the route of a topic of this trial, None if it has none."""
         fields |= {"topic": self.named(topic)}
         answer = self.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, server=server, fields=fields)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
@@ -114,21 +114,21 @@ class Trial:
         return decoded
 
     def addresses(self, topic: str, *, server: int = 0, **fields: str) -> list[str]:
-        """All broker addresses in the route of a topic, sorted."""
+        """Return all broker addresses in the route of a topic, sorted."""
         route = self.route(topic, server=server, **fields) or {"brokerDatas": []}
         return sorted(address for group in route["brokerDatas"] for address in group["brokerAddrs"].values())
 
     def perms(self, topic: str) -> list[int]:
-        """The permissions in the route of a topic."""
+        """Return the permissions in the route of a topic."""
         route = self.route(topic) or {"queueDatas": []}
         return sorted(row["perm"] for row in route["queueDatas"])
 
     def routed(self, words: Iterable[str]) -> list[str]:
-        """Those of the topics that have a route."""
+        """Return those of the topics that have a route."""
         return [word for word in words if self.route(word) is not None]
 
     def clusters(self) -> Json:
-        """The cluster info, with what is this trial's alone."""
+        """Return the part of the cluster info that belongs to this trial."""
         info = self.json(RequestCode.GET_BROKER_CLUSTER_INFO)
         own = f"-{self._number}"
         return {
@@ -139,7 +139,7 @@ class Trial:
     # --- what is right
 
     def settle(self, server: int = 0) -> None:
-        """Return once all that was said to this server before is in effect."""
+        """Return once all that was sent to this server before is in effect."""
         self.side.settle(server)
 
     def expect(self, what: str, seen: object, right: object) -> None:
@@ -148,19 +148,19 @@ class Trial:
             raise NotRightError(what, seen, right)
 
     def await_right(self, what: str, see: Callable[[], object], right: object, limit_s: float) -> None:
-        """Raise NotRightError unless it becomes right within the limit."""
+        """Raise NotRightError unless the value becomes right within the limit."""
         if not becomes(lambda: see() == right, limit_s):
             raise NotRightError(f"{what} after {limit_s:g} s", see(), right)
 
     def hang_up(self) -> None:
-        """Close the clients' connections, as after a restart they do not work any more."""
+        """Close the clients' connections, which do not work any more after a restart."""
         for line in self._clients.values():
             line.close()
         self._clients.clear()
 
     @contextmanager
     def setting(self, key: str, value: str, *, back: str) -> Iterator[None]:
-        """Within the `with` all servers have this setting, by updateNamesrvConfig; `back` is what it is set to then."""
+        """Give all servers this setting within the `with`, by updateNamesrvConfig; afterwards set it to `back`."""
         self._set(key, value)
         try:
             yield

@@ -1,7 +1,7 @@
-"""The one tree of errors that this package raises on purpose.
+"""The errors that this package raises on purpose, all descended from NamesrvError.
 
-Each keeps its facts as attributes and says in its message what to do next. The command line prints the
-message alone and ends with `exit_status`; a traceback is shown only with --debug.
+Each keeps its facts as attributes, and its message names the next step. The command line prints the message alone and
+ends with `exit_status`; it shows a traceback only with --debug.
 """
 
 import difflib
@@ -14,14 +14,14 @@ _MAX_PROBLEM_CHARS = 1_000
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`Did you mean X? ` for the known word most like `word`, capital letters aside; empty if none is."""
+    """Return `Did you mean X? ` with the known word most like `word`, ignoring case; empty text if none is similar."""
     by_lower = {each.lower(): each for each in known}
     found = difflib.get_close_matches(word.lower(), by_lower, n=1)
     return f"Did you mean {by_lower[found[0]]}? " if found else ""
 
 
 class NamesrvError(Exception):
-    """Base of all. `exit_status` is what a command that meets it ends with."""
+    """Base of all errors of this package. A command that ends with this error exits with `exit_status`."""
 
     exit_status = 1
 
@@ -38,7 +38,7 @@ class SettingError(NamesrvError):
 
 
 class MalformedRecordError(NamesrvError):
-    """A Kafka record that is no record of this project's contract; it changes nothing and is kept in `rejected`."""
+    """A Kafka record that violates the record contract. The job keeps it in table `rejected` and changes nothing."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -46,7 +46,7 @@ class MalformedRecordError(NamesrvError):
 
 
 class KafkaUnreachableError(NamesrvError):
-    """Nobody answers at the Kafka address, or not in time. What was not acknowledged may be sent again."""
+    """No Kafka answers at the address within the limit. A record that was not acknowledged may be sent again."""
 
     def __init__(self, address: str, problem: str) -> None:
         super().__init__(
@@ -57,7 +57,7 @@ class KafkaUnreachableError(NamesrvError):
 
 
 class KafkaRefusedError(NamesrvError):
-    """Kafka answered no. Trying again without a change will not help."""
+    """Kafka refused a request. A repetition without a change will fail too."""
 
     def __init__(self, address: str, problem: str) -> None:
         super().__init__(
@@ -102,7 +102,7 @@ class NotARegistryError(NamesrvError):
 
 
 class RegistryTooNewError(NamesrvError):
-    """Tables written by a newer release, whose meaning this one cannot know."""
+    """Tables that a newer release wrote and that this release cannot interpret."""
 
     def __init__(self, table: str, found: int, supported: int) -> None:
         super().__init__(
@@ -115,21 +115,21 @@ class RegistryTooNewError(NamesrvError):
 
 
 class SnapshotGoneError(NamesrvError):
-    """A moment before the oldest snapshot that retention still keeps readable."""
+    """A moment before the oldest snapshot that retention keeps readable."""
 
     def __init__(self, asked: str, oldest: int) -> None:
         super().__init__(
             f"the snapshot of {asked} is past snapshot.retention; the oldest readable epoch is {oldest}. "
-            "What changed before is in the table broker_event: `namesrv-stream history` and `why` tell it."
+            "Earlier changes are in the table broker_event: `namesrv-stream history` and `why` show them."
         )
         self.asked = asked
         self.oldest = oldest
 
 
 class NoSuchSnapshotError(NamesrvError):
-    """An epoch that has not been published, or a registry without any snapshot (`newest` None).
+    """An epoch that has not been published, or a registry without any snapshot (`newest` is None).
 
-    `oldest`: where a time before the first snapshot was asked for, that snapshot, in words.
+    `oldest` describes the first snapshot if the time that was asked for lies before it.
     """
 
     def __init__(self, asked: str, newest: int | None, oldest: str = "") -> None:
@@ -145,9 +145,9 @@ class NoSuchSnapshotError(NamesrvError):
 
 
 class TermLostError(NamesrvError):
-    """Another run has claimed the registry since; this one must stop. Nothing of it is published any more.
+    """Another run has claimed the registry with a newer term; this run must stop and can publish nothing more.
 
-    A job that was replaced has ended as it should, so its exit status is 0.
+    The exit status is 0, because a job that was replaced has ended in order.
     """
 
     exit_status = 0

@@ -1,4 +1,4 @@
-"""Where this package's own log goes: to stderr, one line an event, quiet about what the libraries do."""
+"""Send this package's log to standard error: one line an event, and little of what the libraries log."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from typing import TextIO
 
 _QUIET = {
-    "kafka": logging.CRITICAL,  # says each lost connection several times; what follows from it is logged by us
+    "kafka": logging.CRITICAL,  # logs each lost connection several times; this package logs the consequence
     "librdkafka": logging.CRITICAL,
-    "py4j": logging.CRITICAL,  # tells what a micro-batch raised, which the job tells, and that a stop broke one off
+    "py4j": logging.CRITICAL,  # repeats an error of a micro-batch that the job reports, or reports a normal stop
 }
 
 
 def set_up_logging(level: int = logging.INFO) -> None:
-    """Log `level` and above; at DEBUG the libraries too.
+    """Log messages of `level` and above; at DEBUG those of the libraries too.
 
-    A command that runs for long asks for more than the command line itself does. What was asked for before is never
-    made less: --debug stays.
+    A long-running command asks for a lower level than the command line itself. A level that was set before is never
+    raised, so --debug stays in force.
     """
     handler = _StandardError()
     handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(message)s"))
@@ -32,7 +32,7 @@ def set_up_logging(level: int = logging.INFO) -> None:
 
 @contextmanager
 def errors_alone(name: str) -> Iterator[None]:
-    """Within the `with` the logger `name` says no warnings."""
+    """Suppress warnings of the logger `name` within the `with`."""
     logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -43,12 +43,15 @@ def errors_alone(name: str) -> Iterator[None]:
 
 
 def printable(text: str) -> str:
-    """The text with what cannot be printed escaped: what peers send can neither begin a line nor steer a terminal."""
+    """Escape the characters of `text` that cannot be printed.
+
+    So text from a peer can neither begin a new line in the log nor control a terminal.
+    """
     return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 class _OneLine(logging.Formatter):
-    """A message is one line, whatever is in it; a traceback below it has its own."""
+    """Print each message on one line, whatever characters it has. A traceback follows on lines of its own."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         record.message = printable(record.message)
@@ -56,7 +59,7 @@ class _OneLine(logging.Formatter):
 
 
 class _StandardError(logging.StreamHandler[TextIO]):
-    """Writes to what stands for standard error at that moment: a progress display puts lines above itself."""
+    """Write to the `sys.stderr` of the moment, because a progress display replaces it to print lines above itself."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr

@@ -1,7 +1,7 @@
-"""The Kafka record contract: one JSON object a record, keyed by broker address.
+"""The contract of a Kafka record: one JSON object, keyed by broker address.
 
-Producers (gateway, fleet, command line) encode with this module and the micro-batch decodes with it, so there is
-one definition of what a record may be. Field names are RocketMQ's own; unknown fields are ignored.
+Gateway, fleet and command line encode with this module and the micro-batch decodes with it, so the contract has one
+definition. Field names are RocketMQ's own; unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from namesrv_stream.rules.requests import RegisterBroker, Request, what_is_wrong
 
 DEFAULT_TOPIC = "broker-heartbeats"
 MAX_RECORD_BYTES = 17 * 1024 * 1024
-"""What producers, the topic and consumers are set to: a frame of 16 MiB and what JSON adds to it."""
+"""Largest record that producers, the topic and consumers accept: a frame of 16 MiB, and 1 MiB that JSON adds."""
 
 NO_BROKER_KEY = b""
-"""Key of ticks and commands, which belong to no broker."""
+"""The key of ticks and commands, which belong to no broker."""
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
@@ -26,18 +26,18 @@ _HEAVY_FIELDS = ("topicConfigTable", "topicQueueMappingInfoMap", "filterServerLi
 
 
 def encode_record(request: Request) -> bytes:
-    """The value of the Kafka record that says `request`."""
+    """Return the value of the Kafka record for `request`."""
     return _encoder.encode(request)
 
 
 def record_key(request: Request) -> bytes:
-    """The broker address as UTF-8, or the empty key for what belongs to no broker."""
+    """Return the broker address as UTF-8, or the empty key for a request that belongs to no broker."""
     address: str = getattr(request, "broker_addr", "")
     return address.encode()
 
 
 def decode_record(value: bytes | str) -> Request:
-    """What a record says. Raises MalformedRecordError, whose reason names the field and what is wrong with it."""
+    """Decode the value of a record. Raises MalformedRecordError, whose reason names the field and the mistake."""
     try:
         return _decoder.decode(value)
     except msgspec.ValidationError as error:
@@ -47,9 +47,10 @@ def decode_record(value: bytes | str) -> Request:
 
 
 def decode_lease_only(value: bytes | str) -> RegisterBroker:
-    """A registration without its topics, mappings and filter servers: what still counts when those are unreadable.
+    """Decode a registration without its topics, mappings and filter servers, for one whose other fields cannot be read.
 
-    The filter list is kept as it was (R11's null), since what the broker meant is unknown.
+    It keeps the broker's filter list (`keepFilterServers`, R11), since the list that the broker sent is unknown. Raises
+    MalformedRecordError if the remaining fields cannot be read either.
     """
     try:
         fields: dict[str, Any] = msgspec.json.decode(value)

@@ -1,4 +1,4 @@
-"""Which registration brings its topics: the data version alone decides it in RocketMQ."""
+"""Registrations that bring their topics or not: in RocketMQ the data version alone decides."""
 
 from __future__ import annotations
 

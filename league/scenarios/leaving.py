@@ -1,4 +1,4 @@
-"""Who leaves the routes, and who must not."""
+"""Brokers that leave the routes, and brokers that must not leave."""
 
 from __future__ import annotations
 

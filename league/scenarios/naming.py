@@ -1,4 +1,4 @@
-"""Who holds which name, cluster and id."""
+"""Names, clusters and ids, and their holders."""
 
 from __future__ import annotations
 

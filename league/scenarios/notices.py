@@ -1,4 +1,4 @@
-"""What a name server sends to brokers by itself."""
+"""Notices that a name server sends to brokers on its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def a_slave_is_notified_that_its_master_has_left(trial: Trial) -> None:
     master.line.close()
 
     def notices() -> set[tuple[str | None, ...]]:
-        """Without those that another server sends besides."""
+        """Return the notices without those that another server sends besides."""
         fields = ("minBrokerId", "minBrokerAddr", "offlineBrokerAddr")
         received = [each for each in listener.received if each.code == RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE]
         return {tuple((each.ext_fields or {}).get(name) for name in fields) for each in received}

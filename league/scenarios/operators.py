@@ -1,4 +1,4 @@
-"""What operators do, and what others could do in their place."""
+"""Actions of operators, and actions that others could do in their place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def no_path_is_changed_by_update_namesrv_config(trial: Trial) -> None:
 
 @scenario("apache/rocketmq#1842", "apache/rocketmq#7542")
 def a_stranger_cannot_wipe_a_broker(trial: Trial) -> None:
-    """Whoever reaches the port can take the write permission of every topic by wipeWritePerm.
+    """A stranger who reaches the port can take the write permission of every topic by wipeWritePerm.
 
     Right: A command without a signature is refused.
 

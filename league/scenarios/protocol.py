@@ -1,4 +1,4 @@
-"""What comes over the wire that should not, or that only some releases know."""
+"""Bytes on the wire that are wrong, or that only some releases know."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ def all_servers_give_the_same_answer(trial: Trial) -> None:
 
 @scenario("apache/rocketmq#5322", needs=Needs.SERVERS)
 def a_broker_that_died_meanwhile_is_gone_after_a_restart(trial: Trial) -> None:
-    """What decides about routes is away, and a broker dies meanwhile. It comes back without what it kept for itself
-    (RocketMQ: its memory; here: the checkpoint).
+    """The process that decides about routes is away, and a broker dies meanwhile. The process comes back without the
+    state that it kept for itself (RocketMQ: its memory; here: the checkpoint).
 
     Right: The dead broker has no route, long before its timeout.
     """

@@ -1,4 +1,4 @@
-"""What clients get to read."""
+"""Answers that clients can read."""
 
 from __future__ import annotations
 

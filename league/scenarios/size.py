@@ -14,7 +14,7 @@ _MANY = 50_000
 _MORE = 70_000
 _PART = 800
 _CLIENT_LIMIT_S = 3.0
-"""How long RocketMQ's clients and mqadmin wait for an answer."""
+"""Longest time that RocketMQ's clients and mqadmin wait for an answer."""
 
 _LONG_NAME = "a-topic-with-a-name-of-the-length-that-names-have-in-a-company-with-many-teams"
 

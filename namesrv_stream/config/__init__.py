@@ -1,4 +1,4 @@
-"""Settings: where they come from, what they are, and how they change at run time."""
+"""Settings: what they are, where their values come from, and which of them change at run time."""
 
 from namesrv_stream.config.kafka import kafka_client_arguments, spark_kafka_options
 from namesrv_stream.config.loading import Invocation, SettingsFileError, load_settings

@@ -1,6 +1,6 @@
-"""The table of settings in docs/configuration.md, and the example file conf/namesrv.properties.
+"""Write the table of settings in docs/configuration.md, and the example file conf/namesrv.properties.
 
-`python -m namesrv_stream.config.documentation` writes both from the catalogue: they say what the code does.
+`python -m namesrv_stream.config.documentation` writes both from the catalogue, so that they agree with the code.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ END = "<!-- end of settings -->\n"
 
 
 def settings_table() -> str:
-    """Markdown: key, default, who reads it, at start or live, what it does."""
+    """Return the table of all settings in Markdown: key, default, reader, at start or live, meaning."""
     rows = [_table_row(info) for info in CATALOGUE.values()]
     return "\n".join(["| key | default | read by | change | meaning |", "|---|---|---|---|---|", *rows]) + "\n"
 
@@ -29,7 +29,7 @@ def _table_row(info: SettingInfo) -> str:
 
 
 def example_file() -> str:
-    """A properties file with every setting at its default, commented out."""
+    """Return the text of a properties file that has every setting at its default, commented out."""
     head = textwrap.dedent("""\
         # Settings of namesrv-stream; give this file with -c. Every line shows a default: remove the # to change one.
         # An option of the command line or a variable NAMESRV_... wins. docs/configuration.md has more on each.
@@ -50,7 +50,7 @@ def _is_rocketmqs(info: SettingInfo) -> bool:
 
 
 def with_table(document: str) -> str:
-    """The document with the table between its two marks replaced by the present one."""
+    """Return `document` with the table between its two marks replaced by the present one."""
     before, rest = document.split(BEGIN)
     return before + BEGIN + settings_table() + END + rest.split(END)[1]
 

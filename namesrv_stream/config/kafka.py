@@ -1,7 +1,7 @@
-"""The `kafka.*` settings as Spark's Kafka source takes them and as kafka-python takes them.
+"""Translate the `kafka.*` settings for Spark's Kafka source and for kafka-python.
 
-Both read the same settings, written as for Kafka's Java clients. What only Java can read (a JKS key store) is an
-error that names the form which both can.
+Both clients read the same settings, which are written as for Kafka's Java clients. A form that only Java can read (a
+JKS key store) raises SettingError, whose message names the form that both can read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _JAVA_ONLY = re.compile(
     r"metrics|metric|ssl\.(truststore|keystore)\.type|ssl\.protocol|ssl\.enabled|"
     r"client\.rack|client\.dns\.lookup)(\.|$)"
 )
-"""Options that steer Spark's consumer, or that say how Java reads what Python finds out itself."""
+"""Options that configure Spark's consumer, or that give Java a fact that Python detects by itself."""
 _SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
 _JAAS_MODULE = re.compile(r"\b(PlainLoginModule|ScramLoginModule)\b")
@@ -41,13 +41,16 @@ _JAAS_OPTION = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
 
 
 def spark_kafka_options(settings: NamesrvSettings) -> dict[str, str]:
-    """Options of Spark's Kafka source and sink, keys with their `kafka.` prefix."""
+    """Return the options of Spark's Kafka source and sink; each key has the prefix `kafka.`."""
     options = {KAFKA_PREFIX + key: text for key, text in settings.kafka_options.items()}
     return options | {"kafka.bootstrap.servers": settings.kafka_bootstrap_servers}
 
 
 def kafka_client_arguments(settings: NamesrvSettings) -> dict[str, Any]:
-    """Keyword arguments for any client of kafka-python. Raises SettingError for what it has no counterpart of."""
+    """Return keyword arguments for any client of kafka-python.
+
+    Raises SettingError for an option that has no counterpart in kafka-python.
+    """
     options = settings.kafka_options
     arguments: dict[str, Any] = {"bootstrap_servers": settings.kafka_bootstrap_servers.split(",")}
     for key, text in options.items():

@@ -1,4 +1,4 @@
-"""Settings from where people put them: an option wins over the environment, that over the file, that over defaults."""
+"""Load settings from the command line, the environment, a file and the defaults; the first that has a value wins."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 
 
 class SettingsFileError(NamesrvError):
-    """The file given with -c cannot be read, or is no properties file."""
+    """The file given with -c cannot be read, or is not a properties file."""
 
     exit_status = 2
 
@@ -33,21 +33,22 @@ class SettingsFileError(NamesrvError):
 def load_settings(
     file: Path | None = None, environ: Mapping[str, str] | None = None, options: Mapping[str, str] | None = None
 ) -> NamesrvSettings:
-    """The settings in force. Keys of `options` are properties names.
+    """Return the settings in force. Keys of `options` are properties names.
 
-    Raises SettingsFileError, or SettingError that names the key, where it was found, and what is accepted.
+    Raises SettingsFileError, or SettingError, which names the key, the place where it was found and the accepted
+    values.
     """
     read = _read_properties(file) if file else {}
-    said = {
+    by_origin = {
         f"in {file}": read,
         "in the environment": from_environment(environ or {}),
         "on the command line": options or {},
     }
-    origins = {key: origin for origin, values in said.items() for key in values}
+    origins = {key: origin for origin, values in by_origin.items() for key in values}
     for key, origin in origins.items():
         _check_known(key, origin)
-    merged = {key: text for values in said.values() for key, text in values.items()}
-    if file:  # as RocketMQ does: the file given becomes the configStorePath, whatever it says itself
+    merged = {key: text for values in by_origin.values() for key, text in values.items()}
+    if file:  # as in RocketMQ the file of -c becomes configStorePath, even if the file sets another one
         merged["configStorePath"] = str(file)
     try:
         return NamesrvSettings.model_validate(merged)
@@ -57,7 +58,7 @@ def load_settings(
 
 @dataclass(frozen=True)
 class Invocation:
-    """Where one run of a program takes its settings from; commands get it with `@click.pass_obj`."""
+    """The sources of one program run's settings; commands receive it with `@click.pass_obj`."""
 
     file: Path | None
     options: dict[str, str]
@@ -70,16 +71,19 @@ class Invocation:
 
 
 def environment_name(key: str) -> str:
-    """`listenPort` is NAMESRV_LISTEN_PORT, `kafka.bootstrap.servers` NAMESRV_KAFKA_BOOTSTRAP_SERVERS."""
+    """Return the environment variable of a key: NAMESRV_LISTEN_PORT for `listenPort`.
+
+    `kafka.bootstrap.servers` gives NAMESRV_KAFKA_BOOTSTRAP_SERVERS.
+    """
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).replace(".", "_")
     return ENV_PREFIX + words.upper()
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The settings among environment variables, by properties name.
+    """Return the settings among environment variables, properties name -> text.
 
     NAMESRV_KAFKA_SASL_MECHANISM is kafka.sasl.mechanism, NAMESRV_DELTA_STORAGE_AWS_REGION delta.storage.aws_region.
-    Other variables of that prefix are left alone: RocketMQ's clients have NAMESRV_ADDR, and Kubernetes makes some
+    Other variables with the prefix NAMESRV_ are ignored: RocketMQ's clients use NAMESRV_ADDR, and Kubernetes sets some
     for every service called namesrv or namesrv-something.
     """
     own = {name: value for name, value in environ.items() if not _is_of_kubernetes(name, value)}
@@ -87,7 +91,10 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_of_kubernetes(name: str, value: str) -> bool:
-    """Whether a Service has made it: NAMESRV_KAFKA_SERVICE_HOST, or NAMESRV_METRICS_PORT=tcp://10.0.0.1:80."""
+    """Return whether Kubernetes sets this variable for a Service.
+
+    Examples: NAMESRV_KAFKA_SERVICE_HOST, and NAMESRV_METRICS_PORT=tcp://10.0.0.1:80.
+    """
     return bool(_SERVICE_VARIABLE.search(name)) or (name.endswith("_PORT") and bool(_SERVICE_ADDRESS.match(value)))
 
 
@@ -96,7 +103,7 @@ def _key_of_variable(name: str) -> str | None:
         return key
     if name.startswith(f"{ENV_PREFIX}DELTA_STORAGE_"):
         return STORAGE_PREFIX + name.removeprefix(f"{ENV_PREFIX}DELTA_STORAGE_").lower()
-    if name.startswith(f"{ENV_PREFIX}KAFKA_"):  # no option of Kafka's has an underscore or a capital letter
+    if name.startswith(f"{ENV_PREFIX}KAFKA_"):  # Kafka's options have no underscore and no capital letter
         return name.removeprefix(ENV_PREFIX).replace("_", ".").lower()
     return None
 
@@ -115,7 +122,7 @@ def _read_properties(file: Path) -> dict[str, str]:
 
 
 def _decoded(content: bytes) -> str:
-    """UTF-8, or Latin-1 as Java's properties were before."""
+    """Decode UTF-8, or else Latin-1, the encoding of properties files in older Java releases."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""RocketMQ's own settings: those of its NameServer and of its Netty server, with the names and defaults of 5.4.0."""
+"""RocketMQ's own settings: those of its NameServer and its Netty server, with the names and defaults of 5.4.0."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from namesrv_stream.config.values import Boolean, Count, Int, Location, Millis, Port
 
 CONFIG_BLACK_LIST = ("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome")
-"""A5: never changed at run time, whatever the setting `configBlackList` says."""
+"""Keys that cannot change at run time, even if the setting `configBlackList` does not list them (A5)."""
 
 
-def setting(  # typed by the annotation of the field that it stands at, as pydantic's Field is
+def setting(  # returns Any, as pydantic's Field does: the field's annotation gives the type
     key: str,
     default: Any,
     description: str,
@@ -21,9 +21,10 @@ def setting(  # typed by the annotation of the field that it stands at, as pydan
     live: bool = False,
     **more: Any,
 ) -> Any:
-    """A field named `key` in properties; `default` may be a function that gives it.
+    """Return a pydantic field with the properties name `key`; `default` may be a function that returns the default.
 
-    `read_by` empty: accepted, without effect here. `live`: UPDATE_NAMESRV_CONFIG changes it at once.
+    `read_by` is empty for a setting that is accepted and has no effect here. `live` is true if UPDATE_NAMESRV_CONFIG
+    changes the setting at once.
     """
     facts: dict[str, JsonValue] = {"read_by": read_by, "live": live}
     given = {"default_factory": default} if callable(default) else {"default": default}
@@ -31,7 +32,7 @@ def setting(  # typed by the annotation of the field that it stands at, as pydan
 
 
 class RocketmqSettings(BaseModel):
-    """What a RocketMQ 5.4.0 `namesrv.properties` may hold."""
+    """The settings that a `namesrv.properties` of RocketMQ 5.4.0 may hold."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", populate_by_name=True, validate_default=True, defer_build=True
@@ -41,43 +42,48 @@ class RocketmqSettings(BaseModel):
     kv_config_path: Location = setting(
         "kvConfigPath",
         "~/namesrv/kvConfig.json",
-        "A NameServer's KV file, taken over at the first start on empty tables. KV then lives in the tables.",
+        "A NameServer's KV file. The gateway takes its entries over if the registry has no KV yet; from then on KV is "
+        "in the tables.",
         "gateway",
     )
     config_store_path: Location = setting(
         "configStorePath",
         "~/namesrv/namesrv.properties",
-        "The file given with -c. Never written: what is changed at run time lives in the tables.",
+        "The file given with -c. It is never written: changes at run time are kept in the table namesrv_config.",
     )
     config_black_list: str = setting(
         "configBlackList",
         "configBlackList;configStorePath;kvConfigPath",
         "Settings that UPDATE_NAMESRV_CONFIG must not change, separated by `;`. "
-        f"{', '.join(CONFIG_BLACK_LIST)} always belong to them.",
+        f"{', '.join(CONFIG_BLACK_LIST)} are always among them.",
         "job, gateway",
     )
     product_env_name: str = setting(
         "productEnvName", "center", "Name of the production environment that clusterTest asks.", "gateway"
     )
     cluster_test: Boolean = setting(
-        "clusterTest", False, "Ask the production environment for routes that are not here.", "gateway"
+        "clusterTest", False, "Ask the production environment for a route that the registry lacks.", "gateway"
     )
     order_message_enable: Boolean = setting(
-        "orderMessageEnable", False, "Routes carry the topic's order configuration.", "lookups", live=True
+        "orderMessageEnable", False, "Add the topic's order configuration to its route.", "lookups", live=True
     )
     return_order_topic_config_to_broker: Boolean = setting(
-        "returnOrderTopicConfigToBroker", True, "A registration is answered with the order table.", "gateway", live=True
+        "returnOrderTopicConfigToBroker", True, "Answer a registration with the order table.", "gateway", live=True
     )
     support_acting_master: Boolean = setting(
-        "supportActingMaster", False, "Show the smallest id of a group without master as 0.", "lookups", live=True
+        "supportActingMaster", False, "Show the smallest id of a group without a master as 0.", "lookups", live=True
     )
     notify_min_broker_id_changed: Boolean = setting(
-        "notifyMinBrokerIdChanged", False, "Tell brokers when a smaller id joins their group.", "gateway", live=True
+        "notifyMinBrokerIdChanged",
+        False,
+        "Send the brokers of a group a notice when its smallest id changes.",
+        "gateway",
+        live=True,
     )
     delete_topic_with_broker_registration: Boolean = setting(
         "deleteTopicWithBrokerRegistration",
         False,
-        "Topics that a registration lacks are deleted. Do not use it with brokers that register topics in parts.",
+        "Delete the topics that a registration lacks. Do not use it with brokers that register topics in parts.",
         "job",
         live=True,
     )
@@ -98,7 +104,7 @@ class RocketmqSettings(BaseModel):
         live=True,
     )
     scan_not_active_broker_interval: Millis = setting(
-        "scanNotActiveBrokerInterval", 5000, "There is no scan: a lease ends when event time passes its deadline."
+        "scanNotActiveBrokerInterval", 5000, "There is no scan: a lease ends at the first tick after its deadline."
     )
     un_register_broker_queue_capacity: Int = setting(
         "unRegisterBrokerQueueCapacity", 3000, "There is no such queue: unregistrations go on Kafka."
@@ -117,10 +123,10 @@ class RocketmqSettings(BaseModel):
 
     listen_port: Port = setting("listenPort", 9876, "Port of the gateway; 0 takes a free one.", "gateway")
     bind_address: str = setting(
-        "bindAddress", "127.0.0.1", "Address the gateway listens at (RocketMQ: 0.0.0.0, all).", "gateway"
+        "bindAddress", "127.0.0.1", "Address at which the gateway listens (RocketMQ: 0.0.0.0, all).", "gateway"
     )
     server_channel_max_idle_time_seconds: Count = setting(
-        "serverChannelMaxIdleTimeSeconds", 120, "A connection that is silent for longer is closed.", "gateway"
+        "serverChannelMaxIdleTimeSeconds", 120, "Seconds of silence after which a connection is closed.", "gateway"
     )
     server_socket_snd_buf_size: Int = setting(
         "serverSocketSndBufSize", 0, "Send buffer of a connection in bytes; 0: the system's.", "gateway"

@@ -1,6 +1,6 @@
-"""All settings: RocketMQ's, and those of the registry beside them.
+"""All settings: RocketMQ's own, and those that the registry adds.
 
-A setting has its properties name as alias: `NamesrvSettings(listen_port=0)` in code, `listenPort=0` in a file.
+The alias of a field is its properties name: `NamesrvSettings(listen_port=0)` in code, `listenPort=0` in a file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MASK = "******"
 
 
 class ConfigBlackListError(NamesrvError):
-    """A5: UPDATE_NAMESRV_CONFIG names settings that it must not change; nothing is applied (code 16)."""
+    """UPDATE_NAMESRV_CONFIG names settings that it must not change (A5): response code 16, and nothing is applied."""
 
     def __init__(self, keys: list[str]) -> None:
         super().__init__(
@@ -46,7 +46,7 @@ class ConfigBlackListError(NamesrvError):
 
 
 class NamesrvSettings(RocketmqSettings):
-    """What is in force. Frozen: a change at run time gives a new object."""
+    """The settings in force. Frozen: a change at run time makes a new object."""
 
     kafka_bootstrap_servers: Servers = setting(
         "kafka.bootstrap.servers", "127.0.0.1:9092", "Kafka's addresses, host:port,...", "job, gateway, fleet, cli"
@@ -54,14 +54,14 @@ class NamesrvSettings(RocketmqSettings):
     kafka_topic: str = setting(
         "kafka.topic",
         "broker-heartbeats",
-        "Topic of the heartbeats; made with one partition where it is missing.",
+        "Topic of the heartbeats; created with one partition if it is missing.",
         "job, gateway, fleet, cli",
         pattern=r"^[a-zA-Z0-9._-]{1,249}$",
     )
     kafka_options: dict[str, str] = setting(
         "kafka.*",
         dict,
-        "Any option of Kafka's clients, as kafka.security.protocol.",
+        "Any option of Kafka's clients, such as kafka.security.protocol.",
         "job, gateway, fleet, cli",
         repr=False,
     )
@@ -90,13 +90,13 @@ class NamesrvSettings(RocketmqSettings):
         validate_default=True,
     )
     writer: Literal["auto", "spark", "rust"] = setting(
-        "writer", "auto", "Of release 0.1: delta-rs writes all tables now, which was the setting `rust`."
+        "writer", "auto", "A setting of release 0.1. delta-rs now writes all tables, as it did with `rust`."
     )
     trigger_millis: Millis = setting("triggerMillis", 1000, "Shortest time between two micro-batches.", "job")
     max_offsets_per_trigger: CountOrNone = setting(
         "maxOffsetsPerTrigger",
         20_000,
-        "Records of one micro-batch at most, so that a backlog comes in parts; none: no limit.",
+        "Most records of one micro-batch, so that a backlog is read in several; none: no limit.",
         "job",
     )
     watermark_delay_millis: Millis = setting(
@@ -107,74 +107,87 @@ class NamesrvSettings(RocketmqSettings):
         "job",
     )
     live_refresh_millis: Millis = setting(
-        "liveRefreshMillis", 30_000, "Signs of life are published this often at most.", "job"
+        "liveRefreshMillis", 30_000, "Shortest event time between two publications of signs of life alone.", "job"
     )
     clock_jump_millis: Millis = setting(
-        "clockJumpMillis", 15_000, "Two ticks further apart are an outage, not a silence of the brokers.", "job"
+        "clockJumpMillis",
+        15_000,
+        "Two ticks in succession that are further apart than this are an outage, not a silence of the brokers.",
+        "job",
     )
     clock_jump_grace_millis: Millis = setting(
-        "clockJumpGraceMillis", 60_000, "How long a lease lasts at least after such an outage; 0: no such rule.", "job"
+        "clockJumpGraceMillis", 60_000, "How long every lease lasts at least after an outage; 0: no such rule.", "job"
     )
     tick_millis: Count = setting(
-        "tickMillis", 1000, "A tick on Kafka this often, so that time goes on.", "job, gateway, fleet"
+        "tickMillis",
+        1000,
+        "Time between two ticks that a process sends to Kafka; only a tick ends a silent lease.",
+        "job, gateway, fleet",
     )
     standby: Boolean = setting(
         "standby", False, "The job waits while another one is active, and takes over when that one ends.", "job"
     )
     job_ticker: Boolean = setting(
-        "jobTicker", False, "The job ticks itself; for set-ups with neither gateway nor fleet.", "job"
+        "jobTicker", False, "The job sends ticks itself; for an installation with neither gateway nor fleet.", "job"
     )
     reconcile_interval_millis: Millis = setting(
         "reconcileIntervalMillis",
         300_000,
-        "A registration that says nothing new goes on Kafka in full this often; 0: always.",
+        "Time after which an unchanged registration is sent to Kafka in full again; 0: always in full.",
         "gateway, fleet",
     )
     metrics_port: Port = setting("metricsPort", 0, "Port for Prometheus and /healthz; 0: none.", "gateway")
     max_connections: Count = setting(
-        "maxConnections", 16_000, "Open connections of all peers; fewer where `ulimit -n` leaves no room.", "gateway"
+        "maxConnections", 16_000, "Most open connections of all peers; fewer if `ulimit -n` is too low.", "gateway"
     )
     max_connections_per_address: Count = setting(
         "maxConnectionsPerAddress",
         1000,
-        "Open connections of one address; behind a trusted load balancer the address that its PROXY header names.",
+        "Most open connections of one address; behind a trusted load balancer, of the address in its PROXY header.",
         "gateway",
     )
     proxy_protocol_trusted: Networks = setting(
         "proxyProtocol.trusted",
         "",
-        "Load balancers whose PROXY headers are believed, as in 10.0.0.5,10.1.0.0/16; empty: nobody's.",
+        "Load balancers whose PROXY headers are believed, such as 10.0.0.5,10.1.0.0/16; empty: none.",
         "gateway",
     )
     peer_buffer_max_bytes: Count = setting(
         "peerBufferMaxBytes",
         268_435_456,
-        "Unfinished frames, requests without answer and answers not taken, of all peers together.",
+        "Most bytes of unfinished frames, unanswered requests and unread answers, of all peers together.",
         "gateway",
     )
     registration_cache_max_bytes: Count = setting(
         "registrationCacheMaxBytes",
         134_217_728,
-        "What is kept, compressed, to know registrations again and to send them again, of all brokers together.",
+        "Most bytes of registrations of all brokers that are kept, compressed, to recognise them and to send them "
+        "again.",
         "gateway",
     )
     tls_mode: Literal["disabled", "permissive", "enforcing"] = setting(
-        "tls.server.mode", "permissive", "TLS beside plain text on one port (permissive), alone, or never.", "gateway"
+        "tls.server.mode",
+        "permissive",
+        "permissive: TLS and plain text on one port; enforcing: TLS alone; disabled: plain text alone.",
+        "gateway",
     )
     tls_cert_path: Location = setting("tls.server.certPath", "", "Certificate chain, PEM.", "gateway")
     tls_key_path: Location = setting("tls.server.keyPath", "", "Private key, PEM.", "gateway")
     tls_key_password: str = setting("tls.server.keyPassword", "", "Password of the key.", "gateway", repr=False)
-    tls_auth_client: Boolean = setting("tls.server.authClient", False, "Clients must show a certificate.", "gateway")
+    tls_auth_client: Boolean = setting(
+        "tls.server.authClient", False, "Require a certificate of every client.", "gateway"
+    )
     tls_trust_cert_path: Location = setting(
-        "tls.server.trustCertPath", "", "Certificates that clients' ones are checked against, PEM.", "gateway"
+        "tls.server.trustCertPath", "", "Certificates against which clients' certificates are checked, PEM.", "gateway"
     )
 
     auth_mode: Literal["off", "observe", "operators", "writes"] = setting(
         "auth.mode",
         "off",
-        "Who may write: everybody (off), users with the role admin what operators send (operators), and users with "
-        "the role broker what brokers send (writes); observe refuses nothing and counts and logs what writes would "
-        "refuse. At a bindAddress that is not loopback, off has to be set.",
+        "Who may write. off: everybody. operators: only users with the role admin send what operators send. writes: "
+        "besides, only users with the role broker send what brokers send. observe: nothing is refused, and what "
+        "`writes` would refuse is counted and logged. At a bindAddress that is not loopback, off has to be set "
+        "explicitly.",
         "gateway",
     )
     auth_users_path: Location = setting("auth.usersPath", "", "Users file, see security.md.", "gateway")
@@ -182,7 +195,7 @@ class NamesrvSettings(RocketmqSettings):
     @model_validator(mode="before")
     @classmethod
     def _gather_passed_through(cls, data: object) -> object:
-        """Puts `kafka.x` and `delta.storage.x` that are no settings of ours into their dicts."""
+        """Move keys `kafka.x` and `delta.storage.x` that are no settings of this project into their dicts."""
         if not isinstance(data, Mapping):
             return data
         own = {key: value for key, value in data.items() if not is_passed_through(key)}
@@ -212,15 +225,19 @@ class NamesrvSettings(RocketmqSettings):
 
     @property
     def stale_after_ms(self) -> int:
-        """While brokers live the job publishes each liveRefreshMillis: a snapshot three times as old means no job."""
+        """Age in milliseconds from which a snapshot means that no job runs.
+
+        While brokers live the job publishes every `liveRefreshMillis`, or every 30 s if that is longer. The limit is
+        three times that.
+        """
         return 3 * max(self.live_refresh_millis, 30_000)
 
     def get_config(self, key: str) -> str | None:
-        """The setting's value as properties text, None for a key that is not known."""
+        """Return the setting's value as properties text, None if the key is unknown."""
         return self.properties(masked=False).get(key)
 
     def properties(self, *, masked: bool = True) -> dict[str, str]:
-        """Key to text of all settings, sorted by key. `masked`: passwords and the like are not shown."""
+        """Return all settings, key -> text, sorted by key. `masked` hides passwords and other secrets."""
         texts: dict[str, str] = {}
         for info in CATALOGUE.values():
             value = getattr(self, info.name)
@@ -231,10 +248,10 @@ class NamesrvSettings(RocketmqSettings):
         return {key: masked_text(key, text) if masked else text for key, text in sorted(texts.items())}
 
     def live_changes(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """A5: what of `properties` UPDATE_NAMESRV_CONFIG changes, key to text as RocketMQ would print it.
+        """Return the entries of `properties` that UPDATE_NAMESRV_CONFIG applies (A5), as RocketMQ prints them.
 
-        Unknown keys and numbers that are none are ignored, as RocketMQ does. Raises ConfigBlackListError for a key of
-        the black list, and for one that has its effect at start only: accepting that would be a lie.
+        Unknown keys and numbers that cannot be parsed are ignored, as in RocketMQ. Raises ConfigBlackListError for a
+        key of the black list and for a key that only has an effect at start: it would be accepted and change nothing.
         """
         black_list = {*CONFIG_BLACK_LIST, *self.config_black_list.split(";")}
         if refused := sorted(key for key in properties if key in black_list or _is_start_only(key)):
@@ -243,14 +260,17 @@ class NamesrvSettings(RocketmqSettings):
         return {key: java_text(value) for key, value in parsed.items() if value is not None}
 
     def restored(self, changes: Mapping[str, str]) -> NamesrvSettings:
-        """These settings with the rows of the table `namesrv_config`, which were checked when they were written."""
+        """Return these settings changed by rows of the table `namesrv_config`.
+
+        The rows were checked when they were written.
+        """
         known = {key: _as_rocketmq_parses(key, text) for key, text in changes.items() if key in CATALOGUE}
         values = {CATALOGUE[key].name: value for key, value in known.items() if value is not None}
         return self.model_copy(update=values)
 
 
 class SettingInfo(NamedTuple):
-    """What is known of one setting. `read_by` empty: it is accepted and has no effect here."""
+    """The facts about one setting. `read_by` is empty if the setting is accepted and has no effect here."""
 
     key: str
     name: str
@@ -274,17 +294,17 @@ def _catalogue() -> dict[str, SettingInfo]:
 
 
 def is_passed_through(key: str) -> bool:
-    """Whether the key is an option of Kafka's clients or of the object store rather than a setting of ours."""
+    """Return whether the key is an option of Kafka's clients or of the object store, and no setting of this project."""
     return key.startswith((KAFKA_PREFIX, STORAGE_PREFIX)) and not key.endswith("*") and key not in _OWN_KEYS
 
 
 def is_secret(key: str) -> bool:
-    """Whether a value of this key must not be printed."""
+    """Return whether a value of this key must not be printed."""
     return bool(_SECRET.search(key))
 
 
 def masked_text(key: str, text: str) -> str:
-    """The text as it may be printed; of an address the user and password in it are hidden, whatever its key."""
+    """Return the text as it may be printed. User and password in an address are hidden for every key."""
     return MASK if text and is_secret(key) else _USER_IN_ADDRESS.sub(f"://{MASK}@", text)
 
 
@@ -295,7 +315,10 @@ def _is_start_only(key: str) -> bool:
 
 
 def _as_rocketmq_parses(key: str, text: str) -> object:
-    """The value, None where RocketMQ keeps the old one. Every text but `true` is false (Boolean.parseBoolean)."""
+    """Return the value as RocketMQ parses it, None if RocketMQ would keep the old value.
+
+    Every text except `true` is false (Boolean.parseBoolean).
+    """
     if CATALOGUE[key].type is bool:
         return text.lower() == "true"
     try:
@@ -306,16 +329,16 @@ def _as_rocketmq_parses(key: str, text: str) -> object:
 
 _OWN_KEYS = frozenset(str(field.alias) for field in NamesrvSettings.model_fields.values())
 CATALOGUE = _catalogue()
-"""Properties name to what is known of the setting, RocketMQ's first."""
+"""Properties name -> facts about the setting, RocketMQ's settings first."""
 
 
 def settings_without_effect(settings: NamesrvSettings) -> list[str]:
-    """Keys of accepted settings that were changed from their default and have no effect here: name them at start."""
+    """Return the keys of changed settings that have no effect here, to be named at start."""
     idle = (info for info in CATALOGUE.values() if not info.read_by and info.key != "configStorePath")
     return [info.key for info in idle if java_text(getattr(settings, info.name)) != info.default]
 
 
 def to_properties_text(settings: NamesrvSettings) -> str:
-    """What -p prints and GET_NAMESRV_CONFIG (A6) answers: all settings, `key=value`, sorted, secrets masked."""
+    """Return all settings as sorted `key=value` lines, secrets masked, as -p and GET_NAMESRV_CONFIG give them (A6)."""
     lines = (f"{key}={text}" for key, text in settings.properties().items())
     return "".join(line.replace("\n", "\\n") + "\n" for line in lines)

@@ -1,6 +1,6 @@
-"""How the text of a properties file becomes a value, and a value the text that RocketMQ would print.
+"""Parse the text of a properties file into a value, and print a value as RocketMQ would.
 
-Types are Java's as RocketMQ's own settings have them: a boolean is `true` or `false`, an int has 32 bits.
+Types are those of RocketMQ's own settings in Java: a boolean is `true` or `false`, an int has 32 bits.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ def _number_or_none(value: object) -> object:
 
 
 def parsed_duration(value: object) -> object:
-    """`30d`, `720h`, `90m`, `45s` or `500ms` as a timedelta. Raises ValueError with the forms that are accepted."""
+    """Parse `30d`, `720h`, `90m`, `45s` or `500ms` into a timedelta.
+
+    A value that is no text is returned as it is. Raises ValueError with the accepted forms.
+    """
     if not isinstance(value, str):
         return value
     if not (match := _DURATION.fullmatch(value.strip().lower())):
@@ -83,7 +86,7 @@ Networks = Annotated[str, AfterValidator(_networks)]
 
 
 def java_text(value: object) -> str:
-    """The value as a properties file has it: `true`, `30d`, `none`."""
+    """Return the value as a properties file has it: `true`, `30d`, `none`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, timedelta):

@@ -1,1 +1,1 @@
-"""Simulated brokers: what a fleet of RocketMQ brokers says to its name servers, put on Kafka."""
+"""Simulated brokers: a fleet that sends to Kafka what RocketMQ brokers send to their name servers."""

@@ -1,4 +1,4 @@
-"""One simulated broker process and the broker name that it belongs to: what it would say now, and how."""
+"""A simulated broker process and its broker name: the records that it would send now, and whether in full or light."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ HA_PORT = PORT + 1
 
 @dataclass(slots=True, eq=False)
 class BrokerGroup:
-    """The brokers of one name. They share topics and data version: slaves copy their master's.
+    """The brokers of one name. They share topics and data version, because slaves copy those of their master.
 
-    `topics` is replaced and never changed in place: registrations that were sent keep theirs.
+    `topics` is replaced and never changed in place, so that registrations that were sent keep their topics.
     """
 
     cluster_name: str
@@ -33,25 +33,35 @@ class BrokerGroup:
     brokers: list[Broker] = field(default_factory=list)
 
     def put_topic(self, topic: str, config: TopicConfig, at_ms: int) -> None:
-        """Makes or changes a topic, under a new data version."""
+        """Create or change a topic, under a new data version."""
         self.topics = self.topics | {topic: config}
         self.next_version(at_ms)
 
     def move_to(self, cluster_name: str, broker_name: str, at_ms: int) -> None:
-        """Another configuration for its brokers: their topics stay, those of the new names come on top."""
+        """Put the brokers under another cluster and broker name.
+
+        Their topics stay; the system topics of the new names are added, under a new data version.
+        """
         self.cluster_name, self.broker_name = cluster_name, broker_name
         self.topics = self.topics | system_topics(cluster_name, broker_name)
         self.next_version(at_ms)
 
     def next_version(self, at_ms: int, state_version: int | None = None) -> None:
-        """As DataVersion.nextVersion: a new time and counter, and a new state version after a change of master."""
+        """Set the next data version, as RocketMQ's DataVersion.nextVersion does: a new timestamp and counter.
+
+        `state_version` is the new state version after a change of master; None keeps the present one.
+        """
         kept = self.version.state_version if state_version is None else state_version
         self.version = DataVersion(state_version=kept, timestamp=at_ms, counter=self.version.counter + 1)
 
 
 @dataclass(slots=True, eq=False)
 class Broker:
-    """One broker process. `starts` counts its lives: what an earlier life had planned no longer happens."""
+    """One broker process. `starts` counts its starts, so that an action planned for an earlier start can be dropped.
+
+    `said` is the last registration that was sent in full with all topics, and `said_at_ms` its time; None before the
+    first one and after a failed send.
+    """
 
     group: BrokerGroup
     broker_id: int
@@ -68,11 +78,11 @@ class Broker:
 
     @property
     def is_master(self) -> bool:
-        """Whether it holds id 0 of its name."""
+        """True if the broker has id 0 of its name."""
         return self.broker_id == MASTER_ID
 
     def registration(self, plan: FleetPlan, topics: dict[str, TopicConfig] | None = None) -> RegisterBroker:
-        """What it registers with: all its topics, or the given ones alone."""
+        """Return a registration with all topics of the broker, or with the given ones alone."""
         return RegisterBroker(
             cluster_name=self.group.cluster_name,
             broker_name=self.group.broker_name,
@@ -80,14 +90,14 @@ class Broker:
             broker_addr=self.address,
             ha_server_addr=f"{self.ip}:{HA_PORT}",
             heartbeat_timeout_millis=plan.heartbeat_timeout_ms,
-            enable_acting_master=plan.acting_master,  # B6: 5.x brokers always say it
+            enable_acting_master=plan.acting_master,  # B6: 5.x brokers always send the flag
             zone_name=self.group.zone_name,
             data_version=self.group.version,
             topic_config_table=self.group.topics if topics is None else topics,
         )
 
     def register(self, plan: FleetPlan, at_ms: int) -> RegisterBroker | BrokerHeartbeat:
-        """Its periodic registration: in full where that says something new, light otherwise."""
+        """Return the periodic registration: a light heartbeat if it has nothing new, otherwise in full."""
         registration = self.registration(plan)
         if not says_something_new(registration, at_ms, self.said, self.said_at_ms, plan.reconcile_interval_ms):
             return self.heartbeat()
@@ -95,11 +105,11 @@ class Broker:
         return registration
 
     def heartbeat(self) -> BrokerHeartbeat:
-        """A light sign of life."""
+        """Return a light sign of life."""
         return BrokerHeartbeat(broker_addr=self.address)
 
     def unregistration(self) -> UnregisterBroker:
-        """What it says at an orderly shutdown (B5)."""
+        """Return the record that the broker sends at an orderly shutdown (B5)."""
         return UnregisterBroker(
             broker_addr=self.address,
             cluster_name=self.group.cluster_name,
@@ -115,16 +125,16 @@ def says_something_new(
     said_at_ms: int,
     reconcile_interval_ms: int,
 ) -> bool:
-    """Whether a registration has to go on Kafka in full; a light heartbeat does otherwise.
+    """Return whether a registration has to be sent to Kafka in full rather than as a light heartbeat.
 
-    `said` is the last one of this broker that went in full with all its topics; None before the first and after
-    a send that failed. `reconcile_interval_ms` 0 sends every registration in full.
+    `said` is the last registration of this broker that was sent in full with all its topics; None before the first and
+    after a failed send. With `reconcile_interval_ms` 0 every registration is sent in full.
     """
     return said is None or at_ms - said_at_ms >= reconcile_interval_ms or registration != said
 
 
 def system_topics(cluster_name: str, broker_name: str) -> dict[str, TopicConfig]:
-    """What a broker of release 5.4 registers before any user has made a topic."""
+    """Return the topics that a broker of release 5.4 registers before any user has created one."""
     return {
         "SELF_TEST_TOPIC": topic_config(1, 6),
         "TBW102": topic_config(4, 7),
@@ -144,5 +154,5 @@ def system_topics(cluster_name: str, broker_name: str) -> dict[str, TopicConfig]
 
 
 def topic_config(queues: int, perm: int) -> TopicConfig:
-    """A topic with as many queues to read as to write."""
+    """Return a topic with as many read queues as write queues."""
     return TopicConfig(read_queue_nums=queues, write_queue_nums=queues, perm=perm)

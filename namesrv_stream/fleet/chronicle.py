@@ -1,8 +1,8 @@
-"""A long, plausible history of a fleet, all at once: what operations teams remember of a month.
+"""A long, plausible history of a fleet, made at once: the kind of month that an operations team remembers.
 
-Beside chance (crashes, restarts, new topics) it has rolling restarts with permissions wiped around them, a broker
-that flaps, the outage of a zone, a broker that comes back at another address, and one that joins another cluster.
-When they happen is a share of the whole time, so that a short history has them too.
+Besides random events (crashes, restarts, new topics) it has rolling restarts with write permissions wiped around them,
+a broker that flaps, the outage of a zone, a broker that returns at another address, and one that joins another cluster.
+The time of each is a share of the whole time, so that a short history has them too.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ MINUTE_MS = 60_000
 TICK_MS = MINUTE_MS
 
 SHAPE = {"brokers": 12, "clusters": 2, "zones": 3}
-"""Fields of FleetPlan that a history has otherwise than a fleet of the present."""
+"""Fields of FleetPlan whose values for a history differ from the defaults."""
 
 CHURN_AN_HOUR = 0.01
-"""Share of the brokers that crash or restart by chance in an hour."""
+"""Share of the brokers that crash or restart at random in an hour."""
 TOPICS_A_DAY = 3.0
 
 FLAPS = 15
@@ -39,9 +39,9 @@ _NEW_HOST = "10.0.200.1"
 
 
 def chronicle_plan(seed: int, **shape: Any) -> FleetPlan:
-    """A fleet whose records are few enough for months: one sign of life a minute, in full once an hour.
+    """Return a fleet that sends few enough records for months: a sign of life a minute, a full registration an hour.
 
-    `shape`: fields of FleetPlan, instead of those in SHAPE.
+    `shape` has fields of FleetPlan that replace those in SHAPE.
     """
     sizes: dict[str, Any] = {**SHAPE, **shape}
     by_chance = sizes["brokers"] * CHURN_AN_HOUR / 60 / 2
@@ -57,7 +57,7 @@ def chronicle_plan(seed: int, **shape: Any) -> FleetPlan:
 
 
 class Chronicle:
-    """All that brokers, operators and ticks say from `start_ms` on for `days`, fully determined by the arguments."""
+    """All records of brokers, operators and ticks from `start_ms` on for `days`, fully determined by the arguments."""
 
     def __init__(self, plan: FleetPlan, start_ms: int, days: float) -> None:
         self.start_ms = start_ms
@@ -75,15 +75,15 @@ class Chronicle:
 
     @property
     def records_an_hour(self) -> int:
-        """About how many, for the size of micro-batches."""
+        """The approximate number of records in an hour, for the size of micro-batches."""
         plan = self._model.plan
         return plan.brokers * HOUR_MS // plan.registration_period_ms + HOUR_MS // TICK_MS
 
     def records(self) -> Iterator[tuple[int, Request]]:
-        """(epoch milliseconds, what is said) in order of time. To be taken once."""
+        """Return (epoch milliseconds, request) in order of time. May be called once, for it consumes the model."""
         ticks = ((at_ms, Scan()) for at_ms in range(self.start_ms, self.end_ms + 1, TICK_MS))
-        said: Iterator[tuple[int, Request]] = self._model.due(self.end_ms)
-        return heapq.merge(said, sorted(self._commands, key=_time), ticks, key=_time)
+        of_brokers: Iterator[tuple[int, Request]] = self._model.due(self.end_ms)
+        return heapq.merge(of_brokers, sorted(self._commands, key=_time), ticks, key=_time)
 
     def _at(self, share: float) -> int:
         return self.start_ms + round(share * (self.end_ms - self.start_ms))
@@ -93,7 +93,7 @@ class Chronicle:
         return self._rng.choice(brokers or list(self._model.brokers()))
 
     def _rolling_restart(self, at_ms: int) -> None:
-        """Each broker of a cluster in turn, its topics read-only meanwhile if it is the master."""
+        """Restart the brokers of a cluster one after the other; the topics of a master are read-only meanwhile."""
         clusters = sorted({group.cluster_name for group in self._model.groups})
         chosen = self._rng.choice(clusters)
         brokers = [b for g in self._model.groups if g.cluster_name == chosen for b in g.brokers]
@@ -114,7 +114,7 @@ class Chronicle:
             self._model.at(away_ms + FLAP_AWAY_MS, partial(self._model.start, broker))
 
     def _zone_outage(self, at_ms: int) -> None:
-        """All brokers of a zone fall silent at once and come back one after the other."""
+        """Crash all brokers of a zone at once and start them again one after the other."""
         zone = self._rng.choice([group.zone_name for group in self._model.groups])
         away = [broker for group in self._model.groups if group.zone_name == zone for broker in group.brokers]
         for number, broker in enumerate(away):
@@ -122,7 +122,7 @@ class Chronicle:
             self._model.at(at_ms + OUTAGE_MS + number * 10_000, partial(self._model.start, broker))
 
     def _rehost(self, at_ms: int) -> None:
-        """A broker is scheduled on another machine: the same broker at a new address."""
+        """Move a broker to another machine: the same broker at a new address."""
         self._model.at(at_ms, partial(self._model.rehost, self._broker(), _NEW_HOST))
 
     def _move(self, at_ms: int) -> None:
@@ -130,7 +130,7 @@ class Chronicle:
         self._model.at(at_ms, partial(self._model.move, self._rng.choice(groups)))
 
     def _delete_topic(self, at_ms: int) -> None:
-        """Out of the routes by an operator's mistake; its brokers bring it back with their next full registration."""
+        """Delete a topic by an operator's mistake; its brokers restore it with their next full registration."""
         topics = sorted({topic for group in self._model.groups for topic in group.topics if "_" in topic})
         self._command(at_ms, DeleteTopic(topic=self._rng.choice(topics), requested_by="bob@desk"))
 
@@ -139,5 +139,5 @@ class Chronicle:
             self._commands.append((at_ms, command))
 
 
-def _time(said: tuple[int, object]) -> int:
-    return said[0]
+def _time(timed: tuple[int, object]) -> int:
+    return timed[0]

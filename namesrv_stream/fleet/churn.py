@@ -1,34 +1,67 @@
-"""What happens to brokers by chance. Each kind has its own dice, so that adding one leaves the others as they were."""
+"""Random events of brokers. Each kind has its own random numbers, so that a new kind leaves the others as they were."""
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from namesrv_stream.fleet.broker import Broker
-from namesrv_stream.fleet.plan import Churn
+from namesrv_stream.fleet.broker import Broker, BrokerGroup
+from namesrv_stream.fleet.plan import Churn, FleetPlan
 from namesrv_stream.fleet.topology import random_topic
-from namesrv_stream.rules.requests import BrokerRequest
-
-if TYPE_CHECKING:
-    from namesrv_stream.fleet.model import FleetModel
+from namesrv_stream.rules.requests import BrokerRequest, TopicConfig
 
 RESTART_MS = (5_000, 20_000)
-"""How long an orderly restart takes, from and to."""
+"""Shortest and longest time that an orderly restart takes."""
 CRASH_LEASES = (0.5, 2.5)
-"""How long a crashed broker stays away, in leases: some are back before anybody noticed."""
+"""Shortest and longest absence of a crashed broker, in leases: some return before their lease ends."""
 FLAPS = 3
 FLAP_LEASES = 1.2
 PROMOTION_MS = 5_000
 
 
-Action = Callable[["FleetModel", random.Random, Broker, int], Iterable[BrokerRequest]]
+class ChurnedFleet(Protocol):
+    """The part of a fleet's model that random events use. Times are epoch milliseconds.
+
+    Each action on a broker or a group returns the records that brokers send because of it.
+    """
+
+    plan: FleetPlan
+    happened: Counter[Churn]
+
+    def brokers(self) -> Iterable[Broker]:
+        """Return all brokers, down or up."""
+
+    def at(self, at_ms: int, action: Callable[[int], Iterable[BrokerRequest]], /) -> None:
+        """Plan an action, which is called with its time."""
+
+    def start(self, broker: Broker, at_ms: int, /) -> Iterable[BrokerRequest]:
+        """Start a broker that is down."""
+
+    def crash(self, broker: Broker, at_ms: int, /) -> Iterable[BrokerRequest]:
+        """End a broker that sends nothing more."""
+
+    def unregister(self, broker: Broker, at_ms: int, /) -> Iterable[BrokerRequest]:
+        """Shut a broker down in order."""
+
+    def promote(self, group: BrokerGroup, at_ms: int, /) -> Iterable[BrokerRequest]:
+        """Make a slave of the group its master."""
+
+    def move(self, group: BrokerGroup, at_ms: int, /) -> Iterable[BrokerRequest]:
+        """Put the group under another cluster or broker name."""
+
+    def put_topic(self, group: BrokerGroup, topic: str, config: TopicConfig, at_ms: int, /) -> Iterable[BrokerRequest]:
+        """Create or change a topic of the group."""
 
 
-def schedule_churn(model: FleetModel, kind: Churn, per_minute: float, from_ms: int) -> None:
-    """Lets actions of this kind happen from now on, at random times, `per_minute` of them on average."""
+Act = Callable[[ChurnedFleet, random.Random, Broker, int], Iterable[BrokerRequest]]
+"""Let one event happen to a broker at a time; return the records that brokers send because of it."""
+
+
+def schedule_churn(model: ChurnedFleet, kind: Churn, per_minute: float, from_ms: int) -> None:
+    """Plan events of this kind from `from_ms` on, at random times, `per_minute` of them on average."""
     rng = random.Random(f"{model.plan.seed}/{kind}")
     fits, act = _KINDS[kind]
 
@@ -43,21 +76,21 @@ def schedule_churn(model: FleetModel, kind: Churn, per_minute: float, from_ms: i
     model.at(from_ms + _gap_ms(rng, per_minute), happen)
 
 
-def _crash(model: FleetModel, rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
-    """Falls silent and comes back some time later."""
+def _crash(model: ChurnedFleet, rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
+    """Crash a broker and start it again after a random time."""
     away_ms = round(rng.uniform(*CRASH_LEASES) * model.plan.lease_ms)
     model.at(at_ms + away_ms, partial(model.start, broker))
     return model.crash(broker, at_ms)
 
 
-def _restart(model: FleetModel, rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
-    """Shuts down in order and starts again."""
+def _restart(model: ChurnedFleet, rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
+    """Shut a broker down in order and start it again."""
     model.at(at_ms + rng.randint(*RESTART_MS), partial(model.start, broker))
     return model.unregister(broker, at_ms)
 
 
-def _flap(model: FleetModel, _rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
-    """Goes and comes several times in a row, each time long enough for its lease to end."""
+def _flap(model: ChurnedFleet, _rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
+    """Crash and start a broker several times in a row; each absence is long enough for its lease to end."""
     silence_ms = round(FLAP_LEASES * model.plan.lease_ms)
     for turn in range(1, FLAPS):
         model.at(at_ms + 2 * turn * silence_ms, partial(model.crash, broker))
@@ -66,20 +99,20 @@ def _flap(model: FleetModel, _rng: random.Random, broker: Broker, at_ms: int) ->
     return model.crash(broker, at_ms)
 
 
-def _promote(model: FleetModel, _rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
-    """A master falls silent, a slave of it takes over at its own address, and the old one returns as slave."""
+def _promote(model: ChurnedFleet, _rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
+    """Crash a master; one of its slaves becomes master at its own address, and the old master returns as a slave."""
     model.at(at_ms + PROMOTION_MS, partial(model.promote, broker.group))
     model.at(at_ms + 2 * model.plan.lease_ms, partial(model.start, broker))
     return model.crash(broker, at_ms)
 
 
-def _move(model: FleetModel, _rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
-    """It and the others of its name are now another cluster's."""
+def _move(model: ChurnedFleet, _rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
+    """Move a broker and the others of its name to another cluster or name."""
     return model.move(broker.group, at_ms)
 
 
-def _create_topic(model: FleetModel, rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
-    """A user makes a topic on this master."""
+def _create_topic(model: ChurnedFleet, rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
+    """Create a topic on a master, as a user would."""
     topic = f"new_topic_{model.happened[Churn.CREATE_TOPIC]}"
     return model.put_topic(broker.group, topic, random_topic(rng), at_ms)
 
@@ -100,7 +133,7 @@ def _gap_ms(rng: random.Random, per_minute: float) -> int:
     return max(1, round(rng.expovariate(per_minute) * 60_000))
 
 
-_KINDS: dict[Churn, tuple[Callable[[Broker], bool], Action]] = {
+_KINDS: dict[Churn, tuple[Callable[[Broker], bool], Act]] = {
     Churn.CRASH: (_is_any, _crash),
     Churn.RESTART: (_is_any, _restart),
     Churn.FLAP: (_is_any, _flap),

@@ -1,4 +1,4 @@
-"""`namesrv-stream fleet`: brokers that load a Kafka as real ones do."""
+"""The command `namesrv-stream fleet`: simulated brokers that load a Kafka as real ones do."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from namesrv_stream.kafka.topic import ensure_topic, wait_for_kafka
 ACTING_MASTER_INTERVAL_MS = 1_000
 ACTING_MASTER_TIMEOUT_MS = 10_000
 REGISTER_BROKER_TIMEOUT_MS = 24_000
-"""B2: how long a broker waits for a name server before it gives a registration up."""
+"""Longest time that a broker waits for a name server before it gives up a registration (B2)."""
 LOAD_TIMEOUT_MS = 120_000
 
 
 class ChurnType(click.ParamType[tuple[Churn, float]]):
-    """KIND or KIND=RATE; a rate is actions a minute, 1 where none is given."""
+    """KIND or KIND=RATE. RATE is a number of actions a minute, 1 if it is not given."""
 
     name = "KIND[=RATE]"
 
     def convert(
         self, value: str | tuple[Churn, float], param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[Churn, float]:
-        """Kind and rate, or click's usage error."""
+        """Return kind and rate, or end with click's usage error."""
         if isinstance(value, tuple):
             return value
         kind, given, rate = value.partition("=")
@@ -129,7 +129,10 @@ def _producer(settings: NamesrvSettings, delivery_timeout_ms: int) -> Iterator[H
 
 
 def _wait_until_interrupted(kafka: dict[str, Any]) -> None:
-    """For Kafka. Ctrl-C ends it between two attempts: within one it would leave the client in pieces."""
+    """Wait until Kafka answers.
+
+    Ctrl-C ends the wait between two attempts: an interrupt within an attempt would leave the client in a broken state.
+    """
     interrupted = threading.Event()
     before = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
     try:
@@ -146,7 +149,7 @@ def _play(plan: FleetPlan, producer: HeartbeatProducer, duration_s: float, *, un
     with _shown(playing):
         playing.wait(None if math.isinf(duration_s) else duration_s)
     playing.stop(unregister=unregister)
-    _say_end(playing)
+    _print_end(playing)
 
 
 def _load(plan: FleetPlan, producer: HeartbeatProducer, duration_s: float, rate: float, *, unregister: bool) -> None:
@@ -154,12 +157,12 @@ def _load(plan: FleetPlan, producer: HeartbeatProducer, duration_s: float, rate:
     with _shown(load):
         load.run(duration_s * 1_000)
     load.stop(unregister=unregister)
-    _say_end(load)
+    _print_end(load)
 
 
 @contextmanager
 def _shown(source: Fleet | Load) -> Iterator[None]:
-    """Shows progress until the body ends or is interrupted by Ctrl-C or SIGTERM, which is an end like any other."""
+    """Show progress until the body ends or is interrupted by Ctrl-C or SIGTERM, which count as an ordinary end."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with Live(console=Console(stderr=True), get_renderable=_progress(source), refresh_per_second=1, transient=True):
@@ -190,7 +193,7 @@ def _progress(source: Fleet | Load) -> Callable[[], Table]:
     return table
 
 
-def _say_end(source: Fleet | Load) -> None:
+def _print_end(source: Fleet | Load) -> None:
     counts = source.counts()
     churn = ", ".join(f"{times} x {kind}" for kind, times in source.happened().items()) or "no churn"
     click.echo(f"{counts.acknowledged} records in Kafka, {counts.failed} failed; {churn}")

@@ -1,7 +1,6 @@
-"""What a fleet says and when, in a time of its own: no clock, no Kafka, the same for the same plan and start.
+"""The records of a fleet and their times, without clock and Kafka: the same for the same plan and start.
 
-Times are epoch milliseconds that the caller hands in. A model can be played against the clock, faster, or all
-at once.
+Times are epoch milliseconds that the caller passes in. A model can be played in real time, faster, or all at once.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from namesrv_stream.fleet.topology import build_groups, cluster_name
 from namesrv_stream.rules.requests import MASTER_ID, BrokerRequest, TopicConfig
 
 FIRST_PERIODIC_MS = 10_000
-"""B1: the first registration after the one at start comes this much later, whatever the period."""
+"""Time from the registration at start to the next one; it does not depend on the period (B1)."""
 
 Action = Callable[[int], Iterable[BrokerRequest]]
-"""Happens at a time and says what brokers say because of it."""
+"""Let something happen at a time; return the records that brokers send because of it."""
 
 
 class UnknownBrokerError(NamesrvError):
-    """A broker that this fleet does not have."""
+    """The fleet has no broker with this name and id."""
 
     def __init__(self, broker_name: str, broker_id: int, known: Iterable[str]) -> None:
         names = sorted(known)
@@ -40,7 +39,8 @@ class UnknownBrokerError(NamesrvError):
 class FleetModel:
     """The brokers of a plan, from their start at `start_ms` on.
 
-    `happened` counts the actions of churn. Not thread-safe.
+    `happened` counts the actions of churn. Each action on a broker or a group returns the records that brokers send
+    because of it. Not thread-safe.
     """
 
     def __init__(self, plan: FleetPlan, start_ms: int) -> None:
@@ -55,11 +55,11 @@ class FleetModel:
             schedule_churn(self, kind, per_minute, start_ms + plan.startup_ms)
 
     def brokers(self) -> Iterator[Broker]:
-        """All of them, down or up."""
+        """Return all brokers, down or up."""
         return chain.from_iterable(group.brokers for group in self.groups)
 
     def broker(self, broker_name: str, broker_id: int) -> Broker:
-        """Who has this id of this name now. Raises UnknownBrokerError."""
+        """Return the broker that has this id of this name now. Raises UnknownBrokerError."""
         for broker in self.brokers():
             if broker.broker_id == broker_id and broker.group.broker_name == broker_name:
                 return broker
@@ -67,26 +67,29 @@ class FleetModel:
 
     @property
     def next_at_ms(self) -> int | None:
-        """When something happens next."""
+        """The time of the next planned action, None if there is none."""
         return self._agenda[0][0] if self._agenda else None
 
     def due(self, until_ms: float) -> Iterator[tuple[int, BrokerRequest]]:
-        """What is said up to this time and has not been taken yet, in order of time."""
+        """Yield (time, record) in order of time up to `until_ms`, inclusive. Each record is yielded once."""
         while self._agenda and self._agenda[0][0] <= until_ms:
             at_ms, _, action = heapq.heappop(self._agenda)
             for request in action(at_ms):
                 yield at_ms, request
 
     def at(self, at_ms: int, action: Action) -> None:
-        """Plans an action; of those at one time the one planned first comes first."""
+        """Plan an action. Actions planned for the same time happen in the order in which they were planned."""
         heapq.heappush(self._agenda, (at_ms, next(self._order), action))
 
     def send_failed(self, broker_addr: str) -> None:
-        """What this broker says next goes in full: nobody knows what of it has arrived."""
+        """Make the broker's next registration a full one, since it is unknown which of its records are in the log."""
         self._by_address[broker_addr].said = None
 
     def start(self, broker: Broker, at_ms: int) -> list[BrokerRequest]:
-        """A new process: registers at once and in full, then periodically."""
+        """Start a broker as a new process: it registers at once and in full, then periodically.
+
+        A broker that is up is left alone.
+        """
         if broker.up:
             return []
         broker.up, broker.said = True, None
@@ -97,26 +100,29 @@ class FleetModel:
         return [broker.register(self.plan, at_ms)]
 
     def crash(self, broker: Broker, _at_ms: int) -> list[BrokerRequest]:
-        """Falls silent without a word."""
+        """Take a broker down; it sends nothing."""
         broker.up = False
         return []
 
     def unregister(self, broker: Broker, _at_ms: int) -> list[BrokerRequest]:
-        """An orderly shutdown (B5)."""
+        """Shut a broker down in order (B5). A broker that is down is left alone."""
         if not broker.up:
             return []
         broker.up = False
         return [broker.unregistration()]
 
     def put_topic(self, group: BrokerGroup, topic: str, config: TopicConfig, at_ms: int) -> list[BrokerRequest]:
-        """A user makes or changes a topic: the master registers that topic alone; slaves follow in their period."""
+        """Create or change a topic.
+
+        The master registers that topic alone at once; slaves register it with their next periodic registration.
+        """
         group.put_topic(topic, config, at_ms)
         return [b.registration(self.plan, {topic: config}) for b in group.brokers if b.up and b.is_master]
 
     def promote(self, group: BrokerGroup, at_ms: int) -> list[BrokerRequest]:
-        """The living slave with the smallest id becomes master under a higher state version and says so.
+        """Make the running slave with the smallest id the master, under a higher state version, and register it.
 
-        The master of before takes its id, for when it comes back.
+        The former master takes that slave's id, which it uses when it returns. Nothing happens if no slave runs.
         """
         slaves = [broker for broker in group.brokers if broker.up and not broker.is_master]
         if not slaves:
@@ -130,7 +136,10 @@ class FleetModel:
         return [promoted.register(self.plan, at_ms)]
 
     def move(self, group: BrokerGroup, at_ms: int) -> list[BrokerRequest]:
-        """Its brokers restart without a word under the next cluster, or a new name where there is one cluster (D1)."""
+        """Restart the group's running brokers under the next cluster, or under a new name if there is one cluster (D1).
+
+        They do not unregister before.
+        """
         if self.plan.clusters > 1:
             names = [cluster_name(number) for number in range(self.plan.clusters)]
             group.move_to(names[(names.index(group.cluster_name) + 1) % len(names)], group.broker_name, at_ms)
@@ -140,7 +149,7 @@ class FleetModel:
         return [request for b in moving for request in (*self.crash(b, at_ms), *self.start(b, at_ms))]
 
     def rehost(self, broker: Broker, ip: str, at_ms: int) -> list[BrokerRequest]:
-        """The same broker as a new process on another machine; nobody tells the old address's lease."""
+        """Move a broker to another machine as a new process; the lease of its old address is not unregistered."""
         was_up = broker.up
         self.crash(broker, at_ms)
         broker.ip = ip

@@ -1,4 +1,4 @@
-"""Sends what brokers say to Kafka, counts it, and tells the model what did not arrive."""
+"""Send the brokers' records to Kafka, count them, and report failed sends to the model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Counts:
-    """Records so far. `held_back`: not sent since the broker's last record was still on its way."""
+    """Numbers of records so far.
+
+    `held_back` counts those that were not sent because the broker's last record was neither acknowledged nor failed.
+    """
 
     sent: int
     acknowledged: int
@@ -27,12 +30,15 @@ class Counts:
 
     @property
     def on_their_way(self) -> int:
-        """Neither acknowledged nor failed."""
+        """The number of records that are neither acknowledged nor failed."""
         return self.sent - self.acknowledged - self.failed
 
 
 class Outbox:
-    """Between one thread that plays a model and a producer. `on_failure` gets the broker address, on another thread."""
+    """The link between the one thread that plays a model and a producer.
+
+    `on_failure` is called with the broker address of each failed record, on another thread.
+    """
 
     def __init__(self, producer: HeartbeatProducer, on_failure: Callable[[str], None]) -> None:
         self._producer = producer
@@ -43,16 +49,16 @@ class Outbox:
         self._sent = self._acknowledged = self._failed = self._held_back = 0
 
     def send(self, request: BrokerRequest) -> Future[LogPosition]:
-        """Sends the record."""
+        """Send the record."""
         self._sent += 1
         future = self._latest[request.broker_addr] = self._producer.send(request)
         future.add_done_callback(partial(self._done, request.broker_addr))
         return future
 
     def send_if_idle(self, request: BrokerRequest) -> None:
-        """Drops the record while this broker's last one is on its way.
+        """Send the record, or drop it while this broker's last one is neither acknowledged nor failed.
 
-        So heartbeats do not pile up while Kafka is away, all of which would say the same.
+        So heartbeats, which are all alike, do not pile up while Kafka is unreachable.
         """
         latest = self._latest.get(request.broker_addr)
         if latest is None or latest.done():
@@ -61,7 +67,7 @@ class Outbox:
             self._held_back += 1
 
     def counts(self) -> Counts:
-        """What was sent until now."""
+        """Return the numbers of records so far."""
         with self._lock:
             return Counts(self._sent, self._acknowledged, self._failed, self._held_back)
 

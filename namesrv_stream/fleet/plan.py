@@ -1,4 +1,4 @@
-"""What a simulated fleet is made of and how it behaves: everything that decides its records, the seed included."""
+"""The size and behaviour of a simulated fleet: everything that decides its records, the seed included."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST_PERIOD_MS = 60_000
 
 
 class Churn(StrEnum):
-    """What happens to brokers by chance. What each does is said beside it in `fleet.churn`."""
+    """The kinds of random events. `fleet.churn` describes each beside its function."""
 
     CRASH = "crash"
     RESTART = "restart"
@@ -26,12 +26,12 @@ class Churn(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class FleetPlan:
-    """A fleet, fully determined: two models of one plan and one start time say the same.
+    """A fleet, fully determined: two models with the same plan and start time send the same records.
 
-    `brokers` counts processes, slaves included. `topics` counts those that users made; the brokers' own come
-    on top. `startup_ms`: the brokers start evenly over this time. `heartbeat_interval_ms`: BROKER_HEARTBEAT
-    between registrations, as with enableSlaveActingMaster (B6); None sends none. `heartbeat_timeout_ms` None
-    leaves it out, which means 120 s (L1). `churn`: actions a minute over the whole fleet, by kind.
+    `brokers` counts processes, slaves included. `topics` counts those of users; the brokers' own are added.
+    `startup_ms`: the brokers start evenly over this time. `heartbeat_interval_ms`: time between two BROKER_HEARTBEAT,
+    as with enableSlaveActingMaster (B6); None sends none. `heartbeat_timeout_ms` None leaves the field out, which means
+    120 s (L1). `churn`: actions a minute over the whole fleet, by kind.
     """
 
     brokers: int = 8
@@ -55,15 +55,15 @@ class FleetPlan:
 
     @property
     def broker_names(self) -> int:
-        """How many masters: the last of them may have fewer slaves than the others."""
+        """The number of masters. The last of them may have fewer slaves than the others."""
         return -(-self.brokers // (1 + self.slaves_per_master))
 
     @property
     def registration_period_ms(self) -> int:
-        """B1: brokers clamp what they are told."""
+        """The period in force: brokers keep it between 10 and 60 seconds (B1)."""
         return max(SHORTEST_PERIOD_MS, min(self.period_ms, LONGEST_PERIOD_MS))
 
     @property
     def lease_ms(self) -> int:
-        """How long the registry believes a silent broker of this fleet."""
+        """The time after its last sign of life for which a silent broker of this fleet stays in the routes."""
         return self.heartbeat_timeout_ms or DEFAULT_HEARTBEAT_TIMEOUT_MS

@@ -1,4 +1,4 @@
-"""Plays a fleet into Kafka: against the clock, where single brokers can be steered, or as fast as Kafka takes it."""
+"""Play a fleet into Kafka: in real time, where single brokers can be steered, or as fast as Kafka takes the records."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.rules.requests import BrokerHeartbeat, BrokerRequest
 
 MOST_ON_THEIR_WAY = 20_000
-"""How many unacknowledged records a load keeps in the producer, whose own buffer has no limit."""
+"""Most unacknowledged records of a load; the producer's own buffer has no limit."""
 _LONGEST_SLEEP_S = 1.0
 
 
 @dataclass(frozen=True)
 class BrokerState:
-    """One broker of a fleet as it is now."""
+    """The present state of one broker of a fleet."""
 
     cluster_name: str
     broker_name: str
@@ -37,8 +37,8 @@ class BrokerState:
 class Fleet:
     """A fleet on a thread of its own, in real time. Its methods may be called from any thread.
 
-    A broker is named by broker name and id; UnknownBrokerError where there is none. What is asked for happens
-    at once, on the fleet's thread. As a context manager it unregisters all brokers at the end.
+    A broker is named by broker name and id; an unknown one raises UnknownBrokerError. Each request is carried out at
+    once, on the fleet's thread. As a context manager it unregisters all brokers at the end.
     """
 
     def __init__(self, plan: FleetPlan, producer: HeartbeatProducer) -> None:
@@ -53,13 +53,13 @@ class Fleet:
         self._thread = threading.Thread(target=self._run, name="fleet", daemon=True)
 
     def start(self) -> None:
-        """Brings up the brokers. A fleet runs once."""
+        """Start the brokers. A fleet runs once."""
         self._thread.start()
 
     def stop(self, *, unregister: bool = True, limit_s: float = 10.0) -> None:
-        """Ends the fleet, in order (B5) or as by a power cut; returns when Kafka has what was said, or the limit is up.
+        """End the fleet, in order (B5) or, without `unregister`, as a power cut would.
 
-        Raises KafkaUnreachableError where Kafka has not.
+        Returns when each record is in the log or has failed. Raises KafkaUnreachableError after `limit_s`.
         """
         with self._changed:
             self._stopped = True
@@ -70,39 +70,39 @@ class Fleet:
         self._producer.flush(limit_s)
 
     def wait(self, limit_s: float | None = None) -> None:
-        """Returns when the limit has passed. Raises what has ended the fleet's thread before."""
+        """Return when the limit has passed. Raises the error that ended the fleet's thread, as soon as it has ended."""
         self._thread.join(limit_s)
         self.check()
 
     def check(self) -> None:
-        """Raises what has ended the fleet's thread, if anything has."""
+        """Raise the error that ended the fleet's thread, if any."""
         if self._failure is not None:
             raise self._failure
 
     def crash(self, broker_name: str, broker_id: int = 0) -> None:
-        """The broker falls silent."""
+        """Crash the broker: it sends nothing more."""
         self._steer(broker_name, broker_id, self._model.crash)
 
     def unregister(self, broker_name: str, broker_id: int = 0) -> None:
-        """The broker shuts down in order."""
+        """Shut the broker down in order."""
         self._steer(broker_name, broker_id, self._model.unregister)
 
     def come_back(self, broker_name: str, broker_id: int = 0) -> None:
-        """The broker starts again; nothing if it is up."""
+        """Start the broker again; a broker that is up is left alone."""
         self._steer(broker_name, broker_id, self._model.start)
 
     def brokers(self) -> list[BrokerState]:
-        """All brokers, down or up."""
+        """Return all brokers, down or up."""
         with self._changed:
             return [_state(broker) for broker in self._model.brokers()]
 
     def happened(self) -> Counter[Churn]:
-        """How often each kind of churn happened."""
+        """Return how often each kind of churn has happened."""
         with self._changed:
             return self._model.happened.copy()
 
     def counts(self) -> Counts:
-        """Records so far."""
+        """Return the numbers of records so far."""
         return self._outbox.counts()
 
     def __enter__(self) -> Self:
@@ -115,7 +115,7 @@ class Fleet:
     def _run(self) -> None:
         try:
             self._play()
-        except BaseException as error:  # a thread has nobody else to tell
+        except BaseException as error:  # `check` raises it in the caller's thread
             self._failure = error
 
     def _play(self) -> None:
@@ -152,12 +152,12 @@ class Fleet:
             self._model.send_failed(broker_addr)
 
     def _now_ms(self) -> int:
-        """Follows the wall clock from the start on without its corrections."""
+        """Return the wall clock's time at the start plus the time since, without later corrections of the clock."""
         return self._started_at_ms + round((time.monotonic() - self._started_at_s) * 1_000)
 
 
 class Load:
-    """A fleet's records by its own time, sent as fast as Kafka takes them or `records_per_s` at most."""
+    """The records of a fleet by its own time, sent as fast as Kafka takes them or at most `records_per_s`."""
 
     def __init__(self, plan: FleetPlan, producer: HeartbeatProducer, *, records_per_s: float | None = None) -> None:
         self._records_per_s = records_per_s
@@ -168,7 +168,7 @@ class Load:
         self._room = threading.BoundedSemaphore(MOST_ON_THEIR_WAY)
 
     def run(self, duration_ms: float = math.inf) -> None:
-        """Sends all records of the fleet's first `duration_ms`."""
+        """Send all records of the fleet's first `duration_ms`."""
         started_s = time.monotonic()
         due = self._model.due(self._start_ms + duration_ms)
         for number, (at_ms, request) in enumerate(due, start=1):
@@ -178,21 +178,25 @@ class Load:
                 time.sleep(max(0.0, started_s + number / self._records_per_s - time.monotonic()))
 
     def stop(self, *, unregister: bool = True, limit_s: float | None = None) -> None:
-        """As `Fleet.stop`; without a limit of time."""
+        """End the load, in order (B5) unless `unregister` is false, and flush the producer.
+
+        Returns when each record is in the log or has failed. Raises KafkaUnreachableError after `limit_s`, if it is not
+        None.
+        """
         for request in _unregistrations(self._model, self._now_ms) if unregister else ():
             self._send(request)
         self._producer.flush(limit_s)
 
     def counts(self) -> Counts:
-        """Records so far."""
+        """Return the numbers of records so far."""
         return self._outbox.counts()
 
     def happened(self) -> Counter[Churn]:
-        """How often each kind of churn happened."""
+        """Return how often each kind of churn has happened."""
         return self._model.happened.copy()
 
     def brokers(self) -> list[BrokerState]:
-        """All brokers, down or up."""
+        """Return all brokers, down or up."""
         return [_state(broker) for broker in self._model.brokers()]
 
     def _send(self, request: BrokerRequest) -> None:

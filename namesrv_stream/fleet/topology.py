@@ -1,4 +1,4 @@
-"""Clusters, broker names, addresses and topics of a simulated fleet, as installations have them."""
+"""Clusters, broker names, addresses and topics of a simulated fleet, like those of real installations."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from namesrv_stream.rules.requests import MASTER_ID, DataVersion, TopicConfig
 _SUBJECTS = ("order", "payment", "invoice", "stock", "delivery", "customer", "cart", "price", "coupon", "refund")
 _EVENTS = ("created", "changed", "confirmed", "cancelled", "failed", "expired")
 _QUEUES = (4, 4, 8, 16)
-_PERMISSIONS = (6,) * 19 + (4,)  # one topic of twenty is being emptied: read, no longer written
+_PERMISSIONS = (6,) * 19 + (4,)  # one topic of twenty is read-only, as while it is being emptied
 _BROKER_NAMES_OF_A_TOPIC = (1, 1, 2, 2, 4)
 _FIRST_ADDRESS = IPv4Address("10.0.0.1")
 
 
 def build_groups(plan: FleetPlan, at_ms: int) -> list[BrokerGroup]:
-    """The broker names of a fleet whose data versions are those of `at_ms`; all brokers are still down."""
+    """Return the broker groups of a fleet with data versions as of `at_ms`; all brokers are still down."""
     groups = list(_groups(plan))
     for group, topics in _placed_topics(plan, groups):
         group.topics = system_topics(group.cluster_name, group.broker_name) | topics
@@ -31,7 +31,7 @@ def build_groups(plan: FleetPlan, at_ms: int) -> list[BrokerGroup]:
 
 
 def topic_names() -> Iterator[str]:
-    """Endlessly many names of topics that users would make, the same each time."""
+    """Yield an endless series of topic names such as users choose, the same each time."""
     number = 1
     while True:
         suffix = "" if number == 1 else f"_{number}"
@@ -40,12 +40,12 @@ def topic_names() -> Iterator[str]:
 
 
 def random_topic(rng: random.Random) -> TopicConfig:
-    """A topic as a user makes one."""
+    """Return a topic with random queues and permissions, as a user would create it."""
     return topic_config(rng.choice(_QUEUES), rng.choice(_PERMISSIONS))
 
 
 def cluster_name(number: int) -> str:
-    """cluster-a, cluster-b, ..., cluster-z, cluster-aa, ..."""
+    """Return cluster-a, cluster-b, ..., cluster-z, cluster-aa, ..."""
     return f"cluster-{_letters(number)}"
 
 
@@ -83,6 +83,6 @@ def _placed_topics(
 
 
 def _letters(number: int) -> str:
-    """0 -> a, 25 -> z, 26 -> aa."""
+    """Return a for 0, z for 25, aa for 26."""
     prefix = _letters(number // 26 - 1) if number >= 26 else ""
     return prefix + ascii_lowercase[number % 26]

@@ -1,4 +1,4 @@
-"""A data folder that one process at a time has for itself."""
+"""A data folder that one process at a time owns."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from namesrv_stream.errors import NamesrvError
 
 MARKER = ".made-anew-by-namesrv-stream"
-"""A file that says: what is made anew at each start may be removed here."""
+"""A file that marks a folder of this command: the folders that it makes anew at each start may be removed there."""
 _LOCK = ".in-use"
 
 
 class FolderInUseError(NamesrvError):
-    """Another process has the data folder."""
+    """Another process owns the data folder."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(f"{folder} is in use by another process of ours: stop that one, or give another with --data.")
@@ -24,7 +24,7 @@ class FolderInUseError(NamesrvError):
 
 
 class FolderNotOursError(NamesrvError):
-    """A folder in which things would be made anew holds what somebody else put there."""
+    """A folder in which folders would be made anew holds something that this command did not put there."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
@@ -36,10 +36,11 @@ class FolderNotOursError(NamesrvError):
 
 @contextmanager
 def owned_folder(folder: Path, *, made_anew: Collection[str] = ()) -> Iterator[Path]:
-    """The folder, made where it is missing; nobody else gets it within the `with`.
+    """Own the folder within the `with`; it is created if it is missing.
 
-    Folders in it with the names `made_anew` are removed first. That needs a folder that was empty when it was first
-    owned in this way; FolderNotOursError for another, in which nothing is touched.
+    Raises FolderInUseError if another process owns it. Folders in it with the names `made_anew` are removed first. That
+    needs a folder that was empty when it was first owned in this way; another one raises FolderNotOursError, and
+    nothing in it is touched.
     """
     if made_anew:
         _check_ours(folder)

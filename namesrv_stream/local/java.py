@@ -1,4 +1,4 @@
-"""The Java that Spark and Kafka run on."""
+"""Find the Java that Spark and Kafka run on."""
 
 import functools
 import os
@@ -14,7 +14,7 @@ OLDEST_JAVA = 17
 
 
 class JavaMissingError(NamesrvError):
-    """Neither JAVA_HOME nor PATH leads to a Java that starts."""
+    """Neither JAVA_HOME nor PATH has a Java that starts."""
 
     def __init__(self, looked_at: str) -> None:
         super().__init__(
@@ -25,7 +25,7 @@ class JavaMissingError(NamesrvError):
 
 
 class JavaTooOldError(NamesrvError):
-    """Java is there, but Spark 4 and Kafka 4 do not run on it."""
+    """The Java that was found is too old for Spark 4 and Kafka 4."""
 
     def __init__(self, java: Path, version: str) -> None:
         super().__init__(
@@ -38,7 +38,10 @@ class JavaTooOldError(NamesrvError):
 
 @functools.cache
 def find_java() -> Path:
-    """The `java` of JAVA_HOME, or else of PATH (Spark looks in the same order), its version checked."""
+    """Return the `java` of JAVA_HOME, or else of PATH, as Spark does.
+
+    Raises JavaMissingError or JavaTooOldError.
+    """
     java = _java_of_home(os.environ["JAVA_HOME"]) if os.environ.get("JAVA_HOME") else _java_of_path()
     version = _version(java)
     if major_version(version) < OLDEST_JAVA:
@@ -47,7 +50,7 @@ def find_java() -> Path:
 
 
 def major_version(version: str) -> int:
-    """17 of "17.0.15", 21 of "21-ea", and 8 of "1.8.0_392", as Java numbered itself before 9."""
+    """Return 17 for "17.0.15", 21 for "21-ea", and 8 for "1.8.0_392", the numbering of Java before 9."""
     numbers = [int(number) for number in re.findall(r"\d+", version)]
     return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
 
@@ -67,9 +70,9 @@ def _java_of_path() -> Path:
 
 
 def _version(java: Path) -> str:
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    version = re.search(r'version "([^"]+)"', said)
-    if version is None:  # such as macOS's /usr/bin/java, which only says where to download one
+    output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "([^"]+)"', output)
+    if version is None:  # such as macOS's /usr/bin/java, which only prints where to download one
         raise JavaMissingError(f"{java} does not start")
     return version[1]
 

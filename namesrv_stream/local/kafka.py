@@ -17,7 +17,7 @@ HEAP = "-Xmx512m"
 
 
 class LocalKafka(OwnedServer):
-    """A Kafka node whose data outlives it in `data`; as a context manager it runs within the `with`.
+    """A Kafka node whose data stays in `data` when it ends; as a context manager it runs within the `with`.
 
     Ports are free ones unless `port` names the broker's, and stay the same over `kill` and `start`.
     """
@@ -33,11 +33,14 @@ class LocalKafka(OwnedServer):
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client connects to, known before the start already."""
+        """The address for clients, known before the start."""
         return f"{HOST}:{self._port}"
 
     def start(self) -> Self:
-        """Starts the node and returns when it answers; a first start formats its storage."""
+        """Start the node and return when it answers; a first start formats its storage.
+
+        Raises PortInUseError if another process has one of its ports, and ServerNotStartedError.
+        """
         for port in (self._port, self._controller_port):
             check_free(port, "Kafka (setting kafka.bootstrap.servers)")
         self._data.mkdir(parents=True, exist_ok=True)
@@ -71,7 +74,7 @@ class LocalKafka(OwnedServer):
         return [find_java(), HEAP, logging, "-cp", f"{retrieved_jars('kafka')}/*", main, *arguments]
 
     def _answers(self) -> bool:
-        """Whether it accepts connections and counts itself among the brokers."""
+        """Return whether the node accepts connections and lists itself among the brokers."""
         if not listens(self._port):
             return False
         admin = AdminClient(bootstrap_servers=self.bootstrap_servers)

@@ -11,7 +11,7 @@ HOST = "127.0.0.1"
 
 
 class PortInUseError(NamesrvError):
-    """The port that a server was to have is another process's."""
+    """Another process has the port that a server was to get."""
 
     def __init__(self, port: int, server: str) -> None:
         super().__init__(
@@ -22,7 +22,7 @@ class PortInUseError(NamesrvError):
 
 
 def free_ports(count: int) -> int:
-    """The first of so many free ports in a row."""
+    """Return the first of `count` consecutive free ports."""
     while True:
         with ExitStack() as held:
             first = int(held.enter_context(socket.create_server((HOST, 0))).getsockname()[1])
@@ -35,7 +35,7 @@ def free_ports(count: int) -> int:
 
 
 def check_free(port: int, server: str) -> None:
-    """Raises PortInUseError where somebody listens."""
+    """Raise PortInUseError if a process listens at the port; `server` names who was to get it."""
     try:
         socket.create_server((HOST, port)).close()
     except OSError:
@@ -43,7 +43,7 @@ def check_free(port: int, server: str) -> None:
 
 
 def listens(port: int) -> bool:
-    """Whether a server accepts connections there."""
+    """Return whether a server accepts connections at the port."""
     try:
         socket.create_connection((HOST, port), timeout=1).close()
     except OSError:

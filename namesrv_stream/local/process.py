@@ -5,16 +5,16 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-# Reads until this process is gone, however it ended, and only then stops the child. CONT, because a paused
-# process hears TERM only when it runs again.
+# Reads until this process has ended, for whatever reason, and only then stops the child. CONT, because a paused
+# process handles TERM only when it runs again.
 _WATCH = 'read -r _; kill -TERM "$1"; kill -CONT "$1"'
 
 
 class OwnedProcess:
-    """A running child whose output goes to `log`; it is stopped when this process ends, be it by SIGKILL.
+    """A running child whose output goes to `log`; it is stopped when this process ends, even by SIGKILL.
 
-    It has a session of its own: a Ctrl-C at the terminal reaches this process alone, which then stops its children
-    in the right order.
+    It has a session of its own: a Ctrl-C at the terminal reaches this process alone, which then stops its children in
+    the right order.
     """
 
     def __init__(self, command: Sequence[str | Path], log: Path, env: Mapping[str, str] | None = None) -> None:
@@ -37,16 +37,16 @@ class OwnedProcess:
 
     @property
     def pid(self) -> int:
-        """The child's process id, its own also after it has ended."""
+        """The child's process id, also after the child has ended."""
         return self._child.pid
 
     @property
     def exit_code(self) -> int | None:
-        """What it ended with, negative for a signal; None while it runs."""
+        """The child's exit code, negative for a signal; None while it runs."""
         return self._child.poll()
 
     def stop(self, limit_s: float = 20) -> None:
-        """Asks it to end (SIGTERM), and kills it when it has not within the limit."""
+        """Ask the child to end (SIGTERM), and kill it if it has not ended within the limit."""
         self.resume()
         self._child.terminate()
         try:
@@ -56,16 +56,16 @@ class OwnedProcess:
         self._forget()
 
     def kill(self) -> None:
-        """Ends it at once (SIGKILL), as a crash would."""
+        """End the child at once (SIGKILL), as a crash would."""
         self._child.kill()
         self._forget()
 
     def pause(self) -> None:
-        """Stops it where it is (SIGSTOP): its connections stay open and nothing answers."""
+        """Pause the child (SIGSTOP): its connections stay open and nothing answers."""
         self._child.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Lets it go on after `pause`."""
+        """Let the child run on after `pause`."""
         self._child.send_signal(signal.SIGCONT)
 
     def _forget(self) -> None:

@@ -1,6 +1,6 @@
 """A real RocketMQ on this machine, from its jars: NameServer, brokers, mqadmin and the Java client.
 
-To test and measure against, and to show. Everything listens at 127.0.0.1 and keeps its files in a folder that is given.
+For tests, measurements and demonstrations. All servers listen at 127.0.0.1 and keep their files in a given folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from namesrv_stream.local.server import OwnedServer
 START_LIMIT_S = 120
 _MQADMIN_LIMIT_S = 60
 _CALL_LIMIT_S = 90
-"""Of one call of the Java client, which has shorter limits of its own for all that it waits for."""
+"""Limit for one call of the Java client, whose own timeouts are shorter."""
 _NAMESRV_MAIN = "org.apache.rocketmq.namesrv.NamesrvStartup"
 _BROKER_MAIN = "org.apache.rocketmq.broker.BrokerStartup"
 _MQADMIN_MAIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
@@ -53,7 +53,7 @@ _SMALL_BROKER = {
     "transientStorePoolEnable": "false",
     "warmMapedFileEnable": "false",
 }
-"""A broker in some hundred megabytes, that registers as often as RocketMQ allows."""
+"""Settings of a broker that needs some hundred megabytes and registers as often as RocketMQ allows."""
 
 
 class Release(Enum):
@@ -63,7 +63,7 @@ class Release(Enum):
     V4 = "rocketmq4"
 
     def java(self, home: Path, main: str, *arguments: str, heap: str = "-Xmx256m") -> list[str | Path]:
-        """The command that runs one of its programs; its logs go to `home`, none to the terminal."""
+        """Return the command that runs one of its programs; its logs go to `home`, none to the terminal."""
         _write_log_settings(home)
         options = [heap, f"-Duser.home={home}", f"-Drocketmq.home.dir={home}", f"-Djava.io.tmpdir={home}"]
         jars = f"{home / 'conf'}:{retrieved_jars(self.value)}/*"
@@ -72,7 +72,7 @@ class Release(Enum):
 
 
 class LocalServer(OwnedServer):
-    """One server of RocketMQ in a JVM of its own. At its orderly end a broker unregisters."""
+    """One server of RocketMQ in a JVM of its own. A broker unregisters when it is stopped."""
 
     def __init__(self, release: Release, main: str, data: Path, port: int, settings: Mapping[str, str]) -> None:
         self._release = release
@@ -85,11 +85,11 @@ class LocalServer(OwnedServer):
 
     @property
     def address(self) -> str:
-        """host:port."""
+        """The server's host:port."""
         return f"{HOST}:{self.port}"
 
     def start(self, heap: str = "-Xmx512m") -> Self:
-        """Starts it and returns when it listens."""
+        """Start the server and return when it listens."""
         self._data.mkdir(parents=True, exist_ok=True)
         file = self._data / "server.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
@@ -99,7 +99,7 @@ class LocalServer(OwnedServer):
 
 
 def name_server(data: Path, release: Release = Release.V5, **settings: str) -> LocalServer:
-    """RocketMQ's own NameServer on a free port."""
+    """Return RocketMQ's own NameServer, not yet started, on a free port."""
     kv = {"kvConfigPath": str(data.resolve() / "kvConfig.json")}
     return LocalServer(release, _NAMESRV_MAIN, data, free_ports(1), kv | settings)
 
@@ -107,8 +107,8 @@ def name_server(data: Path, release: Release = Release.V5, **settings: str) -> L
 def broker(
     data: Path, namesrv_addr: str, name: str, broker_id: int = 0, release: Release = Release.V5, **settings: str
 ) -> LocalServer:
-    """A broker of the cluster RealCluster, on free ports; id 0 is a master."""
-    port = free_ports(4) + 2  # a broker listens at PORT - 2, too, and at PORT + 1, where its slave fetches from
+    """Return a broker of the cluster RealCluster, not yet started, on free ports; id 0 is a master."""
+    port = free_ports(4) + 2  # a broker also listens at PORT - 2, and at PORT + 1 for its slaves
     store = data.resolve() / "store"
     own = {
         "brokerClusterName": "RealCluster",
@@ -124,7 +124,7 @@ def broker(
 
 
 class Keys(NamedTuple):
-    """With which a client or mqadmin signs what it sends."""
+    """The access key and secret key with which a client or mqadmin signs its requests."""
 
     access_key: str
     secret_key: str
@@ -133,7 +133,7 @@ class Keys(NamedTuple):
 def mqadmin(
     home: Path, namesrv_addr: str, *arguments: str, release: Release = Release.V5, keys: Keys | None = None
 ) -> str:
-    """What `mqadmin COMMAND ...` says, errors included."""
+    """Run `mqadmin COMMAND ...` and return its output, errors included."""
     (home / "conf").mkdir(parents=True, exist_ok=True)
     (home / "conf/tools.yml").unlink(missing_ok=True)
     if keys is not None:
@@ -163,7 +163,7 @@ class JavaClient:
         self._producer.start()
 
     def send(self, topic: str, bodies: list[str]) -> None:
-        """Sends messages one by one, each acknowledged by a broker."""
+        """Send messages one by one, each acknowledged by a broker. Raises MessageNotSentError."""
         for body in bodies:
             result = self._producer.send(self._message(topic, body.encode()))
             status = result.getSendStatus().name()
@@ -171,7 +171,7 @@ class JavaClient:
                 raise MessageNotSentError(topic, status)
 
     def receive(self, topic: str, count: int, limit_s: float = 60.0) -> list[str]:
-        """Messages of the topic from its start, in no order, until there are `count` or the limit has passed."""
+        """Return messages of the topic from its start, in any order: `count`, or fewer if the limit has passed."""
         consumer = self._client.consumer.DefaultLitePullConsumer(f"group-{topic}", *self._signs)
         consumer.setNamesrvAddr(self._namesrv_addr)
         consumer.setConsumeFromWhere(self._consume_from.CONSUME_FROM_FIRST_OFFSET)
@@ -195,12 +195,12 @@ class JavaClient:
         return found
 
     def close(self) -> None:
-        """Ends the producer."""
+        """Stop the producer."""
         self._producer.shutdown()
 
 
 class MessageNotSentError(NamesrvError):
-    """A broker did not take a message."""
+    """A broker did not accept a message."""
 
     def __init__(self, topic: str, status: str) -> None:
         super().__init__(f"a message to {topic} was not sent: {status}. The broker's log says why.")
@@ -219,7 +219,7 @@ class _ClientJvm(OwnedServer):
         self.token = ""
 
     def start(self) -> Self:
-        """Starts it; `token` is what only this process knows then: others on this machine can drive nothing."""
+        """Start the JVM. Only this process knows its `token`, so that no other user of the machine can drive it."""
         _write_log_settings(self._home)
         jars = f"{pyspark_jar('py4j')}:{self._home / 'conf'}:{retrieved_jars(self._release.value)}/*"
         options = ["-Xmx256m", f"-Duser.home={self._home}", f"-Drocketmq.client.logRoot={self._home}"]
@@ -239,7 +239,10 @@ class _ClientJvm(OwnedServer):
 def java_client(
     home: Path, namesrv_addr: str, release: Release = Release.V5, keys: Keys | None = None
 ) -> Iterator[JavaClient]:
-    """A Java client of this release, in a JVM of its own, within the `with`. A call that never returns is an error."""
+    """Run a Java client of this release, in a JVM of its own, within the `with`.
+
+    A call that does not return within _CALL_LIMIT_S raises an error.
+    """
     with _ClientJvm(home.resolve(), release) as jvm:
         parameters = GatewayParameters(
             port=jvm.port, auto_convert=True, read_timeout=_CALL_LIMIT_S, auth_token=jvm.token
@@ -252,7 +255,7 @@ def java_client(
             finally:
                 client.close()
         finally:
-            java.shutdown()  # before the JVM ends: py4j would look for it whenever one of its objects is collected
+            java.shutdown()  # before the JVM ends: py4j would connect to it whenever one of its objects is collected
 
 
 _QUIET_5 = "org.apache.rocketmq.logging.ch.qos"
@@ -267,7 +270,7 @@ _LOG_SETTINGS = """<configuration>
 
 
 def _write_log_settings(home: Path) -> None:
-    """5.x reads rmq.logback.xml from its class path, 4.x a file a program below its home."""
+    """Write the settings of logs: 5.x reads rmq.logback.xml from its class path, 4.x a file for each program."""
     folder = home / "conf"
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("broker", "namesrv", "tools"):

@@ -16,19 +16,19 @@ from namesrv_stream.local.process import OwnedProcess
 
 
 class ServerNotStartedError(NamesrvError):
-    """A server ended, or did not answer within the limit; `log` has all that it said."""
+    """A server ended, or did not answer within the limit; its output is in `log`."""
 
     def __init__(self, server: str, what: str, log: Path) -> None:
-        said = log.read_text(errors="replace").strip().splitlines()[-5:] if log.exists() else []
-        super().__init__("\n".join([f"{server} {what}; the end of {log}:", *said]))
+        last_lines = log.read_text(errors="replace").strip().splitlines()[-5:] if log.exists() else []
+        super().__init__("\n".join([f"{server} {what}; the end of {log}:", *last_lines]))
         self.log = log
 
 
 class OwnedServer(ABC):
-    """As a context manager it runs within the `with`. It may be started again after `stop` and `kill`."""
+    """A server that runs within the `with` as a context manager. It may be started again after `stop` and `kill`."""
 
     name: str
-    """What messages call it."""
+    """The name of the server in messages."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -36,28 +36,28 @@ class OwnedServer(ABC):
 
     @abstractmethod
     def start(self) -> Self:
-        """Starts it and returns when it answers."""
+        """Start the server and return when it answers."""
 
     @property
     def pid(self) -> int | None:
-        """The process id, None when it is not running."""
+        """The process id, None if the server does not run."""
         return self._process.pid if self._process else None
 
     def stop(self) -> None:
-        """An orderly end (SIGTERM). Nothing when it is not running."""
+        """End the server in order (SIGTERM). Does nothing if it does not run."""
         if self._process:
             self._process.stop()
             self._process = None
 
     def kill(self) -> None:
-        """An end as by a crash (SIGKILL)."""
+        """End the server as a crash would (SIGKILL). Does nothing if it does not run."""
         if self._process:
             self._process.kill()
             self._process = None
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Within the `with` it keeps its connections and answers nothing."""
+        """Pause the server within the `with`: it keeps its connections and answers nothing."""
         assert self._process is not None, "it runs"
         self._process.pause()
         try:
@@ -72,7 +72,7 @@ class OwnedServer(ABC):
         self.stop()
 
     def _run(self, command: Sequence[str | Path], answers: Callable[[], bool], limit_s: float) -> None:
-        """Starts the process and waits until it answers. Raises ServerNotStartedError, and nothing runs then."""
+        """Start the process and wait until it answers. After a ServerNotStartedError no process runs."""
         self._process = process = OwnedProcess(command, self._log)
         until = Retrying(stop=stop_after_delay(limit_s), wait=wait_fixed(0.1), retry=retry_if_not_result(bool))
         try:

@@ -1,4 +1,4 @@
-"""A Spark session for work in this process; under spark-submit the session comes from there."""
+"""Create a Spark session for work in this process; under spark-submit the session comes from there."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from namesrv_stream.local.jars import CHECKOUT, jars_of_sessions
 def local_session(
     app_name: str, options: Mapping[str, str] | None = None, cores: str = "*", log: Path | None = None
 ) -> SparkSession:
-    """`local[cores]` with conf/spark-defaults.conf, the jars of the checkout, and `options` over both.
+    """Return a session on `local[cores]` with conf/spark-defaults.conf, the checkout's jars, and `options` over both.
 
-    `log` gets all that the JVM says, which otherwise goes to standard error. Python workers get this interpreter:
-    another one on the PATH may lack the dependencies. Ctrl-C stays with whom it was.
+    `log` receives the output of the JVM, which otherwise goes to standard error. Python workers run this interpreter,
+    because another one on the PATH may lack the dependencies. The handler of Ctrl-C stays as it was.
     """
     os.environ.setdefault("SPARK_CONF_DIR", str(CHECKOUT / "conf"))
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -41,8 +41,13 @@ def local_session(
 
 @contextmanager
 def _same_interrupt_handler() -> Iterator[None]:
-    """pyspark answers Ctrl-C by cancelling all jobs, which ends a streaming query in the middle of a batch."""
-    if threading.current_thread() is not threading.main_thread():  # where pyspark leaves it alone
+    """Keep the handler of Ctrl-C within the `with`.
+
+    pyspark installs one that cancels all jobs, which would end a streaming query in the middle of a batch.
+    """
+    if (
+        threading.current_thread() is not threading.main_thread()
+    ):  # pyspark installs its handler in the main thread only
         yield
         return
     before = signal.getsignal(signal.SIGINT)
@@ -54,7 +59,7 @@ def _same_interrupt_handler() -> Iterator[None]:
 
 @contextmanager
 def _standard_error_to(log: Path | None) -> Iterator[None]:
-    """The JVM and its Python workers inherit standard error when they start and keep it."""
+    """Send standard error to `log` within the `with`: the JVM and its Python workers inherit it when they start."""
     if log is None:
         yield
         return

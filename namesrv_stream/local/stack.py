@@ -29,10 +29,11 @@ _PUBLISH_LIMIT_S = 30.0
 
 
 class LocalStack:
-    """Runs within a `with`, which ends it in order: brokers unregister, the job publishes what waits, Kafka stops.
+    """The registry that runs within a `with`, which ends it in order.
 
-    `made_anew` names folders in `data` to remove before the start, as `owned_folder` says. `settings` is what is in
-    force, after the start with Kafka's real address.
+    Brokers unregister, the job publishes all that is in the log, and Kafka stops. `made_anew` names folders in `data`
+    to remove before the start, as in `owned_folder`. `settings` are those in force, after the start with Kafka's real
+    address.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class LocalStack:
     gateway: BackgroundGateway
 
     def __enter__(self) -> Self:
-        if self.settings.listen_port:  # better now than after half a minute
+        if self.settings.listen_port:  # fails now rather than after half a minute
             check_free(self.settings.listen_port, "the gateway (setting listenPort)")
         with ExitStack() as opening:
             opening.enter_context(owned_folder(self._data, made_anew=self._made_anew))
@@ -79,7 +80,7 @@ class LocalStack:
         opening.callback(self._publish_what_waits)
 
     def _publish_what_waits(self) -> None:
-        """So that brokers that have unregistered do not seem to live until the next start."""
+        """Publish what the log has, so that brokers that have unregistered do not seem alive until the next start."""
         log.info("stopping the job: it publishes what waits")
         if not self.job.await_published(_PUBLISH_LIMIT_S):
             log.warning("not all that Kafka has is in the tables; the next start goes on there")
@@ -90,15 +91,17 @@ class LocalStack:
             self.check()
 
     def check(self) -> None:
-        """Raises what has ended the job, the gateway or a fleet, if anything has."""
+        """Raise the error that ended the job, the gateway or a fleet, if any."""
         self.job.check()
         self.gateway.check()
         for fleet in self._fleets:
             fleet.check()
 
     def start_fleet(self, plan: FleetPlan, *, unregister: bool = True) -> Fleet:
-        """Simulated brokers until the stack ends. They unregister then, or stay in the tables as a power cut would
-        leave them."""
+        """Start simulated brokers, which run until the stack ends.
+
+        They unregister then or, without `unregister`, stay in the tables as after a power cut.
+        """
         fleet = Fleet(plan, self._producer)
         fleet.start()
         self._fleets.append(fleet)
@@ -110,7 +113,7 @@ class LocalStack:
 
 
 def own_kafka_port(settings: NamesrvSettings) -> int:
-    """The port for this machine's Kafka, out of kafka.bootstrap.servers. Raises SettingError for another machine's."""
+    """Return the port in kafka.bootstrap.servers for this machine's Kafka. Raises SettingError for another machine."""
     host, _, port = settings.kafka_bootstrap_servers.rpartition(":")
     if host not in (HOST, "localhost"):
         raise SettingError(

@@ -1,1 +1,1 @@
-"""Scenario cases through the rules alone or through the real pipeline: how an incident is reproduced."""
+"""Replay scenario cases through the rules alone or through the real pipeline, for example to reproduce an incident."""

@@ -1,6 +1,6 @@
-"""Scenario cases: what is in the files.
+"""Scenario cases: the content of their files.
 
-A case lists operations with event times from 0 and what tables and lookups must be after some of them.
+A case lists operations with event times from 0, and the tables and answers that are expected after some of them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from namesrv_stream.replay.steps import Step
 from namesrv_stream.rules.requests import what_is_wrong
 
 CaseName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,200}(?![\s\S])")]
-"""Also the name of the output's file, and in the real pipeline of a folder and a topic."""
+"""The name of a case, which is also that of the output's file and, in the real pipeline, of a folder and a topic."""
 
-_ASKED_WITH: dict[str, tuple[str, ...]] = {
+_NEEDED_FIELDS: dict[str, tuple[str, ...]] = {
     "route": ("topic",),
     "cluster_info": (),
     "member_group": ("broker",),
@@ -37,29 +37,29 @@ _ASKED_WITH: dict[str, tuple[str, ...]] = {
 
 
 class CaseError(NamesrvError):
-    """A file that is no scenario case."""
+    """A file that is not a scenario case."""
 
     def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(f"{path} is no scenario case: {problem}. tests/cases/SCHEMA.md tells what one looks like.")
+        super().__init__(f"{path} is no scenario case: {problem}. tests/cases/SCHEMA.md describes the format.")
         self.path = path
         self.problem = problem
 
 
 class Lookup(msgspec.Struct, frozen=True):
-    """What is asked; the expected answer is not read here."""
+    """The question of a lookup; the expected answer is not read here."""
 
     ask: dict[str, Any]
 
     def __post_init__(self) -> None:
-        needed = _ASKED_WITH.get(self.ask.get("op", ""))
+        needed = _NEEDED_FIELDS.get(self.ask.get("op", ""))
         if needed is None:
-            raise ValueError(f"`ask` has no `op` out of {', '.join(_ASKED_WITH)}")
+            raise ValueError(f"`ask` has no `op` out of {', '.join(_NEEDED_FIELDS)}")
         if missing := [name for name in needed if not isinstance(self.ask.get(name), str)]:
             raise ValueError(f"`ask` has no text `{missing[0]}`")
 
 
 class Check(msgspec.Struct, frozen=True):
-    """What is asked after a step; the expected tables are not read here."""
+    """The lookups after a step; the expected tables are not read here."""
 
     after: int
     lookups: list[Lookup] = []
@@ -72,10 +72,11 @@ class Expectation(msgspec.Struct, frozen=True):
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One scenario. `arrival`: each step takes effect before the next comes, with a tick of its time ahead of it.
+    """One scenario.
 
-    `log`: the steps are the log, ticks included. `cuts`: after each of these steps what is there has been published
-    before the log goes on; without cuts all comes in one micro-batch.
+    `replay` is `arrival` if each step takes effect before the next one is delivered, with a tick of its time before it,
+    or `log` if the steps are the log, ticks included. `cuts`: after each of these steps all records so far are
+    published before the log goes on; without cuts all steps are in one micro-batch.
     """
 
     name: CaseName
@@ -97,7 +98,7 @@ class Case(msgspec.Struct, frozen=True):
             raise ValueError(f"`config.{first['loc'][0]}` is not accepted: {first['msg']}") from None
 
     def settings(self) -> NamesrvSettings:
-        """The case's settings; a setting that trades exactness for work or safety is at its exact value."""
+        """Return the case's settings, with exact values for those that trade exactness for less work or more safety."""
         exact = {"reconcileIntervalMillis": 0, "liveRefreshMillis": 0}
         if self.replay == "arrival":
             exact["clockJumpGraceMillis"] = 0
@@ -105,7 +106,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def load_case(path: Path) -> Case:
-    """The case in a file. Raises CaseError, which names the step and the field."""
+    """Return the case in a file. Raises CaseError, which names the step and the field."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Case)
     except OSError as error:
@@ -115,7 +116,7 @@ def load_case(path: Path) -> Case:
 
 
 def load_cases(paths: tuple[Path, ...]) -> list[Case]:
-    """The cases in several files. Raises CaseError, also for two of one name."""
+    """Return the cases in several files. Raises CaseError, also if two cases have the same name."""
     cases: dict[str, Case] = {}
     for path in paths:
         case = load_case(path)

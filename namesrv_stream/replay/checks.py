@@ -1,4 +1,4 @@
-"""A check's tables and lookups in the form of a replay's output: the cases' own columns and times."""
+"""The tables and lookups of a check in the form of a replay's output: the columns and times of the cases."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ Json = dict[str, Any]
 
 
 def check_output(check: Check, tables: RouteTables, settings: NamesrvSettings, base_ms: int, asked_at_ms: int) -> Json:
-    """One entry of `checks`. `settings`: those of the start; `base_ms`: the epoch time of the case's time 0.
+    """Return one entry of `checks`.
 
-    `asked_at_ms`: the case's time of the lookups; the process started at 0.
+    `settings`: those of the start. `base_ms`: the epoch time of the case's time 0. `asked_at_ms`: the case's time of
+    the lookups; the process started at 0.
     """
     output: Json = {
         "after": check.after,
@@ -40,7 +41,7 @@ def check_output(check: Check, tables: RouteTables, settings: NamesrvSettings, b
 
 
 def wire_version(version: DataVersion) -> Json:
-    """A data version in the cases' field names."""
+    """Return a data version in the cases' field names."""
     return {"stateVersion": version.state_version, "timestamp": version.timestamp, "counter": version.counter}
 
 

@@ -1,4 +1,4 @@
-"""`namesrv-stream replay`: scenario cases through the rules or the real pipeline, results as JSON files."""
+"""The command `namesrv-stream replay`: scenario cases through the rules or the real pipeline, results as JSON files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Replay = Callable[[Case], dict[str, Any]]
 
 CASES_AT_ONCE = 3
-"""Queries that share the session: each waits for its own Kafka and Delta most of the time."""
+"""Number of queries that share the session: each waits for Kafka and Delta most of the time."""
 
 
 @click.command()
@@ -61,7 +61,7 @@ def _engine(name: str) -> Iterator[Replay]:
 
 @contextmanager
 def stream_engine(spark: SparkSession | None = None) -> Iterator[Replay]:
-    """One Kafka and one Spark session for all cases that are replayed within the `with`; `spark` is not stopped."""
+    """Provide one Kafka and one Spark session for all cases replayed within the `with`; `spark` is not stopped."""
     from namesrv_stream.local.kafka import LocalKafka  # noqa: PLC0415  # as above: Spark takes seconds to load
     from namesrv_stream.local.spark import local_session  # noqa: PLC0415
     from namesrv_stream.replay.stream_engine import replay_by_stream  # noqa: PLC0415

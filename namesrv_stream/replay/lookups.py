@@ -1,4 +1,4 @@
-"""Answers a case's lookups by the gateway's own code, and reads the frames back into the cases' form."""
+"""Answer a case's lookups with the gateway's own code, and decode the frames into the cases' form."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _REQUESTS: Mapping[str, tuple[RequestCode, Mapping[str, str]]] = {
     "unit_sub_topics": (RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST, {}),
     "unit_sub_ununit_topics": (RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, {}),
 }
-"""Of each `op`: the request code, and which field of the ask is which header field."""
+"""`op` -> its request code, and the header field for each field of the ask."""
 
 
 def answered(asks: list[Json], tables: RouteTables, settings: NamesrvSettings, up_ms: int) -> list[Json]:
-    """The answers to `asks` from one snapshot, `up_ms` after the start of the process (M5)."""
+    """Return the answers to `asks` from one snapshot, `up_ms` after the start of the process (M5)."""
     answers = Answers(tables, settings)
     return [_answer(ask, answers, up_ms) for ask in asks]
 
@@ -42,10 +42,10 @@ def _answer(ask: Json, answers: Answers, up_ms: int) -> Json:
     code, fields = _REQUESTS[ask["op"]]
     if code == RequestCode.GET_ROUTEINFO_BY_TOPIC and waits_for_service(answers.settings, up_ms):
         return {"code": int(ResponseCode.SYSTEM_ERROR)}
-    said = {field: str(ask[name]) for name, field in fields.items() if ask.get(name) is not None}
+    header = {field: str(ask[name]) for name, field in fields.items() if ask.get(name) is not None}
     if ask.get("zoneMode"):
-        said["__ZONE_MODE"] = "true"
-    kept = answers.answer(RemotingCommand(code=code, ext_fields=said))
+        header["__ZONE_MODE"] = "true"
+    kept = answers.answer(RemotingCommand(code=code, ext_fields=header))
     assert kept is not None, "every op is a reading request"
     answer = decode_command(kept.prepared.frame(0)[4:])
     if answer.code != ResponseCode.SUCCESS:

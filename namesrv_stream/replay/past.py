@@ -1,4 +1,4 @@
-"""A long history through the real pipeline in minutes, by event time: Kafka, the streaming job, Delta."""
+"""Publish a long history through the real pipeline in minutes, by event time: Kafka, the streaming job, Delta."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 
 
 class FolderNotEmptyError(NamesrvError):
-    """A history is published into a folder of its own: records of the past do not go behind those of another log."""
+    """The folder for a history is not empty: records of the past must not follow those of another log."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(f"{folder} is not empty. Name a new folder, or remove this one.")
@@ -31,10 +31,10 @@ class FolderNotEmptyError(NamesrvError):
 
 
 def publish_history(records: Iterable[tuple[int, Request]], root: Path, records_a_batch: int, say: Say) -> None:
-    """Publishes (event time in ms, request), in order of time, as a registry at `root`.
+    """Publish (event time in ms, request) pairs, in order of time, as a registry at `root`.
 
-    Each micro-batch takes `records_a_batch`: what happens within one is one epoch. A jump of time within the records
-    is a silence (D9 is off). `say` is told how far it is.
+    Each micro-batch takes `records_a_batch` records: the changes within one are one epoch. A jump of time within the
+    records is a silence (D9 is off). `say` is called with messages about the progress. Raises FolderNotEmptyError.
     """
     if root.exists() and any(root.iterdir()):
         raise FolderNotEmptyError(root)

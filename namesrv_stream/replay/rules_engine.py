@@ -1,4 +1,4 @@
-"""A case through the rules by themselves: one registry that handles one record after the other, no JVM."""
+"""Replay a case through the rules alone: one registry that handles one record after the other, no JVM."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 def replay_by_rules(case: Case) -> Json:
-    """The case's replay output, with the replies of the steps if it is replayed in order of arrival."""
+    """Return the case's replay output, with the replies of the steps if `replay` is `arrival`."""
     registry = OneByOne(RouteRegistry(case.settings()))
     checks, results = {check.after: check for check in case.expect.checks}, {}
     output: Json = {"checks": []}
@@ -35,7 +35,10 @@ def replay_by_rules(case: Case) -> Json:
 
 
 class OneByOne:
-    """A log of one's own: each record gets the next offset and is applied at once, as all others must be (E1)."""
+    """A log in memory: each record gets the next offset and is applied at once.
+
+    Any other way to read the log must give the same result (E1).
+    """
 
     def __init__(self, routes: RouteRegistry) -> None:
         self.routes = routes

@@ -1,4 +1,4 @@
-"""The steps of scenario cases, one class an `op`, and the requests that they make."""
+"""The steps of scenario cases, one class for each `op`, and the requests that they make."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from namesrv_stream.rules.requests import (
 
 
 class _Step(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="op"):
-    """`t`: event time in milliseconds from the case's start."""
+    """A step at time `t`: event time in milliseconds from the case's start."""
 
     t: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
     def requests(self) -> list[Request]:
-        """What is said, in order."""
+        """Return the requests of the step, in order."""
         return []
 
 
 class ScanStep(_Step, frozen=True, tag="scan"):
-    """Time goes on."""
+    """A tick: event time goes on."""
 
 
 class RestartStep(_Step, frozen=True, tag="restart"):
@@ -47,7 +47,7 @@ class RestartStep(_Step, frozen=True, tag="restart"):
 
 
 class _Sign(_Step, frozen=True, kw_only=True):
-    """A sign of life. `channel`: a connection of the address's own where none is named."""
+    """A sign of life. If `channel` is None, it is over a connection that the address has for itself."""
 
     addr: BrokerAddress
     channel: str | None = None
@@ -65,7 +65,7 @@ class _Heartbeat(_Sign, frozen=True, tag="heartbeat"):
 
 
 class QueryVersionStep(_Sign, frozen=True, kw_only=True, tag="query_version"):
-    """A version query, a sign of life too (L2)."""
+    """A version query, which is a sign of life too (L2)."""
 
     version: DataVersion
 
@@ -75,7 +75,7 @@ class _Topic(TopicConfig, frozen=True, kw_only=True):
 
 
 class _Register(_Sign, frozen=True, kw_only=True, tag="register"):
-    """A registration. `filter_servers` None: R11's null; `enable_acting_master` None: the flag is absent."""
+    """A registration. `filter_servers` None: the null of R11. `enable_acting_master` None: the flag is absent."""
 
     cluster: Name
     broker: Name
@@ -119,7 +119,7 @@ class _Unregistered(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Unregister(_Step, frozen=True, kw_only=True, tag="unregister"):
-    """One registration's end by its fields, or several in `requests`."""
+    """The end of one registration by its fields, or of several in `requests`."""
 
     cluster: str | None = None
     broker: str | None = None
@@ -131,7 +131,7 @@ class _Unregister(_Step, frozen=True, kw_only=True, tag="unregister"):
         try:
             self.requests()
         except msgspec.ValidationError as error:
-            raise ValueError(str(error)) from None  # to which msgspec adds the place
+            raise ValueError(str(error)) from None  # msgspec adds the place to a ValueError
 
     def requests(self) -> list[Request]:
         return [
@@ -150,7 +150,7 @@ class _Unregister(_Step, frozen=True, kw_only=True, tag="unregister"):
 
 
 class _ChannelClose(_Step, frozen=True, kw_only=True, tag="channel_close"):
-    """A connection is lost."""
+    """The loss of a connection."""
 
     channel: str
     addr: BrokerAddress

@@ -1,4 +1,4 @@
-"""A case through the real pipeline: Kafka, the streaming job with its checkpoint, Delta, and the reader."""
+"""Replay a case through the real pipeline: Kafka, the streaming job with its checkpoint, Delta, and the reader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 CREATE_TIME_TOPIC = {
     **TOPIC_CONFIG,
-    "message.timestamp.type": "CreateTime",  # whoever replays says when something was said
+    "message.timestamp.type": "CreateTime",  # a replay sets the time of each record
     "message.timestamp.before.max.ms": str(2**63 - 1),
     "message.timestamp.after.max.ms": str(2**63 - 1),
     "retention.ms": "-1",
@@ -28,7 +28,7 @@ CREATE_TIME_TOPIC = {
 
 
 def replay_by_stream(case: Case, spark: SparkSession, bootstrap_servers: str, folder: Path, base_ms: int) -> Json:
-    """The case's replay output as a reader of the published snapshots sees it.
+    """Return the case's replay output as a reader of the published snapshots sees it.
 
     `folder` gets the case's tables and checkpoint. `base_ms`: the epoch time of the case's time 0.
     """
@@ -39,7 +39,7 @@ def replay_by_stream(case: Case, spark: SparkSession, bootstrap_servers: str, fo
 
 
 class _Pipeline:
-    """One case's topic, tables and running job."""
+    """The topic, the tables and the running job of one case."""
 
     def __init__(self, case: Case, spark: SparkSession, bootstrap_servers: str, folder: Path, base_ms: int) -> None:
         own = {
@@ -69,7 +69,7 @@ class _Pipeline:
         self._stop(error)
 
     def replay_in_turn(self) -> list[Json]:
-        """Each step is published before the next is delivered; a tick of its time goes ahead of it."""
+        """Publish each step before the next is delivered, with a tick of its time before it; return the output."""
         checks = []
         for number, step in enumerate(self._case.steps):
             self._producer.tick(event_time_ms=self._base_ms + step.t)
@@ -83,7 +83,10 @@ class _Pipeline:
         return checks
 
     def replay_log(self) -> list[Json]:
-        """The steps are the log. All up to a cut is published before the log goes on; the end is checked."""
+        """Deliver the steps as the log and return the checks' output at the end.
+
+        All steps up to a cut are published before the log goes on.
+        """
         for number, step in enumerate(self._case.steps):
             self._send(step)
             if number in self._case.cuts:

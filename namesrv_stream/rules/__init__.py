@@ -1,1 +1,1 @@
-"""What RocketMQ decides: leases, registration, topics, lookups, KV. No Spark, no Kafka, no I/O, no clock."""
+"""The decisions of RocketMQ: leases, registration, topics, lookups, KV. No Spark, no Kafka, no I/O, no clock."""

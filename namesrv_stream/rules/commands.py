@@ -1,6 +1,6 @@
-"""What operators change: permissions, topics, KV and settings (rules A1-A5, K1-K3).
+"""Apply operators' commands: permissions, topics, KV and settings (rules A1-A5, K1-K3).
 
-Each function returns the RocketMQ response code and, where the reply has one, the count of rows touched.
+Each function returns the RocketMQ response code and, if the reply has one, the number of rows touched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_PERMISSION = 16
 
 @dataclass(frozen=True, slots=True)
 class CommandReply:
-    """A response code, and how many rows the command touched where its reply says so (205, 327)."""
+    """A response code, and the number of rows touched for the commands whose reply has it (205, 327)."""
 
     code: int = SUCCESS
     count: int | None = None
@@ -54,20 +54,20 @@ def apply_command(tables: RegistryTables, settings: NamesrvSettings, command: Co
 
 
 def _put_kv(tables: RegistryTables, command: PutKvConfig) -> CommandReply:
-    """K1: makes the namespace, whose row outlives its keys, and replaces the value."""
+    """Create the namespace, whose row outlives its keys, and set or replace the value (K1)."""
     tables.kv_config.put(KvConfigRow(command.namespace, "", None))
     tables.kv_config.put(KvConfigRow(command.namespace, command.key, command.value))
     return CommandReply()
 
 
 def _delete_kv(tables: RegistryTables, command: DeleteKvConfig) -> CommandReply:
-    """K3: also what is absent; the emptied namespace remains."""
+    """Delete a key, if it is there; the emptied namespace remains (K3)."""
     tables.kv_config.drop(KvConfigRow(command.namespace, command.key, None))
     return CommandReply()
 
 
 def _add_write_perm(tables: RegistryTables, command: AddWritePerm) -> CommandReply:
-    """A2: the permission becomes exactly read and write."""
+    """Set the permission to exactly read and write in all rows of a broker name (A2)."""
     rows = list(tables.topic.of(command.broker_name).values())
     for row in rows:
         tables.topic.put(row._replace(perm=PERM_READ_WRITE))
@@ -75,7 +75,7 @@ def _add_write_perm(tables: RegistryTables, command: AddWritePerm) -> CommandRep
 
 
 def _delete_topic(tables: RegistryTables, command: DeleteTopic) -> CommandReply:
-    """A3: everywhere, or on the broker names of one cluster."""
+    """Delete a topic everywhere, or on the broker names of one cluster (A3)."""
     for broker_name in list(tables.topic.groups()):
         row = tables.topic.of(broker_name).get((command.topic, broker_name))
         clusters = {each.cluster_name for each in tables.cluster.of(broker_name).values()}
@@ -85,7 +85,10 @@ def _delete_topic(tables: RegistryTables, command: DeleteTopic) -> CommandReply:
 
 
 def _register_topic(tables: RegistryTables, command: RegisterTopic) -> CommandReply:
-    """A4: a new topic is refused as a whole if one name is unknown; of a known one the entries before it count."""
+    """Register a topic's queues on known broker names (A4).
+
+    A new topic is refused as a whole if one name is unknown; of a known topic the entries before that name are applied.
+    """
     names = [queue.broker_name for queue in command.queue_datas]
     unknown = [i for i, name in enumerate(names) if not tables.broker.of(name)]
     is_known = any((command.topic, name) in tables.topic.of(name) for name in tables.topic.groups())
@@ -105,7 +108,10 @@ def _register_topic(tables: RegistryTables, command: RegisterTopic) -> CommandRe
 
 
 def _update_config(tables: RegistryTables, settings: NamesrvSettings, command: UpdateNamesrvConfig) -> CommandReply:
-    """A5: a black-listed key refuses all; unknown keys are ignored, and so are values that a key cannot take."""
+    """Change settings (A5).
+
+    A black-listed key refuses all. Unknown keys are ignored, and so are values that a key cannot take.
+    """
     try:
         changes = settings.live_changes(command.properties)
     except ConfigBlackListError:

@@ -1,9 +1,9 @@
-"""The lines of history that one step of the rules writes: made from the rows it changed, so none goes unexplained.
+"""Make the lines of history for one step of the rules from the rows that the step changed, so that each is explained.
 
-A step is one record or one end of a lease. It gives a line for every address whose lease or filter servers changed,
-one for every id that an address lost to another, and one for every broker name whose topics changed; an operator
-command gives at least one line. `before` and `after` are JSON objects, table name -> the rows that changed; where an
-address takes an id from another one, `before` has the former holder's row.
+A step is one record or one end of a lease. It gives a line for every address whose lease or filter servers changed, one
+for every id that an address lost to another, and one for every broker name whose topics changed; an operator command
+gives at least one line. `before` and `after` are JSON objects, table name -> the rows that changed. If an address takes
+an id from another one, `before` has the former holder's row.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from namesrv_stream.rules.requests import DataVersion, RegisterBroker
 from namesrv_stream.rules.rows import SIGN_OF_LIFE_COLUMNS, BrokerEventRow, BrokerRow, LiveRow, LogPosition
 
 MAX_LISTED_TOPICS = 200
-"""A step that changes more topics of one broker name is told by their count; the tables at its epoch have the rows."""
+"""Most topics of a broker name that a line lists. A line of more has their count; the tables at its epoch have them."""
 
 BEGINS = ("REGISTERED", "ID_TAKEN")
-"""Types of the lines with which an address begins to hold the broker id that they name."""
+"""Types of lines that record the beginning of an address's hold on a broker id."""
 
 LEASE_ENDS = ("UNREGISTERED", "CHANNEL_CLOSED", "EXPIRED", "MOVED", "REFUSED")
-"""Types of the lines with which a lease ends. A REFUSED without `lease_millis` ended none."""
+"""Types of lines that record the end of a lease. A REFUSED without `lease_millis` ended no lease."""
 
 _COUNTED_TABLES = ("topic", "topic_mapping")
 _QUIET_LIVE_COLUMNS = SIGN_OF_LIFE_COLUMNS | {"data_version"}
 
 _LEFT_OUT = frozenset({"grace_until", "channels"})
-"""Columns of `live` that `before` and `after` do not have: they change with every sign of life."""
+"""Columns of `live` that `before` and `after` leave out, because they change with every sign of life."""
 
 _Sides = tuple[str | None, str | None]
 """`before` and `after` of a line."""
@@ -39,11 +39,12 @@ _Sides = tuple[str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class AppliedEvent:
-    """What was applied. `end_type` names the end of a lease (UNREGISTERED, CHANNEL_CLOSED, EXPIRED, MOVED, REFUSED).
+    """The record or the end of a lease that was applied.
 
-    `partition` and `offset` are None for an expiry, which no record causes. `command`: an operator's, told as one line
-    a broker name and at least one. `request`: the registration that the step is about; one that was refused is told
-    as a line although it changes nothing (D7).
+    `end_type` names the end of a lease (UNREGISTERED, CHANNEL_CLOSED, EXPIRED, MOVED, REFUSED). `partition` and
+    `offset` are None for an expiry, which no record causes. `command` is an operator's command; it gets one line for
+    each broker name that it touched, and at least one. `request` is the registration of the step; a refused one gets a
+    line although it changes nothing (D7).
     """
 
     cause: str
@@ -58,7 +59,7 @@ class AppliedEvent:
 
 
 def history_of(step: AppliedEvent, changes: Sequence[RowChange]) -> list[BrokerEventRow]:
-    """The lines of one step, in an order that reads well; epoch and seq are 0 until publication."""
+    """Return the lines of one step in a readable order; epoch and seq are 0 until publication."""
     changes = _in_order(net_of(changes))
     if step.command is not None:
         return _command_lines(step, changes)
@@ -90,7 +91,10 @@ def _refused_line(step: AppliedEvent, request: RegisterBroker) -> BrokerEventRow
 
 
 def _addresses(changes: Iterable[RowChange]) -> list[str]:
-    """Every address whose lease, id or filter servers changed, a loser of its id included, in order of appearance."""
+    """Return every address whose lease, id or filter servers changed, in order of appearance.
+
+    An address that lost its id is among them.
+    """
     found: dict[str, None] = {}
     for change in changes:
         for row in (change.before, change.after):
@@ -103,7 +107,7 @@ def _addresses(changes: Iterable[RowChange]) -> list[str]:
 def _address_lines(
     step: AppliedEvent, address: str, changes: Sequence[RowChange], topics_changed: bool
 ) -> Iterator[BrokerEventRow]:
-    """A line for each id that a lease which goes on has lost, then one for all else of the address."""
+    """Yield a line for each id that a continuing lease has lost, then one line for all other changes of the address."""
     mine = [_side_of(change, address) for change in changes]
     mine = [change for change in mine if change.before is not None or change.after is not None]
     lease = next((change for change in reversed(mine) if change.table == "live"), None)
@@ -112,15 +116,18 @@ def _address_lines(
         mine = [change for change in mine if change not in lost]
         yield from (_address_line(step, "ID_LOST", address, [each], None) for each in lost)  # R5, R8
     is_new_version_alone = topics_changed and lease is not None and mine == [lease] and _is_quiet(lease)
-    if mine and not is_new_version_alone:  # of that one the line of its topics tells
+    if mine and not is_new_version_alone:  # the line of its topics has the new version
         has_gained = any(change.table == "broker" and change.before is None for change in mine)
         shown = _shown(mine, changes, with_clusters=address == step.broker_addr or len(_addresses(changes)) == 1)
         yield _address_line(step, _type_of(step, lease, has_gained), address, shown, lease)
 
 
 def _shown(mine: Sequence[RowChange], changes: Sequence[RowChange], *, with_clusters: bool) -> list[RowChange]:
-    """What an address's line shows: its rows, of an id that it took the former holder's too, and the clusters of its
-    broker names."""
+    """Return the changes that an address's line shows.
+
+    They are the address's own rows, the former holder's row of an id that it took, and the clusters of its broker
+    names.
+    """
     gained = [change.key for change in mine if change.table == "broker" and change.before is None]
     taken = [change for change in changes if change.table == "broker" and change.key in gained]
     own = [change for change in mine if change.key not in gained or change.table != "broker"]
@@ -142,14 +149,17 @@ def _address_line(
         broker_id=getattr(about, "broker_id", None),
         broker_addr=address,
         data_version=getattr(about, "data_version", None),
-        rows=_rows_told(changes),
+        rows=_rows_as_json(changes),
         last_heard_at=about.last_update_timestamp if ended else None,
         lease_millis=max(0, step.event_time - about.lease_began_at) if ended else None,
     )
 
 
 def _side_of(change: RowChange, address: str) -> RowChange:
-    """The change as far as it concerns an address: an id that passes from one to another is a loss and a gain."""
+    """Return the part of a change that concerns an address.
+
+    An id that passes from one address to another is a loss for the one and a gain for the other.
+    """
     before, after = (
         row if getattr(row, "broker_addr", None) == address else None for row in (change.before, change.after)
     )
@@ -157,7 +167,7 @@ def _side_of(change: RowChange, address: str) -> RowChange:
 
 
 def _goes_on(lease: RowChange | None) -> bool:
-    """Whether the lease neither begins nor ends with the step; None: it does not change."""
+    """Return whether the lease neither begins nor ends with the step. None: the step does not change it."""
     return lease is None or (lease.before is not None and lease.after is not None)
 
 
@@ -194,12 +204,12 @@ def _topics_line(
         broker_id=getattr(about, "broker_id", None),
         broker_addr=step.broker_addr,
         data_version=getattr(about, "data_version", None),
-        rows=_rows_told(changes),
+        rows=_rows_as_json(changes),
     )
 
 
 def _command_lines(step: AppliedEvent, changes: Sequence[RowChange]) -> list[BrokerEventRow]:
-    """One line a broker name that the command touched; one line of the command alone where it touched none."""
+    """Return one line for each broker name whose topics the command changed, else one line for the command."""
     of_names = _by_broker_name([change for change in changes if change.table == "topic"])
     rest = [change for change in changes if change.table != "topic"]
     subject = msgspec.json.encode({"command": step.command}).decode()
@@ -208,13 +218,13 @@ def _command_lines(step: AppliedEvent, changes: Sequence[RowChange]) -> list[Bro
             step,
             type_=step.cause,
             broker_name=name,
-            rows=_rows_told(of_name),
+            rows=_rows_as_json(of_name),
         )
         for name, of_name in of_names.items()
     ]
     if lines:
         return lines
-    before, after = _rows_told(rest)
+    before, after = _rows_as_json(rest)
     name = getattr(step.command, "broker_name", None)
     return [_line(step, type_=step.cause, broker_name=name, rows=(before, after or subject))]
 
@@ -226,10 +236,11 @@ def _by_broker_name(changes: Iterable[RowChange]) -> dict[str, list[RowChange]]:
     return groups
 
 
-def _rows_told(changes: Iterable[RowChange]) -> _Sides:
-    """The rows before and after as JSON text {table: [row, ...]}, None where there is none.
+def _rows_as_json(changes: Iterable[RowChange]) -> _Sides:
+    """Return the rows before and after as JSON text {table: [row, ...]}, None if there is none.
 
-    Of very many topics both sides have {table: {"count": n}}, also the side that has few.
+    If more topics changed than MAX_LISTED_TOPICS, both sides have {table: {"count": n}} instead, even one with few
+    rows.
     """
     of_table: dict[str, list[RowChange]] = {}
     for change in changes:
@@ -248,7 +259,7 @@ def _json(tables: dict[str, object]) -> str | None:
 
 
 def as_json_row(row: Any) -> dict[str, object]:
-    """A table's row as `before` and `after` have it."""
+    """Return a table's row as `before` and `after` have it."""
     return {column: _plain(value) for column, value in row._asdict().items() if column not in _LEFT_OUT}
 
 

@@ -1,5 +1,8 @@
-"""Keyed rows that write down each change of theirs: one journal a micro-batch, from which rows to publish and history
-events are both made, so that no row changes without an event that explains it."""
+"""Tables in memory that record each of their changes in a journal.
+
+Rows to publish and lines of history are both made from the journal, so that no row changes without a line that explains
+it. One journal covers a micro-batch.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ Key = tuple[Hashable, ...]
 
 
 class RowChange(NamedTuple):
-    """One row of one table before and after a step; None where there was or is no row."""
+    """One row of one table before and after a step; None if there was or is no row."""
 
     table: str
     key: Key
@@ -20,7 +23,7 @@ class RowChange(NamedTuple):
 
 
 class NetChanges(NamedTuple):
-    """What a whole journal comes to for one table. A row changed there and back is not in it."""
+    """The net changes of a whole journal in one table. A row that was changed and changed back is not among them."""
 
     upserts: list[tuple[object, ...]]
     deletes: list[Key]
@@ -30,9 +33,9 @@ Journal = list[RowChange]
 
 
 class Table(Generic[Row]):
-    """Rows by key, in groups (all topics of a broker name, all ids of it) where a rule asks for groups.
+    """Rows by key, in groups for the rules that need groups: all topics of a broker name, or all its ids.
 
-    `put` and `drop` of what is already so leave no trace in the journal.
+    `put` of an equal row and `drop` of an absent one leave no entry in the journal.
     """
 
     def __init__(
@@ -45,48 +48,48 @@ class Table(Generic[Row]):
         self._groups: dict[Hashable, dict[Key, Row]] = {}
 
     def load(self, rows: Iterable[Row]) -> None:
-        """Take rows that are published already."""
+        """Take rows that are already published."""
         for row in rows:
             self.refresh(row)
 
     def of(self, group: Hashable) -> Mapping[Key, Row]:
-        """The rows of one group by key; live, so copy it before putting or dropping."""
+        """Return the rows of one group by key. The mapping is live: copy it before a `put` or `drop`."""
         return self._groups.get(group, {})
 
     def first(self, group: Hashable) -> Row | None:
-        """The row of a group that has one row at most, as an address in `live`."""
+        """Return the row of a group that has at most one row, such as an address in `live`."""
         return next(iter(self.of(group).values()), None)
 
     def groups(self) -> Iterable[Hashable]:
-        """What there are rows of."""
+        """Return the groups that have rows."""
         return self._groups.keys()
 
     def __iter__(self) -> Iterator[Row]:
         return (row for group in self.groups() for row in self.of(group).values())
 
     def put(self, row: Row) -> None:
-        """Insert or replace."""
+        """Insert or replace a row."""
         before = self._known(row)
         if before != row:
             self.refresh(row)
             self._journal.append(RowChange(self._name, self._key(row), before, row))
 
     def refresh(self, row: Row) -> None:
-        """Replace without a journal entry: for what is published already or on its own account (signs of life)."""
+        """Replace a row without a journal entry: for rows already published, and for signs of life."""
         self._groups.setdefault(self._group(row), {})[self._key(row)] = row
 
     def drop(self, row: Row) -> None:
-        """Remove the row with this one's key, if it is there."""
+        """Remove the row with the key of this one, if it is there."""
         before = self._remove(row)
         if before is not None:
             self._journal.append(RowChange(self._name, self._key(row), before, None))
 
     def _known(self, row: Row) -> Row | None:
-        """The row with the key of this one."""
+        """Return the row with the key of this one."""
         return self.of(self._group(row)).get(self._key(row))
 
     def _remove(self, row: Row) -> Row | None:
-        """The row that was there. A group without rows is none."""
+        """Remove and return the row with the key of this one, and its group if no row is left in it."""
         group = self._group(row)
         rows = self._groups.get(group, {})
         before = rows.pop(self._key(row), None)
@@ -96,7 +99,7 @@ class Table(Generic[Row]):
 
 
 def net_of(journal: Iterable[RowChange]) -> list[RowChange]:
-    """One change a row, from what was before the journal to what is after it; rows changed there and back are out."""
+    """Return one change for each row, from before the journal to after it, without rows that were changed back."""
     changes: dict[tuple[str, Key], RowChange] = {}
     for change in journal:
         first = changes.setdefault((change.table, change.key), change)
@@ -106,7 +109,7 @@ def net_of(journal: Iterable[RowChange]) -> list[RowChange]:
 
 
 def net_changes(journal: Iterable[RowChange]) -> dict[str, NetChanges]:
-    """Rows to upsert and keys to delete per table, for readers who see only the end of the journal."""
+    """Return the rows to upsert and the keys to delete by table, for readers who see only the end of the journal."""
     changes: dict[str, NetChanges] = {}
     for change in net_of(journal):
         of_table = changes.setdefault(change.table, NetChanges([], []))

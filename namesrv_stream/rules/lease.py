@@ -1,4 +1,4 @@
-"""When a lease lasts, and which connections keep it (rules L1, L6, D5, D9, E5, E6, E9).
+"""Leases: how long one lasts, and which connections keep it (rules L1, L6, D5, D9, E5, E6, E9).
 
 A lease is one row of `live`. It lasts for the broker's timeout of event time after the last sign of life, the last
 millisecond included, and ends at the first tick after that. Nothing here reads a clock: event time comes from the log.
@@ -14,12 +14,12 @@ from namesrv_stream.rules.rows import LiveRow
 
 
 def deadline_ms(lease: LiveRow) -> int:
-    """The last millisecond of event time at which the silent address is alive (L1, D9)."""
+    """Return the last millisecond of event time at which the silent address is alive (L1, D9)."""
     return max(lease.last_update_timestamp + lease.heartbeat_timeout_millis, lease.grace_until or 0)
 
 
 def after_sign_of_life(lease: LiveRow, at_ms: int, channel_id: str | None) -> LiveRow:
-    """The lease after a sign of life over a connection: it lasts anew, and the grace of an outage ends (D9)."""
+    """Return the lease after a sign of life over a connection: its timeout begins anew, and a grace ends (D9)."""
     return lease._replace(
         last_update_timestamp=max(at_ms, lease.last_update_timestamp),
         grace_until=None,
@@ -28,16 +28,17 @@ def after_sign_of_life(lease: LiveRow, at_ms: int, channel_id: str | None) -> Li
 
 
 def after_outage(lease: LiveRow, now_ms: int, grace_ms: int) -> LiveRow:
-    """The lease after an outage of the way to the log: it lasts at least `grace_ms` more (D9)."""
+    """Return the lease after an outage of the way to the log: it lasts at least `grace_ms` more (D9)."""
     return lease._replace(grace_until=now_ms + grace_ms)
 
 
 def channels_after(
     channels: Mapping[str, int], timeout_ms: int, at_ms: int, channel_id: str | None
 ) -> Mapping[str, int]:
-    """The connections that keep a lease after a sign of life over `channel_id`: connection -> last heard over it.
+    """Return the connections that keep a lease after a sign of life over `channel_id`.
 
-    A connection over which nothing was heard for the lease's timeout no longer counts (L6).
+    They are a mapping from connection to its last sign of life. A connection without a sign of life for the lease's
+    timeout no longer counts (L6).
     """
     if len(channels) <= 1 and (channel_id in channels or not channels):
         return channels if channel_id is None else {channel_id: at_ms}
@@ -46,7 +47,7 @@ def channels_after(
 
 
 def without_channel(lease: LiveRow, at_ms: int, channel_id: str) -> LiveRow | None:
-    """The lease after the loss of a connection, None when that was its last one (L6)."""
+    """Return the lease after the loss of a connection, None if that was its last one (L6)."""
     if channel_id not in lease.channels:
         return lease
     others = {name: heard_ms for name, heard_ms in lease.channels.items() if name != channel_id}
@@ -56,7 +57,7 @@ def without_channel(lease: LiveRow, at_ms: int, channel_id: str) -> LiveRow | No
 
 @dataclass(slots=True)
 class LogClock:
-    """Event time as the log tells it: it follows append times and never falls behind the newest tick (E9).
+    """Event time of the log: it follows append times and never falls behind the newest tick (E9).
 
     `newest_tick_ms` is None before the first tick. `stepped_back_ms`: how far the newest tick's append time was behind
     the tick before it, 0 if it was not.
@@ -66,11 +67,11 @@ class LogClock:
     stepped_back_ms: int = 0
 
     def event_time_ms(self, append_time_ms: int) -> int:
-        """The event time of a record."""
+        """Return the event time of a record."""
         return max(append_time_ms, self.newest_tick_ms or append_time_ms)
 
     def tick(self, append_time_ms: int, outage_after_ms: int) -> bool:
-        """Take a tick. Return whether it came so long after the tick before that this was an outage (D9)."""
+        """Apply a tick. Return whether it came so long after the tick before it that this was an outage (D9)."""
         before = self.newest_tick_ms
         now_ms = self.event_time_ms(append_time_ms)
         self.newest_tick_ms, self.stepped_back_ms = now_ms, now_ms - append_time_ms
@@ -78,32 +79,35 @@ class LogClock:
 
 
 class Deadlines:
-    """The addresses whose leases are overdue, found without looking at all of them.
+    """The deadlines of all leases, from which the overdue ones are found without a look at each.
 
-    A heap that holds for each address one time not after its deadline; what a sign of life has moved is moved here when
-    that time comes.
+    A heap holds for each address one time that is not after its deadline. A sign of life does not change the heap: when
+    the held time passes, the address is put back with its present deadline.
     """
 
     def __init__(self, deadline_of: Callable[[str], int | None]) -> None:
-        """`deadline_of` returns the present deadline of an address, None if it has no lease."""
+        """Take `deadline_of`, which returns the present deadline of an address, None if it has no lease."""
         self._deadline_of = deadline_of
         self._heap: list[tuple[int, str]] = []
         self._queued: dict[str, int] = {}
 
     def watch(self, address: str, deadline: int) -> None:
-        """Look at the address once event time has passed `deadline`, or earlier."""
+        """Note `deadline` for the address; `overdue` looks at it once event time has passed it.
+
+        An earlier one that is already noted stays instead.
+        """
         queued = self._queued.get(address)
         if queued is None or deadline < queued:
             self._queued[address] = deadline
             heapq.heappush(self._heap, (deadline, address))
 
     def overdue(self, now_ms: int) -> Iterable[str]:
-        """Remove and return the addresses whose deadline is before `now_ms`: by deadline, then by address (D5)."""
+        """Remove and return the addresses whose deadline is before `now_ms`, by deadline, then by address (D5)."""
         found: list[tuple[int, str]] = []
         while self._heap and self._heap[0][0] < now_ms:
             queued, address = heapq.heappop(self._heap)
             if self._queued.get(address) != queued:
-                continue  # an earlier time was put in for it
+                continue  # the heap has an earlier time for this address
             del self._queued[address]
             deadline = self._deadline_of(address)
             if deadline is None:

@@ -1,7 +1,7 @@
-"""What a lookup answers from one snapshot of the tables (rules M1-M8, K2, K4).
+"""Answer lookups from one snapshot of the tables (rules M1-M8, K2, K4).
 
-Answers are plain data; how they look on the wire or on a terminal is decided elsewhere. Lists have no defined order
-in RocketMQ; here they keep the order of the tables, so that the same snapshot gives the same answer everywhere.
+Answers are plain data; other modules decide how they look on the wire or on a terminal. Lists have no defined order in
+RocketMQ; here they keep the order of the tables, so that the same snapshot gives the same answer everywhere.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ UNIT_SUB_FLAG = 2
 
 @dataclass(frozen=True, slots=True)
 class RouteTables:
-    """One snapshot, indexed for lookups. Read only; whoever has it sees one consistent state (E8).
+    """One snapshot, indexed for lookups. Read only, so that its holder sees one consistent state (E8).
 
-    `queues`: topic -> its rows. `brokers`: broker name -> id -> holder. `clusters`: cluster name -> broker names.
-    `kv`: namespace -> key -> value, emptied namespaces included. `mappings`: topic -> broker name -> JSON text (T7).
+    `queues`: topic -> its rows. `brokers`: broker name -> id -> holder. `clusters`: cluster name -> broker names. `kv`:
+    namespace -> key -> value, emptied namespaces included. `mappings`: topic -> broker name -> JSON text (T7).
     """
 
     queues: TopicQueues = field(default_factory=TopicQueues)
@@ -40,7 +40,10 @@ class RouteTables:
 
 @dataclass(frozen=True, slots=True)
 class BrokerGroup:
-    """A broker group as clients see it: its addresses by id, and what its latest registration said (D6, R4)."""
+    """A broker group as clients see it.
+
+    It has the addresses by id, and the cluster, zone and flag of the group's latest registration (D6, R4).
+    """
 
     broker_name: str
     cluster: str
@@ -51,9 +54,10 @@ class BrokerGroup:
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """The answer to GET_ROUTEINFO_BY_TOPIC. `topic_queue_mappings`: broker name -> JSON text, None where there is none.
+    """The answer to GET_ROUTEINFO_BY_TOPIC.
 
-    `filter_server_table` holds only addresses of the route that have filter servers (M1).
+    `topic_queue_mappings`: broker name -> JSON text, None if the topic has no mapping. `filter_server_table` holds only
+    addresses of the route that have filter servers (M1).
     """
 
     topic: str
@@ -66,19 +70,19 @@ class TopicRoute:
 
 @dataclass(frozen=True, slots=True)
 class ClusterInfo:
-    """The answer to GET_BROKER_CLUSTER_INFO (M6): every broker group by name, and the names of each cluster."""
+    """The answer to GET_BROKER_CLUSTER_INFO (M6): every broker group by name, and the broker names of each cluster."""
 
     brokers: Mapping[str, BrokerGroup]
     clusters: Mapping[str, Sequence[str]]
 
 
 def latest_registered(holders: Iterable[BrokerRow]) -> BrokerRow:
-    """The holder whose registration is the latest of its broker name: its cluster, zone and flag are shown (D6)."""
+    """Return the holder with the latest registration of its broker name; its cluster, zone and flag are shown (D6)."""
     return max(holders, key=lambda row: row.registered_at)
 
 
 def broker_data(holders: Mapping[int, BrokerRow]) -> BrokerGroup:
-    """A broker group out of its holders by id; there is at least one."""
+    """Return the broker group of these holders by id, of which there is at least one."""
     shown = latest_registered(holders.values())
     return BrokerGroup(
         broker_name=shown.broker_name,
@@ -92,9 +96,9 @@ def broker_data(holders: Mapping[int, BrokerRow]) -> BrokerGroup:
 def route(
     tables: RouteTables, topic: str, settings: NamesrvSettings, zone_name: str | None = None
 ) -> TopicRoute | None:
-    """The route of a topic, or None: TOPIC_NOT_EXIST (M1).
+    """Return the route of a topic, or None, which is answered TOPIC_NOT_EXIST (M1).
 
-    `zone_name`: the zone of a client in zone mode, which sees only its own zone's groups (M4).
+    `zone_name`: the zone of a client in zone mode, which sees only the groups of its own zone (M4).
     """
     queues: Sequence[TopicRow] = tables.queues.get(topic, ())
     groups = [broker_data(tables.brokers[row.broker_name]) for row in queues if row.broker_name in tables.brokers]
@@ -119,12 +123,12 @@ def route(
 
 
 def order_topic_conf(tables: RouteTables, topic: str) -> str | None:
-    """The topic's value in the KV namespace ORDER_TOPIC_CONFIG (M2)."""
+    """Return the topic's value in the KV namespace ORDER_TOPIC_CONFIG (M2)."""
     return tables.kv.get(ORDER_TOPIC_NAMESPACE, {}).get(topic)
 
 
 def _with_acting_master(group: BrokerGroup) -> BrokerGroup:
-    """M3: a group with the acting flag and without id 0 is shown with its smallest id as 0."""
+    """Return the group with its smallest id as 0 if it has the acting flag and no id 0, else as it is (M3)."""
     if not group.enable_acting_master or MASTER_ID in group.broker_addrs:
         return group
     smallest = min(group.broker_addrs)
@@ -133,12 +137,12 @@ def _with_acting_master(group: BrokerGroup) -> BrokerGroup:
 
 
 def _is_of_other_zone(group: BrokerGroup, zone_name: str) -> bool:
-    """M4: only groups that have a master are left out; no zone counts as another one."""
+    """Return whether zone mode leaves the group out (M4): it has a master and another zone, or no zone."""
     return MASTER_ID in group.broker_addrs and (group.zone_name or "").lower() != zone_name.lower()
 
 
 def cluster_info(tables: RouteTables) -> ClusterInfo:
-    """All broker groups and clusters (M6)."""
+    """Return all broker groups and clusters (M6)."""
     return ClusterInfo(
         brokers={name: broker_data(holders) for name, holders in tables.brokers.items()},
         clusters={cluster: tuple(names) for cluster, names in tables.clusters.items()},
@@ -146,46 +150,46 @@ def cluster_info(tables: RouteTables) -> ClusterInfo:
 
 
 def member_group(tables: RouteTables, broker_name: str) -> dict[int, str]:
-    """The addresses of a broker name by id, empty if the name is unknown (M6)."""
+    """Return the addresses of a broker name by id, empty if the name is unknown (M6)."""
     return {broker_id: row.broker_addr for broker_id, row in tables.brokers.get(broker_name, {}).items()}
 
 
 def topic_list(tables: RouteTables) -> list[str]:
-    """All topics (M7)."""
+    """Return all topics (M7)."""
     return list(tables.queues)
 
 
 def topics_by_cluster(tables: RouteTables, cluster: str) -> list[str]:
-    """Topics with a row of one of the cluster's broker names; an unknown cluster has none (M7)."""
+    """Return the topics with a row of one of the cluster's broker names, none for an unknown cluster (M7)."""
     return tables.queues.topics_on(set(tables.clusters.get(cluster, ())))
 
 
 def system_topics(tables: RouteTables) -> list[str]:
-    """Cluster names and broker names, which are topics of their own, and nothing else (M7)."""
+    """Return cluster names and broker names, which are topics of their own, and nothing else (M7)."""
     return [*tables.clusters, *(name for name in tables.brokers if name not in tables.clusters)]
 
 
 def unit_topics(tables: RouteTables) -> list[str]:
-    """Topics whose first row has the unit flag (M7): RocketMQ looks at one, arbitrary, row of a topic."""
+    """Return the topics whose first row has the unit flag (M7): RocketMQ looks at one, arbitrary, row of a topic."""
     return [topic for topic, flag in tables.queues.flags() if flag & UNIT_FLAG]
 
 
 def unit_sub_topics(tables: RouteTables) -> list[str]:
-    """Topics with the unit-sub flag (M7)."""
+    """Return the topics with the unit-sub flag (M7)."""
     return [topic for topic, flag in tables.queues.flags() if flag & UNIT_SUB_FLAG]
 
 
 def unit_sub_ununit_topics(tables: RouteTables) -> list[str]:
-    """Topics with the unit-sub flag and without the unit flag (M7)."""
+    """Return the topics with the unit-sub flag and without the unit flag (M7)."""
     return [topic for topic, flag in tables.queues.flags() if flag & UNIT_SUB_FLAG and not flag & UNIT_FLAG]
 
 
 def is_version_changed(tables: RouteTables, broker_addr: str, version: DataVersion) -> bool:
-    """M8: whether QUERY_DATA_VERSION answers `changed`: no lease, or another version."""
+    """Return whether QUERY_DATA_VERSION is answered `changed` (M8): the address has no lease, or another version."""
     lease = tables.live.get(broker_addr)
     return lease is None or lease.data_version != version
 
 
 def waits_for_service(settings: NamesrvSettings, up_ms: int) -> bool:
-    """Whether routes are refused because the process started only `up_ms` ago (M5)."""
+    """Return whether routes are refused because the process started only `up_ms` ago (M5)."""
     return settings.need_wait_for_service and up_ms < settings.wait_seconds_for_service * 1000

@@ -1,8 +1,8 @@
-"""The queues of all topics in little memory, so that a change copies only what it changes.
+"""The queues of all topics in little memory, where a change copies only a small part.
 
-A row takes eight bytes: a number for its broker name and one for its queue settings, of which there are few. Topics
-lie in pages in order of their names. A page never changes: the next snapshot has a new page where a topic changed and
-shares all others, so whoever holds a snapshot goes on seeing it whole (E8).
+A row takes eight bytes: a number for its broker name and one for its queue settings, of which there are few. Topics lie
+in pages in order of their names. A page never changes: the next snapshot has a new page for each changed one and shares
+all others, so that the holder of a snapshot goes on seeing it whole (E8).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 from namesrv_stream.rules.rows import TopicRow
 
 PAGE_TOPICS = 1_024
-"""Topics of a new page; a page of twice as many is split. Copying one takes 20 µs."""
+"""Number of topics in a new page; a page with twice as many is split. A copy takes 20 µs."""
 
 CELL_BYTES = 8
 _CELL = struct.Struct("=II")
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class QueueSettings(NamedTuple):
-    """What a row of `topic` holds beside its key."""
+    """The columns of a row of `topic` beside its key."""
 
     read_queue_nums: int
     write_queue_nums: int
@@ -36,14 +36,17 @@ class QueueSettings(NamedTuple):
 
 
 TopicChanges = Mapping[str, Mapping[str, QueueSettings | None]]
-"""Topic -> broker name -> its settings from now on, None where the row is gone."""
+"""Topic -> broker name -> the row's new settings, None if the row is deleted."""
 
 Page = dict[str, bytes]
 """Topic -> its cells, in order of broker name; topics in order."""
 
 
 class QueueCodes:
-    """Numbers for broker names and queue settings. It only grows, so all snapshots of one follower share it."""
+    """Numbers for broker names and queue settings.
+
+    Numbers are only added, so all snapshots of one follower share them.
+    """
 
     def __init__(self, names: Iterable[str] = (), settings: Iterable[QueueSettings] = ()) -> None:
         self.names = list(names)
@@ -53,30 +56,30 @@ class QueueCodes:
         self._shared: dict[bytes, bytes] = {}
 
     def cell(self, broker_name: str, settings: QueueSettings) -> bytes:
-        """One row without its topic."""
+        """Return one row without its topic, as bytes."""
         name_code = _code(broker_name, self.names, self._name_codes)
         return _CELL.pack(name_code, _code(settings, self.settings, self._settings_codes))
 
     def rows(self, topic: str, cells: bytes) -> list[TopicRow]:
-        """The rows of a topic."""
+        """Return the rows of a topic."""
         names, settings = self.names, self.settings
         return [TopicRow(topic, names[name], *settings[code]) for name, code in _CELL.iter_unpack(cells)]
 
     def first_settings(self, cells: bytes) -> QueueSettings:
-        """The settings of a topic's first row."""
+        """Return the settings of a topic's first row."""
         code: int = _CELL.unpack_from(cells)[1]
         return self.settings[code]
 
     def name_codes(self, names: Container[str]) -> set[int]:
-        """The numbers of those of `names` that have one."""
+        """Return the numbers of those of `names` that have one."""
         return {code for code, name in enumerate(self.names) if name in names}
 
     def shared(self, cells: bytes) -> bytes:
-        """The same bytes; one object for all topics that have the same single row."""
+        """Return equal bytes that are one object for all topics with the same single row."""
         return self._shared.setdefault(cells, cells) if len(cells) == CELL_BYTES else cells
 
     def changed(self, cells: bytes, changes: Mapping[str, QueueSettings | None], counts: Counter[str]) -> bytes:
-        """The cells of a topic after a change; `counts` (topics by broker name) are brought in line."""
+        """Return the cells of a topic after a change, and update `counts`, the number of topics by broker name."""
         holders = name_codes_of(cells)
         for name, settings in changes.items():
             at = bisect_left(holders, name, key=self.names.__getitem__)
@@ -89,9 +92,10 @@ class QueueCodes:
 
 
 class TopicQueues(Mapping[str, Sequence[TopicRow]]):
-    """Topic -> its rows in order of broker name, for one snapshot. `topic_counts`: by broker name, those above 0.
+    """Topic -> its rows in order of broker name, for one snapshot.
 
-    Rows are made when they are asked for. `changed` gives the queues of the next snapshot.
+    `topic_counts`: broker name -> its number of topics, if above 0. Rows are made on request. `changed` returns the
+    queues of the next snapshot.
     """
 
     def __init__(
@@ -105,7 +109,7 @@ class TopicQueues(Mapping[str, Sequence[TopicRow]]):
 
     @classmethod
     def of(cls, rows: Iterable[TopicRow]) -> TopicQueues:
-        """The queues of these rows."""
+        """Return the queues of these rows."""
         changes: dict[str, dict[str, QueueSettings | None]] = {}
         for row in rows:
             changes.setdefault(row.topic, {})[row.broker_name] = QueueSettings(*row[2:])
@@ -124,22 +128,22 @@ class TopicQueues(Mapping[str, Sequence[TopicRow]]):
         return self._length
 
     def flags(self) -> Iterator[tuple[str, int]]:
-        """Each topic with the flag of its first row."""
+        """Yield each topic with the flag of its first row."""
         first_settings = cache(self._codes.first_settings)
         return ((topic, first_settings(cells).topic_sys_flag) for topic, cells in self._all_cells())
 
     def topics_on(self, broker_names: Container[str]) -> list[str]:
-        """The topics that have a row of one of these broker names."""
+        """Return the topics that have a row of one of these broker names."""
         codes = self._codes.name_codes(broker_names)
-        has_one = cache(lambda cells: not codes.isdisjoint(name_codes_of(cells)))  # of single rows there are few
+        has_one = cache(lambda cells: not codes.isdisjoint(name_codes_of(cells)))  # few distinct single rows
         return [topic for topic, cells in self._all_cells() if has_one(cells)]
 
     def rows(self) -> Iterator[TopicRow]:
-        """All rows in order of their key."""
+        """Yield all rows in order of their key."""
         return chain.from_iterable(self._codes.rows(topic, cells) for topic, cells in self._all_cells())
 
     def by_broker_name(self) -> dict[str, dict[str, QueueSettings]]:
-        """Broker name -> topic -> settings; equal names and settings are one object."""
+        """Return broker name -> topic -> settings; equal names and settings are one object."""
         found: dict[str, dict[str, QueueSettings]] = {name: {} for name in self.topic_counts}
         by_code = [found.get(name, {}) for name in self._codes.names]
         settings = self._codes.settings
@@ -149,7 +153,7 @@ class TopicQueues(Mapping[str, Sequence[TopicRow]]):
         return found
 
     def changed(self, changes: TopicChanges) -> TopicQueues:
-        """The queues after a change. This object stays as it is."""
+        """Return the queues after a change. This object stays as it is."""
         topics_by_page: dict[int, list[str]] = {}
         for topic in changes:
             topics_by_page.setdefault(self._page_number(topic), []).append(topic)
@@ -178,12 +182,12 @@ class TopicQueues(Mapping[str, Sequence[TopicRow]]):
 
 
 def name_codes_of(cells: bytes) -> list[int]:
-    """The numbers of the broker names in a topic's cells."""
+    """Return the numbers of the broker names in a topic's cells."""
     return memoryview(cells).cast("I").tolist()[::2]
 
 
 def _in_pages(items: Iterable[tuple[str, bytes]]) -> list[Page]:
-    """Topics in order, in one page or, from twice PAGE_TOPICS on, in pages of PAGE_TOPICS."""
+    """Return topics, which come in order, in one page or, from twice PAGE_TOPICS on, in pages of PAGE_TOPICS."""
     left = iter(items)
     page = dict(islice(left, 2 * PAGE_TOPICS))
     if len(page) < 2 * PAGE_TOPICS:
@@ -193,7 +197,7 @@ def _in_pages(items: Iterable[tuple[str, bytes]]) -> list[Page]:
 
 
 def _code(value: T, values: list[T], codes: dict[T, int]) -> int:
-    """The number of a value, the next one if it has none."""
+    """Return the number of a value; a value without one gets the next."""
     code = codes.get(value)
     if code is None:
         code = codes[value] = len(values)

@@ -1,4 +1,4 @@
-"""What REGISTER_BROKER changes, and what it is answered (rules R2-R13, T1-T7, D1, D6, D7)."""
+"""Apply REGISTER_BROKER and answer it (rules R2-R13, T1-T7, D1, D6, D7)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from namesrv_stream.rules.tables import RegistryTables, follow_holders
 
 @dataclass(frozen=True, slots=True)
 class RegisterReply:
-    """R12, R13: master and HA address for a slave whose master is known, and the order configuration."""
+    """Master and HA address for a slave whose master is known (R12), and the order configuration (R13)."""
 
     master_addr: str | None = None
     ha_server_addr: str | None = None
@@ -33,13 +33,13 @@ class RegisterReply:
 
 
 def is_move(tables: RegistryTables, request: RegisterBroker) -> bool:
-    """D1: the address has a lease under another cluster or broker name."""
+    """Return whether the address has a lease under another cluster or broker name (D1)."""
     lease = tables.live.first(request.broker_addr)
     return lease is not None and (lease.cluster_name, lease.broker_name) != (request.cluster_name, request.broker_name)
 
 
 def is_refused(tables: RegistryTables, request: RegisterBroker) -> bool:
-    """R6: the id is held by another address whose lease has a higher stateVersion."""
+    """Return whether another address holds the id and its lease has a higher stateVersion (R6)."""
     holder = tables.holder(request.broker_name, request.broker_id)
     if holder is None or holder.broker_addr == request.broker_addr:
         return False
@@ -55,7 +55,7 @@ def register(
     *,
     lease_only: bool = False,
 ) -> LiveRow:
-    """Apply an accepted registration and return its lease. The lease of a move has ended before (D1).
+    """Apply an accepted registration and return its lease. The caller has ended the lease of a move before (D1).
 
     With `lease_only` the topics stay as they are and the lease gets a version that no broker sends, so that the next
     registration that can be read brings its topics, whatever its version (T2). The state version counts (R6).
@@ -75,7 +75,7 @@ def register(
 
 
 def reply(tables: RegistryTables, settings: NamesrvSettings, request: RegisterBroker, refused: bool) -> RegisterReply:
-    """The answer to a registration that has been applied or refused (R6, R12, R13)."""
+    """Return the answer to a registration that has been applied or refused (R6, R12, R13)."""
     order = tables.kv(ORDER_TOPIC_NAMESPACE) if settings.return_order_topic_config_to_broker else None
     master = tables.holder(request.broker_name, MASTER_ID)
     if refused or request.broker_id == MASTER_ID or master is None:
@@ -85,7 +85,7 @@ def reply(tables: RegistryTables, settings: NamesrvSettings, request: RegisterBr
 
 
 def _take_id(tables: RegistryTables, request: RegisterBroker, at: LogPosition) -> None:
-    """R5, R8: the address gives up its other ids of this name and takes this one, from whoever held it."""
+    """Give the address this id, whoever held it, and remove its other ids of this name (R5, R8)."""
     for row in list(tables.broker.of(request.broker_name).values()):
         if row.broker_addr == request.broker_addr and row.broker_id != request.broker_id:
             tables.broker.drop(row)
@@ -104,8 +104,11 @@ def _take_id(tables: RegistryTables, request: RegisterBroker, at: LogPosition) -
 
 
 def _says_nothing_new(tables: RegistryTables, row: BrokerRow) -> bool:
-    """Whether only `registered_at` would change and D6 could never tell: the holder is the latest already, or all
-    holders say the same. A quiet cluster that re-registers then changes no row."""
+    """Return whether the row changes only in `registered_at`, and D6 gives the same result either way.
+
+    So it is if the holder is the latest already, or if all holders have the same cluster, flag and zone. A quiet
+    cluster that registers again then changes no row.
+    """
     before = tables.holder(row.broker_name, row.broker_id)
     if before is None or before[:-1] != row[:-1]:
         return False
@@ -114,7 +117,10 @@ def _says_nothing_new(tables: RegistryTables, row: BrokerRow) -> bool:
 
 
 def _brings_topics(tables: RegistryTables, request: RegisterBroker) -> bool:
-    """R9: the master's topics count, and those of the smallest id if the record carries the acting flag at all."""
+    """Return whether the record's topics count (R9).
+
+    Those of id 0 do, and those of the smallest id if the record has the acting flag, true or false.
+    """
     if request.broker_id == MASTER_ID:
         return True
     return request.enable_acting_master is not None and request.broker_id == min(tables.holders(request.broker_name))
@@ -137,8 +143,10 @@ def _take_topics(tables: RegistryTables, settings: NamesrvSettings, request: Reg
 
 
 def _differs(known: TopicRow | None, row: TopicRow) -> bool:
-    """Whether a topic is applied under an unchanged version: it has no row (T3), or its row differs in more than a
-    cleared write bit (D10)."""
+    """Return whether a topic is applied under an unchanged version.
+
+    It is if it has no row (T3), or if its row differs in more than a cleared write bit (D10).
+    """
     return known is None or known not in (row, row._replace(perm=row.perm & ~PERM_WRITE))
 
 
@@ -148,7 +156,7 @@ def _topic_row(topic: str, broker_name: str, config: TopicConfig, wiped: bool) -
 
 
 def _take_lease(tables: RegistryTables, request: RegisterBroker, at: LogPosition, before: LiveRow | None) -> LiveRow:
-    """R10: replaced as a whole. A lease of which only the time and the connection are new is a sign of life."""
+    """Replace the lease as a whole (R10). If only the time and the connection are new, that is a mere sign of life."""
     row = LiveRow(
         broker_addr=request.broker_addr,
         cluster_name=request.cluster_name,
@@ -171,7 +179,7 @@ def _take_lease(tables: RegistryTables, request: RegisterBroker, at: LogPosition
 
 
 def _take_filter_servers(tables: RegistryTables, request: RegisterBroker) -> None:
-    """R11: a list replaces, an empty one removes the row."""
+    """Replace the filter servers; an empty list removes the row (R11)."""
     row = FilterRow(request.broker_addr, tuple(request.filter_server_list))
     if request.filter_server_list:
         tables.filter.put(row)

@@ -1,7 +1,7 @@
 """The route registry: applies the records of the log, one at a time in their order, and keeps what changed.
 
-This is where all addresses of a broker name meet (E2), and where every lease ends. The registry reads no clock and does
-no I/O; the micro-batch takes the changed rows out of it and publishes them. Equal logs give equal tables (E1).
+Here all addresses of a broker name meet (E2), and every lease ends. The registry reads no clock and does no I/O; the
+micro-batch takes the changed rows out of it and publishes them. Equal logs give equal tables (E1).
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, LogPosition
 from namesrv_stream.rules.tables import RegistryTables, end_lease
 
 CAUSES = {"UNREGISTERED": "UNREGISTER_BROKER", "CHANNEL_CLOSED": "CHANNEL_CLOSED", "EXPIRED": "SILENCE"}
-"""Of each way in which a lease ends, what history names as its cause."""
+"""Type of the end of a lease -> the cause that its line of history names."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryChanges:
-    """What changed since the last publication: rows to upsert and keys to delete per table, lines of history.
+    """The changes since the last publication: rows to upsert and keys to delete by table, and lines of history.
 
-    `live` is in `changes` only with what has really changed; signs of life are asked for by themselves.
+    `changes` has a row of `live` only if more than a sign of life changed it; `take_signs_of_life` returns the others.
     """
 
     changes: Mapping[str, NetChanges]
@@ -53,10 +53,10 @@ class RegistryChanges:
 
 
 class RouteRegistry:
-    """All routes in memory. `settings` are those of the start; run-time changes (A5) come from its own table.
+    """All routes in memory. `settings` starts as given; the table `namesrv_config` adds changes at run time (A5).
 
-    `clock` is event time as the log has told it so far. Records older than `ignored_before_ms` do not count: set for a
-    new log on old tables.
+    `clock` is the event time of the log so far. Records older than `ignored_before_ms` are ignored; it is set for a new
+    log on old tables.
     """
 
     def __init__(self, settings: NamesrvSettings) -> None:
@@ -84,7 +84,7 @@ class RouteRegistry:
     ) -> RegisterReply | CommandReply | None:
         """Apply one record of the log and return its reply, None if its type has none.
 
-        `at.event_time` is the append time. `lease_only`: of a registration only the lease could be read.
+        `at.event_time` is the append time. `lease_only`: only the lease of the registration could be read.
         """
         if at.event_time < self.ignored_before_ms:
             return None
@@ -106,7 +106,7 @@ class RouteRegistry:
         return None
 
     def _tick(self, at: LogPosition) -> None:
-        """End the overdue leases (D5), unless the way to the log was broken: then all get the grace (D9)."""
+        """End the overdue leases (D5). After an outage give every lease the grace first (D9)."""
         is_outage = self.clock.tick(at.event_time, self.settings.clock_jump_millis)
         now_ms = self.clock.event_time_ms(at.event_time)
         if is_outage and self.settings.clock_jump_grace_millis:
@@ -116,7 +116,7 @@ class RouteRegistry:
             self.end(address, "EXPIRED", LogPosition(now_ms, -1, -1))
 
     def _register(self, request: RegisterBroker, at: LogPosition, *, lease_only: bool) -> RegisterReply:
-        """An accepted or a refused registration (R, T, D1, D7)."""
+        """Apply or refuse a registration (R, T, D1, D7)."""
         address = request.broker_addr
         refused = is_refused(self._tables, request)
         if refused or is_move(self._tables, request):
@@ -130,13 +130,13 @@ class RouteRegistry:
         return reply(self._tables, self.settings, request, refused)
 
     def _sign_of_life(self, request: BrokerHeartbeat, at: LogPosition) -> None:
-        """A heartbeat prolongs a known lease and creates none (L2)."""
+        """Prolong a known lease; a heartbeat creates none (L2)."""
         lease = self._tables.live.first(request.broker_addr)
         if lease is not None:
             self._refresh(after_sign_of_life(lease, at.event_time, request.channel_id))
 
     def _channel_closed(self, request: ChannelClosed, at: LogPosition) -> None:
-        """The lease ends with the last of its connections (L6)."""
+        """Remove a connection; the lease ends with its last one (L6)."""
         lease = self._tables.live.first(request.broker_addr)
         if lease is None:
             return
@@ -147,7 +147,7 @@ class RouteRegistry:
             self._refresh(left)
 
     def end(self, address: str, end_type: str, at: LogPosition) -> None:
-        """A lease ends, for whatever reason (U, L3, L6); an address without one is left alone (D4)."""
+        """End the lease of an address (U, L3, L6); an address without one is left alone (D4)."""
         if self._tables.live.first(address) is None:
             return
         is_record = at.offset >= 0
@@ -164,7 +164,7 @@ class RouteRegistry:
         self._heard.discard(address)
 
     def _command(self, command: Command, at: LogPosition) -> CommandReply:
-        """An operator's command (A, K) leaves a line of history also if it changes nothing."""
+        """Apply an operator's command (A, K), which leaves a line of history even if it changes nothing."""
         event = AppliedEvent(
             cause=str(command.__struct_config__.tag),
             event_time=at.event_time,
@@ -179,32 +179,32 @@ class RouteRegistry:
         return result
 
     def lease(self, broker_addr: str) -> LiveRow | None:
-        """The address's lease as it is now."""
+        """Return the present lease of an address."""
         return self._tables.live.first(broker_addr)
 
     def take_changes(self) -> RegistryChanges:
-        """Return what changed since the last call; the journal starts anew."""
+        """Return the changes since the last call and begin a new journal."""
         changes = RegistryChanges(net_changes(self._tables.journal), self._events)
         self._tables.journal.clear()
         self._events = []
         return changes
 
     def take_signs_of_life(self) -> list[LiveRow]:
-        """Return the leases refreshed since the last call, as they are now, one an address that still has one."""
+        """Return the leases refreshed since the last call, as they are now, without those that have ended."""
         leases = [self._tables.live.first(address) for address in sorted(self._heard)]
         self._heard.clear()
         return [lease for lease in leases if lease is not None]
 
     def has_changes(self) -> bool:
-        """Whether `take_changes` has anything."""
+        """Return whether `take_changes` would return any change or line of history."""
         return bool(self._tables.journal or self._events)
 
     def has_signs_of_life(self) -> bool:
-        """Whether there is anything for `take_signs_of_life`."""
+        """Return whether any lease was refreshed since the last call of `take_signs_of_life`."""
         return bool(self._heard)
 
     def view(self) -> RouteTables:
-        """The tables as lookups see them."""
+        """Return the tables as lookups see them."""
         return self._tables.view()
 
     def _refresh(self, lease: LiveRow) -> None:

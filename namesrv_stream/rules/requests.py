@@ -1,7 +1,7 @@
-"""What brokers and operators say: one class a `type` of the Kafka record contract.
+"""The records of brokers and operators: one class for each `type` of the Kafka record contract.
 
-Field names are RocketMQ's own in snake_case here and in camelCase on the wire. The classes carry no meaning of
-their own: `rules.lease` and `rules.registry` decide what a request changes.
+Field names are RocketMQ's own, in snake_case here and in camelCase on the wire. The classes decide nothing:
+`rules.lease` and `rules.registry` decide what a request changes.
 """
 
 from __future__ import annotations
@@ -15,28 +15,31 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 BROKER_ADDRESS = r"^(\[[^\s\[\]]+\]|[^\s\[\]]+):[0-9]{1,5}(?![\s\S])"
-"""`host:port`, in Python's and in Java's regular expressions. As in RocketMQ the last colon is the one before the port,
-so that IPv6 may stand there with its brackets or without. The end is no `$`, which a line feed may follow."""
+"""`host:port`, a regular expression for Python and Java.
+
+As in RocketMQ the last colon is the one before the port, so that an IPv6 address may have brackets or not. It does not
+end with `$`, because `$` also matches before a line feed at the end.
+"""
 
 BrokerAddress = Annotated[str, msgspec.Meta(pattern=BROKER_ADDRESS)]
 
 DEFAULT_HEARTBEAT_TIMEOUT_MS = 120_000
-"""L1: how long a broker that names no timeout of its own is believed after its last sign of life."""
+"""Timeout of a broker whose registration names none (L1)."""
 
 MAX_HEARTBEAT_TIMEOUT_MS = 366 * 24 * 3_600_000
-"""A lease of more than a year is a mistake of units; such a record is rejected."""
+"""Longest timeout. A lease of more than a year is a mistake of units, so such a record is rejected."""
 
 MASTER_ID = 0
 PERM_WRITE = 2
 PERM_READ_WRITE = 6
 
 
-class _Said(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True):
+class _TaggedRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True):
     pass
 
 
 class DataVersion(msgspec.Struct, frozen=True, rename="camel"):
-    """Version of a broker's topic table. Compared for equality, never for order (T2)."""
+    """The version of a broker's topic table. Compared for equality, never for order (T2)."""
 
     state_version: Int64 = 0
     timestamp: Int64 = 0
@@ -44,7 +47,7 @@ class DataVersion(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TopicConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """What a broker says of one topic; filter type, order and attributes are dropped (T1)."""
+    """The settings of one topic that a broker registers; filter type, order and attributes are dropped (T1)."""
 
     read_queue_nums: Int32
     write_queue_nums: Int32
@@ -52,12 +55,12 @@ class TopicConfig(msgspec.Struct, frozen=True, rename="camel"):
     topic_sys_flag: Int32 = 0
 
 
-class RegisterBroker(_Said, frozen=True, kw_only=True, tag="REGISTER_BROKER"):
+class RegisterBroker(_TaggedRecord, frozen=True, kw_only=True, tag="REGISTER_BROKER"):
     """REGISTER_BROKER (103) with all topics or a part of them.
 
-    `enable_acting_master` None: the flag was absent, which R9 tells from false. `keep_filter_servers`: R11's null.
-    `topic_queue_mapping_info_map`: topic -> TopicQueueMappingInfo as JSON (T7). `requested_by`: who sent it, for the
-    history alone.
+    `enable_acting_master` None: the flag was absent, which R9 distinguishes from false. `keep_filter_servers`: the list
+    was null (R11). `topic_queue_mapping_info_map`: topic -> TopicQueueMappingInfo as JSON (T7). `requested_by`: the
+    sender, for the history alone.
     """
 
     cluster_name: Name
@@ -78,19 +81,19 @@ class RegisterBroker(_Said, frozen=True, kw_only=True, tag="REGISTER_BROKER"):
 
     @property
     def timeout_ms(self) -> int:
-        """R10: the header's timeout or the default, never a remembered one."""
+        """The header's timeout or the default, never one of an earlier registration (R10)."""
         return self.heartbeat_timeout_millis or DEFAULT_HEARTBEAT_TIMEOUT_MS
 
 
-class BrokerHeartbeat(_Said, frozen=True, kw_only=True, tag="BROKER_HEARTBEAT"):
-    """A light sign of life (L2). Creates nothing."""
+class BrokerHeartbeat(_TaggedRecord, frozen=True, kw_only=True, tag="BROKER_HEARTBEAT"):
+    """A light sign of life (L2). It creates nothing."""
 
     broker_addr: BrokerAddress
     channel_id: str | None = None
 
 
-class UnregisterBroker(_Said, frozen=True, kw_only=True, tag="UNREGISTER_BROKER"):
-    """UNREGISTER_BROKER (104). The address alone counts (D4), the rest is information."""
+class UnregisterBroker(_TaggedRecord, frozen=True, kw_only=True, tag="UNREGISTER_BROKER"):
+    """UNREGISTER_BROKER (104). Only the address counts (D4); the other fields are information."""
 
     broker_addr: BrokerAddress
     cluster_name: str | None = None
@@ -98,19 +101,22 @@ class UnregisterBroker(_Said, frozen=True, kw_only=True, tag="UNREGISTER_BROKER"
     broker_id: int | None = None
 
 
-class ChannelClosed(_Said, frozen=True, kw_only=True, tag="CHANNEL_CLOSED"):
-    """A connection over which the broker was heard is lost, failed or idle (L6)."""
+class ChannelClosed(_TaggedRecord, frozen=True, kw_only=True, tag="CHANNEL_CLOSED"):
+    """The loss of a connection over which the broker sent signs of life: closed, failed or idle (L6)."""
 
     broker_addr: BrokerAddress
     channel_id: str
 
 
-class Scan(_Said, frozen=True, kw_only=True, tag="SCAN"):
-    """A tick: event time goes on although no broker speaks (E7)."""
+class Scan(_TaggedRecord, frozen=True, kw_only=True, tag="SCAN"):
+    """A tick: event time goes on although no broker sends anything (E7)."""
 
 
-class PutKvConfig(_Said, frozen=True, kw_only=True, tag="PUT_KV_CONFIG"):
-    """K1: makes the namespace and replaces the value. An empty key names the namespace itself: not accepted."""
+class PutKvConfig(_TaggedRecord, frozen=True, kw_only=True, tag="PUT_KV_CONFIG"):
+    """Create the namespace and set or replace the value (K1).
+
+    An empty key, which would name the namespace itself, is rejected.
+    """
 
     namespace: str
     key: Name
@@ -118,30 +124,30 @@ class PutKvConfig(_Said, frozen=True, kw_only=True, tag="PUT_KV_CONFIG"):
     requested_by: str | None = None
 
 
-class DeleteKvConfig(_Said, frozen=True, kw_only=True, tag="DELETE_KV_CONFIG"):
-    """K3: fine also for what is absent."""
+class DeleteKvConfig(_TaggedRecord, frozen=True, kw_only=True, tag="DELETE_KV_CONFIG"):
+    """Delete a key, which need not be there (K3)."""
 
     namespace: str
     key: Name
     requested_by: str | None = None
 
 
-class WipeWritePerm(_Said, frozen=True, kw_only=True, tag="WIPE_WRITE_PERM_OF_BROKER"):
-    """A1: clears the write bit of all topics of a broker name."""
+class WipeWritePerm(_TaggedRecord, frozen=True, kw_only=True, tag="WIPE_WRITE_PERM_OF_BROKER"):
+    """Clear the write bit of all topics of a broker name (A1)."""
 
     broker_name: str
     requested_by: str | None = None
 
 
-class AddWritePerm(_Said, frozen=True, kw_only=True, tag="ADD_WRITE_PERM_OF_BROKER"):
-    """A2: read and write for all topics of a broker name."""
+class AddWritePerm(_TaggedRecord, frozen=True, kw_only=True, tag="ADD_WRITE_PERM_OF_BROKER"):
+    """Set read and write for all topics of a broker name (A2)."""
 
     broker_name: str
     requested_by: str | None = None
 
 
-class DeleteTopic(_Said, frozen=True, kw_only=True, tag="DELETE_TOPIC_IN_NAMESRV"):
-    """A3: all rows of the topic, or those of one cluster's broker names. None or empty = all clusters."""
+class DeleteTopic(_TaggedRecord, frozen=True, kw_only=True, tag="DELETE_TOPIC_IN_NAMESRV"):
+    """Delete all rows of the topic, or those of one cluster's broker names (A3). None or empty: all clusters."""
 
     topic: str
     cluster_name: str | None = None
@@ -158,16 +164,16 @@ class QueueData(msgspec.Struct, frozen=True, rename="camel"):
     topic_sys_flag: Int32 = 0
 
 
-class RegisterTopic(_Said, frozen=True, kw_only=True, tag="REGISTER_TOPIC_IN_NAMESRV"):
-    """A4: the queues of one topic on known broker names."""
+class RegisterTopic(_TaggedRecord, frozen=True, kw_only=True, tag="REGISTER_TOPIC_IN_NAMESRV"):
+    """Register the queues of one topic on known broker names (A4)."""
 
     topic: str
     queue_datas: list[QueueData]
     requested_by: str | None = None
 
 
-class UpdateNamesrvConfig(_Said, frozen=True, kw_only=True, tag="UPDATE_NAMESRV_CONFIG"):
-    """A5: settings changed at run time, as texts."""
+class UpdateNamesrvConfig(_TaggedRecord, frozen=True, kw_only=True, tag="UPDATE_NAMESRV_CONFIG"):
+    """Change settings at run time; values are texts (A5)."""
 
     properties: dict[str, str]
     requested_by: str | None = None
@@ -181,5 +187,5 @@ Request = BrokerRequest | Scan | Command
 
 
 def what_is_wrong(error: Exception) -> str:
-    """The field that msgspec found wrong and what it should be, in words where the types here have a pattern."""
+    """Return the field that msgspec rejects and what it should be; `host:port` stands for the pattern of an address."""
     return str(error).replace(f"`str` matching regex {BROKER_ADDRESS!r}", "host:port")

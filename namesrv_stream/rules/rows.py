@@ -1,4 +1,4 @@
-"""The rows of the registry's tables, one class a table; fields are the Delta columns, in their order.
+"""The rows of the registry's tables, one class for each table; fields are the Delta columns, in their order.
 
 Times are epoch milliseconds here and TIMESTAMP in Delta. A row is a plain tuple: equal rows are equal tables.
 """
@@ -12,7 +12,7 @@ from namesrv_stream.rules.requests import DataVersion
 
 
 class LogPosition(NamedTuple):
-    """Where a record stands in the total order of the log: event time first, the offset where times are equal."""
+    """The position of a record in the total order of the log: event time first, then the offset."""
 
     event_time: int
     partition: int
@@ -31,7 +31,7 @@ class TopicRow(NamedTuple):
 
 
 class BrokerRow(NamedTuple):
-    """Key (broker_name, broker_id): who holds the id, and what this address's latest registration said (D6)."""
+    """Key (broker_name, broker_id): the id's holder, and cluster, zone and flag of its latest registration (D6)."""
 
     broker_name: str
     broker_id: int
@@ -43,7 +43,7 @@ class BrokerRow(NamedTuple):
 
 
 class ClusterRow(NamedTuple):
-    """Key (cluster_name, broker_name): there exactly while an address registered under that cluster holds an id."""
+    """Key (cluster_name, broker_name): there while an address registered under that cluster holds an id of the name."""
 
     cluster_name: str
     broker_name: str
@@ -59,8 +59,9 @@ class FilterRow(NamedTuple):
 class LiveRow(NamedTuple):
     """Key broker_addr: one accepted lease, alive since `lease_began_at` (epoch ms, TIMESTAMP in Delta).
 
-    `last_update_timestamp` is the last sign of life; in the tables that of the last publication. `grace_until`: until
-    then the lease goes on after an outage (D9). `channels`: connection -> epoch ms of the last sign of life over it.
+    `last_update_timestamp` is the last sign of life; in the tables that of the last publication. `grace_until` is the
+    time until which the lease lasts at least after an outage (D9). `channels`: connection -> epoch ms of the last sign
+    of life over it.
     """
 
     broker_addr: str
@@ -77,11 +78,11 @@ class LiveRow(NamedTuple):
 
 
 SIGN_OF_LIFE_COLUMNS = frozenset({"last_update_timestamp", "grace_until", "channels"})
-"""Columns of `live` that a mere sign of life changes, which is no change of the registry."""
+"""Columns of `live` that a mere sign of life changes. Such a change is no change of the registry."""
 
 
 def is_same_but_for_life(before: LiveRow, after: LiveRow) -> bool:
-    """Whether two rows of one lease differ in its signs of life alone."""
+    """Return whether two rows of one lease differ at most in its signs of life."""
     return before[:4] == after[:4] and before[5:9] == after[5:9]
 
 
@@ -94,7 +95,7 @@ class KvConfigRow(NamedTuple):
 
 
 class NamesrvConfigRow(NamedTuple):
-    """Key `key`: a setting changed at run time by UPDATE_NAMESRV_CONFIG (A5)."""
+    """Key `key`: a setting that UPDATE_NAMESRV_CONFIG changed at run time (A5)."""
 
     key: str
     value: str
@@ -111,8 +112,8 @@ class TopicMappingRow(NamedTuple):
 class BrokerEventRow(NamedTuple):
     """One line of history, append only, ordered by (epoch, seq).
 
-    `partition` and `offset` are None for what no record caused (an expiry). `before` and `after` are JSON objects of
-    what changed, None where there was or is nothing. `lease_millis`: how long a lease that ended had lasted.
+    `partition` and `offset` are None for an event that no record caused (an expiry). `before` and `after` are JSON
+    objects of the changed rows, None if there was or is no row. `lease_millis`: how long a lease that ended had lasted.
     """
 
     epoch: int
@@ -135,7 +136,7 @@ class BrokerEventRow(NamedTuple):
 
 
 class RejectedRow(NamedTuple):
-    """A record that is not of the contract; `value` is its first 64 KiB, `length` its whole length in bytes."""
+    """A record that violates the contract; `value` is its first 64 KiB, `length` its whole length in bytes."""
 
     event_time: int
     partition: int
@@ -147,12 +148,12 @@ class RejectedRow(NamedTuple):
 
 
 class SnapshotRow(NamedTuple):
-    """Key epoch: all tables at one moment. Each epoch is one row; `kind` says what the run did.
+    """Key epoch: all tables at one moment. Each epoch is one row; `kind` names what the run did.
 
     `event_time`: the highest applied, None before the first record. `offsets`: partition -> next offset to read.
     `versions`: table -> Delta version. `changes`: table -> rows changed since the row before. `last_tick`: the newest
-    tick applied. `kafka_cluster_id` and `kafka_topic_id` name the log. `log_accepted_at`: what the log has of before
-    that time does not count (a new log that was accepted on old tables).
+    tick applied. `kafka_cluster_id` and `kafka_topic_id` name the log. `log_accepted_at`: records of the log from
+    before that time do not count (a new log that was accepted on old tables).
     """
 
     epoch: int

@@ -1,4 +1,4 @@
-"""The registry's tables in memory, as rules read and change them, and what several requests share: a lease ends."""
+"""The registry's tables in memory, which rules read and change, and the steps that several requests share."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ class RegistryTables:
             getattr(self, name).load(of_table)
 
     def holders(self, broker_name: str) -> dict[int, BrokerRow]:
-        """Who holds which id of a broker name."""
+        """Return id -> holder for a broker name."""
         return {row.broker_id: row for row in self.broker.of(broker_name).values()}
 
     def holder(self, broker_name: str, broker_id: int) -> BrokerRow | None:
-        """Who holds this id."""
+        """Return the holder of an id, None if it has none."""
         return self.broker.of(broker_name).get((broker_name, broker_id))
 
     def kv(self, namespace: str) -> dict[str, str] | None:
-        """A KV namespace, None if it was never made (K4)."""
+        """Return a KV namespace, None if it was never created (K4)."""
         rows = self.kv_config.of(namespace)
         return {row.key: row.value for row in rows.values() if row.value is not None} if rows else None
 
     def view(self) -> RouteTables:
-        """The tables as lookups see them: what a reader would see if they were published now."""
+        """Return the tables as lookups see them, as if they were published now."""
         clusters: dict[str, list[str]] = {}
         for cluster in sorted(self.cluster):
             clusters.setdefault(cluster.cluster_name, []).append(cluster.broker_name)
@@ -74,7 +74,10 @@ class RegistryTables:
 
 
 def end_lease(tables: RegistryTables, broker_addr: str) -> LiveRow | None:
-    """A lease ends, for whatever reason (U1-U4, D4): by its own cluster, name and id. Returns it, None if unknown."""
+    """End the lease of an address and return it, None if the address has none (U1-U4).
+
+    Everything follows the lease's own cluster, name and id, whatever the reason of the end (D4).
+    """
     lease = tables.live.first(broker_addr)
     if lease is None:
         return None
@@ -95,7 +98,7 @@ def end_lease(tables: RegistryTables, broker_addr: str) -> LiveRow | None:
 
 
 def follow_holders(tables: RegistryTables, broker_name: str) -> None:
-    """D6: the name is in exactly those clusters under which an address that holds an id of it registered."""
+    """Keep the name in exactly those clusters under which a holder of one of its ids registered (D6)."""
     wanted = {row.cluster_name for row in tables.broker.of(broker_name).values()}
     for row in list(tables.cluster.of(broker_name).values()):
         if row.cluster_name not in wanted:
@@ -105,7 +108,7 @@ def follow_holders(tables: RegistryTables, broker_name: str) -> None:
 
 
 def wipe_write_perm(tables: RegistryTables, broker_name: str) -> int:
-    """Clear the write bit in all rows of a broker name; returns how many rows it has (A1, U4)."""
+    """Clear the write bit in all rows of a broker name; return the number of its rows (A1, U4)."""
     rows = list(tables.topic.of(broker_name).values())
     for row in rows:
         tables.topic.put(row._replace(perm=row.perm & ~PERM_WRITE))

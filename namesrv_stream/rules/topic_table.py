@@ -1,7 +1,7 @@
-"""The registry's rows of `topic` in little memory: some 20 bytes a row, beside the topics' names.
+"""The registry's rows of `topic` in little memory: about 20 bytes a row, besides the topics' names.
 
-A broker name has a dictionary from its topics to their queue settings. Names of topics are shared between broker names,
-and equal settings are one object, so that a row is nothing but an entry of a dictionary.
+Each broker name has a dictionary from its topics to their queue settings. Broker names share the names of topics, and
+equal settings are one object, so that a row is only an entry of a dictionary.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from namesrv_stream.rules.queues import QueueSettings, TopicQueues
 from namesrv_stream.rules.rows import TopicRow
 
 Topics = dict[str, QueueSettings]
-"""Of one broker name, by topic."""
+"""Topic -> settings, for one broker name."""
 
 
 class TopicTable(Table[TopicRow]):
-    """Rows of `topic`, in groups by broker name. Rows are made when they are asked for."""
+    """Rows of `topic`, in groups by broker name. Rows are made on request."""
 
     def __init__(self, journal: Journal) -> None:
         super().__init__("topic", lambda row: row[:2], lambda row: row.broker_name, journal)
@@ -26,22 +26,22 @@ class TopicTable(Table[TopicRow]):
         self._settings: dict[QueueSettings, QueueSettings] = {}
 
     def load(self, rows: Iterable[TopicRow] | TopicQueues) -> None:
-        """Take rows that are published already. Packed queues are taken at once, into an empty table."""
+        """Take rows that are already published. An empty table takes packed queues at once."""
         if isinstance(rows, TopicQueues) and not self._topics:
             self._topics = rows.by_broker_name()
         else:
             super().load(rows.rows() if isinstance(rows, TopicQueues) else rows)
 
     def of(self, group: Hashable) -> Mapping[Key, TopicRow]:
-        """The rows of one broker name by key; live, so copy it before putting or dropping."""
+        """Return the rows of one broker name by key. The mapping is live: copy it before a `put` or `drop`."""
         return _TopicRows(str(group), self._topics.get(str(group), {}))
 
     def groups(self) -> Iterable[Hashable]:
-        """The broker names that have topics."""
+        """Return the broker names that have topics."""
         return self._topics.keys()
 
     def refresh(self, row: TopicRow) -> None:
-        """Replace without a journal entry."""
+        """Replace a row without a journal entry."""
         settings = QueueSettings(*row[2:])
         topics = self._topics.setdefault(row.broker_name, {})
         topics[sys.intern(row.topic)] = self._settings.setdefault(settings, settings)
