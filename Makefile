@@ -3,6 +3,7 @@
 #   make demo         a cluster of simulated brokers, the registry and its tables, on this machine
 #   make demo-rocketmq  a real RocketMQ broker and client with the registry as their name server
 #   make test         everything that is quick enough for every change
+#   make test-quick   rules, protocol, tables, settings and rights, without Java; branch coverage of rules/ and wire/
 #   make test-full    the long tests too
 #   make install-s3   the jars with which Spark reads tables on S3
 #   make lint         ruff and mypy
@@ -29,7 +30,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install install-s3 demo demo-rocketmq test test-full lint bench bench-gateway bench-scale bench-history league soak-hostile chaos lock clean java
+.PHONY: help install install-s3 demo demo-rocketmq test test-quick test-full lint bench bench-gateway bench-scale bench-history league soak-hostile chaos lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -48,6 +49,15 @@ demo-rocketmq: java install
 
 test: java install
 	$(BIN)/python -m pytest -m 'not full' $(ARGS)
+
+# No Java, Kafka or Spark, and of the gateway what needs no socket.
+QUICK := tests/rules tests/wire tests/access tests/config tests/test_records.py \
+	tests/tables/test_reader.py tests/tables/test_route_index.py tests/tables/test_topic_queues.py \
+	$(addprefix tests/gateway/test_, answers.py budget.py handshake.py ledger.py notices.py \
+	registration_replies.py turns.py writes.py)
+test-quick: .venv/.installed
+	$(BIN)/python -m pytest -m 'not full and not long and not spark and not system' $(QUICK) \
+	  --cov=namesrv_stream.rules --cov=namesrv_stream.wire --cov-branch --cov-fail-under=95 $(ARGS)
 
 test-full: java install install-s3
 	$(BIN)/python -m pytest $(ARGS)

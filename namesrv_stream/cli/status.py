@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from namesrv_stream.cli.group import say
 from namesrv_stream.cli.output import counted, duration_text, heading, iso_text, time_text
 from namesrv_stream.cli.view import Answer, Served, View, root_of, show, view_options
 from namesrv_stream.config import Invocation, NamesrvSettings, kafka_client_arguments
@@ -67,9 +68,13 @@ def _from_kafka(settings: NamesrvSettings, root: Root, served: Served) -> FromKa
     kafka = {"bootstrap_timeout_ms": _KAFKA_LIMIT_MS} | kafka_client_arguments(settings)
     try:
         ends = end_offsets(kafka, settings.kafka_topic)
-        jobs = candidates(kafka, root.url)
     except NamesrvError as error:
         return FromKafka(problem=str(error))
+    try:
+        jobs = candidates(kafka, root.url)
+    except NamesrvError as error:  # also while Kafka makes its table of groups
+        say(f"warning: which jobs are active is not known: {error}")
+        jobs = []
     if not ends:
         problem = f"Kafka at {settings.kafka_bootstrap_servers} has no topic {settings.kafka_topic}."
         return FromKafka(jobs=jobs, problem=problem)

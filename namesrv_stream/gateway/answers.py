@@ -15,7 +15,8 @@ import msgspec
 
 from namesrv_stream.config import NamesrvSettings, to_properties_text
 from namesrv_stream.rules import lookup
-from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, RouteTables
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.registration import order_topic_config
 from namesrv_stream.rules.requests import DataVersion
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire import bodies
@@ -216,10 +217,8 @@ class Answers:
     @cached_property
     def order_table(self) -> bytes:
         """The body of a registration's answer (R13)."""
-        table = self.tables.kv.get(ORDER_TOPIC_NAMESPACE)
-        if table is None or not self.settings.return_order_topic_config_to_broker:
-            return b""
-        return bodies.encode_body(bodies.KVTable(dict(table)))
+        table = order_topic_config(self.tables, self.settings)
+        return b"" if table is None else bodies.encode_body(bodies.KVTable(dict(table)))
 
     @cached_property
     def to_master(self) -> KeptAnswer:

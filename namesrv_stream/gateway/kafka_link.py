@@ -13,13 +13,11 @@ from typing import Self, TypeVar
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
-from namesrv_stream.gateway.librdkafka import OF_ITS_KEY, RecordProducer
+from namesrv_stream.gateway.librdkafka import RecordProducer
 from namesrv_stream.gateway.turns import Share, Turns
-from namesrv_stream.kafka.producer import COMMAND_PARTITION, HeartbeatProducer
-from namesrv_stream.kafka.ticker import Ticker
 from namesrv_stream.kafka.topic import ensure_topic, wait_for_kafka
 from namesrv_stream.records import encode_record, record_key
-from namesrv_stream.rules.requests import BrokerRequest, Request
+from namesrv_stream.rules.requests import Request, Scan
 from namesrv_stream.rules.rows import LogPosition
 
 log = logging.getLogger(__name__)
@@ -35,7 +33,6 @@ OWN = "gateway"
 
 _RETRY_S = 1.0
 _MAX_RETRY_S = 15.0
-_MAX_BLOCK_MS = 1_000
 _CLOSE_LIMIT_S = 5.0
 _WORKERS = 2
 """Threads that read large bodies. Each may hold an inflated registration and all its topics; more threads would only
@@ -78,10 +75,12 @@ class KafkaLink:
         self._loop = asyncio.get_running_loop()
         self._on_outcome = on_outcome
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._keep_up, name="kafka-link", daemon=True)
+        self._thread = threading.Thread(target=self._connect, name="kafka-link", daemon=True)
         self._workers = ThreadPoolExecutor(_WORKERS, "large-body")
         self._producer: RecordProducer | None = None
         self._poll_timer: asyncio.TimerHandle | None = None
+        self._tick_timer: asyncio.TimerHandle | None = None
+        self._is_tick_on_its_way = False
         self._turns = Turns(_WORKERS)
         self._records = Share(MAX_ON_THE_WAY)
         self._bytes = Share(MAX_ON_THE_WAY_BYTES)
@@ -96,6 +95,8 @@ class KafkaLink:
     async def __aexit__(self, *_: object) -> None:
         """Wait a few seconds for the records on their way. An attempt to connect ends by itself and is not used."""
         self._stop.set()
+        if self._tick_timer is not None:
+            self._tick_timer.cancel()
         self._workers.shutdown(wait=False)
         until_s = self._loop.time() + _CLOSE_LIMIT_S
         while self.on_the_way and self._loop.time() < until_s:
@@ -103,7 +104,6 @@ class KafkaLink:
         if self._poll_timer is not None and self._producer is not None:
             self._poll_timer.cancel()
             self._producer.give_up()
-            await asyncio.to_thread(self._thread.join, _CLOSE_LIMIT_S)
 
     @property
     def address(self) -> str:
@@ -132,8 +132,7 @@ class KafkaLink:
         was_idle = self.on_the_way == 0
         self._records.take(host, 1)
         self._bytes.take(host, len(value))
-        partition = OF_ITS_KEY if isinstance(request, BrokerRequest) else COMMAND_PARTITION
-        producer.send(record_key(request), value, partition, partial(self._ended, place, host, len(value)))
+        producer.send(record_key(request), value, partial(self._ended, place, host, len(value)))
         if was_idle and self.on_the_way:
             self._poll_in(_POLL_S)
         return place
@@ -205,7 +204,7 @@ class KafkaLink:
         try:
             if self._producer is not None:
                 self._producer.poll()
-            if self.on_the_way:
+            if self.on_the_way or self._is_tick_on_its_way:
                 pause_s = _POLL_S
         except KafkaRefusedError as error:
             log.error("%s Writing requests are answered SYSTEM_BUSY.", error)
@@ -213,17 +212,38 @@ class KafkaLink:
             self._poll_in(pause_s)
 
     def _on_opened(self, producer: RecordProducer) -> None:
+        if self._stop.is_set():
+            return
         self._producer = producer
         self.has_connected.set()
         self._poll_in(_IDLE_POLL_S)
+        self._tick_in_turn(producer)
+
+    def _tick_in_turn(self, producer: RecordProducer) -> None:
+        """Send a tick each `tickMillis` (E7), unless Kafka has not yet acknowledged the one before.
+
+        So an outage of Kafka leaves one tick in the producer. Ticks take nothing of the room for peers' records.
+        """
+        self._tick_timer = self._loop.call_later(self._settings.tick_millis / 1_000, self._tick_in_turn, producer)
+        self._is_ticking = not self._is_tick_on_its_way
+        if self._is_ticking:
+            self._is_tick_on_its_way = True
+            tick = Scan()
+            producer.send(record_key(tick), encode_record(tick), self._on_tick_ended)
+            self._poll_in(_POLL_S)
+
+    def _on_tick_ended(self, _: LogPosition | None, error: NamesrvError | None) -> None:
+        self._is_tick_on_its_way = False
+        self._log_outcome(error)
 
     # --- in a thread
 
-    def _keep_up(self) -> None:
+    def _connect(self) -> None:
         pause_s = _RETRY_S
         while not self._stop.is_set():
             try:
-                self._open_and_tick()
+                self._open()
+                return
             except (KafkaUnreachableError, KafkaRefusedError) as error:
                 log.warning("%s Writing requests are answered SYSTEM_BUSY. Next attempt in %.0f s.", error, pause_s)
             except Exception:  # no error may end this thread, and with it the link, for good
@@ -231,17 +251,12 @@ class KafkaLink:
             self._stop.wait(pause_s)
             pause_s = min(2 * pause_s, _MAX_RETRY_S)
 
-    def _open_and_tick(self) -> None:
+    def _open(self) -> None:
         settings = self._settings
         wait_for_kafka(self._kafka, limit_s=0)
         for warning in ensure_topic(self._kafka, settings.kafka_topic).warnings:
             log.warning("%s", warning)
         producer = RecordProducer(self._kafka, settings.kafka_topic, DELIVERY_TIMEOUT_MS)
-        with HeartbeatProducer(self._kafka | {"max_block_ms": _MAX_BLOCK_MS}, settings.kafka_topic) as ticks:
-            with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self._on_opened, producer)
-            log.info("Kafka at %s answers; heartbeats go to %s", settings.kafka_bootstrap_servers, settings.kafka_topic)
-            with Ticker(ticks, settings.tick_millis) as ticker:
-                held_back = 0
-                while not self._stop.wait(2 * settings.tick_millis / 1000):
-                    self._is_ticking, held_back = ticker.held_back == held_back, ticker.held_back
+        log.info("Kafka at %s answers; heartbeats go to %s", settings.kafka_bootstrap_servers, settings.kafka_topic)
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._on_opened, producer)

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
 from namesrv_stream.kafka.librdkafka import librdkafka_options, named_kafka_error
+from namesrv_stream.kafka.reader import LOG_PARTITION
 from namesrv_stream.records import MAX_RECORD_BYTES
 from namesrv_stream.rules.rows import LogPosition
 
@@ -20,9 +21,6 @@ log = logging.getLogger(__name__)
 librdkafka_log = logging.getLogger("librdkafka")
 
 OnEnd = Callable[[LogPosition | None, NamesrvError | None], None]
-
-OF_ITS_KEY = -1
-"""The partition of a record that goes where its key belongs."""
 
 _LINGER_MS = 1
 
@@ -47,13 +45,12 @@ class RecordProducer:
             "allow.auto.create.topics": False,
             "message.max.bytes": MAX_RECORD_BYTES,
             "message.timeout.ms": delivery_timeout_ms,
-            "partitioner": "murmur2_random",  # the choice of all other producers
         }
         self._producer = self._opened()
         self._retired: Producer | None = None
         self._has_broken = False
 
-    def send(self, key: bytes, value: bytes, partition: int, on_end: OnEnd) -> None:
+    def send(self, key: bytes, value: bytes, on_end: OnEnd) -> None:
         """Hand a record over. `on_end` is called with its place or with the error, by a later `poll` or at once."""
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -63,7 +60,7 @@ class RecordProducer:
                 on_end(None, self._named(error))
 
         try:
-            self._producer.produce(self._topic, value, key, partition, on_delivery=delivered)
+            self._producer.produce(self._topic, value, key, LOG_PARTITION, on_delivery=delivered)
         except BufferError as error:
             on_end(None, KafkaUnreachableError(self._address, str(error)))
         except KafkaException as error:

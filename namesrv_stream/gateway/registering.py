@@ -22,6 +22,7 @@ from namesrv_stream.gateway.ledger import (
 )
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.records import encode_record
+from namesrv_stream.rules.registration import reply
 from namesrv_stream.rules.requests import MASTER_ID, BrokerHeartbeat, ChannelClosed, RegisterBroker
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import ResponseCode
@@ -152,25 +153,9 @@ class Registering:
             part.place = done.result()
 
     def _answer(self, command: RemotingCommand, said: RegisterBroker) -> RemotingCommand:
-        """Return the answer to a registration, from the newest snapshot (R12, R13).
-
-        It names no master if R6 refuses the registration.
-        """
-        header = RegisterBrokerResponseHeader()
-        if said.broker_id != MASTER_ID:
-            holders = self._answers.tables.brokers.get(said.broker_name, {})
-            master, former = holders.get(MASTER_ID), holders.get(said.broker_id)
-            of_former = self._answers.live.get(former.broker_addr) if former else None
-            is_refused = (
-                of_former is not None
-                and of_former.broker_addr != said.broker_addr
-                and of_former.data_version.state_version > said.data_version.state_version
-            )
-            if master is not None and not is_refused:
-                of_master = self._answers.live.get(master.broker_addr)
-                header = RegisterBrokerResponseHeader(
-                    master_addr=master.broker_addr, ha_server_addr=of_master.ha_server_addr if of_master else None
-                )
+        """Answer a registration from the newest snapshot (R6, R12, R13)."""
+        answer = reply(self._answers.tables, self._answers.settings, said)
+        header = RegisterBrokerResponseHeader(master_addr=answer.master_addr, ha_server_addr=answer.ha_server_addr)
         return command.answer(ext_fields=header_fields(header), body=self._answers.order_table)
 
     # --- what happens besides requests

@@ -10,14 +10,14 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
 from namesrv_stream.errors import KafkaRefusedError
+from namesrv_stream.kafka.reader import LOG_PARTITION
 from namesrv_stream.kafka.topic import CONNECT_LIMIT_MS, KafkaOptions, address_of, named_error, named_errors
 from namesrv_stream.records import DEFAULT_TOPIC, MAX_RECORD_BYTES, encode_record, record_key
-from namesrv_stream.rules.requests import BrokerRequest, Request, Scan
+from namesrv_stream.rules.requests import Request, Scan
 from namesrv_stream.rules.rows import LogPosition
 
 log = logging.getLogger(__name__)
 
-COMMAND_PARTITION = 0
 _LINGER_MS = 5
 
 
@@ -40,16 +40,28 @@ class HeartbeatProducer:
     def send(self, request: Request, *, event_time_ms: int | None = None) -> Future[LogPosition]:
         """Send the record; the future returns its place in the log, or raises the NamesrvError that kept it out.
 
-        A broker's records are sent to the partition of its address, commands to partition 0. For ticks use `tick`.
         `event_time_ms` has an effect only on a topic with CreateTime.
         """
-        partition = None if isinstance(request, BrokerRequest) else COMMAND_PARTITION
-        return self._append(request, partition, event_time_ms)
+        future: Future[LogPosition] = Future()
+        future.set_running_or_notify_cancel()  # a record that is sent cannot be cancelled
+        try:
+            sent = self._producer.send(
+                self._topic,
+                encode_record(request),
+                record_key(request),
+                partition=LOG_PARTITION,
+                timestamp_ms=event_time_ms,
+            )
+        except KafkaError as error:
+            future.set_exception(named_error(error, self._address))
+            return future
+        sent.add_callback(lambda place: future.set_result(LogPosition(place.timestamp, place.partition, place.offset)))
+        sent.add_errback(lambda error: future.set_exception(named_error(error, self._address)))
+        return future
 
-    def tick(self, *, event_time_ms: int | None = None) -> list[Future[LogPosition]]:
-        """Send a SCAN to every partition, since each has an event time of its own."""
-        partitions = sorted(self._producer.partitions_for(self._topic))
-        return [self._append(Scan(), partition, event_time_ms) for partition in partitions]
+    def tick(self, *, event_time_ms: int | None = None) -> Future[LogPosition]:
+        """Send a SCAN, by which event time moves on (E7)."""
+        return self.send(Scan(), event_time_ms=event_time_ms)
 
     def flush(self, limit_s: float | None = None) -> None:
         """Wait until each record sent so far is in the log or has failed.
@@ -79,24 +91,6 @@ class HeartbeatProducer:
         except KafkaTimeoutError as error:
             self._producer.close(timeout=0)
             raise KafkaRefusedError(self._address, f"there is no topic {self._topic}") from error
-
-    def _append(self, request: Request, partition: int | None, event_time_ms: int | None) -> Future[LogPosition]:
-        future: Future[LogPosition] = Future()
-        future.set_running_or_notify_cancel()  # a record that is sent cannot be cancelled
-        try:
-            sent = self._producer.send(
-                self._topic,
-                encode_record(request),
-                record_key(request),
-                partition=partition,
-                timestamp_ms=event_time_ms,
-            )
-        except KafkaError as error:
-            future.set_exception(named_error(error, self._address))
-            return future
-        sent.add_callback(lambda place: future.set_result(LogPosition(place.timestamp, place.partition, place.offset)))
-        sent.add_errback(lambda error: future.set_exception(named_error(error, self._address)))
-        return future
 
 
 def _producer_options(kafka: KafkaOptions, delivery_timeout_ms: int) -> dict[str, Any]:

@@ -47,19 +47,19 @@ class Ticker:
         self.stop()
 
     def _run(self) -> None:
-        on_their_way: list[Future[LogPosition]] = []
+        on_its_way: Future[LogPosition] | None = None
         while not self._stopped.wait(self._tick_s):
-            if all(tick.done() for tick in on_their_way):
-                on_their_way = self._tick()
+            if on_its_way is None or on_its_way.done():
+                on_its_way = self._tick()
                 self.sent += 1
             else:
                 self.held_back += 1
 
-    def _tick(self) -> list[Future[LogPosition]]:
+    def _tick(self) -> Future[LogPosition] | None:
         try:
             return self._producer.tick()
         except KafkaError as error:
             log.warning("no tick: %s", error)
         except Exception:  # without ticks no lease ends, so the next tick is tried after any error
             log.exception("no tick: an error of ours")
-        return []
+        return None

@@ -9,9 +9,9 @@ from namesrv_stream.replay.checks import check_output, wire_version
 from namesrv_stream.replay.steps import QueryVersionStep, ScanStep, Step
 from namesrv_stream.rules.commands import CommandReply
 from namesrv_stream.rules.lookup import is_version_changed
-from namesrv_stream.rules.registration import RegisterReply
+from namesrv_stream.rules.registration import RegisterReply, reply
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import Request, Scan
+from namesrv_stream.rules.requests import RegisterBroker, Request, Scan
 from namesrv_stream.rules.rows import LogPosition
 
 Json = dict[str, Any]
@@ -48,7 +48,10 @@ class OneByOne:
         """Apply a record at the end of the log and return its reply."""
         at = LogPosition(append_time_ms, 0, self.next_offset)
         self.next_offset += 1
-        return self.routes.apply(request, at)
+        applied = self.routes.apply(request, at)
+        if isinstance(request, RegisterBroker):
+            return reply(self.routes.view(), self.routes.settings, request)
+        return applied
 
     def step(self, step: Step) -> Json | None:
         """Apply a step of a case and return its reply, None if it has none."""
@@ -56,7 +59,7 @@ class OneByOne:
             self.append(Scan(), step.t)
             return None
         queried = self._queried(step) if isinstance(step, QueryVersionStep) else {}
-        replies = [_reply(self.append(request, step.t)) for request in step.requests()]
+        replies = [_reply_output(self.append(request, step.t)) for request in step.requests()]
         return replies[-1] | queried if replies else None
 
     def _queried(self, step: QueryVersionStep) -> Json:
@@ -68,15 +71,15 @@ class OneByOne:
         }
 
 
-def _reply(reply: RegisterReply | CommandReply | None) -> Json:
-    match reply:
+def _reply_output(said: RegisterReply | CommandReply | None) -> Json:
+    match said:
         case RegisterReply():
             return {
                 "code": 0,
-                "masterAddr": reply.master_addr,
-                "haServerAddr": reply.ha_server_addr,
-                "orderTopicConfig": reply.order_topic_config,
+                "masterAddr": said.master_addr,
+                "haServerAddr": said.ha_server_addr,
+                "orderTopicConfig": said.order_topic_config,
             }
         case CommandReply():
-            return {"code": reply.code} | ({} if reply.count is None else {"count": reply.count})
+            return {"code": said.code} | ({} if said.count is None else {"count": said.count})
     return {"code": 0}

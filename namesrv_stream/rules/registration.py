@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.lease import channels_after
-from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, latest_registered
+from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, RouteTables, latest_registered
 from namesrv_stream.rules.requests import MASTER_ID, PERM_WRITE, DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.rows import (
     BrokerRow,
@@ -29,7 +30,7 @@ class RegisterReply:
 
     master_addr: str | None = None
     ha_server_addr: str | None = None
-    order_topic_config: dict[str, str] | None = None
+    order_topic_config: Mapping[str, str] | None = None
 
 
 def is_move(tables: RegistryTables, request: RegisterBroker) -> bool:
@@ -38,12 +39,11 @@ def is_move(tables: RegistryTables, request: RegisterBroker) -> bool:
     return lease is not None and (lease.cluster_name, lease.broker_name) != (request.cluster_name, request.broker_name)
 
 
-def is_refused(tables: RegistryTables, request: RegisterBroker) -> bool:
-    """Return whether another address holds the id and its lease has a higher stateVersion (R6)."""
-    holder = tables.holder(request.broker_name, request.broker_id)
+def is_refused(holder: BrokerRow | None, lease_of: Callable[[str], LiveRow | None], request: RegisterBroker) -> bool:
+    """Return whether the `holder` of the id is another address whose lease has a higher stateVersion (R6)."""
     if holder is None or holder.broker_addr == request.broker_addr:
         return False
-    lease = tables.live.first(holder.broker_addr)
+    lease = lease_of(holder.broker_addr)
     return lease is not None and lease.data_version.state_version > request.data_version.state_version
 
 
@@ -74,14 +74,25 @@ def register(
     return taken
 
 
-def reply(tables: RegistryTables, settings: NamesrvSettings, request: RegisterBroker, refused: bool) -> RegisterReply:
-    """Return the answer to a registration that has been applied or refused (R6, R12, R13)."""
-    order = tables.kv(ORDER_TOPIC_NAMESPACE) if settings.return_order_topic_config_to_broker else None
-    master = tables.holder(request.broker_name, MASTER_ID)
-    if refused or request.broker_id == MASTER_ID or master is None:
+def reply(tables: RouteTables, settings: NamesrvSettings, request: RegisterBroker) -> RegisterReply:
+    """Return the answer to a registration, from tables that may or may not have it already (R6, R12, R13).
+
+    Both give the same answer to R6: a registration that was accepted made its address the holder of the id, and one
+    that was refused changed neither the holder nor the holder's lease.
+    """
+    order = order_topic_config(tables, settings)
+    holders = tables.brokers.get(request.broker_name, {})
+    master = holders.get(MASTER_ID)
+    is_master = request.broker_id == MASTER_ID
+    if is_master or master is None or is_refused(holders.get(request.broker_id), tables.live.get, request):
         return RegisterReply(order_topic_config=order)
-    lease = tables.live.first(master.broker_addr)
+    lease = tables.live.get(master.broker_addr)
     return RegisterReply(master.broker_addr, lease.ha_server_addr if lease else None, order)
+
+
+def order_topic_config(tables: RouteTables, settings: NamesrvSettings) -> Mapping[str, str] | None:
+    """Return the order configuration that every registration is answered, None if there is none to send (R13)."""
+    return tables.kv.get(ORDER_TOPIC_NAMESPACE) if settings.return_order_topic_config_to_broker else None
 
 
 def _take_id(tables: RegistryTables, request: RegisterBroker, at: LogPosition) -> None:

@@ -24,7 +24,7 @@ from namesrv_stream.rules.lease import (
 )
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.queues import TopicQueues
-from namesrv_stream.rules.registration import RegisterReply, is_move, is_refused, register, reply
+from namesrv_stream.rules.registration import is_move, is_refused, register
 from namesrv_stream.rules.requests import (
     BrokerHeartbeat,
     ChannelClosed,
@@ -79,11 +79,10 @@ class RouteRegistry:
         for lease in self._tables.live:
             self._deadlines.watch(lease.broker_addr, deadline_ms(lease))
 
-    def apply(
-        self, request: Request, at: LogPosition, *, lease_only: bool = False
-    ) -> RegisterReply | CommandReply | None:
-        """Apply one record of the log and return its reply, None if its type has none.
+    def apply(self, request: Request, at: LogPosition, *, lease_only: bool = False) -> CommandReply | None:
+        """Apply one record of the log and return a command's reply, None for all other types.
 
+        A registration is answered from published tables: `rules.registration.reply`.
         `at.event_time` is the append time. `lease_only`: only the lease of the registration could be read.
         """
         if at.event_time < self.ignored_before_ms:
@@ -94,7 +93,7 @@ class RouteRegistry:
         at = at._replace(event_time=self.clock.event_time_ms(at.event_time))
         match request:
             case RegisterBroker():
-                return self._register(request, at, lease_only=lease_only)
+                self._register(request, at, lease_only=lease_only)
             case BrokerHeartbeat():
                 self._sign_of_life(request, at)
             case UnregisterBroker():
@@ -115,10 +114,11 @@ class RouteRegistry:
         for address in self._deadlines.overdue(now_ms):
             self.end(address, "EXPIRED", LogPosition(now_ms, -1, -1))
 
-    def _register(self, request: RegisterBroker, at: LogPosition, *, lease_only: bool) -> RegisterReply:
+    def _register(self, request: RegisterBroker, at: LogPosition, *, lease_only: bool) -> None:
         """Apply or refuse a registration (R, T, D1, D7)."""
         address = request.broker_addr
-        refused = is_refused(self._tables, request)
+        holder = self._tables.holder(request.broker_name, request.broker_id)
+        refused = is_refused(holder, self._tables.live.first, request)
         if refused or is_move(self._tables, request):
             with self._journaled(_registration_event(request, at, "REFUSED" if refused else "MOVED")):
                 end_lease(self._tables, address)
@@ -127,7 +127,6 @@ class RouteRegistry:
                 lease = register(self._tables, self.settings, request, at, lease_only=lease_only)
             self._heard.add(address)
             self._deadlines.watch(address, deadline_ms(lease))
-        return reply(self._tables, self.settings, request, refused)
 
     def _sign_of_life(self, request: BrokerHeartbeat, at: LogPosition) -> None:
         """Prolong a known lease; a heartbeat creates none (L2)."""

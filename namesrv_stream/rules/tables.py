@@ -8,6 +8,7 @@ from namesrv_stream.rules.journal import Journal, Table
 from namesrv_stream.rules.lookup import RouteTables, latest_registered
 from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.requests import MASTER_ID, PERM_WRITE
+from namesrv_stream.rules.route_index import SMALL_TABLES, route_index, route_tables
 from namesrv_stream.rules.rows import (
     BrokerRow,
     ClusterRow,
@@ -48,29 +49,10 @@ class RegistryTables:
         """Return the holder of an id, None if it has none."""
         return self.broker.of(broker_name).get((broker_name, broker_id))
 
-    def kv(self, namespace: str) -> dict[str, str] | None:
-        """Return a KV namespace, None if it was never created (K4)."""
-        rows = self.kv_config.of(namespace)
-        return {row.key: row.value for row in rows.values() if row.value is not None} if rows else None
-
     def view(self) -> RouteTables:
         """Return the tables as lookups see them, as if they were published now."""
-        clusters: dict[str, list[str]] = {}
-        for cluster in sorted(self.cluster):
-            clusters.setdefault(cluster.cluster_name, []).append(cluster.broker_name)
-        mappings: dict[str, dict[str, str]] = {}
-        for mapping in self.topic_mapping:
-            mappings.setdefault(mapping.topic, {})[mapping.broker_name] = mapping.mapping
-        return RouteTables(
-            queues=TopicQueues.of(self.topic),
-            brokers={str(name): self.holders(str(name)) for name in self.broker.groups()},
-            clusters=clusters,
-            filters={row.broker_addr: row.filter_server_list for row in self.filter},
-            live={row.broker_addr: row for row in self.live},
-            kv={str(namespace): self.kv(str(namespace)) or {} for namespace in self.kv_config.groups()},
-            mappings=mappings,
-            namesrv_config={row.key: row.value for row in self.namesrv_config},
-        )
+        indexes = {name: route_index(name, sorted(getattr(self, name))) for name in SMALL_TABLES}
+        return route_tables(TopicQueues.of(self.topic), indexes)
 
 
 def end_lease(tables: RegistryTables, broker_addr: str) -> LiveRow | None:

@@ -23,7 +23,7 @@ COMMAND_TYPES = (
     "UPDATE_NAMESRV_CONFIG",
 )
 
-_ENVELOPE = (
+ENVELOPE = (
     "type STRING, clusterName STRING, brokerName STRING, brokerId LONG, brokerAddr STRING,"
     " heartbeatTimeoutMillis LONG, channelId STRING"
 )
@@ -38,7 +38,7 @@ def parsed_records(kafka_records: DataFrame) -> DataFrame:
     Ticks alone are the clock: only the second row of a tick has an `event_time`, by which the watermark moves. All
     other rows have none, so Spark drops none of them as late, however far Kafka's clock steps back (E9).
     """
-    envelope = kafka_records.withColumn("said", F.from_json(F.col("value").cast("string"), _ENVELOPE))
+    envelope = kafka_records.withColumn("said", F.from_json(F.col("value").cast("string"), ENVELOPE))
     checked = envelope.withColumn("reason", _reason())
     kind = F.when(F.col("reason").isNotNull(), REJECTED).otherwise(F.col("said.type"))
     no_time = F.lit(None).cast("timestamp")

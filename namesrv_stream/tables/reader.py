@@ -5,8 +5,7 @@ A view is one whole snapshot and never changes: two lookups in the same view get
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from deltalake.exceptions import DeltaError
 from namesrv_stream.errors import SnapshotGoneError
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.queues import TopicQueues
+from namesrv_stream.rules.route_index import route_index, route_tables
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.root import Root, select
@@ -41,7 +41,7 @@ class LoadedTable:
     def index(self) -> Mapping[Any, Any]:
         """The table as a field of `RouteTables`, in order of its key."""
         in_order = self.arrow.sort_by([(name, "ascending") for name in self.spec.key])
-        return _INDEXES[self.spec.name](rows_from_arrow(self.spec, in_order))
+        return route_index(self.spec.name, rows_from_arrow(self.spec, in_order))
 
     def rows(self) -> list[Any]:
         """Return the rows as `spec.row`, in no particular order."""
@@ -76,16 +76,7 @@ class RegistryView:
     def routes(self) -> RouteTables:
         """The tables as the lookup rules read them."""
         indexes: dict[str, Any] = {name: table.index for name, table in self.tables.items()}
-        return RouteTables(
-            queues=indexes["topic"],
-            brokers=indexes["broker"],
-            clusters=indexes["cluster"],
-            filters=indexes["filter"],
-            live=indexes["live"],
-            kv=indexes["kv_config"],
-            mappings=indexes["topic_mapping"],
-            namesrv_config=indexes["namesrv_config"],
-        )
+        return route_tables(indexes.pop(TOPIC.name), indexes)
 
     def rows(self, name: str) -> list[Any]:
         """Return the rows of one route table as its row class, in no particular order."""
@@ -166,46 +157,3 @@ class RouteReader:
             if snapshot.epoch >= oldest:
                 raise
             raise SnapshotGoneError(f"epoch {snapshot.epoch}", oldest) from error
-
-
-def _by_first(rows: list[Any]) -> Mapping[Any, Any]:
-    return {row[0]: row for row in rows}
-
-
-def _second_by_first(rows: list[Any]) -> Mapping[Any, Any]:
-    return dict(rows)
-
-
-def _nested(rows: list[Any], value: Callable[[Any], Any]) -> Mapping[Any, Any]:
-    """Return first key column -> second key column -> value."""
-    index: dict[Any, dict[Any, Any]] = defaultdict(dict)
-    for row in rows:
-        index[row[0]][row[1]] = value(row)
-    return dict(index)
-
-
-def _seconds_by_first(rows: list[Any]) -> Mapping[Any, Any]:
-    index: dict[Any, list[Any]] = defaultdict(list)
-    for first, second in rows:
-        index[first].append(second)
-    return dict(index)
-
-
-def _kv(rows: list[Any]) -> Mapping[Any, Any]:
-    """Return namespace -> key -> value. The row that records the making of a namespace is no entry (K3, K4)."""
-    index: dict[str, dict[str, str]] = {row.namespace: {} for row in rows}
-    for row in rows:
-        if row.value is not None:
-            index[row.namespace][row.key] = row.value
-    return index
-
-
-_INDEXES: Mapping[str, Callable[[list[Any]], Mapping[Any, Any]]] = {
-    "broker": lambda rows: _nested(rows, lambda row: row),
-    "cluster": _seconds_by_first,
-    "filter": _second_by_first,
-    "live": _by_first,
-    "kv_config": _kv,
-    "namesrv_config": _second_by_first,
-    "topic_mapping": lambda rows: _nested(rows, lambda row: row.mapping),
-}

@@ -17,7 +17,7 @@ class PublishedRegistry:
         self.root = root
         self.now_ms = now_ms
         self.next_offset = 0
-        self._rules = RouteRegistry(NamesrvSettings())
+        self.rules = RouteRegistry(NamesrvSettings())
         self._published = Published(Root(root), now_ms)
 
     def register(
@@ -34,22 +34,22 @@ class PublishedRegistry:
             topic_config_table=topics,
             **fields,
         )
-        self._rules.apply(request, self._next_place())
+        self.rules.apply(request, self._next_place())
         return self.publish() if publish else None
 
     def command(self, command: Command, publish: bool = True) -> SnapshotRow | None:
-        self._rules.apply(command, self._next_place())
+        self.rules.apply(command, self._next_place())
         return self.publish() if publish else None
 
     def expire(self, address: str, publish: bool = True, late_ms: int = 0) -> SnapshotRow | None:
         """The lease of `address`, which was heard just then, has ended `late_ms` ago."""
         ended_ms = self.now_ms - late_ms
-        self._rules.apply(BrokerHeartbeat(broker_addr=address), self._next_place()._replace(event_time=ended_ms))
-        self._rules.end(address, "EXPIRED", LogPosition(ended_ms, -1, -1))
+        self.rules.apply(BrokerHeartbeat(broker_addr=address), self._next_place()._replace(event_time=ended_ms))
+        self.rules.end(address, "EXPIRED", LogPosition(ended_ms, -1, -1))
         return self.publish() if publish else None
 
     def publish(self) -> SnapshotRow:
-        return self._published.publish(self._rules, self.now_ms, self.next_offset, self.now_ms)
+        return self._published.publish(self.rules, self.now_ms, self.next_offset, self.now_ms)
 
     def _next_place(self) -> LogPosition:
         self.next_offset += 1

@@ -23,12 +23,23 @@ from tests.gateway.transport import connected
 OF_A_BROKER = {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "brokerId": "0", "haServerAddr": ""}
 
 
+class CountingProducer(RecordProducer):
+    """Counts the records that it is handed."""
+
+    handed_over = 0
+
+    def send(self, *record):
+        self.handed_over += 1
+        super().send(*record)
+
+
 class Way:
     """A link that has its producer, and the writes over it of one connection."""
 
     def __init__(self, settings):
         self.link = KafkaLink(settings, lambda error: None)
-        self.link._on_opened(RecordProducer(kafka_client_arguments(settings), "topic", 60_000))
+        self.producer = CountingProducer(kafka_client_arguments(settings), "topic", 60_000)
+        self.link._on_opened(self.producer)
         self.writes = Writes(self.link, "gateway", 0, Answers(RouteTables(), settings))
         self.connection = connected(None, Connections(Certificates(settings), "disabled"))
 
@@ -178,3 +189,20 @@ def test_an_unexpected_error_does_not_end_the_way_to_kafka(settings, monkeypatch
 
     asyncio.run(running())
     assert "nobody expects this" in caplog.text
+
+
+def test_while_kafka_takes_no_tick_one_is_on_its_way_and_the_next_follows_its_end(settings):
+    """Ticks are no peer's records: they count for none of the limits."""
+
+    async def ticking():
+        way = Way(settings(tickMillis=10))
+        async with asyncio.timeout(30):
+            while way.link.is_connected:
+                await asyncio.sleep(0)
+            assert (way.producer.handed_over, way.link.on_the_way) == (1, 0)
+            way.producer.give_up()
+            while way.producer.handed_over == 1:
+                await asyncio.sleep(0)
+        assert not way.link.is_connected, "the last tick has failed"
+
+    asyncio.run(ticking())

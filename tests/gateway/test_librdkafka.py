@@ -8,7 +8,7 @@ from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
-from namesrv_stream.gateway.librdkafka import OF_ITS_KEY, RecordProducer
+from namesrv_stream.gateway.librdkafka import RecordProducer
 from namesrv_stream.kafka.librdkafka import librdkafka_options
 from tests.gateway.fatal import break_for_good
 from tests.gateway.test_tls import make_certificate
@@ -62,7 +62,7 @@ def test_certificates_of_the_settings_are_used(nobody, tmp_path):
 
 def test_a_record_that_nobody_takes_has_failed_after_the_limit(nobody):
     producer, ends = RecordProducer(arguments(nobody), "topic", 200), []
-    producer.send(b"k", b"v", OF_ITS_KEY, lambda *end: ends.append(end))
+    producer.send(b"k", b"v", lambda *end: ends.append(end))
     assert ends == []
 
     @eventually
@@ -78,7 +78,7 @@ def test_a_record_that_nobody_takes_has_failed_after_the_limit(nobody):
 def test_who_gives_up_is_told_of_each_record(nobody):
     producer, ends = RecordProducer(arguments(nobody), "topic", 60_000), []
     for _ in range(3):
-        producer.send(b"k", b"v", OF_ITS_KEY, lambda *end: ends.append(end))
+        producer.send(b"k", b"v", lambda *end: ends.append(end))
     producer.give_up()
 
     @eventually
@@ -91,15 +91,15 @@ def test_who_gives_up_is_told_of_each_record(nobody):
 
 def test_a_record_over_the_limit_is_refused_at_once(nobody):
     producer, ends = RecordProducer(arguments(nobody), "topic", 60_000), []
-    producer.send(b"k", bytes(18 * 1024 * 1024), OF_ITS_KEY, lambda *end: ends.append(end))
+    producer.send(b"k", bytes(18 * 1024 * 1024), lambda *end: ends.append(end))
     assert [type(error) for _, error in ends] == [KafkaRefusedError]
 
 
 def test_a_renewed_producer_tells_what_became_of_the_records_before(nobody):
     producer, before, after = RecordProducer(arguments(nobody), "topic", 60_000), [], []
-    producer.send(b"k", b"v", OF_ITS_KEY, lambda *end: before.append(end))
+    producer.send(b"k", b"v", lambda *end: before.append(end))
     producer.renew()
-    producer.send(b"k", b"v", OF_ITS_KEY, lambda *end: after.append(end))
+    producer.send(b"k", b"v", lambda *end: after.append(end))
 
     @eventually
     def told():
@@ -113,7 +113,7 @@ def test_a_renewed_producer_tells_what_became_of_the_records_before(nobody):
 
 def test_a_producer_that_breaks_for_good_is_replaced_and_its_records_have_failed(nobody):
     producer, before, after = RecordProducer(arguments(nobody), "topic", 60_000), [], []
-    producer.send(b"k", b"v", OF_ITS_KEY, lambda *end: before.append(end))
+    producer.send(b"k", b"v", lambda *end: before.append(end))
     break_for_good(producer)
 
     @eventually
@@ -121,7 +121,7 @@ def test_a_producer_that_breaks_for_good_is_replaced_and_its_records_have_failed
         producer.poll()
         assert [type(error) for _, error in before] == [KafkaUnreachableError]
         after.clear()
-        producer.send(b"k", b"v", OF_ITS_KEY, lambda *end: after.append(end))
+        producer.send(b"k", b"v", lambda *end: after.append(end))
         assert after == [], "it is on its way"
 
     replaced()
@@ -133,7 +133,7 @@ def test_a_producer_that_cannot_be_replaced_yet_is_replaced_later(nobody, tmp_pa
     trusted, away = tmp_path / "cert.pem", tmp_path / "away.pem"
     given = arguments(nobody, security_protocol="SSL") | {"ssl_cafile": str(trusted)}
     producer, ends = RecordProducer(given, "topic", 60_000), []
-    producer.send(b"k", b"v", OF_ITS_KEY, lambda *end: ends.append(end))
+    producer.send(b"k", b"v", lambda *end: ends.append(end))
     trusted.rename(away)
     break_for_good(producer)
 
@@ -144,11 +144,11 @@ def test_a_producer_that_cannot_be_replaced_yet_is_replaced_later(nobody, tmp_pa
 
     refused()
     assert [type(error) for _, error in ends] == [KafkaUnreachableError]
-    producer.send(b"k", b"v", OF_ITS_KEY, lambda *end: ends.append(end))
+    producer.send(b"k", b"v", lambda *end: ends.append(end))
     assert len(ends) == 2, "refused at once"
     away.rename(trusted)
     producer.poll()
-    producer.send(b"k", b"v", OF_ITS_KEY, lambda *end: ends.append(end))
+    producer.send(b"k", b"v", lambda *end: ends.append(end))
     assert len(ends) == 2, "it is on its way"
     producer.give_up()
 
@@ -157,7 +157,7 @@ def test_what_librdkafka_says_of_an_outage_has_a_name_of_its_own_which_the_log_i
     caplog.set_level(logging.DEBUG, "librdkafka")  # another test may have set up the log
     ends = []
     producer = RecordProducer(arguments(nobody), "topic", 300)
-    producer.send(b"k", b"v", OF_ITS_KEY, lambda *end: ends.append(end))
+    producer.send(b"k", b"v", lambda *end: ends.append(end))
 
     @eventually
     def failed():

@@ -45,6 +45,7 @@ def assert_shows(queues, model):
     assert queues.topics_on(asked) == sorted({row.topic for row in rows if row.broker_name in asked})
 
 
+@pytest.mark.long
 @given(steps=st.lists(CHANGES, max_size=5))
 def test_every_snapshot_shows_its_own_rows_after_all_later_changes(steps):
     snapshots = [(TopicQueues(), {})]
@@ -55,6 +56,7 @@ def test_every_snapshot_shows_its_own_rows_after_all_later_changes(steps):
         assert_shows(queues, model)
 
 
+@pytest.mark.long
 @given(changes=CHANGES)
 def test_rows_in_any_order_are_packed_in_order(changes):
     model = after({}, changes)

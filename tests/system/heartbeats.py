@@ -81,8 +81,7 @@ class Heartbeats:
             each.result(LIMIT_S)
 
     def tick(self, at_ms=0):
-        for each in self._producer.tick(event_time_ms=self.base_ms + at_ms):
-            each.result(LIMIT_S)
+        self._producer.tick(event_time_ms=self.base_ms + at_ms).result(LIMIT_S)
 
     def close(self):
         self._producer.close()

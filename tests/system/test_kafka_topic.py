@@ -135,17 +135,12 @@ def test_registration_of_the_largest_size_is_accepted_and_a_larger_one_refused(k
     assert end_offsets(kafka, topic) == {0: 1}
 
 
-def test_partitions_ticks_go_to_all_commands_to_the_first_a_brokers_records_to_one(kafka):
-    make_topic(kafka, "three_partitions", 3)
-    with HeartbeatProducer(kafka, "three_partitions") as producer:
-        ticks = [tick.result(LIMIT_S).partition for tick in producer.tick()]
-        command = producer.send(PutKvConfig(namespace="n", key="k", value="v")).result(LIMIT_S).partition
-        broker = {producer.send(heartbeat(7)).result(LIMIT_S).partition for _ in range(3)}
-        brokers = {producer.send(heartbeat(number)).result(LIMIT_S).partition for number in range(1, 40)}
-    assert ticks == [0, 1, 2]
-    assert command == 0
-    assert len(broker) == 1
-    assert brokers == {0, 1, 2}
+def test_ticks_commands_and_all_brokers_records_have_one_order(kafka, topic):
+    said = [Scan(), PutKvConfig(namespace="n", key="k", value="v"), *(heartbeat(number) for number in range(1, 40))]
+    with HeartbeatProducer(kafka, topic) as producer:
+        places = [each.result(LIMIT_S) for each in [producer.tick(), *map(producer.send, said[1:])]]
+    assert [(place.partition, place.offset) for place in places] == [(0, offset) for offset in range(len(said))]
+    assert [request for *_, request in records(kafka, topic)] == said
 
 
 def test_nobody_at_the_address_is_an_error_that_names_it_and_leaves_no_thread():

@@ -229,6 +229,7 @@ def topics_in_every_form(count):
         yield encode_registration(RegisterBrokerBody(wrapper), version, compressed=compressed), version, compressed
 
 
+@pytest.mark.long
 def test_registration_at_the_limit_of_topics_is_taken_and_one_topic_more_is_not():
     for body, version, compressed in topics_in_every_form(MAX_TOPICS):
         wrapper = decode_registration(body, version, compressed=compressed).topic_config_serialize_wrapper

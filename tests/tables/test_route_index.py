@@ -1,0 +1,43 @@
+"""The registry in memory and a reader of its published tables answer lookups from the same indexes."""
+
+import dataclasses
+
+import pytest
+
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.requests import DeleteKvConfig, PutKvConfig, UpdateNamesrvConfig
+from namesrv_stream.tables.reader import RouteReader
+from tests.cli.registry import PublishedRegistry
+
+T0 = 1_700_000_000_000
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory):
+    """Rows in every table, which come in another order than that of their keys; namespaces with and without entries."""
+    registry = PublishedRegistry(str(tmp_path_factory.mktemp("registry")), T0)
+    registry.register("10.0.0.3:10911", "c2", "broker-b", 1, filter_server_list=["f:2", "f:1"])
+    registry.register(
+        "10.0.0.2:10911", "c2", "broker-b", topics=("Z", "A"), topic_queue_mapping_info_map={"A": {"n": 1}}
+    )
+    registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("A",), topic_queue_mapping_info_map={"A": {"n": 2}})
+    for namespace, key in (("full", "b"), ("full", "a"), ("emptied", "k")):
+        registry.command(PutKvConfig(namespace=namespace, key=key, value="v"))
+    registry.command(DeleteKvConfig(namespace="emptied", key="k"))
+    registry.command(UpdateNamesrvConfig(properties={"orderMessageEnable": "true"}))
+    return registry
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(RouteTables) if field.name != "queues"])
+def test_what_is_published_is_indexed_as_in_memory_and_in_the_same_order(registry, field):
+    in_memory, read = (
+        getattr(tables, field) for tables in (registry.rules.view(), RouteReader(registry.root).open().routes)
+    )
+    assert read, "the table has rows"
+    assert read == in_memory
+    assert list(read) == list(in_memory) == sorted(read)
+
+
+def test_a_topic_has_the_same_rows_in_memory_and_published(registry):
+    in_memory, read = registry.rules.view().queues, RouteReader(registry.root).open().routes.queues
+    assert list(read.rows()) == list(in_memory.rows()) != []
