@@ -8,6 +8,7 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.metrics import Metrics
@@ -76,7 +77,8 @@ async def fuzz(seed, frames):
     settings = NamesrvSettings()
     answers = Answers(RouteTables(), settings)
     writes = Writes(Log(), "g", 300_000, answers)
-    requests = Dispatcher(answers, writes, Metrics())
+    metrics = Metrics()
+    requests = Dispatcher(answers, writes, metrics, Authorization(settings, metrics))
     requests.serve(answers)
     connections = Connections(Certificates(settings), "permissive")
     chance, sent, opaque = random.Random(seed), 0, 0
