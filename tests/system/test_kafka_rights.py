@@ -33,7 +33,7 @@ def test_a_topic_whose_settings_may_not_be_seen_is_written_all_the_same(guarded,
     admin = AdminClient(bootstrap_servers=guarded.bootstrap_servers)
     admin.create_acls([ACL(operation=each, resource_pattern=pattern, **everybody) for each in rights])
     admin.close()
-    (warning,) = ensure_topic(kafka, topic)
+    (warning,) = ensure_topic(kafka, topic).warnings
     assert "grant DescribeConfigs" in warning
     with Site(guarded, topic, tmp_path) as site:
         site.start_gateway()
