@@ -40,7 +40,7 @@ def parameters():
 def replays(request, spark):
     """Path -> the future of its replay, all cases that this run selects, some at a time."""
     selected = [item for item in request.session.items if "replays" in getattr(item, "fixturenames", ())]
-    wanted = [item.callspec.params["path"] for item in selected]
+    wanted = [item.callspec.params["path"] for item in selected if item.module is request.module]
     with stream_engine(spark) as replay, ThreadPoolExecutor(CASES_AT_ONCE) as pool:
         yield {path: pool.submit(replay, load_case(path)) for path in wanted}
 
