@@ -27,7 +27,7 @@ def seventy_thousand_topics_in_one_frame(trial: Trial) -> None:
     Right: A broker with 70,000 topics can register.
 
     Here: 16 MiB is the protocol's limit of a frame, and a bound on what a stranger can make the gateway hold. A broker
-    with as many topics sets compressedRegister=true or enableSplitRegistration=true: the next two scenarios.
+    with as many topics sets enableSplitRegistration=true: the scenario after the next.
     """
     _expect_registered(trial, _many(trial, _MORE, _LONG_NAME), compressed=False)
 
@@ -37,6 +37,9 @@ def seventy_thousand_topics_compressed(trial: Trial) -> None:
     """The same with compressedRegister=true.
 
     Right: A broker with 70,000 topics can register.
+
+    Here: A registration inflates to at most 16 MiB and has at most 50,000 topics, a bound on what a stranger can make
+    the gateway do. A broker with as many topics sets enableSplitRegistration=true: the next scenario.
     """
     _expect_registered(trial, _many(trial, _MORE, _LONG_NAME), compressed=True)
 
