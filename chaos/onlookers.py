@@ -97,7 +97,7 @@ class SparkOnlooker(Onlooker):
         self._spark = spark
 
     def look(self) -> tuple[int, list[Any], dict[tuple[str, int], str], list[str]]:
-        """Of the newest snapshot, three tables by three queries."""
+        """Read three tables of the newest snapshot by three queries."""
         snapshot = open_snapshot(self._spark, self._root)
         topics = sorted(rows_from_arrow(TOPIC, self._spark.table("topic").toArrow()))
         brokers = self._spark.sql("SELECT broker_name, broker_id, broker_addr FROM broker").collect()

@@ -52,7 +52,7 @@ class Oracle:
 
     @staticmethod
     def _request(record: StoredRecord) -> Request | None:
-        """What a record says, None if it is outside the contract."""
+        """Return the request in a record, None if the record is outside the contract."""
         try:
             request = decode_record(record.value or b"")
         except MalformedRecordError:

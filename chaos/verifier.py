@@ -19,7 +19,7 @@ from namesrv_stream.wire import bodies
 
 
 class DifferenceError(NamesrvError):
-    """What was published, or seen, is not what the rules make of the log."""
+    """The tables or a reader differ from what the rules make of the log."""
 
     def __init__(self, who: str, snapshot: str, what: str) -> None:
         super().__init__(f"{who}, {snapshot}: {what}. Start again with the seed that was printed to see it once more.")
@@ -53,7 +53,7 @@ class Verifier:
             self._compare_appended(reader, rows[-1])
 
     def check_reader(self, seen: Sequence[tuple[int, Contents]]) -> None:
-        """What a RouteReader saw."""
+        """Compare what a RouteReader saw with the rules."""
         for epoch, found in seen:
             _require("RouteReader", f"epoch {epoch}", found, self._wanted[epoch])
 
@@ -66,7 +66,7 @@ class Verifier:
                 raise DifferenceError("gateway", "no snapshot", f"answered {answer}")
 
     def check_spark(self, seen: Sequence[tuple[int, list[Any], Mapping[tuple[str, int], str], list[str]]]) -> None:
-        """What Spark SQL found in three tables."""
+        """Compare what Spark SQL found in three tables with the rules."""
         for epoch, topics, holders, live in seen:
             wanted = self._wanted[epoch]
             rows = sorted(row for of_topic in wanted["topic"].values() for row in of_topic)

@@ -43,7 +43,7 @@ _CLI = "from namesrv_stream.cli import main; main()"
 
 
 class NothingHappenedError(NamesrvError):
-    """What had to happen did not within the limit."""
+    """An expected condition was not met within the limit."""
 
     def __init__(self, what: str, folder: Path) -> None:
         super().__init__(f"{what}: not within {LIMIT_S:.0f} s. The logs in {folder} say what each process did.")
@@ -133,7 +133,7 @@ class World:
         return Snapshots(Root(self.settings.delta_root)).readable()
 
     def log_of(self, process: OwnedProcess) -> bytes:
-        """What a process has written so far."""
+        """Return the output that a process has written so far."""
         return self._logs[process.pid].read_bytes()
 
     def await_published(self, process: OwnedProcess) -> float:

@@ -30,13 +30,13 @@ _PROVIDERS = "org.apache.hadoop.fs.s3a"
 
 
 def is_object_store(url: str) -> bool:
-    """Whether the place is neither a folder nor a file system of Hadoop's: there is no rename, only whole objects."""
+    """Return whether the place is an object store: no folder and no Hadoop file system, so it has no rename."""
     scheme, separator, _ = url.partition("://")
     return bool(separator) and scheme.lower() not in _FILE_SYSTEMS
 
 
 def default_checkpoint(root: str) -> str:
-    """Where the checkpoint lies unless it is set: beside the tables, or on this machine if they are in an object store.
+    """Return the default checkpoint: beside the tables, or on this machine if they are in an object store.
 
     It only saves work, and in an object store its small files would be several requests a batch, each with its delay
     and its price.
@@ -77,7 +77,7 @@ def _credentials_provider(options: Mapping[str, str], said: Mapping[str, str]) -
 
 
 def _addressing(options: Mapping[str, str], said: Mapping[str, str], bucket: str) -> dict[str, str]:
-    """Of an endpoint other than AWS's: delta-rs puts the bucket into the path unless it is told not to."""
+    """Return how the bucket is addressed at an endpoint other than AWS's: in the path, unless an option differs."""
     if "endpoint" not in options:
         return {}
     is_virtual = said.get("virtual_hosted_style_request", "").lower() == "true"

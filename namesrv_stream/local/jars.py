@@ -42,7 +42,7 @@ def retrieved_jars(configuration: str) -> Path:
 
 
 def jars_of_sessions() -> list[Path]:
-    """What a session has on its class path: Spark's jars, and those of the file system s3a:// if they were fetched."""
+    """Return the jars of a session's class path: Spark's, and those of s3a:// if they were fetched."""
     folders = [retrieved_jars("spark"), *([retrieved_jars("s3")] if (JARS / "s3").exists() else [])]
     return sorted(jar for folder in folders for jar in folder.glob("*.jar"))
 

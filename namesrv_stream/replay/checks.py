@@ -6,11 +6,11 @@ from typing import Any
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.replay.cases import Check
-from namesrv_stream.replay.lookups import answered
+from namesrv_stream.replay.lookups import answered, group_json, queue_json
 from namesrv_stream.rules import lookup
-from namesrv_stream.rules.lookup import BrokerGroup, RouteTables
+from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.requests import DataVersion
-from namesrv_stream.rules.rows import LiveRow, TopicRow
+from namesrv_stream.rules.rows import LiveRow
 
 Json = dict[str, Any]
 
@@ -23,8 +23,8 @@ def check_output(check: Check, tables: RouteTables, settings: NamesrvSettings, b
     """
     output: Json = {
         "after": check.after,
-        "topic": [_topic(row) for rows in tables.queues.values() for row in rows],
-        "broker": [_broker(lookup.broker_data(holders)) for holders in tables.brokers.values()],
+        "topic": [{"topic": row.topic, **queue_json(row)} for rows in tables.queues.values() for row in rows],
+        "broker": [group_json(lookup.broker_data(holders)) for holders in tables.brokers.values()],
         "cluster": [
             {"cluster": cluster, "brokerName": name} for cluster, names in tables.clusters.items() for name in names
         ],
@@ -43,27 +43,6 @@ def check_output(check: Check, tables: RouteTables, settings: NamesrvSettings, b
 def wire_version(version: DataVersion) -> Json:
     """Return a data version in the cases' field names."""
     return {"stateVersion": version.state_version, "timestamp": version.timestamp, "counter": version.counter}
-
-
-def _topic(row: TopicRow) -> Json:
-    return {
-        "topic": row.topic,
-        "brokerName": row.broker_name,
-        "readQueueNums": row.read_queue_nums,
-        "writeQueueNums": row.write_queue_nums,
-        "perm": row.perm,
-        "topicSysFlag": row.topic_sys_flag,
-    }
-
-
-def _broker(group: BrokerGroup) -> Json:
-    return {
-        "brokerName": group.broker_name,
-        "cluster": group.cluster,
-        "zoneName": group.zone_name,
-        "enableActingMaster": group.enable_acting_master,
-        "addrs": {str(broker_id): address for broker_id, address in group.broker_addrs.items()},
-    }
 
 
 def _live(row: LiveRow, base_ms: int) -> Json:

@@ -7,8 +7,9 @@ from typing import Any
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.answers import Answers
-from namesrv_stream.rules.lookup import RouteTables, waits_for_service
+from namesrv_stream.rules.lookup import BrokerGroup, RouteTables, waits_for_service
 from namesrv_stream.rules.requests import QueueData
+from namesrv_stream.rules.rows import TopicRow
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 from namesrv_stream.wire.command import RemotingCommand, decode_command
@@ -53,7 +54,8 @@ def _answer(ask: Json, answers: Answers, up_ms: int) -> Json:
     return {"code": 0, **_ANSWERS[ask["op"]](ask, answer)}
 
 
-def _queue(queue: QueueData) -> Json:
+def queue_json(queue: QueueData | TopicRow) -> Json:
+    """Return the queues of a topic on one broker name in the cases' fields."""
     return {
         "brokerName": queue.broker_name,
         "readQueueNums": queue.read_queue_nums,
@@ -63,7 +65,8 @@ def _queue(queue: QueueData) -> Json:
     }
 
 
-def _group(group: bodies.BrokerData) -> Json:
+def group_json(group: bodies.BrokerData | BrokerGroup) -> Json:
+    """Return a broker group in the cases' fields."""
     return {
         "brokerName": group.broker_name,
         "cluster": group.cluster,
@@ -77,8 +80,8 @@ def _route(_ask: Json, answer: RemotingCommand) -> Json:
     route = bodies.decode_body(answer.body, bodies.TopicRouteData)
     found: Json = {
         "orderTopicConf": route.order_topic_conf,
-        "queues": [_queue(queue) for queue in route.queue_datas],
-        "brokers": [_group(group) for group in route.broker_datas],
+        "queues": [queue_json(queue) for queue in route.queue_datas],
+        "brokers": [group_json(group) for group in route.broker_datas],
         "filterServers": route.filter_server_table,
     }
     if route.topic_queue_mapping_by_broker:
@@ -89,7 +92,7 @@ def _route(_ask: Json, answer: RemotingCommand) -> Json:
 def _cluster_info(_ask: Json, answer: RemotingCommand) -> Json:
     info = bodies.decode_body(answer.body, bodies.ClusterInfo)
     return {
-        "brokers": [_group(group) for group in info.broker_addr_table.values()],
+        "brokers": [group_json(group) for group in info.broker_addr_table.values()],
         "clusters": info.cluster_addr_table,
     }
 

@@ -94,7 +94,7 @@ class BackgroundJob:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the job has stopped by itself; `check` tells why."""
+        """True if the job has stopped; `check` raises the reason."""
         return not self._thread.is_alive()
 
     def check(self) -> None:
@@ -121,7 +121,7 @@ class BackgroundJob:
             raise
 
     def await_published(self, limit_s: float) -> bool:
-        """Whether all records that Kafka has at this moment are in the tables, signs of life aside.
+        """Return whether all records that Kafka has now are in the tables, signs of life aside.
 
         Waits for that as long as `limit_s`, and not at all for a query that does not run. Others may go on writing.
         """

@@ -64,7 +64,7 @@ class Checkpoint:
         self._files = self._path(self.location).getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
 
     def has_finished_a_batch(self) -> bool:
-        """Whether a query has finished a batch with it.
+        """Return whether a query has finished a batch with this checkpoint.
 
         Spark takes initial state in its first batch only, so until that one is done it has to be given again.
         """
@@ -93,7 +93,7 @@ class Checkpoint:
         self._files.delete(self._path(self.location), True)
 
     def _next_offset(self, batch: int, topic: str) -> int:
-        """Where the log goes on after a batch, from the last line of its offset log."""
+        """Return the offset after a batch, from the last line of its offset log."""
         offsets: dict[str, dict[str, int]] = json.loads(self._offset_log(batch)[-1])
         return offsets.get(topic, {}).get("0", 0)
 

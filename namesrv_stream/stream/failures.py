@@ -62,7 +62,7 @@ class CheckpointWithoutTablesError(NamesrvError):
 
 
 def job_failure(settings: NamesrvSettings, of_batch: BaseException | None, said: str) -> NamesrvError:
-    """What to raise for a query that ended. `of_batch` is what its micro-batch raised, `said` what Spark tells."""
+    """Return the error to raise for a query that ended. `of_batch`: raised by its micro-batch; `said`: by Spark."""
     if isinstance(of_batch, NamesrvError):
         return of_batch
     if isinstance(of_batch, _STORAGE_ERRORS):

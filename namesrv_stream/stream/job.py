@@ -105,7 +105,7 @@ class RouteRegistryJob:
 
     @property
     def next_offset(self) -> int:
-        """As that of `MicroBatches`; 0 before the first query."""
+        """The `next_offset` of `MicroBatches`; 0 before the first query."""
         return self._batches.next_offset if self._batches is not None else 0
 
     def run(self, stop: threading.Event) -> None:
@@ -158,7 +158,7 @@ class RouteRegistryJob:
         return False
 
     def _is_anothers(self, newest: SnapshotRow) -> bool:
-        """Whether another job has just claimed the registry, or runs on although Kafka has taken the lock from it."""
+        """Return whether another job has just claimed the registry, or runs on after Kafka took the lock from it."""
         if newest.kind == "STOP" or newest.run_id == self.run_id:
             return False
         age_s = time.time() - newest.published_at / 1000
@@ -276,7 +276,7 @@ class RouteRegistryJob:
                 return
 
     def _next_offset(self, publisher: Publisher, checkpoint: Checkpoint) -> int:
-        """Where the log goes on after the tables: at its oldest record, if they have read nothing yet.
+        """Return the offset at which to read on: the oldest record, if the tables have read nothing yet.
 
         A checkpoint from before the oldest record is of no use, and is removed.
         """

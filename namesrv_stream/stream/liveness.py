@@ -141,7 +141,7 @@ class BrokerLiveness(StatefulProcessor):
 
 
 def _after(address: _Address | None, record: Row) -> _Address | None:
-    """What is known of an address after one of its records. A heartbeat creates nothing (L2)."""
+    """Return the state of an address after one of its records. A heartbeat creates none (L2)."""
     if record.kind == "REGISTER_BROKER":
         known = address.channels if address is not None else {}
         last_ms = address.last_heard_ms if address is not None else record.append_time_ms

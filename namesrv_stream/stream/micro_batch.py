@@ -246,7 +246,7 @@ class MicroBatches:
             self._publish("PUBLICATION")
 
     def _is_due(self) -> bool:
-        """Whether there is anything that readers wait for."""
+        """Return whether there is anything to publish now."""
         waited_ms = (self._event_time_ms or 0) - (self._published_event_ms or 0)
         refresh_ms = self._settings.live_refresh_millis
         return (

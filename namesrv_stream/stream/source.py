@@ -88,5 +88,5 @@ def _reason() -> Column:
 
 
 def _is_not(holds: Column) -> Column:
-    """Whether it does not hold, also where nobody can say."""
+    """Return the negation of a condition, true for NULL too."""
     return ~F.coalesce(holds, F.lit(False))

@@ -56,7 +56,7 @@ _FOREIGN_COMMITS = (BaseMovedError, CommitFailedError, DeltaConcurrentModificati
 
 
 class Care(NamedTuple):
-    """What was done for one table. `put_off`: why it waits for the next time, empty where it does not."""
+    """Result of maintaining one table. `put_off`: why it was left for the next run, empty if it was not."""
 
     table: str
     files_before: int
@@ -104,7 +104,7 @@ class _Caretaker:
         return Care(spec.name, before, self._file_count(spec), put_off)
 
     def _is_kept(self, spec: TableSpec) -> bool:
-        """Whether Delta keeps the version that the oldest readable snapshot names.
+        """Return whether Delta keeps the version that the oldest readable snapshot names.
 
         It was committed no longer ago than log and removed files are kept, so neither VACUUM nor the checkpoint that a
         commit of ours may bring takes anything of it.

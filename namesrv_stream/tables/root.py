@@ -30,7 +30,7 @@ class Root:
     storage_options: Mapping[str, str] | None = None
 
     def uri(self, spec: TableSpec) -> str:
-        """Of one table's folder."""
+        """Return the URI of a table's folder."""
         return f"{self.url.rstrip('/')}/{spec.name}"
 
     def spark_path(self, spec: TableSpec) -> str:
@@ -92,7 +92,7 @@ def batches(table: DeltaTable, spec: TableSpec) -> pa.RecordBatchReader:
 
 
 def query(table: DeltaTable, sql: str) -> pa.Table:
-    """What delta-rs answers to a SQL statement, in which the table is `rows`."""
+    """Run a SQL statement by delta-rs; the table is called `rows` in it."""
     return _answer(table, sql).read_all()
 
 
@@ -114,7 +114,7 @@ def check_format(root: Root, spec: TableSpec, properties: Mapping[str, str | Non
 
 
 def table_properties(spec: TableSpec, retention_ms: int) -> dict[str, str]:
-    """What each table is made with.
+    """Return the properties with which a table is created.
 
     Delta keeps versions and log twice as long as a snapshot is kept: it counts a version's age from its commit, and
     a snapshot may name a version that is as old as `retention_ms` on the day it is published.

@@ -27,20 +27,10 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import BROKER_EVENT, REJECTED
 from tests.random_logs import T0, logs
+from tests.stream.test_micro_batch import COLUMNS
 
 SETTINGS = NamesrvSettings()
 NO_SHRINKING = [Phase.explicit, Phase.reuse, Phase.generate]  # each example makes ten tables
-COLUMNS = pa.schema(
-    {
-        "kind": pa.string(),
-        "broker_addr": pa.string(),
-        "channel_id": pa.string(),
-        "offsets": pa.list_(pa.int64()),
-        "append_times_ms": pa.list_(pa.int64()),
-        "length": pa.int64(),
-        "reason": pa.string(),
-    }
-)
 
 
 class ListedLog:
