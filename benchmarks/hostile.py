@@ -74,9 +74,9 @@ class PublishedCluster:
         self._publisher = Publisher.claim(RustWriter(Root(str(root))), "soak", now_ms)
         self._batch_id = 0
         rules = RouteRegistry(NamesrvSettings())
-        said = [registration(number, TOPICS) for number in range(MASTERS)]
-        said += [registration(number, BROKER_TOPICS, cluster=CLUSTER) for number in range(BROKERS)]
-        for offset, command in enumerate(said):
+        registered = [registration(number, TOPICS) for number in range(MASTERS)]
+        registered += [registration(number, BROKER_TOPICS, cluster=CLUSTER) for number in range(BROKERS)]
+        for offset, command in enumerate(registered):
             rules.apply(register_broker(command), LogPosition(now_ms, 0, offset))
         taken = rules.take_changes()
         self._publish(Batch("soak", 0, now_ms, {0: 0}, changes_to_write(taken.changes), taken.events))

@@ -29,7 +29,7 @@ from namesrv_stream.cli.view import (
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import SnapshotGoneError
 from namesrv_stream.history.diff import Diff, Difference, Row, diff_of_events, diff_of_views
-from namesrv_stream.history.events import AsOf, Span, events_between, names_told, newest_events
+from namesrv_stream.history.events import AsOf, Span, events_between, newest_events, recorded_names
 from namesrv_stream.history.topics import topic_history
 from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
@@ -157,7 +157,7 @@ def why(  # noqa: PLR0913, PLR0917  # one argument an option, as click hands the
 
 def _story(root: Root, served: Served, subject: str, span: Span, is_topic: bool) -> list[Sentence]:
     tables, snapshot = served.tables, served.snapshot
-    ever = () if is_topic else names_told(root, snapshot)
+    ever = () if is_topic else recorded_names(root, snapshot)
     if subject in ever:
         return story_of_broker(newest_events(root, snapshot, subject, span, limit=None))
     found = topic_history(root, snapshot, subject, span)
@@ -165,7 +165,7 @@ def _story(root: Root, served: Served, subject: str, span: Span, is_topic: bool)
         raise NotFoundError(
             "topic" if is_topic else "broker or topic", subject, [*ever, *tables.queues], snapshot.epoch
         )
-    return story_of_topic(subject, found.lines, found.untold)
+    return story_of_topic(subject, found.lines, found.uncertain)
 
 
 def _story_shown(served: Served, subject: str, story: list[Sentence], plain: bool) -> RenderableType:

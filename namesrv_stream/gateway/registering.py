@@ -68,7 +68,7 @@ class Registering:
 
     # --- requests
 
-    def said_again(self, command: RemotingCommand, connection: Connection) -> asyncio.Future[LogPosition] | None:
+    def send_unchanged(self, command: RemotingCommand, connection: Connection) -> asyncio.Future[LogPosition] | None:
         """Send an unchanged registration, which most are, as a heartbeat. Return its future place in the log.
 
         Return None if one send is not enough: `register` handles such a registration.
@@ -86,7 +86,7 @@ class Registering:
             return None
 
     def answer_to_registration(self, command: RemotingCommand, error: BaseException | None) -> KeptAnswer:
-        """Return the answer to a registration that `said_again` has sent. `error`: None if Kafka has taken it."""
+        """Return the answer to a registration that `send_unchanged` has sent. `error`: None if Kafka has taken it."""
         address = (command.ext_fields or {}).get("brokerAddr", "")
         if error is not None:
             self._registrations.forget(address)
@@ -123,14 +123,14 @@ class Registering:
         request, part, record = await self._sending.made(command, connection, read)
         self._speaking[channel_id] = connection
         place = self._send_in_full(identity, part, request, record)
-        self._registrations.heard(address, channel_id, _now_ms(), connection.host)
+        self._registrations.note_sign_of_life(address, channel_id, _now_ms(), connection.host)
         return part.head, place
 
     def _send_heartbeat(self, address: str, connection: Connection) -> asyncio.Future[LogPosition]:
         channel_id = self._sending.channel_id(connection)
         heartbeat = BrokerHeartbeat(broker_addr=address, channel_id=channel_id)
         place = self._sending.link.send(heartbeat, host=connection.host)
-        self._registrations.heard(address, channel_id, _now_ms(), connection.host)
+        self._registrations.note_sign_of_life(address, channel_id, _now_ms(), connection.host)
         return place
 
     def _send_in_full(

@@ -109,12 +109,12 @@ def _take_id(tables: RegistryTables, request: RegisterBroker, at: LogPosition) -
         enable_acting_master=request.enable_acting_master,
         registered_at=at,
     )
-    if not _says_nothing_new(tables, row):
+    if not _is_unchanged(tables, row):
         tables.broker.put(row)
     follow_holders(tables, request.broker_name)
 
 
-def _says_nothing_new(tables: RegistryTables, row: BrokerRow) -> bool:
+def _is_unchanged(tables: RegistryTables, row: BrokerRow) -> bool:
     """Return whether the row changes only in `registered_at`, and D6 gives the same result either way.
 
     So it is if the holder is the latest already, or if all holders have the same cluster, flag and zone. A quiet

@@ -50,7 +50,7 @@ class _Address:
         """The first millisecond at which a silent address is evicted."""
         return self.last_heard_ms + self.timeout_ms + 1
 
-    def hear(self, record: Row) -> None:
+    def take_sign_of_life(self, record: Row) -> None:
         """Take a sign of life. A connection over which nothing came for the timeout no longer counts (L6)."""
         now_ms = record.append_time_ms
         self.last_heard_ms = max(self.last_heard_ms, now_ms)
@@ -146,14 +146,14 @@ def _after(address: _Address | None, record: Row) -> _Address | None:
         known = address.channels if address is not None else {}
         last_ms = address.last_heard_ms if address is not None else record.append_time_ms
         address = _Address(record.cluster_name, record.broker_name, record.broker_id, record.timeout_ms, last_ms, known)
-        address.hear(record)
+        address.take_sign_of_life(record)
     elif address is None or record.kind == "UNREGISTER_BROKER":
         return None
     elif record.kind == "CHANNEL_CLOSED":
         if address.channels.pop(record.channel_id, None) is not None and not address.channels:
             return None
     else:
-        address.hear(record)
+        address.take_sign_of_life(record)
     return address
 
 

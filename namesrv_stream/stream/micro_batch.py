@@ -260,10 +260,10 @@ class MicroBatches:
         """Publish what has come, with the signs of life: the snapshot is exact as of its offset."""
         came = self._registry.take_changes()
         changes = changes_to_write(came.changes)
-        heard = self._registry.take_signs_of_life()
-        if heard:
+        signs_of_life = self._registry.take_signs_of_life()
+        if signs_of_life:
             ended = changes["live"].deletes if "live" in changes else ()
-            changes["live"] = RowChanges(_with_heard(changes.get("live"), heard), ended)
+            changes["live"] = RowChanges(_with_signs_of_life(changes.get("live"), signs_of_life), ended)
         query_id, batch_id = self._batch or (None, None)
         batch = Batch(
             query_id=query_id,
@@ -304,7 +304,7 @@ def _loaded_registry(settings: NamesrvSettings, publisher: Publisher) -> RouteRe
     return registry
 
 
-def _with_heard(changes: RowChanges | None, heard: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def _with_signs_of_life(changes: RowChanges | None, signs_of_life: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """The live rows to write: the changed ones and those only heard, each once and as it is now."""
     rows = {row[0]: row for row in changes.upserts} if changes is not None else {}
-    return list({**rows, **{row[0]: row for row in heard}}.values())
+    return list({**rows, **{row[0]: row for row in signs_of_life}}.values())

@@ -59,7 +59,7 @@ class Gateway:
         part = FullRegistration.of(said, register_broker(said, channel))
         self.ledger.sent_in_full(fingerprint(said), part, channel, self.now_ms, **how)
         part.place = place
-        self.ledger.heard(ADDRESS, channel, self.now_ms)
+        self.ledger.note_sign_of_life(ADDRESS, channel, self.now_ms)
         return part
 
     def kept(self):
@@ -264,8 +264,8 @@ def test_a_kept_part_is_the_request_as_it_came(gateway):
 
 
 def test_closed_connection_names_all_who_were_heard_over_it(gateway):
-    gateway.ledger.heard("10.0.0.2:1", "g/1", 0)
-    gateway.ledger.heard("10.0.0.3:1", "g/2", 0)
+    gateway.ledger.note_sign_of_life("10.0.0.2:1", "g/1", 0)
+    gateway.ledger.note_sign_of_life("10.0.0.3:1", "g/2", 0)
     assert gateway.ledger.closed("g/1") == [ADDRESS, "10.0.0.2:1"]
     assert gateway.ledger.closed("g/1") == []
     assert gateway.why(command(), channel="g/3").startswith("first of its broker")
@@ -289,7 +289,7 @@ def test_a_connection_and_a_host_speak_for_so_many_brokers_and_no_more(monkeypat
     ledger = Registrations(RECONCILE_MS)
     for address, channel in (("10.0.0.1:1", "g/1"), ("10.0.0.2:1", "g/1"), ("10.0.0.3:1", "g/2")):
         assert ledger.has_room(address, channel, "host")
-        ledger.heard(address, channel, 0, "host")
+        ledger.note_sign_of_life(address, channel, 0, "host")
     assert ledger.has_room("10.0.0.1:1", "g/1", "host"), "it has spoken for this one before"
     assert not ledger.has_room("10.0.0.4:1", "g/1", "host"), "the connection has its two"
     assert not ledger.has_room("10.0.0.4:1", "g/3", "host"), "the host has its three"
@@ -337,7 +337,7 @@ def test_a_connected_broker_that_the_tables_lack_is_lost(gateway):
 
 def test_who_sent_a_registration_is_no_news_and_goes_along_when_it_is_sent_again(gateway):
     for port in (1, 2):
-        gateway.send(replace(command(), said_by=f"broker-a@10.0.0.1:{port}"))
+        gateway.send(replace(command(), sender=f"broker-a@10.0.0.1:{port}"))
     assert gateway.why(command()) is None
     assert [register_broker(each).requested_by for each in gateway.kept()] == ["broker-a@10.0.0.1:2"]
 
@@ -351,7 +351,7 @@ def test_a_broker_is_lost_only_when_the_tables_must_show_all_its_parts(split):
 def test_a_silent_broker_is_not_kept_alive(gateway):
     gateway.now_ms = 120_000
     assert lost(gateway, published()) == []
-    gateway.ledger.heard(ADDRESS, "g/1", 119_999)
+    gateway.ledger.note_sign_of_life(ADDRESS, "g/1", 119_999)
     assert lost(gateway, published()) == [ADDRESS]
 
 

@@ -150,15 +150,15 @@ def run():
 def test_what_says_nothing_new_is_a_send_alone(run):
     async def scenario(site):
         broker = site.connect()
-        assert site.writes.registering.said_again(command(), broker) is None, "it is the first"
+        assert site.writes.registering.send_unchanged(command(), broker) is None, "it is the first"
         assert await site.told(command(), broker) == 0
-        place = site.writes.registering.said_again(command(), broker)
+        place = site.writes.registering.send_unchanged(command(), broker)
         assert site.log.said[1] == BrokerHeartbeat(broker_addr=ADDRESS, channel_id="g/1")
         site.log.acknowledge()
         await place
         assert site.writes.registering.answer_to_registration(command(), None).result == 0
-        assert site.writes.registering.said_again(command(counter=2), broker) is None, "it says something new"
-        assert site.writes.registering.said_again(command(), site.connect()) is None, (
+        assert site.writes.registering.send_unchanged(command(counter=2), broker) is None, "it says something new"
+        assert site.writes.registering.send_unchanged(command(), site.connect()) is None, (
             "it is the first on its connection"
         )
         assert site.log.kinds == [FULL, LIGHT]
@@ -171,11 +171,13 @@ def test_what_was_said_before_over_the_connection_comes_first(run):
         broker = site.connect()
         await site.told(command(), broker)
         broker.await_answer(command())
-        assert site.writes.registering.said_again(command(), broker) is None, "an answer is outstanding"
+        assert site.writes.registering.send_unchanged(command(), broker) is None, "an answer is outstanding"
         broker.reply(command(), None)
         async with broker.order:
-            assert site.writes.registering.said_again(command(), broker) is None, "something is being handed to Kafka"
-        assert site.writes.registering.said_again(command(), broker) is not None
+            assert site.writes.registering.send_unchanged(command(), broker) is None, (
+                "something is being handed to Kafka"
+            )
+        assert site.writes.registering.send_unchanged(command(), broker) is not None
 
     run(scenario)
 
@@ -184,11 +186,11 @@ def test_a_registration_that_is_said_again_and_fails_is_answered_busy_and_said_i
     async def scenario(site):
         broker = site.connect()
         await site.told(command(), broker)
-        place = site.writes.registering.said_again(command(), broker)
+        place = site.writes.registering.send_unchanged(command(), broker)
         site.log.fail()
         answer = site.writes.registering.answer_to_registration(command(), place.exception())
         assert answer.result == ResponseCode.SYSTEM_BUSY
-        assert site.writes.registering.said_again(command(), broker) is None
+        assert site.writes.registering.send_unchanged(command(), broker) is None
         assert await site.told(command(), broker) == 0
         assert site.log.kinds == [FULL, LIGHT, FULL]
 
@@ -236,7 +238,7 @@ def test_after_a_part_that_failed_no_part_is_answered_by_a_heartbeat_until_it_is
         assert await site.told(PARTS[0], broker) == 0
         assert site.log.kinds[3:] == [FULL, FULL]
         for part in PARTS:
-            assert site.writes.registering.said_again(part, broker) is not None, "both are in the log again"
+            assert site.writes.registering.send_unchanged(part, broker) is not None, "both are in the log again"
 
     run(scenario)
 
@@ -309,11 +311,11 @@ def test_a_broker_that_the_tables_lack_is_sent_again_in_the_order_of_its_parts(r
         await site.clock.passes(SEND_AGAIN_AFTER_S)
         assert site.log.kinds == [FULL] * 4
         assert site.log.said[2:] == site.log.said[:2]
-        assert site.writes.registering.said_again(PARTS[0], broker) is None, "it is on its way"
+        assert site.writes.registering.send_unchanged(PARTS[0], broker) is None, "it is on its way"
         site.log.acknowledge()
         await settle()
         for part in PARTS:
-            assert site.writes.registering.said_again(part, broker) is not None, "they are in the log"
+            assert site.writes.registering.send_unchanged(part, broker) is not None, "they are in the log"
 
     run(scenario)
 
@@ -446,7 +448,7 @@ def test_a_part_that_fails_when_sent_again_takes_the_others_with_it(run):
         site.log.acknowledge()
         await settle()
         for part in PARTS:
-            assert site.writes.registering.said_again(part, broker) is None
+            assert site.writes.registering.send_unchanged(part, broker) is None
 
     run(scenario)
 
@@ -459,8 +461,8 @@ def test_a_registration_that_kafka_does_not_acknowledge_is_answered_in_time_and_
         await site.clock.passes(REGISTRATION_LIMIT_S)
         assert (await asked).code == ResponseCode.SYSTEM_BUSY
         assert await site.told(PARTS[1], broker) == 0
-        assert site.writes.registering.said_again(command(), broker) is None
-        assert site.writes.registering.said_again(PARTS[1], broker) is not None
+        assert site.writes.registering.send_unchanged(command(), broker) is None
+        assert site.writes.registering.send_unchanged(PARTS[1], broker) is not None
 
     run(scenario)
 

@@ -45,7 +45,7 @@ def test_where_lines_have_counts_nothing_is_told_that_is_not_so_and_nothing_left
     for topic in "TUVW":
         true, found = facts_of(topic, named[topic].lines), counted[topic]
         sure = facts_of(topic, [line for line in found.lines if line.cause != ONE_OF_SEVERAL])
-        unsure = [*found.untold, *(line for line in found.lines if line.cause == ONE_OF_SEVERAL)]
+        unsure = [*found.uncertain, *(line for line in found.lines if line.cause == ONE_OF_SEVERAL)]
         assert sure.items() <= true.items()
         assert {key[:2] for key in true.keys() - sure.keys()} <= {(line.epoch, line.broker_name) for line in unsure}
         assert sure or topic == "W"
