@@ -8,9 +8,10 @@ import time
 from functools import partial
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
-from namesrv_stream.gateway.answers import Answers, KeptAnswer
+from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
+from namesrv_stream.gateway.kept_answers import KeptAnswer
 from namesrv_stream.gateway.ledger import (
     MAX_BROKERS_OF_A_CONNECTION,
     MAX_BROKERS_OF_A_HOST,
