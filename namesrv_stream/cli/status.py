@@ -157,7 +157,7 @@ def _lines(
 
 
 def _state(progress: JobProgress, kafka: FromKafka) -> str:
-    """The job's state from the tables, and from the election where the tables alone cannot tell.
+    """Return the job's state from the tables, and from the election if the tables alone do not show it.
 
     A job that publishes nothing is dead, unless it takes part in the election (it waits for Kafka or the storage), or
     nothing comes from Kafka that it could publish.

@@ -1,4 +1,4 @@
-"""Where tables may lie, and the `delta.storage.*` settings as Hadoop's S3A takes them.
+"""Places for tables, and the `delta.storage.*` settings in the form that Hadoop's S3A takes.
 
 delta-rs reads these settings, and the environment of AWS's own tools, by itself. Spark gets the same from here, so
 credentials are given once.
@@ -49,7 +49,7 @@ def default_checkpoint(root: str) -> str:
 def s3a_options(url: str, storage_options: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     """Hadoop's options for the bucket of `url`, none for storage other than S3. They concern no other bucket.
 
-    `storage_options` win over `environ`, as in delta-rs. What neither says is left to S3A's own settings.
+    `storage_options` win over `environ`, as in delta-rs. An option that neither has is left to S3A's own settings.
     """
     scheme, _, place = url.partition("://")
     if scheme.lower() not in _S3_SCHEMES:

@@ -34,7 +34,7 @@ FAQ_ADDRESS = "https://rocketmq.apache.org/docs/bestPractice/06FAQ"
 
 
 class Source(NamedTuple):
-    """What an answer is made from: the tables of one snapshot, and the settings that were in force with it."""
+    """The basis of an answer: the tables of one snapshot, and the settings that were in force with it."""
 
     tables: RouteTables
     settings: NamesrvSettings

@@ -1,4 +1,4 @@
-"""Brings the jars that pip does not: `conf/ivy.xml` says which, the Ivy inside pyspark fetches them.
+"""Fetches the jars that pip does not: `conf/ivy.xml` lists them, the Ivy inside pyspark fetches them.
 
 Each configuration of `conf/ivy.xml` has its folder `jars/<configuration>`. Ivy keeps what it downloaded in the
 user's Ivy cache, so that a second checkout copies instead of downloading.

@@ -24,7 +24,7 @@ _LOOK_EVERY_S = 0.1
 
 
 class JobNotStartedError(NamesrvError):
-    """The job has claimed no registry within the limit, and no error says why."""
+    """The job has claimed no registry within the limit, and raised no error."""
 
     def __init__(self, limit_s: float) -> None:
         super().__init__(f"the job did not start within {limit_s:.0f} s. The log above says what it waits for.")
@@ -32,7 +32,7 @@ class JobNotStartedError(NamesrvError):
 
 
 class JobNotStoppedError(NamesrvError):
-    """The job still runs long after it was told to stop."""
+    """The job still runs long after it was asked to stop."""
 
     def __init__(self, limit_s: float) -> None:
         super().__init__(

@@ -71,9 +71,9 @@ _WAITED_OUT = (KafkaUnreachableError, StorageError, CheckpointHeldError)
 class RouteRegistryJob:
     """Runs until `stop` is set. Outages of Kafka and of the storage are waited out, through a fresh claim.
 
-    A newer run's claim ends it (TermLostError), or makes it wait again with `standby`. `on_step` is called with the
-    steps of each publication, as `Publisher.claim` says. `accepts_new_log` allows once that the topic is another one
-    than the tables were made from. `is_replay` allows a topic with CreateTime.
+    A newer run's claim ends it (TermLostError), or makes it wait again with `standby`. `on_step` is called at
+    each step of a publication (see `Publisher.claim`). `accepts_new_log` allows once that the topic is another one than
+    that from which the tables were made. `is_replay` allows a topic with CreateTime.
     """
 
     def __init__(

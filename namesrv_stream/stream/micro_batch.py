@@ -190,7 +190,7 @@ class MicroBatches:
                 self._apply_value(next(values), at)
 
     def _apply_value(self, stored: StoredRecord, at: LogPosition) -> None:
-        """Apply what a record says. A registration whose topics cannot be read counts for its lease, and is kept."""
+        """Apply the value of a record. A registration whose topics cannot be read counts for its lease, and is kept."""
         self._waiting_bytes += len(stored.value or b"")
         try:
             request: Request = decode_record(stored.value or b"")
@@ -305,6 +305,6 @@ def _loaded_registry(settings: NamesrvSettings, publisher: Publisher) -> RouteRe
 
 
 def _with_signs_of_life(changes: RowChanges | None, signs_of_life: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The live rows to write: the changed ones and those only heard, each once and as it is now."""
+    """Return the live rows to write, each once and as it is now: the changed, and those with a sign of life only."""
     rows = {row[0]: row for row in changes.upserts} if changes is not None else {}
     return list({**rows, **{row[0]: row for row in signs_of_life}}.values())

@@ -60,7 +60,7 @@ def parsed_records(kafka_records: DataFrame) -> DataFrame:
 
 
 def _reason() -> Column:
-    """Why a record is not of the contract, NULL if it is. The first thing that is wrong is named."""
+    """Return the first reason why a record is not within the contract, NULL if it is."""
     envelope = F.col("envelope")
     address, key = envelope["brokerAddr"], F.coalesce(F.col("key").cast("string"), F.lit(""))
     kind = envelope["type"]

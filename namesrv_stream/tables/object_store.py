@@ -85,7 +85,7 @@ def writer_of(root: Root) -> RustWriter:
 def require_conditional_put(root: Root) -> None:
     """Raise ConditionalPutMissingError if two writers can commit the same version of a table.
 
-    It is tried out once, on a table beside the registry's, whose newest commit then says so.
+    It is tried out once, on a table beside the registry's, whose newest commit then records the result.
     """
     if _CHECKED in _check_table(root).history(1)[0]:
         return

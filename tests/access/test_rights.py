@@ -1,4 +1,7 @@
-"""What a broker's user may speak for, and the settings that admins alone change. The roles are tested over the wire."""
+"""The addresses for which a broker's user may send, and the settings that admins alone change.
+
+The roles are tested over the wire.
+"""
 
 import json
 from types import SimpleNamespace

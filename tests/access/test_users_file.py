@@ -1,4 +1,4 @@
-"""The users file: what it may say, who may read it, and what happens when it changes."""
+"""The users file: its contents, its permissions, and the effect of a change."""
 
 import logging
 import re

@@ -330,7 +330,7 @@ def test_diff_past_retention_too_names_the_newest_for_an_epoch_that_never_was(ru
 
 
 def test_diff_past_retention_of_an_epoch_and_a_time_knows_of_an_expiry_that_came_late(run, registry_of_old):
-    """At 30 s the master expired, at 60 s, in epoch 3, the slave came, and epoch 4 tells of the master."""
+    """At 30 s the master expired, at 60 s, in epoch 3, the slave came, and epoch 4 has the master's expiry."""
     begun_ms = registry_of_old.now_ms - 40 * DAY_MS
     at_40_s = datetime.fromtimestamp((begun_ms + 40_000) / 1000, UTC).isoformat()
     forth, back = (

@@ -1,4 +1,4 @@
-"""Each line of history as a sentence, and none that says what is not so."""
+"""Each line of history as a sentence, and no sentence that is untrue."""
 
 import json
 

@@ -27,7 +27,7 @@ SECRETS = {
 
 
 def updated(settings, properties):
-    """As UPDATE_NAMESRV_CONFIG does it: what it changes becomes rows, and each process restores them."""
+    """Update settings as UPDATE_NAMESRV_CONFIG does: the changes become rows, and each process restores them."""
     return settings.restored(settings.live_changes(properties))
 
 

@@ -1,4 +1,4 @@
-"""What simulated brokers say and when: the broker side of RocketMQ, B1 to B7, in the model's own time."""
+"""Requests of simulated brokers and their times: the broker side of RocketMQ, B1 to B7, in the model's own time."""
 
 from collections import defaultdict
 from itertools import pairwise
@@ -25,7 +25,7 @@ TOPIC = TopicConfig(read_queue_nums=4, write_queue_nums=4, perm=6)
 
 
 def sent(model, until_ms):
-    """(seconds since the start, what it says) of all that is due."""
+    """Return (seconds since the start, request) of each request that is due."""
     return [((at_ms - T0) / 1_000, request) for at_ms, request in model.due(T0 + until_ms)]
 
 

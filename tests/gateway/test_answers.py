@@ -1,4 +1,4 @@
-"""Answers out of memory: what is kept of them, and what a request without its fields is told."""
+"""Kept answers: which of them stay, and the answer to a request without its fields."""
 
 import pytest
 
@@ -85,7 +85,7 @@ ASKED = {105: {"topic": "t"}, 206: {}, 101: {"namespace": "n", "key": "k"}, 901:
 
 
 def answers_after(settings, before, changed_tables, changed_topics):
-    """Those of the next snapshot, in which topic `t` has gone."""
+    """Return the answers of the next snapshot, in which topic `t` has gone."""
     answers = Answers(RouteTables(queues=TopicQueues.of([row("u")]), brokers=BROKERS), settings())
     answers.take_over(before, frozenset(changed_tables.split()), changed_topics)
     return answers

@@ -46,7 +46,7 @@ def published(*rows, offset=100):
 
 @dataclass
 class Gateway:
-    """What a gateway does with its ledger when brokers speak."""
+    """A gateway's use of its ledger when brokers register."""
 
     ledger: Registrations = field(default_factory=lambda: Registrations(RECONCILE_MS))
     now_ms: int = 0
@@ -63,7 +63,7 @@ class Gateway:
         return part
 
     def kept(self):
-        """What is sent again, in its order."""
+        """Return the parts that are sent again, in their order."""
         return [each.registration() for each in self.ledger.get(ADDRESS).parts.values()]
 
 

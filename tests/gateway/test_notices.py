@@ -1,4 +1,4 @@
-"""905: who is told what when the smallest id of a group changes (R14)."""
+"""Request 905: the notices to brokers when the smallest id of a group changes (R14)."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""What brokers say, into a log whose acknowledgements come when the test says so: what is answered, and sent again."""
+"""Requests of brokers into a log that acknowledges when the test lets it: the answers, and what is sent again."""
 
 import asyncio
 import gc
@@ -69,7 +69,7 @@ class Log:
 
 
 class Clock:
-    """Timers that go off when `passes` says so."""
+    """Timers that `passes` fires."""
 
     def __init__(self):
         self.timers = []
@@ -80,7 +80,7 @@ class Clock:
         return timer
 
     async def passes(self, after_s):
-        """Those that were set to go off after just this time do so now."""
+        """Fire the timers that were set to exactly this delay."""
         due = [each for each in self.timers if each[0] == after_s]
         self.timers = [each for each in self.timers if each[0] != after_s]
         for _, timer, call in due:
@@ -100,7 +100,7 @@ class Site:
         self._connections = Connections(Certificates(self.settings), "disabled")
 
     def answers(self, read_to=None, **live):
-        """A snapshot that has read the log so far, the whole of it unless told, and shows these leases."""
+        """Return a snapshot's answers that has read the log up to `read_to`, by default all, with these leases."""
         offset = len(self.log.said) if read_to is None else read_to
         return Answers(RouteTables(live=live), self.settings, offsets={0: offset})
 
@@ -333,7 +333,7 @@ def test_what_was_replaced_is_not_sent_again(run):
 
 
 def test_a_broker_that_leaves_is_not_brought_back_before_it_tells_this_gateway(run):
-    """It has told another one first, and the tables know it."""
+    """The broker has unregistered at another gateway first, and the tables show it."""
 
     async def scenario(site):
         broker = site.connect()
@@ -379,7 +379,7 @@ def test_what_the_tables_go_on_lacking_is_sent_again_once_in_a_while(run):
 
 
 def test_a_broker_whose_connection_is_lost_is_not_sent_again(run):
-    """Neither while it waits for its time, nor for its turn, nor for what it said to be read again."""
+    """Neither while it waits for its time, nor for its turn, nor while its parts are read again."""
 
     async def scenario(site):
         broker = site.connect()
@@ -517,7 +517,7 @@ def test_a_sign_of_life_that_is_read_when_its_connection_is_lost_comes_to_nothin
 
 
 def query(counter=1, flag=0, **named):
-    """What a broker asks before it registers, if it registers only what is new."""
+    """Return the question of a broker before it registers, if it registers only what is new."""
     body = b'{"counter":%d,"stateVersion":0,"timestamp":7}' % counter
     fields = LEAVE.ext_fields | named
     return RemotingCommand(code=RequestCode.QUERY_DATA_VERSION, ext_fields=fields, body=body, flag=flag)
@@ -563,7 +563,7 @@ def test_after_a_part_failed_its_broker_is_asked_for_all_once(run):
 
 
 def test_what_failed_is_forgotten_with_the_connection(run):
-    """What comes over the next one is the whole; and peers may name any number of addresses."""
+    """The next connection brings the whole; and peers may name any number of addresses."""
 
     async def scenario(site):
         broker = site.connect()

@@ -74,7 +74,7 @@ A, B, C, D = (f"10.0.0.{number}:10911" for number in range(1, 5))
 
 @pytest.fixture(scope="module")
 def small_answers(spark, tmp_path_factory):
-    """Of the questions about addresses and topics, on a history of a few brokers; by whole hours."""
+    """Return the answers about addresses and topics on a history of a few brokers, by whole hours."""
     place = Root(str(tmp_path_factory.mktemp("small") / "registry"))
     registry = SeededRegistry(place, NOW, NamesrvSettings(delete_topic_with_broker_registration=True))
     registry.register(START_MS, A, "broker-a", topics=("order_created", "T"))

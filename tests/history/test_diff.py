@@ -1,4 +1,4 @@
-"""What changed between two moments, from snapshots and from events."""
+"""Changes between two moments, from snapshots and from events."""
 
 import pytest
 

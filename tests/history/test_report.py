@@ -1,4 +1,4 @@
-"""The churn report: one page, nothing to fetch, and what it says where there is nothing to tell."""
+"""The churn report: one page, nothing to fetch, and its text for a period without events."""
 
 import time
 from datetime import UTC, datetime, timedelta, timezone
@@ -53,7 +53,7 @@ def in_tokyo(monkeypatch):
 
 
 class References(HTMLParser):
-    """What a browser would fetch for a page."""
+    """Collects the addresses that a browser would fetch for a page."""
 
     def __init__(self):
         super().__init__()
@@ -134,7 +134,7 @@ def test_a_plot_has_room_for_the_brokers_that_matter_most_and_says_of_how_many(s
 
 @pytest.fixture(scope="module")
 def without_brokers(spark, tmp_path_factory):
-    """A session on a registry to which nobody has said anything."""
+    """A session on a registry that has received no record."""
     place = Root(str(tmp_path_factory.mktemp("history") / "registry"))
     SeededRegistry(place, NOW)
     session = spark.newSession()

@@ -26,7 +26,7 @@ def root(tmp_path):
 
 
 def refused(*options):
-    """What is said in one line, and the exit status."""
+    """Return the last line of error output, and the exit status."""
     done = CliRunner().invoke(main, [*map(str, options)])
     assert isinstance(done.exception, SystemExit)
     return done.stderr.splitlines()[-1], done.exit_code

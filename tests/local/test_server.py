@@ -7,7 +7,7 @@ from namesrv_stream.local.server import OwnedServer, ServerNotStartedError
 
 
 class Shell(OwnedServer):
-    """A shell that answers once its log says `ready`; where that says `interrupt`, somebody presses Ctrl-C."""
+    """A shell that answers once its log has `ready`; if the log has `interrupt`, somebody presses Ctrl-C."""
 
     name = "Shell"
 

@@ -1,4 +1,4 @@
-"""Who notices that a thread of the stack has died: the stack itself, without Kafka or Spark here."""
+"""The stack notices that one of its threads has died. No Kafka or Spark here."""
 
 import pytest
 

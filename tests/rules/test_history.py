@@ -1,4 +1,4 @@
-"""The lines of history: every change of broker, cluster and filter rows is told, once, with its cause."""
+"""The lines of history: every change of broker, cluster and filter rows has one line, with its cause."""
 
 import json
 
@@ -30,7 +30,7 @@ def registry():
 
 
 class Log:
-    """Tells a registry what happened, at rising times and offsets."""
+    """Applies records to a registry, at rising times and offsets."""
 
     def __init__(self, registry):
         self.registry = registry

@@ -133,7 +133,7 @@ def test_spark_submit_publishes_to_a_bucket_and_sigterm_ends_it_in_order(heartbe
 
 @pytest.fixture
 def root_of_environment(root, monkeypatch):
-    """Nothing is there yet, and the credentials are where AWS's own tools look for them."""
+    """A root without tables, with the credentials where AWS's own tools look for them."""
     for key, text in root.storage_options.items():
         monkeypatch.setenv(key.upper(), text)
     return root

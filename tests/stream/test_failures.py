@@ -1,4 +1,4 @@
-"""Which error a query's end is, by what Spark says of it. The texts are the ends of Spark 4.2's own messages."""
+"""The error for the end of a query, by Spark's message. The texts are the ends of Spark 4.2's own messages."""
 
 import pytest
 

@@ -119,7 +119,7 @@ def admin(stack, tmp_path):
 
 
 def refused(gateway, code, user=None):
-    """How many requests of this name were refused so far."""
+    """Return the number of requests of this name that were refused so far."""
     metrics = gateway.gateway.gateway.metrics.registry
     labels = {"code": code, "user": user or "unknown", "effect": "refused"}
     return metrics.get_sample_value("namesrv_not_allowed_total", labels) or 0

@@ -1,4 +1,4 @@
-"""What a gateway with auth.mode=writes puts on Kafka: the requests of those who may, with their names."""
+"""The records of a gateway with auth.mode=writes: the requests of those who may write, with their names."""
 
 import pytest
 

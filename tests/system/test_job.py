@@ -37,7 +37,7 @@ BROKERS = range(1, 11)
 
 @pytest.fixture
 def timed(kafka, topic, tmp_path):
-    """Heartbeats whose event time the test says."""
+    """Heartbeats whose event time the test sets."""
     log = Heartbeats(kafka, topic, tmp_path, BY_PRODUCERS_CLOCK)
     yield log
     log.close()
@@ -70,7 +70,7 @@ def test_1000_unchanged_heartbeats_commit_nothing_but_signs_of_life_every_30_s(t
 
 
 def test_an_outage_of_ten_minutes_ends_no_living_brokers_lease(timed, spark):
-    """Time jumps past both deadlines; the broker that is heard again lives on, the silent one goes after the grace."""
+    """Time jumps past both deadlines. One broker sends a heartbeat and lives on, the other ends after the grace."""
     minutes_ms = 10 * 60_000
     with BackgroundJob(spark.newSession(), timed.settings, is_replay=True) as job:
         timed.tick(0)

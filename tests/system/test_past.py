@@ -1,4 +1,4 @@
-"""A long history through Kafka, the streaming job and Delta: what the rules say by themselves, in minutes."""
+"""A long history through Kafka, the streaming job and Delta, in minutes, equals that of the rules alone."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What a reader without Spark sees: whole snapshots, by epoch and time, and why one is not to be had."""
+"""A reader without Spark: whole snapshots, by epoch and time, and the errors if one cannot be read."""
 
 import subprocess
 import sys

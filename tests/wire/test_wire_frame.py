@@ -237,7 +237,10 @@ def test_damaged_golden_frame_gives_commands_or_a_frame_error(frame, data, large
 
 
 def assert_decoder_is_sane(chunks, decoder, max_frame_bytes):
-    """No error but a NamesrvError, which lasts; the buffer is never beyond one frame; what was read can be written."""
+    """Assert that only a NamesrvError is raised, and stays; that the buffer has at most one frame.
+
+    A command that was read can be written.
+    """
     broken, fed, taken = False, 0, 0
     for chunk in chunks:
         fed += len(chunk)

@@ -1,4 +1,4 @@
-"""What the first bytes of a connection say, and a load balancer's PROXY header."""
+"""The protocol of a connection by its first bytes, and a load balancer's PROXY header."""
 
 import socket
 import struct
