@@ -205,7 +205,7 @@ def of_good_peers(calm: dict[str, Any], storm: dict[str, Any], longest_s: float,
         Verdict(
             "longest silence of a good broker on Kafka, s", f"{longest_s:.1f}", f"{lease_s:g}", longest_s < lease_s
         ),
-        Verdict("good brokers told as disconnected on Kafka", str(closed), "0", closed == 0),
+        Verdict("good brokers reported as disconnected to Kafka", str(closed), "0", closed == 0),
     ]
 
 

@@ -48,7 +48,7 @@ _READABLE: dict[str, Callable[[int], str | None]] = {
 @click.command("diff")
 @click.argument("before", metavar="A", type=_MOMENT)
 @click.argument("after", metavar="B", type=_MOMENT)
-@click.option("--json", "as_json", is_flag=True, help="Standard JSON, one line.")
+@click.option("--json", "as_json", is_flag=True, help="Print standard JSON, one line.")
 @click.pass_obj
 def diff(invocation: Invocation, before: int | datetime, after: int | datetime, as_json: bool) -> None:
     """Show what changed from A to B, two epochs or times: rows of each table that were added, removed or changed.
@@ -131,9 +131,9 @@ def _text(column: str, value: Any) -> str:
 
 @click.command("why")
 @click.argument("subject", metavar="BROKER|ADDRESS|TOPIC")
-@click.option("--since", type=_TIME, help="Only events from then on: 03:12, 2026-11-21 03:12, 10m, 2h ago.")
-@click.option("--until", type=_TIME, help="Only events up to then.")
-@click.option("--topic", "is_topic", is_flag=True, help="Take it for a topic also where a broker has this name.")
+@click.option("--since", type=_TIME, help="Show events from this time on: 03:12, 2026-11-21 03:12, 10m, 2h ago.")
+@click.option("--until", type=_TIME, help="Show events up to this time.")
+@click.option("--topic", "is_topic", is_flag=True, help="Read SUBJECT as a topic even if a broker has this name.")
 @view_options(as_of=False, watch=False)
 @click.pass_obj
 def why(  # noqa: PLR0913, PLR0917  # one argument an option, as click hands them over

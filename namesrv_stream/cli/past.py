@@ -57,10 +57,12 @@ _NAMES: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 @click.command("history")
-@click.option("-b", "--broker", metavar="NAME|ADDRESS", help="Only of this broker name or address.")
-@click.option("--since", type=_TIME, help="Only events from then on: 03:12, 2026-11-21 03:12, 10m, 2h ago.")
-@click.option("--until", type=_TIME, help="Only events up to then.")
-@click.option("--limit", type=click.IntRange(min=1), default=DEFAULT_EVENTS, show_default=True, help="The newest N.")
+@click.option("-b", "--broker", metavar="NAME|ADDRESS", help="Show events of this broker name or address.")
+@click.option("--since", type=_TIME, help="Show events from this time on: 03:12, 2026-11-21 03:12, 10m, 2h ago.")
+@click.option("--until", type=_TIME, help="Show events up to this time.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=DEFAULT_EVENTS, show_default=True, help="Show the newest N."
+)
 @view_options()
 @click.pass_obj
 def history(  # noqa: PLR0913, PLR0917  # one argument an option, as click hands them over
@@ -141,7 +143,9 @@ def _changed_names(before: Any, after: Any, name: Callable[[dict[str, Any]], str
 
 
 @click.command("snapshots")
-@click.option("--limit", type=click.IntRange(min=1), default=DEFAULT_SNAPSHOTS, show_default=True, help="The newest N.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=DEFAULT_SNAPSHOTS, show_default=True, help="Show the newest N."
+)
 @click.option("--sql", is_flag=True, help="Print the statements by which spark-sql reads one snapshot.")
 @view_options(watch=False)
 @click.pass_obj

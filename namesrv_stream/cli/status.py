@@ -186,7 +186,7 @@ def _job(state: str, progress: JobProgress) -> Text:
             return Text(f"standby: jobs wait, and none has been active since {since}", "yellow")
         case "waiting":
             return Text(
-                f"waiting since {since}: the active job publishes nothing. Its log says what it waits for", "red"
+                f"waiting since {since}: the active job publishes nothing. Its log shows what it waits for", "red"
             )
         case "no ticks":
             return Text(f"nothing has come from Kafka since {since}, no tick either: run a gateway, or set "

@@ -153,9 +153,9 @@ class Registering:
         else:
             part.place = done.result()
 
-    def _answer(self, command: RemotingCommand, said: RegisterBroker) -> RemotingCommand:
+    def _answer(self, command: RemotingCommand, request: RegisterBroker) -> RemotingCommand:
         """Answer a registration from the newest snapshot (R6, R12, R13)."""
-        answer = reply(self._answers.tables, self._answers.settings, said)
+        answer = reply(self._answers.tables, self._answers.settings, request)
         header = RegisterBrokerResponseHeader(master_addr=answer.master_addr, ha_server_addr=answer.ha_server_addr)
         return command.answer(ext_fields=header_fields(header), body=self._answers.order_table)
 

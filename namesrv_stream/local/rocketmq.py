@@ -203,7 +203,7 @@ class MessageNotSentError(NamesrvError):
     """A broker did not accept a message."""
 
     def __init__(self, topic: str, status: str) -> None:
-        super().__init__(f"a message to {topic} was not sent: {status}. The broker's log says why.")
+        super().__init__(f"a message to {topic} was not sent: {status}. The broker's log shows why.")
         self.status = status
 
 

@@ -121,10 +121,11 @@ def _is_unchanged(tables: RegistryTables, row: BrokerRow) -> bool:
     cluster that registers again then changes no row.
     """
     before = tables.holder(row.broker_name, row.broker_id)
-    if before is None or before[:-1] != row[:-1]:
+    if before is None or before._replace(registered_at=row.registered_at) != row:
         return False
     holders = tables.holders(row.broker_name).values()
-    return latest_registered(holders) == before or len({holder[3:-1] for holder in holders}) == 1
+    shown = {(each.cluster_name, each.zone_name, each.enable_acting_master) for each in holders}
+    return latest_registered(holders) == before or len(shown) == 1
 
 
 def _brings_topics(tables: RegistryTables, request: RegisterBroker) -> bool:

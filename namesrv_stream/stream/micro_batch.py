@@ -37,7 +37,7 @@ PUBLISH_AT_BYTES = 64 * 1024 * 1024
 """Values of a micro-batch that wait for publication: with more it is published in parts, each an epoch."""
 
 PROGRESS_MS = 30_000
-"""Event time after which a snapshot is published although nothing changed: it says how far the log was read."""
+"""Event time after which a snapshot is published although nothing changed: it shows how far the log was read."""
 
 _VALUE_KINDS = frozenset({"REGISTER_BROKER", REJECTED, *COMMAND_TYPES})
 """Kinds of records whose value is read from Kafka when their turn comes."""
@@ -95,7 +95,7 @@ class MicroBatches:
             if not self._is_closed:
                 self.handle(frame.toArrow(), query_id, batch_id)
                 return
-        # Too late. An end of this call would tell Spark that the batch is done, and an error of ours that the query
+        # Too late. An end of this call would mean to Spark that the batch is done, and an error of ours that the query
         # failed; StreamingQuery.stop interrupts what waits in the JVM, and takes that for what it is.
         assert context._jvm is not None
         context._jvm.java.lang.Thread.sleep(int(2_000 * _STOP_LIMIT_S))
