@@ -43,7 +43,7 @@ def with_churn(kind, **plan):
 
 
 @pytest.mark.parametrize("churn", [{}, dict.fromkeys(Churn, 3)])
-def test_same_seed_says_the_same_and_another_does_not(churn):
+def test_same_seed_gives_the_same_records_and_another_does_not(churn):
     def everything(seed):
         model = FleetModel(FleetPlan(brokers=12, topics=20, churn=churn, seed=seed), T0)
         return [(at_ms, encode_record(request)) for at_ms, request in model.due(T0 + 10 * MINUTE)]
@@ -52,7 +52,7 @@ def test_same_seed_says_the_same_and_another_does_not(churn):
     assert everything(1) != everything(2)
 
 
-def test_taken_in_small_steps_it_says_what_it_says_at_once():
+def test_small_steps_give_the_same_records_as_one():
     plan = FleetPlan(brokers=9, topics=20, churn=dict.fromkeys(Churn, 5))
     end_ms = T0 + 10 * MINUTE
     at_once = list(FleetModel(plan, T0).due(end_ms))
@@ -154,7 +154,7 @@ def test_topic_that_is_made_is_registered_alone_and_then_with_all_others():
     assert isinstance(later, BrokerHeartbeat)
 
 
-def test_slave_learns_a_topic_from_its_master_and_says_so_in_its_period():
+def test_a_slave_learns_a_topic_from_its_master_and_registers_it_in_its_period():
     model = FleetModel(FleetPlan(brokers=2, clusters=1, topics=0), T0)
     sent(model, 10_000)
     group = model.groups[0]
@@ -167,7 +167,7 @@ def test_slave_learns_a_topic_from_its_master_and_says_so_in_its_period():
     ]
 
 
-def test_b5_unregisters_once_and_says_nothing_more():
+def test_b5_unregisters_once_and_sends_nothing_more():
     model = one_broker()
     sent(model, 0)
     broker = model.broker("broker-a-0", 0)
@@ -203,7 +203,7 @@ def test_b6_acting_master_asks_for_its_lease_and_heartbeats_between_registration
     assert kinds(light) == [(float(second), BrokerHeartbeat) for second in range(1, 10)]
 
 
-def test_b6_flag_is_said_even_when_it_is_false():
+def test_b6_the_flag_is_sent_even_when_it_is_false():
     [(_, first)] = sent(one_broker(), 0)
     assert first.enable_acting_master is False
     assert b'"enableActingMaster":false' in encode_record(first)

@@ -112,7 +112,7 @@ def test_the_table_has_every_request():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_each_sender_is_admitted_as_the_table_says(guarded, mode):
+def test_each_sender_is_admitted_as_in_the_table(guarded, mode):
     with guarded(mode) as running, Peer(running.gateway.port) as peer:
         for code, sender, last in TABLE:
             access_key, speaks_for = SENDERS[sender]

@@ -51,7 +51,7 @@ def test_there_are_a_dozen_questions_at_least():
     assert len({question for question, _ in QUESTIONS}) == len(QUESTIONS)
 
 
-def test_the_answers_tell_the_incidents_of_the_fleet(answers):
+def test_the_answers_show_the_incidents_of_the_fleet(answers):
     assert answers["Which brokers flap?"][0].flaps >= 14
     assert max(row.brokers for row in answers["When did several brokers go at once?"]) == 4
     assert [row.to_addr for row in answers[MOVED_HOUSE]] == ["10.0.200.1:10911"]

@@ -37,7 +37,7 @@ def facts_of(topic, lines):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_where_lines_have_counts_nothing_is_told_that_is_not_so_and_nothing_left_out(tmp_path, monkeypatch, seed):
+def test_lines_with_counts_give_no_untrue_sentence_and_leave_none_out(tmp_path, monkeypatch, seed):
     """The same history, its lines with the names and with counts only."""
     named = history_of_topics(Root(str(tmp_path / "named")), seed)
     monkeypatch.setattr(events, "MAX_LISTED_TOPICS", 0)

@@ -63,7 +63,7 @@ def test_a_real_name_server_can_be_judged(name_servers):
     assert any(found)
 
 
-def test_each_scenario_says_who_reported_it_what_happens_and_what_is_right():
+def test_each_scenario_names_its_reports_what_happens_and_what_is_right():
     assert len(SCENARIOS) >= 30
     assert len({each.rule for each in SCENARIOS}) == len(SCENARIOS)
     for each in SCENARIOS:

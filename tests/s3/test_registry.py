@@ -113,7 +113,7 @@ def test_views_maintenance_and_reader_agree_on_a_bucket(spark, root):
     assert_shows_exactly(root, *range(7))
 
 
-def test_spark_without_the_jars_of_a_store_says_how_to_get_them(spark):
+def test_spark_without_the_jars_of_a_store_is_an_error_that_names_how_to_get_them(spark):
     with pytest.raises(ConnectorMissingError, match=r"gs://bucket/registry: .*`make install-s3`.*--jars"):
         give_spark_access(spark, Root("gs://bucket/registry"))
 

@@ -92,7 +92,7 @@ def test_an_outage_of_ten_minutes_ends_no_living_brokers_lease(timed, spark):
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["claimed at once", "claimed from one that runs"])
-def test_of_two_jobs_on_one_registry_one_wins_and_the_other_says_so(heartbeats, spark, tmp_path, at_once):
+def test_of_two_jobs_on_one_registry_one_wins_and_the_other_ends_with_an_error(heartbeats, spark, tmp_path, at_once):
     own_checkpoint = {"checkpoint.location": str(tmp_path / "other-checkpoint")}
     settings = [heartbeats.settings, NamesrvSettings.model_validate(heartbeats.options | own_checkpoint)]
     rivals = [BackgroundJob(spark.newSession(), each) for each in settings]

@@ -34,7 +34,7 @@ def told_of(line: BrokerEventRow):
 
 @pytest.mark.full
 @pytest.mark.system
-def test_the_pipeline_leaves_the_history_that_the_rules_tell(reader):
+def test_the_pipeline_leaves_the_same_history_as_the_rules(reader):
     newest = reader.snapshots.newest()
     assert newest.event_time is not None
     told = rows_from_arrow(BROKER_EVENT, reader.table(BROKER_EVENT, newest))

@@ -78,7 +78,7 @@ def test_appended_events_are_kept_by_month(writer, root):
     assert sorted(month["event_month"] for month in months) == ["2023-11", "2023-12"]
 
 
-def test_each_commit_says_its_epoch_and_term(writer):
+def test_each_commit_names_its_epoch_and_term(writer):
     writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
     assert [commit.user_metadata for commit in writer.commits(TOPIC, 0)] == [TAG.to_json()]
 
