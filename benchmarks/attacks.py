@@ -105,9 +105,9 @@ async def registers_many_brokers(port: int, host: str) -> None:
     async with AsyncPeer(port, host) as peer:
         numbers = itertools.cycle(range(4_000))
         while True:
-            said = [registration(next(numbers), 3, cluster=f"many-{id(peer)}") for _ in range(100)]
-            await peer.send(b"".join(map(encode_command, said)))
-            for _ in said:
+            registered = [registration(next(numbers), 3, cluster=f"many-{id(peer)}") for _ in range(100)]
+            await peer.send(b"".join(map(encode_command, registered)))
+            for _ in registered:
                 await peer.receive()
 
 

@@ -60,8 +60,8 @@ def lookups(*, is_signed: bool) -> list[Iterator[Request]]:
 
 def registrations(topics: int) -> list[Iterator[Request]]:
     """Return each broker's unchanged registration, endlessly."""
-    said = (registration(broker, topics, cluster=f"r{topics}") for broker in range(BROKERS_BY_TOPICS[topics]))
-    return [itertools.repeat(Request(signed(each, KEY, SECRET))) for each in said]
+    commands = (registration(broker, topics, cluster=f"r{topics}") for broker in range(BROKERS_BY_TOPICS[topics]))
+    return [itertools.repeat(Request(signed(each, KEY, SECRET))) for each in commands]
 
 
 LOADS: dict[str, tuple[Series, int]] = {
@@ -87,14 +87,14 @@ def gateway(folder: Path, kafka: str, mode: str, opened: ExitStack) -> int:
     opened.callback(process.stop)
     warm = [itertools.repeat(Request(signed(registration(0, 1, cluster="warm"), KEY, SECRET)))]
     deadline = time.monotonic() + _START_LIMIT_S
-    while not _is_admitted(port, warm):
+    while not _ask_once(port, warm):
         if time.monotonic() > deadline:
             raise TimeoutError("the gateway has no way to Kafka")
         time.sleep(0.2)
     return port
 
 
-def _is_admitted(port: int, series: Sequence[Iterator[Request]]) -> bool:
+def _ask_once(port: int, series: Sequence[Iterator[Request]]) -> bool:
     try:
         load = Load(port, series, 1)
     except OSError:
@@ -122,8 +122,8 @@ def measure(ports: dict[str, int], series: Series, in_flight: int, seconds: floa
 
 def signature_us(topics: int) -> float:
     """Return the shortest time in microseconds that the event loop needs for the signature of one registration."""
-    said = signed(registration(0, topics), KEY, SECRET)
-    return min(timeit.repeat(lambda: is_signed_with(said, SECRET), number=1, repeat=500)) * 1e6
+    command = signed(registration(0, topics), KEY, SECRET)
+    return min(timeit.repeat(lambda: is_signed_with(command, SECRET), number=1, repeat=500)) * 1e6
 
 
 @click.command()

@@ -58,14 +58,14 @@ def _percentile(seconds: list[float], share: float) -> float:
 
 async def broker(port: int, number: int, seen: Seen) -> None:
     """Register over one connection, again and again. A lost connection is a problem, and ends this broker."""
-    said = registration(number, BROKER_TOPICS, cluster=CLUSTER)
+    registered = registration(number, BROKER_TOPICS, cluster=CLUSTER)
     await asyncio.sleep(REGISTER_EVERY_S * number / BROKERS)
     try:
         async with AsyncPeer(port, f"127.0.1.{number + 1}") as peer:
             while True:
                 started_s = time.perf_counter()
                 async with asyncio.timeout(_ANSWER_LIMIT_S):
-                    answer = await peer.ask(said)
+                    answer = await peer.ask(registered)
                 seen.registration_seconds.append(time.perf_counter() - started_s)
                 if answer.code:
                     seen.problems.append(f"broker {number}: code {answer.code}, {answer.remark}")

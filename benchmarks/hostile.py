@@ -74,9 +74,9 @@ class PublishedCluster:
         self._publisher = Publisher.claim(RustWriter(Root(str(root))), "soak", now_ms)
         self._batch_id = 0
         rules = RouteRegistry(NamesrvSettings())
-        said = [registration(number, TOPICS) for number in range(MASTERS)]
-        said += [registration(number, BROKER_TOPICS, cluster=CLUSTER) for number in range(BROKERS)]
-        for offset, command in enumerate(said):
+        registered = [registration(number, TOPICS) for number in range(MASTERS)]
+        registered += [registration(number, BROKER_TOPICS, cluster=CLUSTER) for number in range(BROKERS)]
+        for offset, command in enumerate(registered):
             rules.apply(register_broker(command), LogPosition(now_ms, 0, offset))
         taken = rules.take_changes()
         self._publish(Batch("soak", 0, now_ms, {0: 0}, changes_to_write(taken.changes), taken.events))
@@ -205,7 +205,7 @@ def of_good_peers(calm: dict[str, Any], storm: dict[str, Any], longest_s: float,
         Verdict(
             "longest silence of a good broker on Kafka, s", f"{longest_s:.1f}", f"{lease_s:g}", longest_s < lease_s
         ),
-        Verdict("good brokers told as disconnected on Kafka", str(closed), "0", closed == 0),
+        Verdict("good brokers reported as disconnected to Kafka", str(closed), "0", closed == 0),
     ]
 
 

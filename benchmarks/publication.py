@@ -220,7 +220,7 @@ def _print_costs(output: Console, bench: Bench) -> None:
 
 def _print_fleets(output: Console, bench: Bench, rounds: int) -> None:
     table = Table(
-        "brokers", "heartbeats alone, ms", "and one change, ms", title="A batch in which every broker is heard"
+        "brokers", "heartbeats alone, ms", "and one change, ms", title="A batch with a heartbeat of every broker"
     )
     for brokers in FLEETS:
         quiet, changed = batch_time_ms(bench, brokers, rounds)

@@ -77,7 +77,7 @@ def _in_turn(rng: random.Random) -> Iterator[str]:
 
 
 def _table(happened: dict[str, list[dict[str, float]]]) -> Table:
-    """How often what happened, and the smallest and largest of each figure."""
+    """Return the number of times that each incident happened, and the smallest and largest of each figure."""
     table = Table("incident", "times", "figure", "least", "most")
     for name, all_figures in sorted(happened.items()):
         for figure in all_figures[0] or {"": 0.0}:

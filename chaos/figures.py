@@ -1,4 +1,4 @@
-"""How late leases end: in event time, which is the rules' doing, and until readers can see it."""
+"""Delays of the ends of leases: in event time, which the rules decide, and until readers see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to a registry: each incident begins and ends with a job that publishes, and returns what it measured."""
+"""Incidents of a registry. Each begins and ends with a job that publishes, and returns its measurements."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def gateway_killed(world: World, _rng: random.Random) -> Figures:
 
 
 def disk_full(world: World, _rng: random.Random) -> Figures:
-    """No file of the job's own process can be written for a while: neither tables nor its log.
+    """Keep the job's own process from writing any file for a while, neither tables nor its log.
 
     The limit of a file's size is what can be set on a running process without an own file system.
     """

@@ -44,7 +44,7 @@ class Failpoint:
         self._one_at_a_time = threading.Lock()
 
     def __call__(self, step: str) -> None:
-        """Be told of a step, from any thread."""
+        """Take note of a step, from any thread."""
         with self._one_at_a_time:
             self._left -= step == self._step
             if self._step is not None and self._left == 0:
@@ -52,7 +52,7 @@ class Failpoint:
 
 
 class _Commits(StreamingQueryListener):
-    """Tells the failpoint of Spark's own commits."""
+    """Reports Spark's own commits to the failpoint."""
 
     def __init__(self, failpoint: Failpoint) -> None:
         self._failpoint = failpoint

@@ -57,7 +57,7 @@ class Onlooker(ABC):
     def _run(self) -> None:
         try:
             self._look_on()
-        except Exception as error:  # a thread has nobody else to tell
+        except Exception as error:  # a thread has no caller that would see it
             self._failure = error
 
     def _look_on(self) -> None:
@@ -134,7 +134,7 @@ class GatewayOnlooker(Onlooker):
                 raise EOFError
             for answer in decoder.feed(data):
                 if answer.code != 0:
-                    raise EOFError  # it is not ready, and says so
+                    raise EOFError  # it has answered that it is not ready
                 return answer
 
 

@@ -1,4 +1,4 @@
-"""What tables and history have to be: the log's records through the rules, one after the other (E1).
+"""The tables and the history that must result: the log's records through the rules, one after the other (E1).
 
 It shares the rules with the job and nothing else: no micro-batch, no state, no table.
 """
@@ -85,5 +85,5 @@ def contents(tables: RouteTables) -> Contents:
 
 
 def without_place(line: BrokerEventRow) -> BrokerEventRow:
-    """A line of history without the epoch in which it was published, which is not the log's to say."""
+    """Return a line of history without the epoch in which it was published, which the log does not decide."""
     return line._replace(epoch=0, seq=0)

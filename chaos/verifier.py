@@ -104,4 +104,4 @@ def _require(who: str, snapshot: str, found: Any, wanted: Any) -> None:
     elif isinstance(found, list) and isinstance(wanted, list):
         first = next((n for n, pair in enumerate(zip(found, wanted, strict=False)) if pair[0] != pair[1]), -1)
         found, wanted = (len(found), found[first]), (len(wanted), wanted[first])
-    raise DifferenceError(who, snapshot, f"found {found}, and the rules say {wanted}")
+    raise DifferenceError(who, snapshot, f"found {found}, and by the rules it is {wanted}")

@@ -46,7 +46,7 @@ class NothingHappenedError(NamesrvError):
     """An expected condition was not met within the limit."""
 
     def __init__(self, what: str, folder: Path) -> None:
-        super().__init__(f"{what}: not within {LIMIT_S:.0f} s. The logs in {folder} say what each process did.")
+        super().__init__(f"{what}: not within {LIMIT_S:.0f} s. The logs in {folder} show what each process did.")
 
 
 def plan(seed: int) -> FleetPlan:

@@ -40,7 +40,7 @@ def open_side(name: str, folder: Path) -> Iterator[Side]:
             yield open_things.enter_context(NameServers(folder, release))
 
 
-def play(side: Side, scenarios: list[Scenario], tell: Callable[[str], None]) -> dict[str, str | None]:
+def play(side: Side, scenarios: list[Scenario], log: Callable[[str], None]) -> dict[str, str | None]:
     """Return the wrong result of each scenario, None if all was right, by its rule."""
     found = {}
     for each in scenarios:
@@ -48,7 +48,7 @@ def play(side: Side, scenarios: list[Scenario], tell: Callable[[str], None]) -> 
             continue
         started_s = time.monotonic()
         found[each.rule] = each.judge(side)
-        tell(f"{side.name}, {time.monotonic() - started_s:5.1f} s: {each.rule}: {found[each.rule] or 'right'}")
+        log(f"{side.name}, {time.monotonic() - started_s:5.1f} s: {each.rule}: {found[each.rule] or 'right'}")
     return found
 
 

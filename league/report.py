@@ -43,20 +43,20 @@ def markdown(
     scenarios: Sequence[Scenario], verdicts: Sequence[Verdicts], sides: Sequence[str], seconds: float, cores: int
 ) -> str:
     """Return the page docs/league.md."""
-    told = list(zip(scenarios, verdicts, strict=True))
+    results = list(zip(scenarios, verdicts, strict=True))
     lines = [_HEAD.format(count=len(scenarios), minutes=max(1, seconds / 60), cores=cores).rstrip(), ""]
     lines += ["| | rule | reported in | " + " | ".join(sides) + " |", "|---|---|---|" + "---|" * len(sides)]
-    for number, (each, found) in enumerate(told, start=1):
+    for number, (each, found) in enumerate(results, start=1):
         cells = [str(number), each.rule, ", ".join(map(_link, each.threads)), *(_marked(found, side) for side in sides)]
         lines.append(f"| {' | '.join(cells)} |")
     lines.append(f"| | **right** | | {' | '.join(_count(verdicts, side) for side in sides)} |")
     lines += ["", "## What the gateway does that is not right, and why", ""]
     ours = sides[-1]
-    for number, (each, found) in enumerate(told, start=1):
+    for number, (each, found) in enumerate(results, start=1):
         if (wrong := found.get(ours)) is not None:
             lines.append(f"- **{number}. {each.rule}**: {_escaped(wrong)}. {each.why_here or 'A defect.'}")
     lines += ["", "## The scenarios", ""]
-    for number, (each, found) in enumerate(told, start=1):
+    for number, (each, found) in enumerate(results, start=1):
         lines += [f"**{number}. {each.rule}.** {each.happens} *Right:* {each.right}", ""]
         lines += [f"- {side}: {_escaped(wrong)}" for side in sides if (wrong := found.get(side)) is not None]
         if any(found.get(side) is not None for side in sides):

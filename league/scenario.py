@@ -63,8 +63,8 @@ def scenario(*threads: str, needs: Needs = Needs.NOTHING) -> Callable[[Play], Pl
 
     def add(play: Play) -> Play:
         text = " ".join(inspect.cleandoc(play.__doc__ or "").split())
-        told, _, why_here = text.partition(" Here: ")
-        happens, _, right = told.partition(" Right: ")
+        rest, _, why_here = text.partition(" Here: ")
+        happens, _, right = rest.partition(" Right: ")
         rule = play.__name__.replace("_", " ")
         SCENARIOS.append(Scenario(rule, threads, happens, right, why_here, needs, play))
         return play

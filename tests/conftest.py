@@ -1,4 +1,4 @@
-"""What tests share: one Kafka, one Spark session, and a topic name for each test."""
+"""Fixtures that tests share: one Kafka, one Spark session, and a topic name for each test."""
 
 import os
 import uuid

@@ -17,7 +17,7 @@ def interruptible(*arguments):
 
 @contextmanager
 def running(*arguments):
-    """The command line, with what it says kept for the test; it is ended whatever happens."""
+    """Run the command line and keep its output for the test. It is ended in any case."""
     process = subprocess.Popen(interruptible(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         yield process

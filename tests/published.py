@@ -1,4 +1,4 @@
-"""Real tables of what the rules say, by delta-rs: no Kafka, no Spark."""
+"""Real tables with the results of the rules, by delta-rs: no Kafka, no Spark."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Published:
         published_at_ms: int,
         rejected: Iterable[RejectedRow] = (),
     ) -> SnapshotRow:
-        """What has come since the last one."""
+        """Publish all changes since the last call."""
         self._batch_id += 1
         came, offsets = rules.take_changes(), {0: next_offset}
         changes = changes_to_write(came.changes)

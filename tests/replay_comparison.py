@@ -1,4 +1,4 @@
-"""How a replay's output is compared with a case: rows and answers are sets, lists of filter servers are not."""
+"""Compares a replay's output with a case: rows and answers are sets, lists of filter servers are not."""
 
 import json
 
@@ -15,7 +15,10 @@ def canonical(value, key=None):
 
 
 def differences(expect, output, live_lag_ms=0):
-    """What of the checks is not as expected, as texts; `live.lastUpdate` may be behind by less than `live_lag_ms`."""
+    """Return the checks with another result than expected, as texts.
+
+    `live.lastUpdate` may be behind by less than `live_lag_ms`.
+    """
     found = []
     assert [check["after"] for check in output["checks"]] == [check["after"] for check in expect["checks"]]
     for wanted, got in zip(expect["checks"], output["checks"], strict=True):

@@ -14,7 +14,7 @@ LIBRARIES = {"kafka.client CRITICAL", "librdkafka CRITICAL", "py4j CRITICAL"}
 
 
 def logged(set_up):
-    """What a process of its own says after it has set up its log."""
+    """Return the output of a separate process that has set up its log."""
     program = f"from namesrv_stream.logs import set_up_logging\n{set_up}\n{SAY}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return {" ".join(line.split()[-2:]) for line in done.stderr.splitlines()}

@@ -40,7 +40,7 @@ def test_address_is_whatever_rocketmq_takes_for_host_and_port(address):
     ["", "10.0.0.1", "10.0.0.1:", ":10911", "a b:1", "a:1\n", "a:1\r", " a:1", "a:b", "a:-1", "[::1:1", "a]:1", "[]:1"],
 )
 @pytest.mark.parametrize("type_", ["REGISTER_BROKER", "BROKER_HEARTBEAT", "UNREGISTER_BROKER", "CHANNEL_CLOSED"])
-def test_what_is_no_host_and_port_is_said_in_these_words(type_, address):
+def test_a_key_that_is_no_host_and_port_has_these_reasons(type_, address):
     with pytest.raises(MalformedRecordError, match=r"^Expected host:port - at `\$\.brokerAddr`$"):
         decode_record(value(type=type_, channelId="g/1", brokerAddr=address))
 
@@ -116,6 +116,6 @@ def test_unknown_fields_are_ignored_and_absent_ones_have_their_meaning():
         (PutKvConfig(namespace="", key="k", value=""), b""),
     ],
 )
-def test_record_says_what_went_into_it_under_the_key_of_its_address(request_, key):
+def test_a_record_decodes_to_what_was_encoded_under_the_key_of_its_address(request_, key):
     assert decode_record(encode_record(request_)) == request_
     assert record_key(request_) == key

@@ -124,9 +124,9 @@ class Users:
         return self._by_network[max(around, key=lambda network: network.prefixlen)] if around else None
 
 
-def is_within(said: str, patterns: Iterable[str]) -> bool:
+def is_within(text: str, patterns: Iterable[str]) -> bool:
     """Return whether one of the patterns matches the whole text."""
-    return any(_matcher(pattern).fullmatch(said) for pattern in patterns)
+    return any(_matcher(pattern).fullmatch(text) for pattern in patterns)
 
 
 @lru_cache(maxsize=10_000)

@@ -138,7 +138,7 @@ def _problems(entry: _Entry) -> Iterator[str]:
     if entry.secret_key and len(entry.secret_key) < MIN_SECRET_CHARS:
         yield f"its secretKey is shorter than {MIN_SECRET_CHARS} characters"
     if not (entry.access_key or entry.certificates or entry.networks):
-        yield "nothing says how it is known, give accessKey and secretKey, or certificates, or networks"
+        yield "the user cannot be recognised: give accessKey and secretKey, or certificates, or networks"
     if entry.networks and entry.role is Role.ADMIN:
         yield "an address does not prove an admin, give it accessKey and secretKey instead of networks"
     bounds = (entry.clusters, entry.names, entry.addresses)

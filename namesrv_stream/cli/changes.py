@@ -85,7 +85,7 @@ def _change(name: str) -> Callable[[Callable[..., Command]], click.Command]:
             metavar="NAME",
             default=_login,
             callback=_checked_name,
-            help="Who asks, for the history. Default: the login.",
+            help="Name to record in the history as the sender. Default: the login.",
         )
         @click.pass_obj
         def command(invocation: Invocation, /, wait_s: float | None, requested_by: str, **fields: str) -> None:
@@ -204,7 +204,7 @@ def add_write_perm(_invocation: Invocation, requested_by: str, broker: str) -> C
 
 @_change("deleteTopic")
 @click.option("-t", "--topic", required=True)
-@click.option("-c", "--cluster", help="Only on brokers of this cluster.")
+@click.option("-c", "--cluster", help="Remove it only from brokers of this cluster.")
 def delete_topic(_invocation: Invocation, requested_by: str, topic: str, cluster: str | None) -> Command:
     """Remove a topic from the routes. A broker that still has the topic adds it again with its next registration."""
     return DeleteTopic(topic=topic, cluster_name=cluster, requested_by=requested_by)

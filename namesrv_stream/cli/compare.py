@@ -29,7 +29,7 @@ from namesrv_stream.cli.view import (
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import SnapshotGoneError
 from namesrv_stream.history.diff import Diff, Difference, Row, diff_of_events, diff_of_views
-from namesrv_stream.history.events import AsOf, Span, events_between, names_told, newest_events
+from namesrv_stream.history.events import AsOf, Span, events_between, newest_events, recorded_names
 from namesrv_stream.history.topics import topic_history
 from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
@@ -48,7 +48,7 @@ _READABLE: dict[str, Callable[[int], str | None]] = {
 @click.command("diff")
 @click.argument("before", metavar="A", type=_MOMENT)
 @click.argument("after", metavar="B", type=_MOMENT)
-@click.option("--json", "as_json", is_flag=True, help="Standard JSON, one line.")
+@click.option("--json", "as_json", is_flag=True, help="Print standard JSON, one line.")
 @click.pass_obj
 def diff(invocation: Invocation, before: int | datetime, after: int | datetime, as_json: bool) -> None:
     """Show what changed from A to B, two epochs or times: rows of each table that were added, removed or changed.
@@ -131,9 +131,9 @@ def _text(column: str, value: Any) -> str:
 
 @click.command("why")
 @click.argument("subject", metavar="BROKER|ADDRESS|TOPIC")
-@click.option("--since", type=_TIME, help="Only events from then on: 03:12, 2026-11-21 03:12, 10m, 2h ago.")
-@click.option("--until", type=_TIME, help="Only events up to then.")
-@click.option("--topic", "is_topic", is_flag=True, help="Take it for a topic also where a broker has this name.")
+@click.option("--since", type=_TIME, help="Show events from this time on: 03:12, 2026-11-21 03:12, 10m, 2h ago.")
+@click.option("--until", type=_TIME, help="Show events up to this time.")
+@click.option("--topic", "is_topic", is_flag=True, help="Read SUBJECT as a topic even if a broker has this name.")
 @view_options(as_of=False, watch=False)
 @click.pass_obj
 def why(  # noqa: PLR0913, PLR0917  # one argument an option, as click hands them over
@@ -157,7 +157,7 @@ def why(  # noqa: PLR0913, PLR0917  # one argument an option, as click hands the
 
 def _story(root: Root, served: Served, subject: str, span: Span, is_topic: bool) -> list[Sentence]:
     tables, snapshot = served.tables, served.snapshot
-    ever = () if is_topic else names_told(root, snapshot)
+    ever = () if is_topic else recorded_names(root, snapshot)
     if subject in ever:
         return story_of_broker(newest_events(root, snapshot, subject, span, limit=None))
     found = topic_history(root, snapshot, subject, span)
@@ -165,7 +165,7 @@ def _story(root: Root, served: Served, subject: str, span: Span, is_topic: bool)
         raise NotFoundError(
             "topic" if is_topic else "broker or topic", subject, [*ever, *tables.queues], snapshot.epoch
         )
-    return story_of_topic(subject, found.lines, found.untold)
+    return story_of_topic(subject, found.lines, found.uncertain)
 
 
 def _story_shown(served: Served, subject: str, story: list[Sentence], plain: bool) -> RenderableType:

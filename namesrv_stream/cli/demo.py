@@ -89,7 +89,7 @@ def _show_next_steps(stage: Stage, first_epoch: int) -> None:
     root, last_epoch = stage.root, stage.reader.follow().snapshot.epoch
     stage.say(
         f"Brokers, Kafka and Spark are stopped; all tables are in {root}.\n"
-        "Go on with these, which will say that no job is running:\n\n"
+        "Go on with these commands. They will warn that no job is running:\n\n"
         f"  .venv/bin/namesrv-stream --root {root} history\n"
         f"  .venv/bin/namesrv-stream --root {root} diff {first_epoch} {last_epoch}\n"
         f"  .venv/bin/namesrv-stream --root {root} snapshots\n\n"

@@ -33,21 +33,23 @@ COMMANDS = {
     "wipeWritePerm": LazyCommand(
         "namesrv_stream.cli.changes:wipe_write_perm", _CHANGE, "Make all topics of a broker name read-only."
     ),
-    "addWritePerm": LazyCommand("namesrv_stream.cli.changes:add_write_perm", _CHANGE, "Make them writable again."),
+    "addWritePerm": LazyCommand(
+        "namesrv_stream.cli.changes:add_write_perm", _CHANGE, "Make all topics of a broker name writable."
+    ),
     "deleteTopic": LazyCommand("namesrv_stream.cli.changes:delete_topic", _CHANGE, "Remove a topic from the routes."),
     "updateNamesrvConfig": LazyCommand(
         "namesrv_stream.cli.changes:update_namesrv_config", _CHANGE, "Change a setting at run time."
     ),
-    "up": LazyCommand("namesrv_stream.cli.up:up", _RUN, "Kafka, the job and brokers on this machine, until Ctrl-C."),
-    "demo": LazyCommand("namesrv_stream.cli.demo:demo", _RUN, "The same as a story, which ends by itself."),
+    "up": LazyCommand("namesrv_stream.cli.up:up", _RUN, "Run Kafka, the job and brokers here, until Ctrl-C."),
+    "demo": LazyCommand("namesrv_stream.cli.demo:demo", _RUN, "Show an outage and its end as a story."),
     "demo-rocketmq": LazyCommand(
-        "namesrv_stream.cli.demo_rocketmq:demo_rocketmq", _RUN, "A real RocketMQ broker and client, as a story."
+        "namesrv_stream.cli.demo_rocketmq:demo_rocketmq", _RUN, "Show a real RocketMQ broker and client as a story."
     ),
-    "gateway": LazyCommand(
-        "namesrv_stream.gateway.command:gateway", _RUN, "Name server for real RocketMQ brokers and clients."
+    "gateway": LazyCommand("namesrv_stream.gateway.command:gateway", _RUN, "Serve real RocketMQ brokers and clients."),
+    "fleet": LazyCommand("namesrv_stream.cli.fleet:fleet", _RUN, "Simulate brokers against any Kafka."),
+    "replay": LazyCommand(
+        "namesrv_stream.replay.command:replay", _RUN, "Replay scenario cases through the rules or the job."
     ),
-    "fleet": LazyCommand("namesrv_stream.cli.fleet:fleet", _RUN, "Simulated brokers against any Kafka."),
-    "replay": LazyCommand("namesrv_stream.replay.command:replay", _RUN, "Scenario cases through rules or stream."),
 }
 
 
@@ -69,12 +71,20 @@ def _note_debug(context: click.Context, _parameter: click.Parameter, debug: bool
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-@click.option("-c", "--config", "file", type=click.Path(path_type=Path), help="Settings, Java properties.")
-@click.option("-p", "--print", "print_only", is_flag=True, help="Print all settings in force and end.")
-@click.option("--root", metavar="FOLDER", help="Where the tables are (setting delta.root).")
-@click.option("--set", "options", multiple=True, callback=_pairs, metavar="KEY=VALUE", help="Any setting; repeatable.")
 @click.option(
-    "--debug", is_flag=True, expose_value=False, callback=_note_debug, help="Tracebacks, and what libraries log."
+    "-c", "--config", "file", type=click.Path(path_type=Path), help="File of settings, in Java properties format."
+)
+@click.option("-p", "--print", "print_only", is_flag=True, help="Print all settings in force and end.")
+@click.option("--root", metavar="FOLDER", help="Folder or URL of the tables (setting delta.root).")
+@click.option(
+    "--set", "options", multiple=True, callback=_pairs, metavar="KEY=VALUE", help="Set any setting; repeatable."
+)
+@click.option(
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    callback=_note_debug,
+    help="Show tracebacks, and the logs of libraries.",
 )
 @click.version_option(package_name="namesrv-stream", message="%(prog)s %(version)s")
 @click.pass_context

@@ -61,15 +61,15 @@ fleet = click.Command(
             type=click.FloatRange(0, _LONGEST_DAYS, min_open=True),
             callback=_number,
             metavar="DAYS",
-            help="Do not run: publish the past of so many days, with incidents, through a Kafka and a job of its own. "
-            f"Has {', '.join(f'--{name} {count}' for name, count in SHAPE.items())} unless told otherwise.",
+            help="Publish a past of this many days, with incidents, through a Kafka and a job of its own, and end. "
+            f"Default: {', '.join(f'--{name} {count}' for name, count in SHAPE.items())}.",
         ),
         click.Option(
             ["--out"],
             type=click.Path(path_type=Path, file_okay=False),
             default=Path("data/history"),
             show_default=True,
-            help="Registry of --history.",
+            help="Folder of the registry that --history makes.",
         ),
         click.Option(
             ["--batch-hours"],
@@ -77,7 +77,7 @@ fleet = click.Command(
             callback=_number,
             default=1.0,
             show_default=True,
-            help="Hours of --history in one epoch.",
+            help="Hours that --history puts into one epoch.",
         ),
     ],
     callback=_run,

@@ -29,7 +29,7 @@ def table_job(program: str) -> Callable[[Callable[..., None]], Callable[..., Non
 
     def decorated(function: Callable[..., None]) -> Callable[..., None]:
         @click.option("-c", "--config", type=click.Path(path_type=Path), help="Properties file with the settings.")
-        @click.option("--root", metavar="FOLDER", help="Where the tables are (setting delta.root).")
+        @click.option("--root", metavar="FOLDER", help="Folder or URL of the tables (setting delta.root).")
         @functools.wraps(function)
         def command(config: Path | None, root: str | None, **options: Any) -> None:
             set_up_logging()

@@ -27,7 +27,7 @@ from namesrv_stream.cli.view import (
     view_options,
 )
 from namesrv_stream.config import Invocation
-from namesrv_stream.history.events import names_told, newest_events
+from namesrv_stream.history.events import newest_events, recorded_names
 from namesrv_stream.history.views import history_sql
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.root import Root
@@ -37,7 +37,7 @@ DEFAULT_EVENTS = 50
 DEFAULT_SNAPSHOTS = 20
 _NAMED = 3
 _TIME = Moment(epochs=False)
-_NOT_TOLD = ("type", "requestedBy")
+_NOT_SHOWN = ("type", "requestedBy")
 _COLOURS = {
     "REGISTERED": "green",
     "ID_TAKEN": "green",
@@ -52,15 +52,17 @@ _NAMES: dict[str, Callable[[dict[str, Any]], str]] = {
     "topic_mapping": lambda row: f"mapping of {row['topic']}",
     "kv_config": lambda row: f"{row['namespace']}/{row['key']}={row['value']}" if row["key"] else "",
     "namesrv_config": lambda row: f"{row['key']}={row['value']}",
-    "command": lambda row: " ".join(f"{key}={value}" for key, value in row.items() if key not in _NOT_TOLD),
+    "command": lambda row: " ".join(f"{key}={value}" for key, value in row.items() if key not in _NOT_SHOWN),
 }
 
 
 @click.command("history")
-@click.option("-b", "--broker", metavar="NAME|ADDRESS", help="Only of this broker name or address.")
-@click.option("--since", type=_TIME, help="Only events from then on: 03:12, 2026-11-21 03:12, 10m, 2h ago.")
-@click.option("--until", type=_TIME, help="Only events up to then.")
-@click.option("--limit", type=click.IntRange(min=1), default=DEFAULT_EVENTS, show_default=True, help="The newest N.")
+@click.option("-b", "--broker", metavar="NAME|ADDRESS", help="Show events of this broker name or address.")
+@click.option("--since", type=_TIME, help="Show events from this time on: 03:12, 2026-11-21 03:12, 10m, 2h ago.")
+@click.option("--until", type=_TIME, help="Show events up to this time.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=DEFAULT_EVENTS, show_default=True, help="Show the newest N."
+)
 @view_options()
 @click.pass_obj
 def history(  # noqa: PLR0913, PLR0917  # one argument an option, as click hands them over
@@ -77,7 +79,7 @@ def history(  # noqa: PLR0913, PLR0917  # one argument an option, as click hands
     def answer(served: Served) -> Answer:
         span = asked._replace(until=(*asked.until, served.remembered)) if served.remembered else asked
         events = newest_events(root, served.snapshot, broker, span, limit)
-        if broker is not None and not events and broker not in (ever := names_told(root, served.snapshot)):
+        if broker is not None and not events and broker not in (ever := recorded_names(root, served.snapshot)):
             raise NotFoundError("event of broker", broker, ever, served.snapshot.epoch)
         return Answer(
             encode_json([_event_fields(event) for event in events]), lambda plain: _events_shown(served, events, plain)
@@ -141,7 +143,9 @@ def _changed_names(before: Any, after: Any, name: Callable[[dict[str, Any]], str
 
 
 @click.command("snapshots")
-@click.option("--limit", type=click.IntRange(min=1), default=DEFAULT_SNAPSHOTS, show_default=True, help="The newest N.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=DEFAULT_SNAPSHOTS, show_default=True, help="Show the newest N."
+)
 @click.option("--sql", is_flag=True, help="Print the statements by which spark-sql reads one snapshot.")
 @view_options(watch=False)
 @click.pass_obj

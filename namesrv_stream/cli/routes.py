@@ -19,7 +19,7 @@ from namesrv_stream.wire.json_text import encode_json
 
 @click.command("topicRoute")
 @click.option("-t", "--topic", required=True)
-@click.option("--zone", metavar="NAME", help="As a client of this zone in zone mode sees it.")
+@click.option("--zone", metavar="NAME", help="Show the route that a client in this zone gets in zone mode.")
 @view_options()
 @click.pass_obj
 def topic_route(invocation: Invocation, topic: str, zone: str | None, view: View) -> None:
@@ -58,7 +58,7 @@ def _route_rows(found: lookup.TopicRoute) -> Iterator[list[object]]:
 
 
 @click.command("topicList")
-@click.option("-c", "--cluster", help="Only topics on brokers of this cluster.")
+@click.option("-c", "--cluster", help="List only topics on brokers of this cluster.")
 @view_options()
 @click.pass_obj
 def topic_list(invocation: Invocation, cluster: str | None, view: View) -> None:

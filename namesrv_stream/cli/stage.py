@@ -117,7 +117,7 @@ def open_stage(given: Invocation, data: Path, *more: str) -> Iterator[Stage]:
     with exit status 130.
     """
     if given.file is not None or given.options:
-        raise click.UsageError("a demo has settings of its own: leave -c, --root and --set out. --data says where.")
+        raise click.UsageError("a demo has its own settings: leave -c, --root and --set out. --data sets the folder.")
     # Any free port and no KV file: a name server may be running on this machine.
     own = Invocation(None, {"delta.root": str(data / "registry"), "listenPort": "0", "kvConfigPath": ""}, {})
     try:

@@ -157,7 +157,7 @@ def _lines(
 
 
 def _state(progress: JobProgress, kafka: FromKafka) -> str:
-    """The job's state from the tables, and from the election where the tables alone cannot tell.
+    """Return the job's state from the tables, and from the election if the tables alone do not show it.
 
     A job that publishes nothing is dead, unless it takes part in the election (it waits for Kafka or the storage), or
     nothing comes from Kafka that it could publish.
@@ -186,7 +186,7 @@ def _job(state: str, progress: JobProgress) -> Text:
             return Text(f"standby: jobs wait, and none has been active since {since}", "yellow")
         case "waiting":
             return Text(
-                f"waiting since {since}: the active job publishes nothing. Its log says what it waits for", "red"
+                f"waiting since {since}: the active job publishes nothing. Its log shows what it waits for", "red"
             )
         case "no ticks":
             return Text(f"nothing has come from Kafka since {since}, no tick either: run a gateway, or set "

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, get_args
 
 from namesrv_stream.cli.output import counted, duration_text, perm_text
-from namesrv_stream.history.membership import Rows, counts_told, rows_told
+from namesrv_stream.history.membership import Rows, recorded_counts, recorded_rows
 from namesrv_stream.history.topics import ONE_OF_SEVERAL
 from namesrv_stream.rules.requests import Command
 from namesrv_stream.rules.rows import BrokerEventRow
@@ -42,29 +42,29 @@ def story_of_broker(lines: Sequence[BrokerEventRow]) -> list[Sentence]:
 
 
 def story_of_topic(
-    topic: str, lines: Sequence[BrokerEventRow], untold: Sequence[BrokerEventRow] = ()
+    topic: str, lines: Sequence[BrokerEventRow], uncertain: Sequence[BrokerEventRow] = ()
 ) -> list[Sentence]:
     """Return the sentences of lines that name a topic.
 
-    Lines in `untold` have only a number of topics, which may include this one; one sentence stands for all of them.
+    Lines in `uncertain` have only a number of topics, which may include this one; one sentence stands for all of them.
     """
     sentences = [Sentence(line.epoch, line.event_time, text) for line in lines for text in _of_topic(topic, line)]
-    if untold:
-        sentences.append(Sentence(untold[-1].epoch, untold[-1].event_time, _maybe(topic, untold)))
+    if uncertain:
+        sentences.append(Sentence(uncertain[-1].epoch, uncertain[-1].event_time, _maybe(topic, uncertain)))
     return sorted(sentences, key=lambda sentence: sentence.epoch)
 
 
-def _maybe(topic: str, untold: Sequence[BrokerEventRow]) -> str:
-    names = _some(sorted({line.broker_name or "" for line in untold}))
+def _maybe(topic: str, uncertain: Sequence[BrokerEventRow]) -> str:
+    names = _some(sorted({line.broker_name or "" for line in uncertain}))
     return (
-        f"Up to here {counted(len(untold), 'change')} of very many topics at once, on {names}, named none of them, and "
-        f"no snapshot shows their effect on {topic}: they are too many, several came in one epoch, or the snapshot is "
-        "past snapshot.retention."
+        f"Up to here {counted(len(uncertain), 'change')} of very many topics at once, on {names}, named none of them, "
+        f"and no snapshot shows their effect on {topic}: they are too many, several came in one epoch, or the "
+        "snapshot is past snapshot.retention."
     )
 
 
 def _of_broker(line: BrokerEventRow) -> Iterator[str]:
-    before, after = rows_told(line.before), rows_told(line.after)
+    before, after = recorded_rows(line.before), recorded_rows(line.after)
     who = _who(line)
     match line.type:
         case "REGISTERED":
@@ -98,7 +98,7 @@ def _of_topic(topic: str, line: BrokerEventRow) -> Iterator[str]:
 
 def _row_changes(topic: str, line: BrokerEventRow, table: str, sentence: Callable[..., str]) -> Iterator[str]:
     before, after = (
-        {row["broker_name"]: row for row in rows_told(side).get(table, []) if row["topic"] == topic}
+        {row["broker_name"]: row for row in recorded_rows(side).get(table, []) if row["topic"] == topic}
         for side in (line.before, line.after)
     )
     names = sorted(before.keys() | after.keys())
@@ -200,7 +200,7 @@ def _value(value: Any) -> str:
 
 
 def _topics(line: BrokerEventRow, before: Rows, after: Rows) -> Iterator[str]:
-    counts = counts_told(line.before), counts_told(line.after)
+    counts = recorded_counts(line.before), recorded_counts(line.after)
     for table, noun in _TOPIC_TABLES.items():
         was, became = ({row["topic"] for row in side.get(table, [])} for side in (before, after))
         groups = {"came": became - was, "went": was - became, "changed": was & became}

@@ -21,9 +21,15 @@ _LOOK_EVERY_S = 1.0
 
 
 @click.command("up")
-@click.option("--data", type=click.Path(path_type=Path), default=Path("data"), show_default=True, help="Kafka's data.")
 @click.option(
-    "--brokers", type=click.IntRange(min=0), default=DEFAULT_BROKERS, show_default=True, help="Simulated brokers."
+    "--data", type=click.Path(path_type=Path), default=Path("data"), show_default=True, help="Folder of Kafka's data."
+)
+@click.option(
+    "--brokers",
+    type=click.IntRange(min=0),
+    default=DEFAULT_BROKERS,
+    show_default=True,
+    help="Number of simulated brokers.",
 )
 @click.option(
     "--topics", type=click.IntRange(min=1), default=30, show_default=True, help="Topics of the simulated brokers."

@@ -150,7 +150,7 @@ def view_options(*, as_of: bool = True, watch: bool = True) -> Callable[[Callabl
                 raise click.UsageError("--watch follows the present, --as-of looks at the past: give one of them.")
             return command(*args, view=View(as_json, as_of, watch_s), **options)
 
-        options = [click.option("--json", "as_json", is_flag=True, help="Standard JSON, one line.")]
+        options = [click.option("--json", "as_json", is_flag=True, help="Print standard JSON, one line.")]
         if as_of:
             options.append(_as_of_option)
         if watch:
@@ -165,7 +165,7 @@ def view_options(*, as_of: bool = True, watch: bool = True) -> Callable[[Callabl
 _as_of_option = click.option(
     "--as-of",
     type=Moment(epochs=True),
-    help="As it was in this epoch, or at this moment of event time: 03:12, 2026-11-21 03:12, 10m, 2h ago.",
+    help="Answer as of this epoch, or of this event time: 03:12, 2026-11-21 03:12, 10m, 2h ago.",
 )
 _watch_option = click.option(
     "--watch",
@@ -174,7 +174,7 @@ _watch_option = click.option(
     is_flag=False,
     flag_value=DEFAULT_WATCH_S,
     metavar="[SECONDS]",
-    help=f"Follow new snapshots until Ctrl-C, looking every {DEFAULT_WATCH_S:g} s.",
+    help=f"Follow new snapshots until Ctrl-C, checking every {DEFAULT_WATCH_S:g} s.",
 )
 
 
@@ -231,7 +231,7 @@ def _stale_text(served: Served) -> str:
     }
     return (
         f"the tables are {duration_text(progress.lag_ms or 0)} of event time behind although brokers are live. "
-        f"{because.get(progress.state, 'The streaming job runs').capitalize()} `namesrv-stream status` says more."
+        f"{because.get(progress.state, 'The streaming job runs').capitalize()} `namesrv-stream status` shows more."
     )
 
 

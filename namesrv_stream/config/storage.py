@@ -1,4 +1,4 @@
-"""Where tables may lie, and the `delta.storage.*` settings as Hadoop's S3A takes them.
+"""Places for tables, and the `delta.storage.*` settings in the form that Hadoop's S3A takes.
 
 delta-rs reads these settings, and the environment of AWS's own tools, by itself. Spark gets the same from here, so
 credentials are given once.
@@ -49,16 +49,16 @@ def default_checkpoint(root: str) -> str:
 def s3a_options(url: str, storage_options: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     """Hadoop's options for the bucket of `url`, none for storage other than S3. They concern no other bucket.
 
-    `storage_options` win over `environ`, as in delta-rs. What neither says is left to S3A's own settings.
+    `storage_options` win over `environ`, as in delta-rs. An option that neither has is left to S3A's own settings.
     """
     scheme, _, place = url.partition("://")
     if scheme.lower() not in _S3_SCHEMES:
         return {}
     bucket = place.partition("/")[0]
-    said = _without_prefix({name: text for name, text in environ.items() if name.startswith("AWS_")})
-    said |= _without_prefix(storage_options)
-    options = {s3a: said[name] for name, s3a in _S3A_NAMES.items() if said.get(name)}
-    options |= _credentials_provider(options, said) | _addressing(options, said, bucket)
+    given = _without_prefix({name: text for name, text in environ.items() if name.startswith("AWS_")})
+    given |= _without_prefix(storage_options)
+    options = {s3a: given[name] for name, s3a in _S3A_NAMES.items() if given.get(name)}
+    options |= _credentials_provider(options, given) | _addressing(options, given, bucket)
     options["input.stream.type"] = "classic"  # S3A's default, analytics, needs jars that conf/ivy.xml leaves out
     return {f"fs.s3a.bucket.{bucket}.{name}": text for name, text in options.items()}
 
@@ -67,8 +67,8 @@ def _without_prefix(options: Mapping[str, str]) -> dict[str, str]:
     return {name.lower().removeprefix("aws_"): text for name, text in options.items()}
 
 
-def _credentials_provider(options: Mapping[str, str], said: Mapping[str, str]) -> dict[str, str]:
-    if said.get("skip_signature", "").lower() == "true":
+def _credentials_provider(options: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    if given.get("skip_signature", "").lower() == "true":
         return {"aws.credentials.provider": f"{_PROVIDERS}.AnonymousAWSCredentialsProvider"}
     if "access.key" not in options:
         return {}
@@ -76,11 +76,11 @@ def _credentials_provider(options: Mapping[str, str], said: Mapping[str, str]) -
     return {"aws.credentials.provider": f"{_PROVIDERS}.{kind}AWSCredentialsProvider"}
 
 
-def _addressing(options: Mapping[str, str], said: Mapping[str, str], bucket: str) -> dict[str, str]:
+def _addressing(options: Mapping[str, str], given: Mapping[str, str], bucket: str) -> dict[str, str]:
     """Return how the bucket is addressed at an endpoint other than AWS's: in the path, unless an option differs."""
     if "endpoint" not in options:
         return {}
-    is_virtual = said.get("virtual_hosted_style_request", "").lower() == "true"
+    is_virtual = given.get("virtual_hosted_style_request", "").lower() == "true"
     endpoint = options["endpoint"]
     if is_virtual:  # delta-rs wants the bucket in the endpoint's name, S3A puts it there itself
         endpoint = endpoint.replace(f"//{bucket}.", "//", 1)

@@ -59,8 +59,8 @@ class BrokerGroup:
 class Broker:
     """One broker process. `starts` counts its starts, so that an action planned for an earlier start can be dropped.
 
-    `said` is the last registration that was sent in full with all topics, and `said_at_ms` its time; None before the
-    first one and after a failed send.
+    `full_sent` is the last registration that was sent in full with all topics, and `full_sent_at_ms` its time. It is
+    None before the first one and after a failed send.
     """
 
     group: BrokerGroup
@@ -68,8 +68,8 @@ class Broker:
     ip: str
     up: bool = False
     starts: int = 0
-    said: RegisterBroker | None = None
-    said_at_ms: int = 0
+    full_sent: RegisterBroker | None = None
+    full_sent_at_ms: int = 0
 
     @property
     def address(self) -> str:
@@ -99,9 +99,9 @@ class Broker:
     def register(self, plan: FleetPlan, at_ms: int) -> RegisterBroker | BrokerHeartbeat:
         """Return the periodic registration: a light heartbeat if it has nothing new, otherwise in full."""
         registration = self.registration(plan)
-        if not says_something_new(registration, at_ms, self.said, self.said_at_ms, plan.reconcile_interval_ms):
+        if not is_sent_in_full(registration, at_ms, self.full_sent, self.full_sent_at_ms, plan.reconcile_interval_ms):
             return self.heartbeat()
-        self.said, self.said_at_ms = registration, at_ms
+        self.full_sent, self.full_sent_at_ms = registration, at_ms
         return registration
 
     def heartbeat(self) -> BrokerHeartbeat:
@@ -118,19 +118,19 @@ class Broker:
         )
 
 
-def says_something_new(
+def is_sent_in_full(
     registration: RegisterBroker,
     at_ms: int,
-    said: RegisterBroker | None,
-    said_at_ms: int,
+    full_sent: RegisterBroker | None,
+    full_sent_at_ms: int,
     reconcile_interval_ms: int,
 ) -> bool:
     """Return whether a registration has to be sent to Kafka in full rather than as a light heartbeat.
 
-    `said` is the last registration of this broker that was sent in full with all its topics; None before the first and
-    after a failed send. With `reconcile_interval_ms` 0 every registration is sent in full.
+    `full_sent` is the last registration of this broker that was sent in full with all its topics; None before the
+    first and after a failed send. With `reconcile_interval_ms` 0 every registration is sent in full.
     """
-    return said is None or at_ms - said_at_ms >= reconcile_interval_ms or registration != said
+    return full_sent is None or at_ms - full_sent_at_ms >= reconcile_interval_ms or registration != full_sent
 
 
 def system_topics(cluster_name: str, broker_name: str) -> dict[str, TopicConfig]:

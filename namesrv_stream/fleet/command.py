@@ -54,25 +54,49 @@ class ChurnType(click.ParamType[tuple[Churn, float]]):
 
 
 @click.command("fleet")
-@click.option("--brokers", type=click.IntRange(1), default=8, show_default=True, help="Processes, slaves included.")
-@click.option("--clusters", type=click.IntRange(1), default=1, show_default=True)
-@click.option("--slaves", "slaves_per_master", type=click.IntRange(0), default=1, show_default=True, help="A master.")
-@click.option("--topics", type=click.IntRange(0), default=30, show_default=True, help="Besides the brokers' own.")
 @click.option(
-    "--zones", type=click.IntRange(0), default=0, show_default=True, help="Broker names are spread over them."
+    "--brokers",
+    type=click.IntRange(1),
+    default=8,
+    show_default=True,
+    help="Number of broker processes, slaves included.",
+)
+@click.option("--clusters", type=click.IntRange(1), default=1, show_default=True, help="Number of clusters.")
+@click.option(
+    "--slaves", "slaves_per_master", type=click.IntRange(0), default=1, show_default=True, help="Slaves of each master."
+)
+@click.option(
+    "--topics", type=click.IntRange(0), default=30, show_default=True, help="Topics besides the brokers' own."
+)
+@click.option(
+    "--zones",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Number of zones. Broker names are spread over them.",
 )
 @click.option("--period", type=float, default=30, show_default=True, help="Seconds between registrations: 10 to 60.")
-@click.option("--acting-master", is_flag=True, help="As enableSlaveActingMaster: a heartbeat each second, 10 s leases.")
-@click.option("--heartbeat-timeout", type=click.FloatRange(0.001), help="Lease in seconds that brokers ask for.")
-@click.option("--start-over", type=click.FloatRange(0), default=10, show_default=True, help="Seconds to start all in.")
-@click.option("--churn", type=ChurnType(), multiple=True, help=f"KIND: {', '.join(Churn)}; RATE: a minute.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Equal seeds say equal things.")
-@click.option("--duration", type=click.FloatRange(0), help="Seconds; until Ctrl-C where not given.")
-@click.option("--rate", type=click.FloatRange(0), help="Not by the clock: this many records/s, 0 as fast as can be.")
-@click.option("--no-ticks", is_flag=True, help="Leave the ticks to others.")
+@click.option(
+    "--acting-master", is_flag=True, help="Set enableSlaveActingMaster: a heartbeat each second, leases of 10 s."
+)
+@click.option("--heartbeat-timeout", type=click.FloatRange(0.001), help="Seconds of the lease that brokers request.")
+@click.option(
+    "--start-over",
+    type=click.FloatRange(0),
+    default=10,
+    show_default=True,
+    help="Seconds over which the starts are spread.",
+)
+@click.option("--churn", type=ChurnType(), multiple=True, help=f"Failures. KIND: {', '.join(Churn)}; RATE: a minute.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Equal seeds give equal records.")
+@click.option("--duration", type=click.FloatRange(0), help="Seconds to run. Default: until Ctrl-C.")
+@click.option(
+    "--rate", type=click.FloatRange(0), help="Send this many records/s instead of following the clock; 0: no limit."
+)
+@click.option("--no-ticks", is_flag=True, help="Send no ticks: another process does.")
 @click.option("--crash-at-end", is_flag=True, help="End without unregistering the brokers.")
-@click.option("--bootstrap-server", help="Kafka, instead of kafka.bootstrap.servers.")
-@click.option("--kafka-topic", help="Instead of kafka.topic.")
+@click.option("--bootstrap-server", help="Kafka's address, instead of kafka.bootstrap.servers.")
+@click.option("--kafka-topic", help="Topic, instead of kafka.topic.")
 @click.pass_obj
 def fleet(  # noqa: PLR0913 - one argument an option, as click hands them over
     invocation: Invocation,

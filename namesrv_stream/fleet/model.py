@@ -83,7 +83,7 @@ class FleetModel:
 
     def send_failed(self, broker_addr: str) -> None:
         """Make the broker's next registration a full one, since it is unknown which of its records are in the log."""
-        self._by_address[broker_addr].said = None
+        self._by_address[broker_addr].full_sent = None
 
     def start(self, broker: Broker, at_ms: int) -> list[BrokerRequest]:
         """Start a broker as a new process: it registers at once and in full, then periodically.
@@ -92,7 +92,7 @@ class FleetModel:
         """
         if broker.up:
             return []
-        broker.up, broker.said = True, None
+        broker.up, broker.full_sent = True, None
         broker.starts += 1
         self.at(at_ms + FIRST_PERIODIC_MS, partial(self._register, broker, broker.starts))
         if self.plan.heartbeat_interval_ms:

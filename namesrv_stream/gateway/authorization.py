@@ -74,7 +74,7 @@ class Authorization:
             self._file.reload()
 
     def admitted(self, command: RemotingCommand, speaker: Speaker, live: Mapping[str, LiveRow]) -> RemotingCommand:
-        """Return the request, with its sender in `said_by` if it is a known user. Raises NotAllowedError.
+        """Return the request, with its `sender` if that is a known user. Raises NotAllowedError.
 
         `live`: leases by broker address.
         """
@@ -89,7 +89,7 @@ class Authorization:
             raise
         if sender.user is None:
             return command
-        return msgspec.structs.replace(command, said_by=f"{sender.user.name}@{speaker.peer}")
+        return msgspec.structs.replace(command, sender=f"{sender.user.name}@{speaker.peer}")
 
     def _check_mode(
         self, command: RemotingCommand, sender: Sender, speaker: Speaker, live: Mapping[str, LiveRow]

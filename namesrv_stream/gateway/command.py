@@ -42,7 +42,7 @@ def gateway(invocation: Invocation, file: Path | None, print_only: bool) -> None
         return
     set_up_logging()
     for key in settings_without_effect(settings):
-        log.warning("setting %s is accepted and has no effect here: docs/configuration.md says why", key)
+        log.warning("setting %s is accepted and has no effect here: docs/configuration.md explains why", key)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     run_in_loop(_until_signalled(settings))
 

@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol, cast
 from namesrv_stream.access.users import Origin
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.admission import TooManyConnectionsError
-from namesrv_stream.gateway.answers import KeptAnswer
 from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.handshake import Handshake, HandshakeRefusedError, Stage
+from namesrv_stream.gateway.kept_answers import KeptAnswer
 from namesrv_stream.gateway.lookup_frames import LookupFrames
 from namesrv_stream.gateway.tls import TlsSession
 from namesrv_stream.wire.command import RemotingCommand, encode_command

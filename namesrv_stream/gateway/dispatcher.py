@@ -11,12 +11,14 @@ from functools import partial
 from typing import Any
 
 from namesrv_stream.access.rights import NotAllowedError
-from namesrv_stream.gateway.answers import READERS, Answers, KeptAnswer, no_route
+from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.cluster_test import Production
 from namesrv_stream.gateway.connection import Connection
+from namesrv_stream.gateway.kept_answers import KeptAnswer
 from namesrv_stream.gateway.lookup_frames import LookupFrames
 from namesrv_stream.gateway.metrics import Metrics
+from namesrv_stream.gateway.readers import READERS, no_route
 from namesrv_stream.gateway.writes import HANDLERS, Writes
 from namesrv_stream.rules.lookup import waits_for_service
 from namesrv_stream.rules.rows import LogPosition
@@ -59,7 +61,7 @@ class Dispatcher:
                 refusal = command.answer(ResponseCode.NO_PERMISSION, str(error))
                 return None if command.is_oneway else encode_command(refusal)
         if command.code == RequestCode.REGISTER_BROKER:
-            place = self._writes.registering.said_again(command, connection)
+            place = self._writes.registering.send_unchanged(command, connection)
             if place is not None:
                 connection.await_answer(command)
                 place.add_done_callback(partial(self._on_registration_logged, command, connection, time.perf_counter()))

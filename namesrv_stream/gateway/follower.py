@@ -78,14 +78,14 @@ class Follower:
                 self._look()
                 self._problem = None
             except (NamesrvError, DeltaError, OSError) as error:
-                said = error if isinstance(error, NamesrvError) else StorageError(self._root.url, str(error))
-                self._say(str(said))
+                problem = error if isinstance(error, NamesrvError) else StorageError(self._root.url, str(error))
+                self._log_once(str(problem))
                 self._reader = None  # a folder that was made anew is opened anew
                 if isinstance(error, NotARegistryError | NoSuchSnapshotError):
                     self._on_nothing()
             except Exception as error:
                 log.exception("the tables cannot be read")
-                self._say(str(error))
+                self._log_once(str(error))
             self._stop.wait(LOOK_EVERY_S)
 
     def _look(self) -> None:
@@ -97,7 +97,7 @@ class Follower:
             self._view = view
             self._on_snapshot(self._latest)
 
-    def _say(self, problem: str) -> None:
+    def _log_once(self, problem: str) -> None:
         """Log a problem once, not at every look."""
         if problem != self._problem:
             log.warning("no newer snapshot: %s", problem)

@@ -75,7 +75,7 @@ class FullRegistration:
             version=command.version,
             ext_fields=command.ext_fields,
             body=zlib.compress(command.body, zlib.Z_BEST_SPEED),
-            said_by=command.said_by,
+            sender=command.sender,
         )
         head = replace(read, topic_config_table={}, topic_queue_mapping_info_map={}, channel_id=None, requested_by=None)
         return cls(kept, head, len(read.topic_config_table), host)
@@ -87,7 +87,7 @@ class FullRegistration:
             version=self.command.version,
             ext_fields=self.command.ext_fields,
             body=zlib.decompress(self.command.body),
-            said_by=self.command.said_by,
+            sender=self.command.sender,
         )
 
     @property
@@ -121,7 +121,7 @@ class Registered:
 
     head: RegisterBroker
     host: str
-    heard_at_ms: int
+    last_sign_of_life_ms: int
     parts: dict[Fingerprint, FullRegistration] = field(default_factory=dict)
     channels: set[str] = field(default_factory=set)
 
@@ -150,8 +150,8 @@ class Registrations:
     def __init__(self, reconcile_interval_ms: int, max_bytes: int = MAX_KEPT_BYTES) -> None:
         self._reconcile_interval_ms = reconcile_interval_ms
         self._registered: dict[str, Registered] = {}
-        self._heard_over: dict[str, _Channel] = {}
-        self._heard_of_host: Counter[str] = Counter()
+        self._channels: dict[str, _Channel] = {}
+        self._addresses_of_host: Counter[str] = Counter()
         self._incomplete: set[str] = set()
         self._budget: Budget[str] = Budget(max_bytes)
         self.is_stale = False
@@ -198,14 +198,14 @@ class Registrations:
         """Record a full registration that was handed to Kafka.
 
         It replaces the former registrations of its address, except those that `_beneath` keeps. `is_all`: T5 is on, so
-        it replaces all of them. The sign of life of the broker is recorded by `heard`, not here: the gateway may have
-        sent the registration again by itself.
+        it replaces all of them. `note_sign_of_life` records the broker's sign of life, not this method: the gateway may
+        have sent the registration again by itself.
         """
         address = part.head.broker_addr
         former = self._registered.get(address)
         part.sent_at_ms, part.place = now_ms, None
-        heard_at_ms = former.heard_at_ms if former else now_ms
-        now = Registered(part.head, part.host, heard_at_ms, {registration: part}, {channel_id})
+        last_sign_of_life_ms = former.last_sign_of_life_ms if former else now_ms
+        now = Registered(part.head, part.host, last_sign_of_life_ms, {registration: part}, {channel_id})
         if former is not None:
             is_known = channel_id in former.channels
             before = _beneath(former, part) if is_known and not is_all else {}
@@ -213,21 +213,21 @@ class Registrations:
             now.channels |= former.channels
         self._keep(address, now, now_ms / 1000)
 
-    def heard(self, address: str, channel_id: str, now_ms: int, host: str = "") -> None:
+    def note_sign_of_life(self, address: str, channel_id: str, now_ms: int, host: str = "") -> None:
         """Record a sign of life of the address that came over this connection."""
-        channel = self._heard_over.setdefault(channel_id, _Channel(host))
+        channel = self._channels.setdefault(channel_id, _Channel(host))
         if address not in channel.addresses:
             channel.addresses.add(address)
-            self._heard_of_host[channel.host] += 1
+            self._addresses_of_host[channel.host] += 1
         if known := self._registered.get(address):
-            known.heard_at_ms = now_ms
+            known.last_sign_of_life_ms = now_ms
 
     def has_room(self, address: str, channel_id: str, host: str = "") -> bool:
         """Return whether a connection may register this address: the addresses of it and of its host are limited."""
-        channel = self._heard_over.get(channel_id)
-        heard = channel.addresses if channel else ()
-        is_within = len(heard) < MAX_BROKERS_OF_A_CONNECTION and self._heard_of_host[host] < MAX_BROKERS_OF_A_HOST
-        return address in heard or is_within
+        channel = self._channels.get(channel_id)
+        known = channel.addresses if channel else ()
+        is_within = len(known) < MAX_BROKERS_OF_A_CONNECTION and self._addresses_of_host[host] < MAX_BROKERS_OF_A_HOST
+        return address in known or is_within
 
     def get(self, address: str) -> Registered | None:
         """Return what the address has registered; None if nothing is known of it."""
@@ -275,10 +275,10 @@ class Registrations:
 
     def closed(self, channel_id: str) -> list[str]:
         """Forget a lost connection. Return the addresses that have used it: each needs a CHANNEL_CLOSED record (L6)."""
-        channel = self._heard_over.pop(channel_id, None)
+        channel = self._channels.pop(channel_id, None)
         if channel is None:
             return []
-        self._heard_of_host -= Counter({channel.host: len(channel.addresses)})  # drops hosts that have none left
+        self._addresses_of_host -= Counter({channel.host: len(channel.addresses)})  # drops hosts that have none left
         for address in channel.addresses:
             self.forget(address)
             self._incomplete.discard(address)  # the next one is sent in full, as the first on its connection
@@ -295,7 +295,7 @@ class Registrations:
         broker alive.
         """
         known = self._registered.get(address)
-        if known is None or address in published.live or now_ms - known.heard_at_ms >= known.head.timeout_ms:
+        if known is None or address in published.live or now_ms - known.last_sign_of_life_ms >= known.head.timeout_ms:
             return None
         return known if all(part.has_been_read(published) for part in known.parts.values()) else None
 

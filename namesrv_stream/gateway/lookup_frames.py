@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from namesrv_stream.gateway.answers import KeptAnswer, KeptAnswers
+from namesrv_stream.gateway.kept_answers import KeptAnswer, KeptAnswers
 from namesrv_stream.wire.codes import RequestCode, SerializeType
 from namesrv_stream.wire.command import RemotingCommand, decode_command
 from namesrv_stream.wire.errors import FrameError

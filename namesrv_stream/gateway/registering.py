@@ -8,9 +8,10 @@ import time
 from functools import partial
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
-from namesrv_stream.gateway.answers import Answers, KeptAnswer
+from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
+from namesrv_stream.gateway.kept_answers import KeptAnswer
 from namesrv_stream.gateway.ledger import (
     MAX_BROKERS_OF_A_CONNECTION,
     MAX_BROKERS_OF_A_HOST,
@@ -68,7 +69,7 @@ class Registering:
 
     # --- requests
 
-    def said_again(self, command: RemotingCommand, connection: Connection) -> asyncio.Future[LogPosition] | None:
+    def send_unchanged(self, command: RemotingCommand, connection: Connection) -> asyncio.Future[LogPosition] | None:
         """Send an unchanged registration, which most are, as a heartbeat. Return its future place in the log.
 
         Return None if one send is not enough: `register` handles such a registration.
@@ -86,7 +87,7 @@ class Registering:
             return None
 
     def answer_to_registration(self, command: RemotingCommand, error: BaseException | None) -> KeptAnswer:
-        """Return the answer to a registration that `said_again` has sent. `error`: None if Kafka has taken it."""
+        """Return the answer to a registration that `send_unchanged` has sent. `error`: None if Kafka has taken it."""
         address = (command.ext_fields or {}).get("brokerAddr", "")
         if error is not None:
             self._registrations.forget(address)
@@ -123,14 +124,14 @@ class Registering:
         request, part, record = await self._sending.made(command, connection, read)
         self._speaking[channel_id] = connection
         place = self._send_in_full(identity, part, request, record)
-        self._registrations.heard(address, channel_id, _now_ms(), connection.host)
+        self._registrations.note_sign_of_life(address, channel_id, _now_ms(), connection.host)
         return part.head, place
 
     def _send_heartbeat(self, address: str, connection: Connection) -> asyncio.Future[LogPosition]:
         channel_id = self._sending.channel_id(connection)
         heartbeat = BrokerHeartbeat(broker_addr=address, channel_id=channel_id)
         place = self._sending.link.send(heartbeat, host=connection.host)
-        self._registrations.heard(address, channel_id, _now_ms(), connection.host)
+        self._registrations.note_sign_of_life(address, channel_id, _now_ms(), connection.host)
         return place
 
     def _send_in_full(
@@ -152,9 +153,9 @@ class Registering:
         else:
             part.place = done.result()
 
-    def _answer(self, command: RemotingCommand, said: RegisterBroker) -> RemotingCommand:
+    def _answer(self, command: RemotingCommand, request: RegisterBroker) -> RemotingCommand:
         """Answer a registration from the newest snapshot (R6, R12, R13)."""
-        answer = reply(self._answers.tables, self._answers.settings, said)
+        answer = reply(self._answers.tables, self._answers.settings, request)
         header = RegisterBrokerResponseHeader(master_addr=answer.master_addr, ha_server_addr=answer.ha_server_addr)
         return command.answer(ext_fields=header_fields(header), body=self._answers.order_table)
 

@@ -105,7 +105,8 @@ class Writes:
         if self._registrations.get(address) is None and address not in self._answers.live:
             return
         async with self._sending.turn(connection) as channel_id:
-            self._registrations.heard(address, channel_id, time.monotonic_ns() // 1_000_000, connection.host)
+            now_ms = time.monotonic_ns() // 1_000_000
+            self._registrations.note_sign_of_life(address, channel_id, now_ms, connection.host)
             heartbeat = BrokerHeartbeat(broker_addr=address, channel_id=channel_id)
             place = self._link.send(heartbeat, host=connection.host)
         await self._sending.in_log(place)

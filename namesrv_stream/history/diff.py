@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from namesrv_stream.history.membership import counts_told, rows_told
+from namesrv_stream.history.membership import recorded_counts, recorded_rows
 from namesrv_stream.rules.history import as_json_row
 from namesrv_stream.rules.rows import BrokerEventRow
 from namesrv_stream.tables.reader import RegistryView
@@ -66,7 +66,9 @@ def diff_of_events(lines: Iterable[BrokerEventRow], undone: Iterable[BrokerEvent
         for table, key in {**before, **after}:
             first[table].setdefault(key, before.get((table, key)))
             last[table][key] = after.get((table, key))
-        unnamed[line.broker_name or ""] += max(sum(counts_told(side).values()) for side in (line.before, line.after))
+        unnamed[line.broker_name or ""] += max(
+            sum(recorded_counts(side).values()) for side in (line.before, line.after)
+        )
     differences = [each for table, rows in first.items() for each in _differences(table, rows, last[table])]
     return Diff(differences, {name: count for name, count in sorted(unnamed.items()) if count})
 
@@ -93,6 +95,6 @@ def _by_key(side: str | None) -> dict[tuple[str, tuple[Any, ...]], Row]:
     keys = {spec.name: spec.key for spec in ROUTE_TABLES}
     return {
         (table, tuple(row[column] for column in keys[table])): row
-        for table, rows in rows_told(side).items()
+        for table, rows in recorded_rows(side).items()
         for row in rows
     }

@@ -31,14 +31,14 @@ class AsOf(NamedTuple):
         return datetime.fromtimestamp(self.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
     @property
-    def has_come(self) -> str:
+    def up_to_here(self) -> str:
         """SQL condition that selects the lines up to this moment."""
         if self.at_ms is None:
             return f"epoch <= {self.epoch}"
         return f"event_time <= {_timestamp(self.at_ms)} AND event_month <= '{_month(self.at_ms)}'"
 
     def includes(self, line: BrokerEventRow) -> bool:
-        """Return whether `has_come` selects the line."""
+        """Return whether `up_to_here` selects the line."""
         return line.epoch <= (self.epoch or 0) if self.at_ms is None else line.event_time <= self.at_ms
 
 
@@ -53,7 +53,7 @@ class Span(NamedTuple):
         """SQL condition that selects the lines within this stretch."""
         since_ms = self.since_ms or 0
         since = f"event_time >= {_timestamp(since_ms)} AND event_month >= '{_month(since_ms)}'"
-        return " AND ".join([since, *(end.has_come for end in self.until)])
+        return " AND ".join([since, *(end.up_to_here for end in self.until)])
 
     def holds(self, line: BrokerEventRow) -> bool:
         """Return whether `covers` selects the line."""
@@ -95,7 +95,7 @@ def topic_events(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVE
     return _lines(root, snapshot, f"({mentioned}) AND {epochs} ORDER BY epoch, seq")
 
 
-def names_told(root: Root, snapshot: SnapshotRow) -> set[str]:
+def recorded_names(root: Root, snapshot: SnapshotRow) -> set[str]:
     """Return all broker names and addresses in the history, up to a snapshot."""
     columns = "SELECT broker_name FROM rows UNION SELECT broker_addr FROM rows"
     return {name for name in query(_table(root, snapshot), columns).column(0).to_pylist() if name is not None}
@@ -103,7 +103,7 @@ def names_told(root: Root, snapshot: SnapshotRow) -> set[str]:
 
 def events_between(root: Root, snapshot: SnapshotRow, after: AsOf, until: AsOf) -> list[BrokerEventRow]:
     """Return the events after one moment, up to another one and up to a snapshot, in order of the log."""
-    return _lines(root, snapshot, f"NOT ({after.has_come}) AND {until.has_come} ORDER BY epoch, seq")
+    return _lines(root, snapshot, f"NOT ({after.up_to_here}) AND {until.up_to_here} ORDER BY epoch, seq")
 
 
 def members_at(root: Root, snapshot: SnapshotRow, moment: AsOf) -> Membership:
@@ -115,10 +115,10 @@ def members_at(root: Root, snapshot: SnapshotRow, moment: AsOf) -> Membership:
     began = f"max({_PLACE}) FILTER (WHERE type = 'REGISTERED')"
     ended = f"coalesce(max({_PLACE}) FILTER (WHERE type IN {LEASE_ENDS} AND lease_millis IS NOT NULL), -1)"
     leases = (
-        f"SELECT broker_addr, {began} AS began FROM rows WHERE {moment.has_come} GROUP BY 1 HAVING {began} > {ended}"
+        f"SELECT broker_addr, {began} AS began FROM rows WHERE {moment.up_to_here} GROUP BY 1 HAVING {began} > {ended}"
     )
     of_one = f"EXISTS (SELECT 1 FROM ({leases}) AS l WHERE l.broker_addr = rows.broker_addr AND {_PLACE} >= l.began)"
-    lines = f"{moment.has_come} AND type IN {_MEMBER_TYPES} AND {of_one} ORDER BY epoch, seq"
+    lines = f"{moment.up_to_here} AND type IN {_MEMBER_TYPES} AND {of_one} ORDER BY epoch, seq"
     return Membership.after(_lines(root, snapshot, lines))
 
 

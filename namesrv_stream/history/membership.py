@@ -61,7 +61,7 @@ class Membership:
 
         The line in which an address loses an id precedes the line of the id's next holder.
         """
-        before, after = rows_told(line.before), rows_told(line.after)
+        before, after = recorded_rows(line.before), recorded_rows(line.after)
         for row in map(_broker_row, before.get("broker", ())):
             self.brokers.pop(row[:2], None)
         for row in map(_broker_row, after.get("broker", ())):
@@ -87,13 +87,13 @@ class Membership:
             self.brokers.pop(key)
 
 
-def rows_told(side: str | None) -> Rows:
+def recorded_rows(side: str | None) -> Rows:
     """Return the rows in `before` or `after` of a line, without tables that have only a count and a command's text."""
     decoded = msgspec.json.decode(side) if side else {}
     return {table: rows for table, rows in decoded.items() if isinstance(rows, list)}
 
 
-def counts_told(side: str | None) -> dict[str, int]:
+def recorded_counts(side: str | None) -> dict[str, int]:
     """Return table -> number of rows, for each table of which `before` or `after` has only that number."""
     decoded = msgspec.json.decode(side) if side else {}
     return {table: rows["count"] for table, rows in decoded.items() if isinstance(rows, dict) and "count" in rows}

@@ -22,7 +22,7 @@ _PLOTS: dict[str, tuple[plots.Plot, str]] = {
         plots.availability_heat_map,
         "Each broker's share of each day in the routes. White: nobody expected it.",
     ),
-    "Sessions": (plots.up_down_timeline, "When each broker was in the routes; dots say how a session ended."),
+    "Sessions": (plots.up_down_timeline, "When each broker was in the routes; dots show how a session ended."),
     "Flapping": (plots.flapping_rank, "Who fell out unplanned, and was back at once."),
     "Time to expiry": (plots.time_to_expiry, "How long clients were still sent to a broker that was silent."),
     "Changes": (plots.changes_by_hour, "Everything that happened, by kind."),

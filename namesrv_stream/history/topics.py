@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from namesrv_stream.history.events import EVERYTHING, Span, quoted, topic_events
-from namesrv_stream.history.membership import counts_told, rows_told
+from namesrv_stream.history.membership import recorded_counts, recorded_rows
 from namesrv_stream.rules.history import as_json_row
 from namesrv_stream.rules.registry import CAUSES
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
@@ -33,32 +33,33 @@ class TopicHistory(NamedTuple):
     """The lines of one topic, and those that may concern it.
 
     `lines` concern the topic, in order of the log. A line that had only a count has the topic's rows from the
-    snapshots around it as `before` and `after`. `untold` are lines with a count for which the snapshots do not show
+    snapshots around it as `before` and `after`. `uncertain` are lines with a count for which the snapshots do not show
     whether the count includes the topic: the snapshots are gone, the lines are older than the newest
     EPOCHS_LOOKED_INTO epochs, or several lines of one epoch left the topic as it was before them.
     """
 
     lines: list[BrokerEventRow]
-    untold: list[BrokerEventRow]
+    uncertain: list[BrokerEventRow]
 
 
 def topic_history(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVERYTHING) -> TopicHistory:
     """Return the history of a topic within a stretch of time, up to a snapshot."""
     events = topic_events(root, snapshot, topic, span)
-    named, untold = [line for line in events if _names(topic, line)], list[BrokerEventRow]()
+    named, uncertain = [line for line in events if _names(topic, line)], list[BrokerEventRow]()
     snapshots = Snapshots(root)
     oldest = snapshots.oldest_readable().epoch
     for spec in (TOPIC, TOPIC_MAPPING):
         counting = {line.epoch for line in events if _counts(spec, line)}
         readable = sorted(epoch for epoch in counting if epoch > oldest)[-EPOCHS_LOOKED_INTO:]
         rows_at = cache(lambda epoch, spec=spec: _rows_at(root, spec, snapshots.find(epoch), topic))
-        found = _as_snapshots_tell(spec, topic, [line for line in events if line.epoch in readable], rows_at)
+        found = _as_snapshots_show(spec, topic, [line for line in events if line.epoch in readable], rows_at)
         named += found.lines
-        untold += [*(line for line in events if _counts(spec, line) and line.epoch not in readable), *found.untold]
-    return TopicHistory(*(sorted(filter(span.holds, lines), key=_place) for lines in (named, untold)))
+        uncertain += [line for line in events if _counts(spec, line) and line.epoch not in readable]
+        uncertain += found.uncertain
+    return TopicHistory(*(sorted(filter(span.holds, lines), key=_place) for lines in (named, uncertain)))
 
 
-def _as_snapshots_tell(
+def _as_snapshots_show(
     spec: TableSpec,
     topic: str,
     events: Iterable[BrokerEventRow],
@@ -76,7 +77,7 @@ def _as_snapshots_tell(
                 cause = run[0].cause if len(run) == 1 else ONE_OF_SEVERAL
                 found.lines.append(run[-1]._replace(cause=cause, before=_side(spec, was), after=_side(spec, became)))
             elif len(run) > 1 and (was or _may_come_and_go(run)):
-                found.untold.extend(run)
+                found.uncertain.extend(run)
     return found
 
 
@@ -131,11 +132,11 @@ def _names(topic: str, line: BrokerEventRow) -> bool:
 
 
 def _counts(spec: TableSpec, line: BrokerEventRow) -> bool:
-    return spec.name in counts_told(line.before) or spec.name in counts_told(line.after)
+    return spec.name in recorded_counts(line.before) or spec.name in recorded_counts(line.after)
 
 
 def _row_named(spec: TableSpec, topic: str, side: str | None) -> TopicRowFields:
-    return next((row for row in rows_told(side).get(spec.name, ()) if row["topic"] == topic), None)
+    return next((row for row in recorded_rows(side).get(spec.name, ()) if row["topic"] == topic), None)
 
 
 def _rows_at(root: Root, spec: TableSpec, snapshot: SnapshotRow, topic: str) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Brings the jars that pip does not: `conf/ivy.xml` says which, the Ivy inside pyspark fetches them.
+"""Fetches the jars that pip does not: `conf/ivy.xml` lists them, the Ivy inside pyspark fetches them.
 
 Each configuration of `conf/ivy.xml` has its folder `jars/<configuration>`. Ivy keeps what it downloaded in the
 user's Ivy cache, so that a second checkout copies instead of downloading.
@@ -19,15 +19,15 @@ JARS = CHECKOUT / "jars"
 
 
 class JarsNotRetrievedError(NamesrvError):
-    """Ivy could not bring the jars of a configuration; `said` is the end of what it said."""
+    """Ivy could not fetch the jars of a configuration; `output` is the end of its output."""
 
-    def __init__(self, configuration: str, said: str) -> None:
+    def __init__(self, configuration: str, output: str) -> None:
         super().__init__(
             f"the jars of {configuration} in {IVY_FILE} could not be fetched: is the network there? "
-            f"(behind a proxy, JAVA_TOOL_OPTIONS tells Java of it)\n{said}"
+            f"(behind a proxy, JAVA_TOOL_OPTIONS names it to Java)\n{output}"
         )
         self.configuration = configuration
-        self.said = said
+        self.output = output
 
 
 def retrieved_jars(configuration: str) -> Path:

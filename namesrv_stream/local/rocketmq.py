@@ -185,13 +185,13 @@ class JavaClient:
     def _polled(self, consumer: Any, count: int, limit_s: float) -> list[str]:
         found: list[str] = []
 
-        def has_all() -> bool:
+        def poll_all() -> bool:
             found.extend(bytes(message.getBody()).decode() for message in consumer.poll(500))
             return len(found) >= count
 
         attempts = Retrying(stop=stop_after_delay(limit_s), retry=retry_if_not_result(bool))
         with suppress(RetryError):
-            attempts(has_all)
+            attempts(poll_all)
         return found
 
     def close(self) -> None:
@@ -203,7 +203,7 @@ class MessageNotSentError(NamesrvError):
     """A broker did not accept a message."""
 
     def __init__(self, topic: str, status: str) -> None:
-        super().__init__(f"a message to {topic} was not sent: {status}. The broker's log says why.")
+        super().__init__(f"a message to {topic} was not sent: {status}. The broker's log shows why.")
         self.status = status
 
 
@@ -226,10 +226,10 @@ class _ClientJvm(OwnedServer):
         main = ["py4j.GatewayServer", "--enable-auth", str(self.port)]
         self._log.unlink(missing_ok=True)
         self._log.touch(mode=0o600)  # py4j writes the token there
-        self._run([find_java(), *options, "-cp", jars, *main], self._has_token, START_LIMIT_S)
+        self._run([find_java(), *options, "-cp", jars, *main], self._read_token, START_LIMIT_S)
         return self
 
-    def _has_token(self) -> bool:
+    def _read_token(self) -> bool:
         found = re.search(rf"^{self.port}\n(\S+)\n", self._log.read_text(), re.MULTILINE)
         self.token = found[1] if found else ""
         return bool(found) and listens(self.port)

@@ -73,7 +73,7 @@ class LocalStack:
 
     def _start_job(self, opening: ExitStack) -> None:
         spark_log = self._data / "spark.log"
-        log.info("starting Spark; what it says is in %s", spark_log)
+        log.info("starting Spark; its output is in %s", spark_log)
         self.spark = local_session("route-registry", log=spark_log)
         opening.callback(self.spark.stop)
         self.job = opening.enter_context(BackgroundJob(self.spark, self.settings))

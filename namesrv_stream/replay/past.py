@@ -19,7 +19,7 @@ from namesrv_stream.stream.background import BackgroundJob
 
 _SENT_BEFORE_WAITING = 20_000
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class FolderNotEmptyError(NamesrvError):
@@ -30,11 +30,11 @@ class FolderNotEmptyError(NamesrvError):
         self.folder = folder
 
 
-def publish_history(records: Iterable[tuple[int, Request]], root: Path, records_a_batch: int, say: Say) -> None:
+def publish_history(records: Iterable[tuple[int, Request]], root: Path, records_a_batch: int, report: Report) -> None:
     """Publish (event time in ms, request) pairs, in order of time, as a registry at `root`.
 
     Each micro-batch takes `records_a_batch` records: the changes within one are one epoch. A jump of time within the
-    records is a silence (D9 is off). `say` is called with messages about the progress. Raises FolderNotEmptyError.
+    records is a silence (D9 is off). `report` is called with messages about the progress. Raises FolderNotEmptyError.
     """
     if root.exists() and any(root.iterdir()):
         raise FolderNotEmptyError(root)
@@ -43,7 +43,7 @@ def publish_history(records: Iterable[tuple[int, Request]], root: Path, records_
         node = open_things.enter_context(LocalKafka(work / "kafka"))
         settings = _settings(node.bootstrap_servers, root, work, records_a_batch)
         sent = _send(records, settings)
-        say(f"{sent:,} records in Kafka, {-(-sent // records_a_batch):,} micro-batches to go")
+        report(f"{sent:,} records in Kafka, {-(-sent // records_a_batch):,} micro-batches to go")
         spark = local_session("history", {"spark.sql.shuffle.partitions": "1"}, log=work / "spark.log")
         open_things.callback(spark.stop)
         with BackgroundJob(spark, settings, is_replay=True) as job:

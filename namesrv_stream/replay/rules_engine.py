@@ -71,15 +71,15 @@ class OneByOne:
         }
 
 
-def _reply_output(said: RegisterReply | CommandReply | None) -> Json:
-    match said:
+def _reply_output(answer: RegisterReply | CommandReply | None) -> Json:
+    match answer:
         case RegisterReply():
             return {
                 "code": 0,
-                "masterAddr": said.master_addr,
-                "haServerAddr": said.ha_server_addr,
-                "orderTopicConfig": said.order_topic_config,
+                "masterAddr": answer.master_addr,
+                "haServerAddr": answer.ha_server_addr,
+                "orderTopicConfig": answer.order_topic_config,
             }
         case CommandReply():
-            return {"code": said.code} | ({} if said.count is None else {"count": said.count})
+            return {"code": answer.code} | ({} if answer.count is None else {"count": answer.count})
     return {"code": 0}

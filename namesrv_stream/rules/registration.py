@@ -109,22 +109,23 @@ def _take_id(tables: RegistryTables, request: RegisterBroker, at: LogPosition) -
         enable_acting_master=request.enable_acting_master,
         registered_at=at,
     )
-    if not _says_nothing_new(tables, row):
+    if not _is_unchanged(tables, row):
         tables.broker.put(row)
     follow_holders(tables, request.broker_name)
 
 
-def _says_nothing_new(tables: RegistryTables, row: BrokerRow) -> bool:
+def _is_unchanged(tables: RegistryTables, row: BrokerRow) -> bool:
     """Return whether the row changes only in `registered_at`, and D6 gives the same result either way.
 
     So it is if the holder is the latest already, or if all holders have the same cluster, flag and zone. A quiet
     cluster that registers again then changes no row.
     """
     before = tables.holder(row.broker_name, row.broker_id)
-    if before is None or before[:-1] != row[:-1]:
+    if before is None or before._replace(registered_at=row.registered_at) != row:
         return False
     holders = tables.holders(row.broker_name).values()
-    return latest_registered(holders) == before or len({holder[3:-1] for holder in holders}) == 1
+    shown = {(each.cluster_name, each.zone_name, each.enable_acting_master) for each in holders}
+    return latest_registered(holders) == before or len(shown) == 1
 
 
 def _brings_topics(tables: RegistryTables, request: RegisterBroker) -> bool:

@@ -66,7 +66,7 @@ class RouteRegistry:
         self.ignored_before_ms = 0
         self._tables = RegistryTables()
         self._events: list[BrokerEventRow] = []
-        self._heard: set[str] = set()
+        self._signs_of_life: set[str] = set()
         self._deadlines = Deadlines(self._deadline_of)
 
     def load(
@@ -125,7 +125,7 @@ class RouteRegistry:
         if not refused:
             with self._journaled(_registration_event(request, at)):
                 lease = register(self._tables, self.settings, request, at, lease_only=lease_only)
-            self._heard.add(address)
+            self._signs_of_life.add(address)
             self._deadlines.watch(address, deadline_ms(lease))
 
     def _sign_of_life(self, request: BrokerHeartbeat, at: LogPosition) -> None:
@@ -160,7 +160,7 @@ class RouteRegistry:
         )
         with self._journaled(event):
             end_lease(self._tables, address)
-        self._heard.discard(address)
+        self._signs_of_life.discard(address)
 
     def _command(self, command: Command, at: LogPosition) -> CommandReply:
         """Apply an operator's command (A, K), which leaves a line of history even if it changes nothing."""
@@ -190,8 +190,8 @@ class RouteRegistry:
 
     def take_signs_of_life(self) -> list[LiveRow]:
         """Return the leases refreshed since the last call, as they are now, without those that have ended."""
-        leases = [self._tables.live.first(address) for address in sorted(self._heard)]
-        self._heard.clear()
+        leases = [self._tables.live.first(address) for address in sorted(self._signs_of_life)]
+        self._signs_of_life.clear()
         return [lease for lease in leases if lease is not None]
 
     def has_changes(self) -> bool:
@@ -200,7 +200,7 @@ class RouteRegistry:
 
     def has_signs_of_life(self) -> bool:
         """Return whether any lease was refreshed since the last call of `take_signs_of_life`."""
-        return bool(self._heard)
+        return bool(self._signs_of_life)
 
     def view(self) -> RouteTables:
         """Return the tables as lookups see them."""
@@ -208,7 +208,7 @@ class RouteRegistry:
 
     def _refresh(self, lease: LiveRow) -> None:
         self._tables.live.refresh(lease)
-        self._heard.add(lease.broker_addr)
+        self._signs_of_life.add(lease.broker_addr)
         self._deadlines.watch(lease.broker_addr, deadline_ms(lease))
 
     def _deadline_of(self, address: str) -> int | None:

@@ -58,7 +58,7 @@ def _seconds_by_first(rows: Iterable[Any]) -> Index:
 
 
 def _kv(rows: Iterable[Any]) -> Index:
-    """Namespace -> key -> value; the row that says that a namespace was made is no entry (K3, K4)."""
+    """Namespace -> key -> value; the row that records a namespace is no entry (K3, K4)."""
     index: dict[str, dict[str, str]] = {}
     for row in rows:
         entries = index.setdefault(row.namespace, {})

@@ -24,15 +24,15 @@ _LOOK_EVERY_S = 0.1
 
 
 class JobNotStartedError(NamesrvError):
-    """The job has claimed no registry within the limit, and no error says why."""
+    """The job has claimed no registry within the limit, and raised no error."""
 
     def __init__(self, limit_s: float) -> None:
-        super().__init__(f"the job did not start within {limit_s:.0f} s. The log above says what it waits for.")
+        super().__init__(f"the job did not start within {limit_s:.0f} s. The log above shows what it waits for.")
         self.limit_s = limit_s
 
 
 class JobNotStoppedError(NamesrvError):
-    """The job still runs long after it was told to stop."""
+    """The job still runs long after it was asked to stop."""
 
     def __init__(self, limit_s: float) -> None:
         super().__init__(
@@ -116,7 +116,7 @@ class BackgroundJob:
         try:
             self.query.processAllAvailable()
         except Exception:
-            self._thread.join(self._start_limit_s)  # the job itself says it better
+            self._thread.join(self._start_limit_s)  # the job's own error is more exact
             self.check()
             raise
 
@@ -143,7 +143,7 @@ class BackgroundJob:
     def _run(self) -> None:
         try:
             self._job.run(self._stop)
-        except BaseException as error:  # a thread has nobody else to tell
+        except BaseException as error:  # a thread has no caller that would see it
             self._failure = error
         finally:
             self._job.started.set()

@@ -1,4 +1,4 @@
-"""Whether Spark, on all its machines, reaches the place of the checkpoint."""
+"""Checks that Spark, on all its machines, reaches the place of the checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a job ended, as one error with the next step, from what the batch, Spark and Kafka said."""
+"""Finds the error that ended a job, with the next step, in what the batch, Spark and Kafka reported."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _KAFKA_REFUSED = re.compile(
 )
 _STORAGE_ERRORS = (DeltaError, OSError, pa.ArrowException, PySparkException, Py4JError)
 _CHECKPOINT_HELD = "CONCURRENT_STREAM_LOG_UPDATE"
-_STORAGE_SAID = re.compile(
+_STORAGE_FAILED = re.compile(
     r"No space left|java\.nio\.file\.\w+Exception|java\.io\.IOException|FileNotFoundException|AccessDenied"
 )
-"""What the JVM says of a checkpoint that cannot be written or read."""
+"""Marks of the JVM's errors about a checkpoint that cannot be written or read."""
 _DATA_LOST = ("failOnDataLoss", "OffsetOutOfRange")
 _SEE_LOG = (
     "See the log above, mend it and start the job again: it goes on where this run stopped, and nothing that was "
@@ -61,43 +61,43 @@ class CheckpointWithoutTablesError(NamesrvError):
         self.root = root
 
 
-def job_failure(settings: NamesrvSettings, of_batch: BaseException | None, said: str) -> NamesrvError:
-    """Return the error to raise for a query that ended. `of_batch`: raised by its micro-batch; `said`: by Spark."""
+def job_failure(settings: NamesrvSettings, of_batch: BaseException | None, reported: str) -> NamesrvError:
+    """Return the error to raise for a query that ended. `of_batch`: raised by its micro-batch; `reported`: by Spark."""
     if isinstance(of_batch, NamesrvError):
         return of_batch
     if isinstance(of_batch, _STORAGE_ERRORS):
         return StorageError(settings.delta_root, str(of_batch))
     if of_batch is not None:
         return JobFailedError(f"{type(of_batch).__name__}: {of_batch}".splitlines()[0], _SEE_LOG)
-    cause = _first_cause(said)
-    if any(mark in said for mark in _DATA_LOST):
+    cause = _first_cause(reported)
+    if any(mark in reported for mark in _DATA_LOST):
         return JobFailedError(
             cause,
             f"Kafka no longer has what was to be read next: remove {settings.checkpoint_location} to go on with what "
-            "it has. What was said in between is lost and comes back with each broker's next full registration.",
+            "it has. The records in between are lost; each broker's next full registration brings its routes back.",
         )
-    if _CHECKPOINT_HELD in said:
+    if _CHECKPOINT_HELD in reported:
         return CheckpointHeldError(settings.checkpoint_location, cause)
-    if _KAFKA_REFUSED.search(said):
+    if _KAFKA_REFUSED.search(reported):
         return KafkaRefusedError(settings.kafka_bootstrap_servers, cause)
-    if any(mark in said for mark in _KAFKA_AWAY):
+    if any(mark in reported for mark in _KAFKA_AWAY):
         return KafkaUnreachableError(settings.kafka_bootstrap_servers, cause)
-    if _STORAGE_SAID.search(said):
+    if _STORAGE_FAILED.search(reported):
         return StorageError(settings.checkpoint_location, cause)
     return JobFailedError(cause, _SEE_LOG)
 
 
 @contextmanager
 def storage_errors(settings: NamesrvSettings) -> Iterator[None]:
-    """Says what delta-rs, Spark, Arrow or the file system say of the tables as one StorageError."""
+    """Raise the errors of delta-rs, Spark, Arrow and the file system about the tables as one StorageError."""
     try:
         yield
     except _STORAGE_ERRORS as error:
         raise StorageError(settings.delta_root, str(error)) from error
 
 
-def _first_cause(said: str) -> str:
-    first, *others = [line for line in said.splitlines() if line.strip()] or ["unknown cause"]
+def _first_cause(reported: str) -> str:
+    first, *others = [line for line in reported.splitlines() if line.strip()] or ["unknown cause"]
     if not first.endswith("Traceback (most recent call last):"):
         return first
     return next((line for line in reversed(others) if not line.startswith(" ")), first)  # what was raised, in Python

@@ -71,9 +71,9 @@ _WAITED_OUT = (KafkaUnreachableError, StorageError, CheckpointHeldError)
 class RouteRegistryJob:
     """Runs until `stop` is set. Outages of Kafka and of the storage are waited out, through a fresh claim.
 
-    A newer run's claim ends it (TermLostError), or makes it wait again with `standby`. `on_step` is called with the
-    steps of each publication, as `Publisher.claim` says. `accepts_new_log` allows once that the topic is another one
-    than the tables were made from. `is_replay` allows a topic with CreateTime.
+    A newer run's claim ends it (TermLostError), or makes it wait again with `standby`. `on_step` is called at
+    each step of a publication (see `Publisher.claim`). `accepts_new_log` allows once that the topic is another one than
+    that from which the tables were made. `is_replay` allows a topic with CreateTime.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class RouteRegistryJob:
             if not self._settings.standby:
                 self._lead(lock, stop)
                 return
-            while self._has_turn(lock, stop):
+            while self._stand_by(lock, stop):
                 try:
                     self._lead(lock, stop)
                 except TermLostError as lost:
@@ -136,7 +136,7 @@ class RouteRegistryJob:
             if not stop.is_set():
                 raise
 
-    def _has_turn(self, lock: JobLock, stop: threading.Event) -> bool:
+    def _stand_by(self, lock: JobLock, stop: threading.Event) -> bool:
         """Wait as a standby until no other job is active; return False when this one is stopped."""
         log.info("standby: waits while another job of the registry %s is active", self._settings.delta_root)
         try:
@@ -297,8 +297,8 @@ class RouteRegistryJob:
             terms.check()
             watched.look()
             if not query.isActive:
-                said = str(query.exception() or "it was stopped from outside")
-                raise job_failure(self._settings, batches.failure, said)
+                failure = str(query.exception() or "it was stopped from outside")
+                raise job_failure(self._settings, batches.failure, failure)
 
     @staticmethod
     def _stop_query(query: StreamingQuery, batches: MicroBatches) -> None:

@@ -1,9 +1,10 @@
-"""The stateful step: what each broker address has said, Spark's callbacks around plain Python.
+"""The stateful step: the last records of each broker address. Spark's callbacks around plain Python.
 
-The state of an address is what it said last and over which connections. It passes every record on to the driver, where
-all addresses meet and leases end, with heartbeats packed into one row a connection; and its event-time timer evicts
-the state of brokers that are silent for longer than their timeout. Ticks, commands and rejected records come under the
-empty key, for which no state is kept. This module runs on the executors: it imports Spark and the standard library.
+The state of an address has its names from the last registration, its last sign of life and its connections. The step
+passes every record on to the driver, where all addresses meet and leases end; it packs heartbeats into one row a
+connection. An event-time timer evicts the state of a broker that is silent for longer than its timeout. Ticks,
+commands and rejected records come under the empty key, for which no state is kept. This module runs on the executors:
+it imports Spark and the standard library.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class _Address:
         """The first millisecond at which a silent address is evicted."""
         return self.last_heard_ms + self.timeout_ms + 1
 
-    def hear(self, record: Row) -> None:
+    def take_sign_of_life(self, record: Row) -> None:
         """Take a sign of life. A connection over which nothing came for the timeout no longer counts (L6)."""
         now_ms = record.append_time_ms
         self.last_heard_ms = max(self.last_heard_ms, now_ms)
@@ -146,14 +147,14 @@ def _after(address: _Address | None, record: Row) -> _Address | None:
         known = address.channels if address is not None else {}
         last_ms = address.last_heard_ms if address is not None else record.append_time_ms
         address = _Address(record.cluster_name, record.broker_name, record.broker_id, record.timeout_ms, last_ms, known)
-        address.hear(record)
+        address.take_sign_of_life(record)
     elif address is None or record.kind == "UNREGISTER_BROKER":
         return None
     elif record.kind == "CHANNEL_CLOSED":
         if address.channels.pop(record.channel_id, None) is not None and not address.channels:
             return None
     else:
-        address.hear(record)
+        address.take_sign_of_life(record)
     return address
 
 
@@ -171,7 +172,7 @@ def _rows_of(records: Iterable[Row]) -> Iterator[Row]:
 
 
 def _is_clock_row(record: Row) -> bool:
-    """The second row of a tick, which moves the watermark and says nothing else."""
+    """Return whether the row is the second one of a tick, which only moves the watermark."""
     return record.kind == _TICK and record.event_time is not None
 
 

@@ -1,4 +1,4 @@
-"""Whether the topic is the log that the tables were made from."""
+"""Checks that the topic is the log from which the tables were made."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def as_passed_on(stored: StoredRecord) -> LogRecord:
 
 
 def _reason(kind: object, address: object, channel_id: object, key: bytes) -> str | None:
-    """Why a broker's record does not count; None if nothing is wrong with what its envelope says."""
+    """Return the reason why a broker's record does not count; None if its envelope is within the contract."""
     if not isinstance(address, str) or not re.match(BROKER_ADDRESS, address):
         return "brokerAddr is missing or no host:port"
     if key != address.encode():

@@ -37,7 +37,7 @@ PUBLISH_AT_BYTES = 64 * 1024 * 1024
 """Values of a micro-batch that wait for publication: with more it is published in parts, each an epoch."""
 
 PROGRESS_MS = 30_000
-"""Event time after which a snapshot is published although nothing changed: it says how far the log was read."""
+"""Event time after which a snapshot is published although nothing changed: it shows how far the log was read."""
 
 _VALUE_KINDS = frozenset({"REGISTER_BROKER", REJECTED, *COMMAND_TYPES})
 """Kinds of records whose value is read from Kafka when their turn comes."""
@@ -95,7 +95,7 @@ class MicroBatches:
             if not self._is_closed:
                 self.handle(frame.toArrow(), query_id, batch_id)
                 return
-        # Too late. An end of this call would tell Spark that the batch is done, and an error of ours that the query
+        # Too late. An end of this call would mean to Spark that the batch is done, and an error of ours that the query
         # failed; StreamingQuery.stop interrupts what waits in the JVM, and takes that for what it is.
         assert context._jvm is not None
         context._jvm.java.lang.Thread.sleep(int(2_000 * _STOP_LIMIT_S))
@@ -190,7 +190,7 @@ class MicroBatches:
                 self._apply_value(next(values), at)
 
     def _apply_value(self, stored: StoredRecord, at: LogPosition) -> None:
-        """Apply what a record says. A registration whose topics cannot be read counts for its lease, and is kept."""
+        """Apply the value of a record. A registration whose topics cannot be read counts for its lease, and is kept."""
         self._waiting_bytes += len(stored.value or b"")
         try:
             request: Request = decode_record(stored.value or b"")
@@ -260,10 +260,10 @@ class MicroBatches:
         """Publish what has come, with the signs of life: the snapshot is exact as of its offset."""
         came = self._registry.take_changes()
         changes = changes_to_write(came.changes)
-        heard = self._registry.take_signs_of_life()
-        if heard:
+        signs_of_life = self._registry.take_signs_of_life()
+        if signs_of_life:
             ended = changes["live"].deletes if "live" in changes else ()
-            changes["live"] = RowChanges(_with_heard(changes.get("live"), heard), ended)
+            changes["live"] = RowChanges(_with_signs_of_life(changes.get("live"), signs_of_life), ended)
         query_id, batch_id = self._batch or (None, None)
         batch = Batch(
             query_id=query_id,
@@ -304,7 +304,7 @@ def _loaded_registry(settings: NamesrvSettings, publisher: Publisher) -> RouteRe
     return registry
 
 
-def _with_heard(changes: RowChanges | None, heard: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The live rows to write: the changed ones and those only heard, each once and as it is now."""
+def _with_signs_of_life(changes: RowChanges | None, signs_of_life: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return the live rows to write, each once and as it is now: the changed, and those with a sign of life only."""
     rows = {row[0]: row for row in changes.upserts} if changes is not None else {}
-    return list({**rows, **{row[0]: row for row in heard}}.values())
+    return list({**rows, **{row[0]: row for row in signs_of_life}}.values())

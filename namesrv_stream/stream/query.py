@@ -34,7 +34,7 @@ _FETCH_WAIT_MS = 10
 would be added to each micro-batch, and a task fetches only what it knows to be there."""
 
 _KAFKA_LIMIT_MS = 15_000
-"""A Kafka that is away for longer ends the query, so that the job says so and tries again; Spark's own retries would
+"""A Kafka that is away for longer ends the query, so that the job logs it and tries again; Spark's own retries would
 keep still for minutes. A shorter outage is only a late micro-batch."""
 
 

@@ -38,49 +38,50 @@ def parsed_records(kafka_records: DataFrame) -> DataFrame:
     Ticks alone are the clock: only the second row of a tick has an `event_time`, by which the watermark moves. All
     other rows have none, so Spark drops none of them as late, however far Kafka's clock steps back (E9).
     """
-    envelope = kafka_records.withColumn("said", F.from_json(F.col("value").cast("string"), ENVELOPE))
+    envelope = kafka_records.withColumn("envelope", F.from_json(F.col("value").cast("string"), ENVELOPE))
     checked = envelope.withColumn("reason", _reason())
-    kind = F.when(F.col("reason").isNotNull(), REJECTED).otherwise(F.col("said.type"))
+    kind = F.when(F.col("reason").isNotNull(), REJECTED).otherwise(F.col("envelope.type"))
     no_time = F.lit(None).cast("timestamp")
     times = F.when(F.col("kind") == TICK, F.array(no_time, F.col("timestamp"))).otherwise(F.array(no_time))
     return checked.withColumn("kind", kind).select(
-        F.when(F.col("kind").isin(*BROKER_TYPES), F.col("said.brokerAddr")).otherwise("").alias("broker_addr"),
+        F.when(F.col("kind").isin(*BROKER_TYPES), F.col("envelope.brokerAddr")).otherwise("").alias("broker_addr"),
         F.explode(times).alias("event_time"),
         F.unix_millis("timestamp").alias("append_time_ms"),
         "offset",
         "kind",
-        F.col("said.clusterName").alias("cluster_name"),
-        F.col("said.brokerName").alias("broker_name"),
-        F.col("said.brokerId").alias("broker_id"),
-        F.coalesce("said.heartbeatTimeoutMillis", F.lit(DEFAULT_HEARTBEAT_TIMEOUT_MS)).alias("timeout_ms"),
-        F.col("said.channelId").alias("channel_id"),
+        F.col("envelope.clusterName").alias("cluster_name"),
+        F.col("envelope.brokerName").alias("broker_name"),
+        F.col("envelope.brokerId").alias("broker_id"),
+        F.coalesce("envelope.heartbeatTimeoutMillis", F.lit(DEFAULT_HEARTBEAT_TIMEOUT_MS)).alias("timeout_ms"),
+        F.col("envelope.channelId").alias("channel_id"),
         F.octet_length("value").cast("long").alias("length"),
         F.substring("reason", 1, MAX_REASON_CHARS).alias("reason"),
     )
 
 
 def _reason() -> Column:
-    """Why a record is not of the contract, NULL if it is. The first thing that is wrong is named."""
-    said = F.col("said")
-    address, key = said["brokerAddr"], F.coalesce(F.col("key").cast("string"), F.lit(""))
-    is_broker, is_register = said["type"].isin(*BROKER_TYPES), said["type"] == "REGISTER_BROKER"
-    timeout_ms = said["heartbeatTimeoutMillis"]
+    """Return the first reason why a record is not within the contract, NULL if it is."""
+    envelope = F.col("envelope")
+    address, key = envelope["brokerAddr"], F.coalesce(F.col("key").cast("string"), F.lit(""))
+    kind = envelope["type"]
+    is_broker, is_register = kind.isin(*BROKER_TYPES), kind == "REGISTER_BROKER"
+    timeout_ms = envelope["heartbeatTimeoutMillis"]
     checks = [
         (F.col("value").isNull(), F.lit("no value")),
         (~F.is_valid_utf8(F.col("value").cast("string")), F.lit("value is not UTF-8")),
-        (said["type"].isNull(), F.lit("not a JSON object with a text field `type`")),
-        (~said["type"].isin(TICK, *BROKER_TYPES, *COMMAND_TYPES), F.concat(F.lit("unknown type "), said["type"])),
+        (kind.isNull(), F.lit("not a JSON object with a text field `type`")),
+        (~kind.isin(TICK, *BROKER_TYPES, *COMMAND_TYPES), F.concat(F.lit("unknown type "), kind)),
         (is_broker & _is_not(address.rlike(BROKER_ADDRESS)), F.lit("brokerAddr is missing or no host:port")),
         (is_broker & (key != address), F.concat(F.lit("the record's key is not brokerAddr "), address)),
-        (is_register & _is_not(said["clusterName"] != ""), F.lit("clusterName is missing, empty or no text")),
-        (is_register & _is_not(said["brokerName"] != ""), F.lit("brokerName is missing, empty or no text")),
-        (is_register & _is_not(said["brokerId"] >= 0), F.lit("brokerId is missing or no whole number")),
+        (is_register & _is_not(envelope["clusterName"] != ""), F.lit("clusterName is missing, empty or no text")),
+        (is_register & _is_not(envelope["brokerName"] != ""), F.lit("brokerName is missing, empty or no text")),
+        (is_register & _is_not(envelope["brokerId"] >= 0), F.lit("brokerId is missing or no whole number")),
         (
             is_register & ~timeout_ms.between(1, MAX_HEARTBEAT_TIMEOUT_MS),
             F.lit(f"heartbeatTimeoutMillis is not within 1..{MAX_HEARTBEAT_TIMEOUT_MS}"),
         ),
         (
-            (said["type"] == "CHANNEL_CLOSED") & said["channelId"].isNull(),
+            (kind == "CHANNEL_CLOSED") & envelope["channelId"].isNull(),
             F.lit("channelId is missing or no text"),
         ),
     ]

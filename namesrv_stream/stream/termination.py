@@ -1,4 +1,4 @@
-"""How the job hears that it is to end, whoever is told: this process, or the JVM that started it."""
+"""Receives the signal that ends the job, in this process or in the JVM that started it."""
 
 from __future__ import annotations
 

@@ -85,21 +85,21 @@ def writer_of(root: Root) -> RustWriter:
 def require_conditional_put(root: Root) -> None:
     """Raise ConditionalPutMissingError if two writers can commit the same version of a table.
 
-    It is tried out once, on a table beside the registry's, whose newest commit then says so.
+    It is tried out once, on a table beside the registry's, whose newest commit then records the result.
     """
     if _CHECKED in _check_table(root).history(1)[0]:
         return
     rivals = [_check_table(root) for _ in range(_RIVALS)]
     together = Barrier(_RIVALS)  # delta-rs looks before it commits: only those who look at once can meet
 
-    def has_won(table: DeltaTable) -> bool:
+    def commits_first(table: DeltaTable) -> bool:
         together.wait()
-        return _has_committed(table, {})
+        return _commit_first(table, {})
 
     with ThreadPoolExecutor(_RIVALS) as pool:
-        if sum(pool.map(has_won, rivals)) > 1:
+        if sum(pool.map(commits_first, rivals)) > 1:
             raise ConditionalPutMissingError(root.url)
-    _has_committed(_check_table(root), {_CHECKED: "kept"})
+    _commit_first(_check_table(root), {_CHECKED: "kept"})
 
 
 def _check_table(root: Root) -> DeltaTable:
@@ -114,8 +114,8 @@ def _check_table(root: Root) -> DeltaTable:
         return DeltaTable(uri, storage_options=options)
 
 
-def _has_committed(table: DeltaTable, metadata: dict[str, str]) -> bool:
-    """False if somebody else was first."""
+def _commit_first(table: DeltaTable, metadata: dict[str, str]) -> bool:
+    """Commit to the table. Return False if somebody else committed first."""
     once = CommitProperties(max_commit_retries=0, custom_metadata=metadata)
     try:
         table.create_write_transaction([], "append", table.schema(), commit_properties=once)

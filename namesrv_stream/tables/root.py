@@ -1,4 +1,4 @@
-"""Where a registry's tables lie, and opening them with delta-rs."""
+"""The root folder of a registry's tables, which are opened with delta-rs."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class RemotingCommand(msgspec.Struct, frozen=True, kw_only=True):
 
     `ext_fields`: the header fields of the request or answer; their values are always text. `opaque`: the number that
     an answer has in common with its request on one connection. `version`: the ordinal of the sender's release.
-    `said_by`: the sender, found out by the server; not a part of the frame.
+    `sender`: the user and address that the server has authenticated; not a part of the frame.
     """
 
     code: int
@@ -38,7 +38,7 @@ class RemotingCommand(msgspec.Struct, frozen=True, kw_only=True):
     ext_fields: dict[str, str] | None = None
     body: bytes = b""
     serialize_type: SerializeType = SerializeType.JSON
-    said_by: str | None = None
+    sender: str | None = None
 
     @property
     def is_response(self) -> bool:

@@ -102,7 +102,7 @@ class Crc32MismatchError(BadRequestError):
 
     def __init__(self, expected: int, actual: int) -> None:
         super().__init__(
-            f"crc32 of the body is {actual}, the header says {expected}: damaged on its way, register again",
+            f"crc32 of the body is {actual}, the header has {expected}: damaged on its way, register again",
             "crc32 not match",
         )
         self.expected = expected

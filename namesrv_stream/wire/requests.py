@@ -79,7 +79,7 @@ def register_broker(command: RemotingCommand, channel_id: str | None = None) -> 
         filter_server_list=body.filter_server_list or [],
         keep_filter_servers=body.filter_server_list is None,
         channel_id=channel_id,
-        requested_by=command.said_by,
+        requested_by=command.sender,
     )
 
 
@@ -103,7 +103,7 @@ def operator_command(command: RemotingCommand, requested_by: str | None = None) 
     reader = _OPERATOR_COMMANDS.get(command.code)
     if reader is None:
         raise NotAWriteRequestError(command.code)
-    return msgspec.structs.replace(reader(command), requested_by=command.said_by or requested_by)
+    return msgspec.structs.replace(reader(command), requested_by=command.sender or requested_by)
 
 
 def _put_kv_config(command: RemotingCommand) -> PutKvConfig:

@@ -1,4 +1,7 @@
-"""What a broker's user may speak for, and the settings that admins alone change. The roles are tested over the wire."""
+"""The addresses for which a broker's user may send, and the settings that admins alone change.
+
+The roles are tested over the wire.
+"""
 
 import json
 from types import SimpleNamespace
@@ -127,7 +130,7 @@ def test_settings_that_stop_lookups_are_for_admins(body, right, sender):
     assert error.value.missing == right
 
 
-def test_a_refusal_says_who_lacks_what_and_what_to_do():
+def test_a_refusal_names_the_user_the_missing_right_and_the_next_step():
     with pytest.raises(NotAllowedError) as error:
         check_right("operators", RemotingCommand(code=205), broker(), {})
     assert (error.value.request, error.value.user) == ("WIPE_WRITE_PERM_OF_BROKER", "broker")

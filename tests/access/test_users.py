@@ -1,4 +1,4 @@
-"""Who a request comes from: its signer, the holder of a certificate, or whoever is in an address range."""
+"""The sender of a request: its signer, the holder of a certificate, or whoever is in an address range."""
 
 from ipaddress import ip_network
 

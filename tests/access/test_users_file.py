@@ -1,4 +1,4 @@
-"""The users file: what it may say, who may read it, and what happens when it changes."""
+"""The users file: its contents, its permissions, and the effect of a change."""
 
 import logging
 import re
@@ -71,7 +71,7 @@ def test_a_file_open_to_others_is_refused(write, mode):
         (ANN + 'password = "x"\n', "password"),
         (ANN.replace("ann-secret", "short"), "ann: its secretKey is shorter"),
         (ANN.replace('secretKey = "ann-secret"', ""), "ann: accessKey and secretKey belong together"),
-        ('[[user]]\nname = "x"\nrole = "reader"\n', "x: nothing says how it is known"),
+        ('[[user]]\nname = "x"\nrole = "reader"\n', "x: the user cannot be recognised"),
         (ANN + 'networks = ["10.0.0.0/8"]\n', "ann: an address does not prove an admin"),
         (ANN + 'names = ["a"]\n', "for the role broker alone"),
         (BROKER.replace('addresses = ["*"]\n', "") + KEYS, "a: a broker needs clusters, names and addresses"),

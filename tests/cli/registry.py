@@ -42,7 +42,7 @@ class PublishedRegistry:
         return self.publish() if publish else None
 
     def expire(self, address: str, publish: bool = True, late_ms: int = 0) -> SnapshotRow | None:
-        """The lease of `address`, which was heard just then, has ended `late_ms` ago."""
+        """End the lease of `address` `late_ms` ago, at the time of its last sign of life."""
         ended_ms = self.now_ms - late_ms
         self.rules.apply(BrokerHeartbeat(broker_addr=address), self._next_place()._replace(event_time=ended_ms))
         self.rules.end(address, "EXPIRED", LogPosition(ended_ms, -1, -1))

@@ -64,7 +64,7 @@ def test_change_is_one_record_without_a_brokers_key(kafka, topic, on_kafka, line
     assert (record.key, decode_record(record.value)) == (b"", request_)
 
 
-def test_the_history_is_told_the_name_that_is_given(kafka, topic, on_kafka):
+def test_the_history_has_the_name_that_is_given(kafka, topic, on_kafka):
     assert on_kafka("deleteTopic -t TopicA --as ann").exit_code == 0
     record = record_at(kafka, topic, 0)
     assert decode_record(record.value) == DeleteTopic(topic="TopicA", requested_by="ann")
@@ -108,7 +108,7 @@ def test_status_counts_the_records_that_no_snapshot_has(registry, on_kafka):
     assert json.loads(on_kafka("status --json").stdout)["recordsBehind"] == 1
 
 
-def test_status_says_that_the_tables_are_of_another_log(registry, on_kafka):
+def test_status_shows_that_the_tables_are_of_another_log(registry, on_kafka):
     registry.register("10.0.0.1:10911", "c1", "broker-a")
     facts = json.loads(on_kafka("status --json").stdout)
     assert facts["recordsBehind"] is None

@@ -33,7 +33,7 @@ def lines(result):
     return result.stdout.splitlines()
 
 
-def told(result):
+def texts(result):
     return [sentence["text"] for sentence in json.loads(lines(result)[0])]
 
 
@@ -44,7 +44,7 @@ def test_diff_names_rows_that_came_went_and_changed(run, story):
     assert rows[1].endswith("perm RW- -> R--")
 
 
-def test_diff_as_json_has_both_rows_and_says_where_it_is_from(run, story):
+def test_diff_as_json_has_both_rows_and_names_its_source(run, story):
     found = json.loads(lines(run("diff 4 5 --json"))[0])
     assert (found["from"], found["to"], found["source"]) == ("epoch 4", "epoch 5", "snapshots")
     [gone] = found["differences"]
@@ -55,7 +55,7 @@ def test_diff_of_a_moment_with_itself_is_empty(run, story):
     assert json.loads(lines(run("diff 4 4 --json"))[0])["differences"] == []
 
 
-def test_diff_backwards_tells_the_way_back(run, story):
+def test_diff_backwards_shows_the_way_back(run, story):
     [back] = json.loads(lines(run("diff 5 4 --json"))[0])["differences"]
     assert (back["before"], back["after"]["topic"]) == (None, "Orders")
 
@@ -78,14 +78,14 @@ def test_diff_shows_all_columns_but_the_key_and_times_and_permissions_as_people_
     assert f"heartbeat_timeout_millis 2m, ha_server_addr {MASTER}1, lease_began_at {began[:-6]}Z" in told["live"]
 
 
-def test_diff_of_what_is_no_time_says_what_is_accepted(run, story):
+def test_diff_of_a_text_that_is_no_time_names_what_is_accepted(run, story):
     result = run("diff 1 yesterday-ish")
     assert result.exit_code == 2
     assert "10m or 2h ago" in result.stderr
 
 
-def test_why_tells_a_broker_name_in_order(run, story):
-    assert told(run("why broker-a --json")) == [
+def test_why_shows_a_broker_name_in_order(run, story):
+    assert texts(run("why broker-a --json")) == [
         f"{MASTER} registered as broker-a 0 of c1.",
         f"broker-a: 2 topics came (Orders, TopicA), because {MASTER} registered.",
         "ann@desk asked for WIPE_WRITE_PERM_OF_BROKER: 2 topics changed (Orders, TopicA).",
@@ -93,25 +93,25 @@ def test_why_tells_a_broker_name_in_order(run, story):
     ]
 
 
-def test_why_tells_an_address_and_how_it_ended(run, story):
-    last = [text for text in told(run(f"why {OTHER} --json")) if "expired and" in text or "expired;" in text]
+def test_why_shows_an_address_and_its_end(run, story):
+    last = [text for text in texts(run(f"why {OTHER} --json")) if "expired and" in text or "expired;" in text]
     assert last == [f"{OTHER} (broker-b 0 of c2) was not heard for 0s and expired; it had been alive for 2m 11s."]
 
 
-def test_why_tells_the_end_of_an_address_that_had_lost_its_id_before(run, registry):
+def test_why_shows_the_end_of_an_address_that_had_lost_its_id_before(run, registry):
     registry.register(MASTER, "c1", "broker-a")
     registry.now_ms += 5_000
     registry.register(SLAVE, "c1", "broker-a")
     registry.now_ms += 5_000
     registry.expire(MASTER)
-    lost, taken, *_, expired = told(run("why broker-a --json"))[2:]
+    lost, taken, *_, expired = texts(run("why broker-a --json"))[2:]
     assert lost.startswith(f"{MASTER} is no longer broker-a 0 of c1")
     assert taken == f"{SLAVE} registered as broker-a 0 of c1, in the place of {MASTER}."
     assert expired.startswith(f"{MASTER}, which was broker-a 0 of c1 no longer, was not heard for")
 
 
-def test_why_tells_a_topic_on_each_broker(run, story):
-    assert told(run("why TopicA --json")) == [
+def test_why_shows_a_topic_on_each_broker(run, story):
+    assert texts(run("why TopicA --json")) == [
         f"TopicA came to broker-a with 8 read and 8 write queues, RW-, because {MASTER} registered.",
         f"TopicA came to broker-b with 8 read and 8 write queues, RW-, because {OTHER} registered.",
         "TopicA on broker-a changed its permission RW- to R--, because ann@desk asked for WIPE_WRITE_PERM_OF_BROKER.",
@@ -150,9 +150,9 @@ def test_history_names_the_nearest_also_of_those_that_have_gone(run, story):
 
 def test_why_until_leaves_out_what_came_later(run, story):
     until = datetime.fromtimestamp((story.now_ms - 130_000) / 1000, UTC).isoformat()
-    assert len(told(run("why TopicA --json"))) == 4
-    assert len(told(run(f"why TopicA --json --until {until}"))) == 3
-    assert told(run(f"why {OTHER} --json --until {until}")) == [
+    assert len(texts(run("why TopicA --json"))) == 4
+    assert len(texts(run(f"why TopicA --json --until {until}"))) == 3
+    assert texts(run(f"why {OTHER} --json --until {until}")) == [
         f"{OTHER} registered as broker-b 0 of c2.",
         f"broker-b: 1 topic came (TopicA), because {OTHER} registered.",
     ]
@@ -167,7 +167,7 @@ def test_why_asks_the_snapshots_what_a_line_with_a_count_did_to_a_topic(run, reg
     registry.command(WipeWritePerm(broker_name="broker-a", requested_by="ann@desk"))
     registry.register(SLAVE, "c1", "broker-b", 1, topics=MANY)  # a slave's topics do not count
     registry.expire(MASTER)
-    assert told(run("why T7 --json")) == [
+    assert texts(run("why T7 --json")) == [
         f"T7 came to broker-a with 8 read and 8 write queues, RW-, because {MASTER} registered.",
         "T7 on broker-a changed its permission RW- to R--, because ann@desk asked for WIPE_WRITE_PERM_OF_BROKER.",
         f"T7 left broker-a, because {MASTER} expired in silence.",
@@ -180,64 +180,64 @@ def test_why_does_not_lay_a_counted_change_to_a_topic_that_another_line_of_the_e
     registry.now_ms += 1_000
     registry.register(MASTER, "c1", "broker-a", topics=MANY, publish=False)
     registry.command(DeleteTopic(topic="U", requested_by="ann@desk"))
-    _came, *others = told(run("why U --json"))
+    _came, *others = texts(run("why U --json"))
     assert others == ["U left broker-a, because ann@desk asked for DELETE_TOPIC_IN_NAMESRV."]
 
 
-def test_why_tells_a_restart_within_one_epoch_of_a_name_with_very_many_topics(run, registry):
+def test_why_shows_a_restart_within_one_epoch_of_a_name_with_very_many_topics(run, registry):
     registry.register(MASTER, "c1", "broker-a", topics=MANY)
     registry.register(OTHER, "c1", "broker-b", topics=("T7", "U"))
     registry.now_ms += 1_000
     registry.expire(MASTER, publish=False)
     registry.now_ms += 1_000
     registry.register(SLAVE, "c1", "broker-a", topics=MANY)
-    [_, _, left, came] = told(run("why T7 --json"))
+    [_, _, left, came] = texts(run("why T7 --json"))
     assert left == f"T7 left broker-a, because {MASTER} expired in silence."
     assert came == f"T7 came to broker-a with 8 read and 8 write queues, RW-, because {SLAVE} registered."
-    assert len(told(run("why U --json"))) == 1
+    assert len(texts(run("why U --json"))) == 1
     since = datetime.fromtimestamp(registry.now_ms / 1000, UTC).isoformat()
-    assert told(run(f"why T7 --json --since {since}")) == [came]
+    assert texts(run(f"why T7 --json --since {since}")) == [came]
 
 
 def test_why_lays_to_none_of_several_counted_changes_in_one_epoch_what_they_came_to(run, registry):
     registry.register(MASTER, "c1", "broker-a", topics=MANY, publish=False)
     registry.command(WipeWritePerm(broker_name="broker-a", requested_by="ann@desk"))
-    assert told(run("why T7 --json")) == [
+    assert texts(run("why T7 --json")) == [
         "T7 came to broker-a with 8 read and 8 write queues, R--, "
         "in one or more of several changes of very many topics at once."
     ]
 
 
-def test_why_says_where_several_counted_changes_in_one_epoch_left_a_topic_as_it_was(run, registry):
+def test_why_reports_that_several_counted_changes_in_one_epoch_left_a_topic_as_it_was(run, registry):
     registry.register(MASTER, "c1", "broker-a", topics=MANY)
     registry.command(WipeWritePerm(broker_name="broker-a"), publish=False)
     registry.command(AddWritePerm(broker_name="broker-a"))
-    [came, maybe] = told(run("why T7 --json"))
+    [came, maybe] = texts(run("why T7 --json"))
     assert came.startswith("T7 came to broker-a")
     assert maybe.startswith("Up to here 2 changes of very many topics at once, on broker-a, named none of them")
     registry.register(OTHER, "c1", "broker-b", topics=("U",))
-    assert len(told(run("why U --json"))) == 1
+    assert len(texts(run("why U --json"))) == 1
 
 
 def test_why_asks_the_snapshots_for_static_mappings_too(run, registry):
     mappings = {topic: {"bname": "broker-a", "epoch": 1} for topic in MANY}
     registry.register(MASTER, "c1", "broker-a", topic_queue_mapping_info_map=mappings)
-    assert told(run("why T7 --json")) == [f"the static mapping of T7 on broker-a came, because {MASTER} registered."]
+    assert texts(run("why T7 --json")) == [f"the static mapping of T7 on broker-a came, because {MASTER} registered."]
 
 
-def test_why_says_where_nothing_is_left_that_names_a_topic(run, registry, now_ms):
+def test_why_reports_that_nothing_is_left_that_names_a_topic(run, registry, now_ms):
     old = PublishedRegistry(registry.root + "-of-old", now_ms - 40 * DAY_MS)
     old.register(MASTER, "c1", "broker-a", topics=MANY)
     old.now_ms = now_ms
     old.register(OTHER, "c2", "broker-b", topics=("T7",))
     registry.root = old.root
-    maybe, came = told(run("why T7 --json"))
+    maybe, came = texts(run("why T7 --json"))
     assert maybe.startswith("Up to here 1 change of very many topics at once, on broker-a, named none of them")
     assert came.startswith("T7 came to broker-b")
 
 
 @pytest.mark.parametrize("line", ["why broker-a", "history -b broker-a", "why broker-a --topic"])
-def test_an_empty_registry_says_that_it_has_no_such_name(run, line):
+def test_an_empty_registry_answers_that_it_has_no_such_name(run, line):
     result = run(line)
     assert result.exit_code == 1
     assert result.stderr.endswith("in epoch 1. There is none at all yet.\n")
@@ -292,7 +292,7 @@ def registry(request, tmp_path, now_ms):
     return PublishedRegistry(str(tmp_path / "registry"), now_ms - 200_000)
 
 
-def test_brokers_past_retention_are_told_by_the_events(run, registry_of_old):
+def test_brokers_past_retention_are_taken_from_the_events(run, registry_of_old):
     by_epoch, by_time = run("brokerList --as-of 3 --json"), run("clusterList --as-of 40d --json")
     assert [row["brokerAddr"] for row in json.loads(by_epoch.stdout)] == [MASTER, SLAVE]
     assert "lastUpdateTimestamp" not in json.loads(by_epoch.stdout)[0]
@@ -305,14 +305,14 @@ def test_routes_past_retention_are_refused_with_what_there_is(run, registry_of_o
     assert (result.exit_code, "the oldest readable epoch is 5" in result.stderr) == (1, True)
 
 
-def test_plain_lists_past_retention_leave_out_what_events_do_not_tell(run, registry_of_old):
+def test_plain_lists_past_retention_leave_out_what_events_do_not_have(run, registry_of_old):
     heading, columns, *rows = lines(run("clusterList --as-of 4"))
     assert "from the events" in heading
     assert columns.split() == ["cluster", "broker", "id", "address"]
     assert [row.split() for row in rows] == [["c1", "broker-a", "1", SLAVE]]
 
 
-def test_diff_past_retention_is_told_by_the_events(run, registry_of_old):
+def test_diff_past_retention_is_taken_from_the_events(run, registry_of_old):
     result = run("diff 2 5 --json")
     found = json.loads(result.stdout)
     assert found["source"] == "events"
@@ -330,7 +330,7 @@ def test_diff_past_retention_too_names_the_newest_for_an_epoch_that_never_was(ru
 
 
 def test_diff_past_retention_of_an_epoch_and_a_time_knows_of_an_expiry_that_came_late(run, registry_of_old):
-    """At 30 s the master expired, at 60 s, in epoch 3, the slave came, and epoch 4 tells of the master."""
+    """At 30 s the master expired, at 60 s, in epoch 3, the slave came, and epoch 4 has the master's expiry."""
     begun_ms = registry_of_old.now_ms - 40 * DAY_MS
     at_40_s = datetime.fromtimestamp((begun_ms + 40_000) / 1000, UTC).isoformat()
     forth, back = (

@@ -66,7 +66,7 @@ def test_help_lists_every_command():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_is_where_the_list_says(name):
+def test_every_command_is_at_the_place_in_the_list(name):
     module, attribute = COMMANDS[name].target.split(":")
     assert isinstance(getattr(importlib.import_module(module), attribute), click.Command)
 

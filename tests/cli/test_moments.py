@@ -36,6 +36,6 @@ def test_time_of_day_with_a_zone_is_the_last_one_in_that_zone():
 
 
 @pytest.mark.parametrize("text", ["", "soon", "25:00", "2026-13-01", "5", "10 minutes", "ago", "-5m", "03.12"])
-def test_what_is_no_time_says_what_is(text):
+def test_a_text_that_is_no_time_is_an_error_that_names_what_is(text):
     with pytest.raises(ValueError, match="2026-11-21 03:12"):
         parsed_time(text, NOW)

@@ -1,4 +1,4 @@
-"""How answers look on a terminal."""
+"""The look of answers on a terminal."""
 
 from rich.console import Console
 

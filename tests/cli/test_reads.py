@@ -178,7 +178,7 @@ def test_quote_in_a_name_is_a_character_like_others(run, cluster):
     assert run("history --broker x'OR'1'='1").exit_code == 1
 
 
-def test_history_tells_what_changed_and_who_asked(run, cluster):
+def test_history_shows_what_changed_and_its_sender(run, cluster):
     cluster.command(PutKvConfig(namespace="NS", key="k", value="v", requested_by="me@here"))
     cluster.command(WipeWritePerm(broker_name="broker-a", requested_by="me@here"))
     cluster.command(WipeWritePerm(broker_name="nobody", requested_by="me@here"))

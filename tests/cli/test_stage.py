@@ -1,4 +1,4 @@
-"""The demos' stage, on tables that are there already: what it runs, and what it is told to leave alone."""
+"""The demos' stage, on existing tables: what it runs, and what it leaves alone."""
 
 import click
 import pytest

@@ -1,4 +1,4 @@
-"""Each line of history as a sentence, and none that says what is not so."""
+"""Each line of history as a sentence, and no sentence that is untrue."""
 
 import json
 
@@ -138,7 +138,7 @@ def texts(sentences):
         ),
     ],
 )
-def test_what_brokers_do_is_told(life, happens, told):
+def test_what_brokers_do_has_a_sentence(life, happens, told):
     happens(life)
     assert [text.removesuffix(".") for text in texts(story_of_broker(life.lines()))] == told
 
@@ -165,7 +165,7 @@ def test_what_brokers_do_is_told(life, happens, told):
         (UpdateNamesrvConfig(properties={"orderMessageEnable": "true"}), "nothing changed"),
     ],
 )
-def test_what_operators_ask_for_is_told_with_its_effect(life, command, effect):
+def test_an_operators_command_has_a_sentence_with_its_effect(life, command, effect):
     life.command(PutKvConfig(namespace="OLD", key="k", value="v"))
     life.command(UpdateNamesrvConfig(properties={"orderMessageEnable": "true"}))
     life.lines()
@@ -173,7 +173,7 @@ def test_what_operators_ask_for_is_told_with_its_effect(life, command, effect):
     assert texts(story_of_broker(life.lines())) == [f"{NOBODY} asked for {command.__struct_config__.tag}: {effect}."]
 
 
-def test_a_refusal_is_told_of_who_had_a_lease_and_of_who_had_none(life):
+def test_a_refusal_has_a_sentence_with_and_without_a_former_lease(life):
     life.register(state=2)
     life.register(B, 1)
     life.lines()
@@ -202,14 +202,14 @@ def test_a_refusal_is_told_of_who_had_a_lease_and_of_who_had_none(life):
         (lambda life: life.end("EXPIRED"), [f"T left broker-a, because {A} expired in silence."]),
     ],
 )
-def test_what_befalls_a_topic_is_told(life, happens, told):
+def test_each_change_of_a_topic_has_a_sentence(life, happens, told):
     happens(life)
     naming = [line for line in life.lines() if '"topic":"T"' in f"{line.before}{line.after}"]
     assert texts(story_of_topic("T", naming)) == told
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_every_line_is_told_and_nothing_changed_only_where_it_has_no_row(seed):
+def test_every_line_has_a_sentence_and_nothing_changed_only_if_it_has_no_row(seed):
     life = RandomLife(seed, 0)
     for _ in range(200):
         life.step()

@@ -114,7 +114,7 @@ def test_jaas_user_and_password_may_be_quoted(jaas, password):
         ({"request.timeout.ms": "5s"}, "whole number"),
     ],
 )
-def test_what_python_cannot_use_says_what_to_use(options, use):
+def test_an_option_that_python_cannot_use_is_an_error_that_names_one_that_it_can(options, use):
     with pytest.raises(SettingError, match=re.escape(use)) as error:
         kafka_client_arguments(settings(**options))
     assert error.value.key.startswith("kafka.")

@@ -28,7 +28,7 @@ def test_option_wins_over_environment_over_file_over_default(file):
     assert settings.live_refresh_millis == 30_000
 
 
-def test_file_given_becomes_config_store_path_whatever_it_says(file):
+def test_the_given_file_becomes_config_store_path_whatever_it_contains(file):
     path = file("configStorePath=/elsewhere\n")
     assert load_settings(path).config_store_path == str(path)
 
@@ -94,7 +94,7 @@ def test_unknown_key_names_file_and_nearest_key(file, key, meant):
         ("delta.root", "", "1 character"),
     ],
 )
-def test_wrong_value_says_what_is_accepted_and_where_it_stands(file, key, text, accepted):
+def test_a_wrong_value_is_an_error_that_names_what_is_accepted_and_its_place(file, key, text, accepted):
     path = file(f"{key}={text}\n")
     with pytest.raises(SettingError) as error:
         load_settings(path)

@@ -27,7 +27,7 @@ SECRETS = {
 
 
 def updated(settings, properties):
-    """As UPDATE_NAMESRV_CONFIG does it: what it changes becomes rows, and each process restores them."""
+    """Update settings as UPDATE_NAMESRV_CONFIG does: the changes become rows, and each process restores them."""
     return settings.restored(settings.live_changes(properties))
 
 
@@ -126,7 +126,7 @@ def test_only_changed_settings_without_effect_are_named():
     assert settings_without_effect(settings) == ["serverWorkerThreads"]
 
 
-def test_documents_are_what_the_catalogue_says():
+def test_documents_are_those_of_the_catalogue():
     document = (ROOT / "docs/configuration.md").read_text()
     assert with_table(document) == document
     assert example_file() == (ROOT / "conf/namesrv.properties").read_text()

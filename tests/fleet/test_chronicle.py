@@ -22,7 +22,7 @@ def told():
     return events_of(chronicle().records())
 
 
-def test_the_same_seed_says_the_same_and_another_does_not():
+def test_the_same_seed_gives_the_same_records_and_another_does_not():
     def everything(seed):
         return [(at_ms, encode_record(request)) for at_ms, request in chronicle(seed, 0.2).records()]
 
@@ -36,7 +36,7 @@ def test_it_is_in_order_of_time_and_within_its_days():
     assert (times[0], times[-1]) == (T0, T0 + DAY_MS // 2)
 
 
-def test_an_hour_has_about_as_many_records_as_it_says():
+def test_an_hour_has_about_as_many_records_as_announced():
     story = chronicle(days=1)
     assert sum(1 for _ in story.records()) == pytest.approx(24 * story.records_an_hour, rel=0.1)
 

@@ -1,4 +1,4 @@
-"""What simulated brokers say and when: the broker side of RocketMQ, B1 to B7, in the model's own time."""
+"""Requests of simulated brokers and their times: the broker side of RocketMQ, B1 to B7, in the model's own time."""
 
 from collections import defaultdict
 from itertools import pairwise
@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from namesrv_stream.errors import SettingError
-from namesrv_stream.fleet.broker import says_something_new
+from namesrv_stream.fleet.broker import is_sent_in_full
 from namesrv_stream.fleet.model import FleetModel, UnknownBrokerError
 from namesrv_stream.fleet.plan import Churn, FleetPlan
 from namesrv_stream.records import decode_record, encode_record
@@ -24,8 +24,8 @@ MINUTE = 60_000
 TOPIC = TopicConfig(read_queue_nums=4, write_queue_nums=4, perm=6)
 
 
-def said(model, until_ms):
-    """(seconds since the start, what it says) of all that is due."""
+def sent(model, until_ms):
+    """Return (seconds since the start, request) of each request that is due."""
     return [((at_ms - T0) / 1_000, request) for at_ms, request in model.due(T0 + until_ms)]
 
 
@@ -43,7 +43,7 @@ def with_churn(kind, **plan):
 
 
 @pytest.mark.parametrize("churn", [{}, dict.fromkeys(Churn, 3)])
-def test_same_seed_says_the_same_and_another_does_not(churn):
+def test_same_seed_gives_the_same_records_and_another_does_not(churn):
     def everything(seed):
         model = FleetModel(FleetPlan(brokers=12, topics=20, churn=churn, seed=seed), T0)
         return [(at_ms, encode_record(request)) for at_ms, request in model.due(T0 + 10 * MINUTE)]
@@ -52,7 +52,7 @@ def test_same_seed_says_the_same_and_another_does_not(churn):
     assert everything(1) != everything(2)
 
 
-def test_taken_in_small_steps_it_says_what_it_says_at_once():
+def test_small_steps_give_the_same_records_as_one():
     plan = FleetPlan(brokers=9, topics=20, churn=dict.fromkeys(Churn, 5))
     end_ms = T0 + 10 * MINUTE
     at_once = list(FleetModel(plan, T0).due(end_ms))
@@ -84,22 +84,22 @@ def test_another_kind_of_churn_does_not_shift_the_dice_of_the_first():
 )
 def test_b1_registers_at_start_after_10_s_and_then_in_a_period_clamped_to_10_to_60_s(period_s, said_at_s):
     model = one_broker(period_ms=period_s * 1_000)
-    assert [at_s for at_s, _ in said(model, said_at_s[-1] * 1_000)] == said_at_s
+    assert [at_s for at_s, _ in sent(model, said_at_s[-1] * 1_000)] == said_at_s
 
 
 def test_brokers_start_evenly_over_the_startup_time():
     model = FleetModel(FleetPlan(brokers=4, clusters=1, startup_ms=8_000), T0)
-    assert [at_s for at_s, _ in said(model, 8_000)] == [0, 2, 4, 6]
+    assert [at_s for at_s, _ in sent(model, 8_000)] == [0, 2, 4, 6]
 
 
 def test_registration_without_news_is_a_light_heartbeat_until_the_reconcile_interval_has_passed():
     model = one_broker(reconcile_interval_ms=100_000)
-    full = [at_s for at_s, request in said(model, 240_000) if isinstance(request, RegisterBroker)]
-    assert full == [0, 100, 220]  # said at 100: the next at or after 200 is 220
+    full = [at_s for at_s, request in sent(model, 240_000) if isinstance(request, RegisterBroker)]
+    assert full == [0, 100, 220]  # sent in full at 100: the next at or after 200 is 220
 
 
 def test_reconcile_interval_0_sends_everything_in_full():
-    assert {type(request) for _, request in said(one_broker(reconcile_interval_ms=0), 200_000)} == {RegisterBroker}
+    assert {type(request) for _, request in sent(one_broker(reconcile_interval_ms=0), 200_000)} == {RegisterBroker}
 
 
 REGISTRATION = RegisterBroker(
@@ -125,27 +125,27 @@ REGISTRATION = RegisterBroker(
 )
 def test_whatever_differs_in_header_or_body_is_news(difference, is_news):
     registration = msgspec.structs.replace(REGISTRATION, **difference)
-    assert says_something_new(registration, T0 + 1, REGISTRATION, T0, reconcile_interval_ms=300_000) is is_news
+    assert is_sent_in_full(registration, T0 + 1, REGISTRATION, T0, reconcile_interval_ms=300_000) is is_news
 
 
 @pytest.mark.parametrize(("after_ms", "is_due"), [(299_999, False), (300_000, True)])
 def test_without_news_a_full_registration_is_due_when_the_reconcile_interval_has_passed(after_ms, is_due):
-    assert says_something_new(REGISTRATION, T0 + after_ms, REGISTRATION, T0, reconcile_interval_ms=300_000) is is_due
+    assert is_sent_in_full(REGISTRATION, T0 + after_ms, REGISTRATION, T0, reconcile_interval_ms=300_000) is is_due
 
 
 def test_after_a_send_that_failed_the_next_registration_is_in_full():
     model = one_broker()
-    said(model, 10_000)
+    sent(model, 10_000)
     model.send_failed(model.broker("broker-a-0", 0).address)
-    assert kinds(said(model, 70_000)) == [(40, RegisterBroker), (70, BrokerHeartbeat)]
+    assert kinds(sent(model, 70_000)) == [(40, RegisterBroker), (70, BrokerHeartbeat)]
 
 
 def test_topic_that_is_made_is_registered_alone_and_then_with_all_others():
     model = one_broker()
-    [(_, at_start)] = said(model, 0)
+    [(_, at_start)] = sent(model, 0)
     group = model.broker("broker-a-0", 0).group
     model.at(T0 + 15_000, lambda at_ms: model.put_topic(group, "made", TOPIC, at_ms))
-    _, (made_at_s, alone), (_, whole), (_, later) = said(model, 70_000)
+    _, (made_at_s, alone), (_, whole), (_, later) = sent(model, 70_000)
     assert made_at_s == 15
     assert alone.topic_config_table == {"made": TOPIC}
     assert alone.data_version == DataVersion(timestamp=T0 + 15_000, counter=at_start.data_version.counter + 1)
@@ -154,12 +154,12 @@ def test_topic_that_is_made_is_registered_alone_and_then_with_all_others():
     assert isinstance(later, BrokerHeartbeat)
 
 
-def test_slave_learns_a_topic_from_its_master_and_says_so_in_its_period():
+def test_a_slave_learns_a_topic_from_its_master_and_registers_it_in_its_period():
     model = FleetModel(FleetPlan(brokers=2, clusters=1, topics=0), T0)
-    said(model, 10_000)
+    sent(model, 10_000)
     group = model.groups[0]
     model.at(T0 + 15_000, lambda at_ms: model.put_topic(group, "made", TOPIC, at_ms))
-    said_then = said(model, 40_000)
+    said_then = sent(model, 40_000)
     assert [(at_s, request.broker_id, len(request.topic_config_table)) for at_s, request in said_then] == [
         (15, 0, 1),
         (40, 0, 15),
@@ -167,44 +167,44 @@ def test_slave_learns_a_topic_from_its_master_and_says_so_in_its_period():
     ]
 
 
-def test_b5_unregisters_once_and_says_nothing_more():
+def test_b5_unregisters_once_and_sends_nothing_more():
     model = one_broker()
-    said(model, 0)
+    sent(model, 0)
     broker = model.broker("broker-a-0", 0)
     assert model.unregister(broker, T0 + 1) == [
         UnregisterBroker(broker_addr="10.0.0.1:10911", cluster_name="cluster-a", broker_name="broker-a-0", broker_id=0)
     ]
     assert model.unregister(broker, T0 + 2) == []
-    assert said(model, 100_000) == []
+    assert sent(model, 100_000) == []
 
 
 def test_crash_is_silence_and_coming_back_a_start_like_the_first():
     model = one_broker()
-    said(model, 0)
+    sent(model, 0)
     broker = model.broker("broker-a-0", 0)
     model.at(T0 + 5_000, lambda at_ms: model.crash(broker, at_ms))
     model.at(T0 + 12_000, lambda at_ms: model.start(broker, at_ms))
-    assert kinds(said(model, 60_000)) == [(12, RegisterBroker), (22, BrokerHeartbeat), (52, BrokerHeartbeat)]
+    assert kinds(sent(model, 60_000)) == [(12, RegisterBroker), (22, BrokerHeartbeat), (52, BrokerHeartbeat)]
 
 
 def test_broker_that_is_back_before_its_next_registration_keeps_one_period():
     model = one_broker()
-    said(model, 20_000)
+    sent(model, 20_000)
     broker = model.broker("broker-a-0", 0)
     model.at(T0 + 21_000, lambda at_ms: model.crash(broker, at_ms))
     model.at(T0 + 22_000, lambda at_ms: model.start(broker, at_ms))
-    assert [at_s for at_s, _ in said(model, 70_000)] == [22, 32, 62]
+    assert [at_s for at_s, _ in sent(model, 70_000)] == [22, 32, 62]
 
 
 def test_b6_acting_master_asks_for_its_lease_and_heartbeats_between_registrations():
     model = one_broker(acting_master=True, heartbeat_timeout_ms=10_000, heartbeat_interval_ms=1_000)
-    (_, first), *light = said(model, 9_999)
+    (_, first), *light = sent(model, 9_999)
     assert (first.enable_acting_master, first.heartbeat_timeout_millis) == (True, 10_000)
     assert kinds(light) == [(float(second), BrokerHeartbeat) for second in range(1, 10)]
 
 
-def test_b6_flag_is_said_even_when_it_is_false():
-    [(_, first)] = said(one_broker(), 0)
+def test_b6_the_flag_is_sent_even_when_it_is_false():
+    [(_, first)] = sent(one_broker(), 0)
     assert first.enable_acting_master is False
     assert b'"enableActingMaster":false' in encode_record(first)
 
@@ -280,10 +280,10 @@ def test_promoted_slave_keeps_its_address_and_takes_id_0_under_a_higher_state_ve
 def test_moving_broker_registers_elsewhere_without_a_word_at_the_old_place(clusters, clusters_seen, names_seen):
     model = FleetModel(FleetPlan(brokers=clusters, clusters=clusters, slaves_per_master=0), T0)
     group = model.groups[0]
-    said(model, 0)
+    sent(model, 0)
     for at_s in (20, 25):
         model.at(T0 + at_s * 1_000, lambda at_ms: model.move(group, at_ms))
-    own = [r for _, r in [*said(model, 30_000)] if r.broker_addr == "10.0.0.1:10911" and isinstance(r, RegisterBroker)]
+    own = [r for _, r in [*sent(model, 30_000)] if r.broker_addr == "10.0.0.1:10911" and isinstance(r, RegisterBroker)]
     places = {("cluster-a", "broker-a-0"), *((r.cluster_name, r.broker_name) for r in own)}
     assert len({cluster for cluster, _ in places}) == clusters_seen
     assert len({name for _, name in places}) == names_seen

@@ -9,7 +9,7 @@ from tests.faulty import FaultyProducer, UnforeseenError
 LIMIT_S = 30
 
 
-def test_who_waits_for_a_fleet_is_told_what_ended_it():
+def test_the_error_that_ended_a_fleet_is_raised_to_its_waiter():
     fleet = Fleet(FleetPlan(brokers=1, topics=1), FaultyProducer())
     fleet.start()
     with pytest.raises(UnforeseenError):

@@ -64,7 +64,7 @@ class Peer:
         return self.is_closed_by_server()
 
     def is_closed_by_server(self) -> bool:
-        """Whether the server closes within the limit; what it says before is read over."""
+        """Return whether the server closes within the limit. Answers before that are skipped."""
         try:
             while self.socket.recv(65536):
                 pass

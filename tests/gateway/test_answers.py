@@ -1,8 +1,8 @@
-"""Answers out of memory: what is kept of them, and what a request without its fields is told."""
+"""Kept answers: which of them stay, and the answer to a request without its fields."""
 
 import pytest
 
-from namesrv_stream.gateway import answers as answers_module
+from namesrv_stream.gateway import kept_answers
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.lookup_frames import LookupFrames
 from namesrv_stream.gateway.metrics import Metrics
@@ -70,7 +70,7 @@ def test_answers_without_broker_ids_are_kept_once_for_all_releases(answers):
 
 
 def test_answers_that_are_kept_have_a_limit_whatever_is_asked_for(answers, monkeypatch):
-    monkeypatch.setattr(answers_module, "MAX_KEPT_BYTES", LIMIT_BYTES)
+    monkeypatch.setattr(kept_answers, "MAX_KEPT_BYTES", LIMIT_BYTES)
     frames = LookupFrames(answers.answer, answers.routes.by_frame)
     for number in range(1_000):
         answers.answer(asked(105, topic=f"topic-{number}" * 100))
@@ -85,7 +85,7 @@ ASKED = {105: {"topic": "t"}, 206: {}, 101: {"namespace": "n", "key": "k"}, 901:
 
 
 def answers_after(settings, before, changed_tables, changed_topics):
-    """Those of the next snapshot, in which topic `t` has gone."""
+    """Return the answers of the next snapshot, in which topic `t` has gone."""
     answers = Answers(RouteTables(queues=TopicQueues.of([row("u")]), brokers=BROKERS), settings())
     answers.take_over(before, frozenset(changed_tables.split()), changed_topics)
     return answers
@@ -154,7 +154,7 @@ def test_answers_of_a_former_snapshot_do_not_get_into_the_next(settings, with_ro
 
 
 def test_no_answer_outlives_a_change_after_others_were_let_go_for_want_of_room(settings, with_routes, monkeypatch):
-    monkeypatch.setattr(answers_module, "MAX_KEPT_BYTES", LIMIT_BYTES)
+    monkeypatch.setattr(kept_answers, "MAX_KEPT_BYTES", LIMIT_BYTES)
     with_routes.answer(asked(105, topic="x" * LIMIT_BYTES))
     answers = answers_after(settings, with_routes, "topic", frozenset({"t"}))
     assert by_frame(answers, "t").result == 17

@@ -1,4 +1,4 @@
-"""Who may send what: the table of docs/security.md over the wire, and how a sender is known.
+"""The rights of each sender: the table of docs/security.md over the wire, and how a sender is recognised.
 
 No Kafka runs: a write that is admitted is answered SYSTEM_BUSY, or SUCCESS where nothing had to be written.
 """
@@ -80,7 +80,7 @@ def ask(peer, code, access_key=None, body=b"", **fields):
 
 
 def request(code, speaks_for):
-    """The body and fields of a request that says something of this broker."""
+    """Return a request about this broker, with body and fields."""
     queues = {"brokerName": speaks_for["brokerName"], "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
     body = {217: json.dumps({"queueDatas": [queues]}).encode(), 318: b"orderMessageEnable=true"}.get(code, b"")
     return body, speaks_for | {"namespace": "N", "key": "K", "value": "V", "topic": "TopicA", "cluster": "c1"}
@@ -112,7 +112,7 @@ def test_the_table_has_every_request():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_each_sender_is_admitted_as_the_table_says(guarded, mode):
+def test_each_sender_is_admitted_as_in_the_table(guarded, mode):
     with guarded(mode) as running, Peer(running.gateway.port) as peer:
         for code, sender, last in TABLE:
             access_key, speaks_for = SENDERS[sender]

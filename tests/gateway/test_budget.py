@@ -1,4 +1,4 @@
-"""Who pays when peers hold too much together."""
+"""The host that must give something up when peers together hold too much."""
 
 from namesrv_stream.gateway.budget import Budget
 

@@ -1,4 +1,4 @@
-"""How a connection may begin, byte by byte and without a socket."""
+"""The beginnings of a connection, byte by byte and without a socket."""
 
 import struct
 

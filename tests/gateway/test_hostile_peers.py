@@ -40,7 +40,7 @@ def wide(tmp_path_factory):
 
 @contextlib.contextmanager
 def greedy_peer(port, host=EVIL):
-    """One that takes no more than the kernel takes for it."""
+    """Connect a peer that reads nothing: only the kernel's buffer takes answers."""
     with socket.socket() as greedy:
         greedy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         greedy.bind((host, 0))

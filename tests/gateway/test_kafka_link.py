@@ -44,7 +44,7 @@ class Way:
         self.connection = connected(None, Connections(Certificates(settings), "disabled"))
 
     async def answer_or_none(self, command):
-        """None once it is on the way to Kafka."""
+        """Return the answer; None if the request is on its way to Kafka."""
         before = self.link.on_the_way
         answering = asyncio.ensure_future(self.writes.answered(command, self.connection))
         while not answering.done() and self.link.on_the_way == before:

@@ -46,7 +46,7 @@ def published(*rows, offset=100):
 
 @dataclass
 class Gateway:
-    """What a gateway does with its ledger when brokers speak."""
+    """A gateway's use of its ledger when brokers register."""
 
     ledger: Registrations = field(default_factory=lambda: Registrations(RECONCILE_MS))
     now_ms: int = 0
@@ -59,11 +59,11 @@ class Gateway:
         part = FullRegistration.of(said, register_broker(said, channel))
         self.ledger.sent_in_full(fingerprint(said), part, channel, self.now_ms, **how)
         part.place = place
-        self.ledger.heard(ADDRESS, channel, self.now_ms)
+        self.ledger.note_sign_of_life(ADDRESS, channel, self.now_ms)
         return part
 
     def kept(self):
-        """What is sent again, in its order."""
+        """Return the parts that are sent again, in their order."""
         return [each.registration() for each in self.ledger.get(ADDRESS).parts.values()]
 
 
@@ -106,7 +106,7 @@ OTHER_HEADS = [
         RemotingCommand(code=103, version=407, ext_fields=command().ext_fields, body=command().body),
     ],
 )
-def test_whatever_differs_in_header_or_body_is_said_in_full(gateway, other):
+def test_any_difference_in_header_or_body_is_sent_in_full(gateway, other):
     assert gateway.why(other) == "says something new"
 
 
@@ -122,7 +122,7 @@ def test_a_snapshot_that_has_read_it_and_shows_something_else_asks_for_all(gatew
 
 
 @pytest.mark.parametrize("other", OTHER_HEADS)
-def test_who_says_something_else_and_then_the_former_says_both_in_full(gateway, other):
+def test_a_changed_registration_and_then_the_former_one_are_both_sent_in_full(gateway, other):
     """All under one data version."""
     gateway.send(other)
     assert gateway.why(command()) == "says something new", "it is in the log, but not last"
@@ -133,14 +133,14 @@ def test_who_says_something_else_and_then_the_former_says_both_in_full(gateway, 
     assert gateway.kept() == [command()], "the last one alone is sent again"
 
 
-def test_a_former_version_is_said_in_full_again_when_it_comes_back(gateway):
+def test_a_former_version_that_comes_back_is_sent_in_full(gateway):
     gateway.send(command(counter=2))
     assert gateway.why(command()) == "says something new"
     gateway.send(command())
     assert gateway.why(command(counter=2)) == "says something new"
 
 
-def test_what_is_on_its_way_is_in_the_log_only_when_kafka_says_so():
+def test_a_record_on_its_way_is_in_the_log_only_when_kafka_acknowledges_it():
     gateway = Gateway()
     part = gateway.send(command(), place=None)
     assert gateway.why(command()) == gateway.why(command(), shown=published()) == "not acknowledged by Kafka"
@@ -148,7 +148,7 @@ def test_what_is_on_its_way_is_in_the_log_only_when_kafka_says_so():
     assert gateway.why(command()) is None
 
 
-def test_after_a_failed_send_every_part_is_said_again_also_one_that_arrives_meanwhile(gateway):
+def test_after_a_failed_send_every_part_is_sent_in_full_also_one_that_arrives_meanwhile(gateway):
     second, third = command(topics=("C", "D")), command(topics=("E", "F"))
     gateway.send(second)
     on_its_way = gateway.send(third, place=None)
@@ -160,18 +160,18 @@ def test_after_a_failed_send_every_part_is_said_again_also_one_that_arrives_mean
     assert [gateway.why(part) is None for part in (command(), second, third)] == [False, True, False]
 
 
-def test_after_an_unregistration_all_is_said_again(gateway):
+def test_after_an_unregistration_all_is_sent_in_full(gateway):
     gateway.ledger.forget(ADDRESS)
     assert gateway.why(command()).startswith("first of its broker")
 
 
 @pytest.mark.parametrize(("passed_ms", "why"), [(RECONCILE_MS - 1, None), (RECONCILE_MS, "reconcileIntervalMillis")])
-def test_all_is_said_again_after_the_reconcile_interval(gateway, passed_ms, why):
+def test_all_is_sent_in_full_after_the_reconcile_interval(gateway, passed_ms, why):
     gateway.now_ms = passed_ms
     assert gateway.why(command()) == why
 
 
-def test_interval_zero_says_all_always():
+def test_with_interval_zero_all_is_sent_in_full():
     gateway = Gateway(Registrations(0))
     gateway.send(command())
     assert gateway.why(command()) == "reconcileIntervalMillis"
@@ -205,7 +205,7 @@ def test_each_part_is_reconciled(split):
         assert split.why(part) is None
 
 
-def test_each_part_that_a_snapshot_lacks_is_said_again(split):
+def test_each_part_that_a_snapshot_lacks_is_sent_in_full(split):
     shown = published(offset=8)
     for number, part in enumerate(PARTS):
         assert split.why(part, shown=shown) == "not in the snapshot"
@@ -213,7 +213,7 @@ def test_each_part_that_a_snapshot_lacks_is_said_again(split):
         assert split.why(part, shown=shown) is None
 
 
-def test_each_part_is_said_again_over_a_new_connection(split):
+def test_each_part_is_sent_in_full_over_a_new_connection(split):
     assert split.why(PARTS[0], channel="g/2") == "first on its connection"
     for part in PARTS:
         assert split.why(part, channel="g/2") is not None
@@ -221,7 +221,7 @@ def test_each_part_is_said_again_over_a_new_connection(split):
         assert split.why(part, channel="g/2") is None
 
 
-def test_a_part_that_says_something_else_of_the_broker_begins_anew(split):
+def test_a_part_with_another_header_begins_anew(split):
     other = command(topics=("G", "H"), zone_name="z")
     split.send(other)
     assert split.kept() == [other]
@@ -253,7 +253,7 @@ def test_one_topic_alone_comes_on_top_and_the_next_whole_replaces_all(gateway):
     assert gateway.why(whole) is None
 
 
-def test_one_topic_alone_that_says_something_else_of_the_broker_begins_anew(gateway):
+def test_one_topic_alone_with_another_header_begins_anew(gateway):
     other = command(counter=2, topics=("C",), zone_name="z")
     gateway.send(other)
     assert gateway.kept() == [other]
@@ -263,15 +263,15 @@ def test_a_kept_part_is_the_request_as_it_came(gateway):
     assert gateway.kept() == [command()]
 
 
-def test_closed_connection_names_all_who_were_heard_over_it(gateway):
-    gateway.ledger.heard("10.0.0.2:1", "g/1", 0)
-    gateway.ledger.heard("10.0.0.3:1", "g/2", 0)
+def test_a_closed_connection_names_all_addresses_that_used_it(gateway):
+    gateway.ledger.note_sign_of_life("10.0.0.2:1", "g/1", 0)
+    gateway.ledger.note_sign_of_life("10.0.0.3:1", "g/2", 0)
     assert gateway.ledger.closed("g/1") == [ADDRESS, "10.0.0.2:1"]
     assert gateway.ledger.closed("g/1") == []
     assert gateway.why(command(), channel="g/3").startswith("first of its broker")
 
 
-def test_a_broker_with_another_connection_says_every_part_again_when_one_is_lost(split):
+def test_a_broker_with_another_connection_sends_every_part_in_full_when_one_is_lost(split):
     for part in PARTS:
         split.send(part, channel="g/2")
     on_its_way = split.send(PARTS[2], channel="g/2", place=None)
@@ -289,7 +289,7 @@ def test_a_connection_and_a_host_speak_for_so_many_brokers_and_no_more(monkeypat
     ledger = Registrations(RECONCILE_MS)
     for address, channel in (("10.0.0.1:1", "g/1"), ("10.0.0.2:1", "g/1"), ("10.0.0.3:1", "g/2")):
         assert ledger.has_room(address, channel, "host")
-        ledger.heard(address, channel, 0, "host")
+        ledger.note_sign_of_life(address, channel, 0, "host")
     assert ledger.has_room("10.0.0.1:1", "g/1", "host"), "it has spoken for this one before"
     assert not ledger.has_room("10.0.0.4:1", "g/1", "host"), "the connection has its two"
     assert not ledger.has_room("10.0.0.4:1", "g/3", "host"), "the host has its three"
@@ -317,7 +317,7 @@ def test_what_is_kept_has_a_limit_and_the_host_that_takes_most_pays():
     assert ledger.held_bytes == 0
 
 
-def test_all_is_said_while_the_snapshot_is_stale(gateway):
+def test_all_is_sent_in_full_while_the_snapshot_is_stale(gateway):
     """A lease may end unseen then, and a light heartbeat does not bring the broker back."""
     gateway.ledger.is_stale = True
     assert gateway.why(command(), shown=published(live())).startswith("the newest snapshot is stale")
@@ -337,7 +337,7 @@ def test_a_connected_broker_that_the_tables_lack_is_lost(gateway):
 
 def test_who_sent_a_registration_is_no_news_and_goes_along_when_it_is_sent_again(gateway):
     for port in (1, 2):
-        gateway.send(replace(command(), said_by=f"broker-a@10.0.0.1:{port}"))
+        gateway.send(replace(command(), sender=f"broker-a@10.0.0.1:{port}"))
     assert gateway.why(command()) is None
     assert [register_broker(each).requested_by for each in gateway.kept()] == ["broker-a@10.0.0.1:2"]
 
@@ -351,7 +351,7 @@ def test_a_broker_is_lost_only_when_the_tables_must_show_all_its_parts(split):
 def test_a_silent_broker_is_not_kept_alive(gateway):
     gateway.now_ms = 120_000
     assert lost(gateway, published()) == []
-    gateway.ledger.heard(ADDRESS, "g/1", 119_999)
+    gateway.ledger.note_sign_of_life(ADDRESS, "g/1", 119_999)
     assert lost(gateway, published()) == [ADDRESS]
 
 

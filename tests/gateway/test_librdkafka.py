@@ -75,7 +75,7 @@ def test_a_record_that_nobody_takes_has_failed_after_the_limit(nobody):
     failed()
 
 
-def test_who_gives_up_is_told_of_each_record(nobody):
+def test_a_producer_that_gives_up_reports_each_record(nobody):
     producer, ends = RecordProducer(arguments(nobody), "topic", 60_000), []
     for _ in range(3):
         producer.send(b"k", b"v", lambda *end: ends.append(end))
@@ -95,7 +95,7 @@ def test_a_record_over_the_limit_is_refused_at_once(nobody):
     assert [type(error) for _, error in ends] == [KafkaRefusedError]
 
 
-def test_a_renewed_producer_tells_what_became_of_the_records_before(nobody):
+def test_a_renewed_producer_reports_the_outcome_of_the_records_before(nobody):
     producer, before, after = RecordProducer(arguments(nobody), "topic", 60_000), [], []
     producer.send(b"k", b"v", lambda *end: before.append(end))
     producer.renew()
@@ -153,7 +153,7 @@ def test_a_producer_that_cannot_be_replaced_yet_is_replaced_later(nobody, tmp_pa
     producer.give_up()
 
 
-def test_what_librdkafka_says_of_an_outage_has_a_name_of_its_own_which_the_log_is_quiet_about(nobody, caplog):
+def test_librdkafkas_own_lines_about_an_outage_have_a_logger_that_is_off(nobody, caplog):
     caplog.set_level(logging.DEBUG, "librdkafka")  # another test may have set up the log
     ends = []
     producer = RecordProducer(arguments(nobody), "topic", 300)

@@ -28,7 +28,7 @@ def test_route_has_queues_brokers_and_filter_servers(peer):
     assert "orderTopicConf" not in found
 
 
-def test_unknown_topic_is_told_in_rocketmqs_words(peer):
+def test_an_unknown_topic_is_answered_in_rocketmqs_words(peer):
     answer = peer.ask(105, topic="Nowhere")
     assert answer.code == 17
     assert answer.remark.startswith("No topic route info in name server for the topic: Nowhere\nSee ")
@@ -158,7 +158,7 @@ def test_gateway_starts_without_any_table_and_finds_them_later(settings, request
         assert peer.ask(105, topic="TopicA").code == 0
 
 
-def test_nobody_is_told_that_a_topic_does_not_exist_while_the_tables_cannot_be_read(registry, settings):
+def test_no_topic_is_answered_as_unknown_while_the_tables_cannot_be_read(registry, settings):
     log = Path(registry.root) / "snapshot" / "_delta_log"
     away = log.rename(log.with_name("away"))
     log.mkdir()
@@ -214,7 +214,7 @@ def test_writes_are_refused_with_a_reason_while_kafka_is_away(peer, code, fields
         (217, b"{", {"topic": "T"}, (1, None)),
     ],
 )
-def test_bad_writes_are_told_what_is_wrong_with_or_without_kafka(peer, code, body, fields, expected):
+def test_bad_writes_are_answered_with_the_reason_with_or_without_kafka(peer, code, body, fields, expected):
     answer = peer.ask(code, body=body, **fields)
     assert answer.code == expected[0]
     assert answer.remark == expected[1] if expected[1] or answer.code == 0 else answer.remark

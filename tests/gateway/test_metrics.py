@@ -1,4 +1,4 @@
-"""/metrics and /healthz: what they say, and that no client keeps another one waiting."""
+"""/metrics and /healthz: their contents, and that no client keeps another one waiting."""
 
 import contextlib
 import socket

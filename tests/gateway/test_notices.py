@@ -1,4 +1,4 @@
-"""905: who is told what when the smallest id of a group changes (R14)."""
+"""Request 905: the notices to brokers when the smallest id of a group changes (R14)."""
 
 import socket
 
@@ -79,7 +79,7 @@ def test_the_ha_address_of_a_joiner_is_in_the_notice():
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_a_broker_is_told_over_a_connection_to_its_own_port(registry, settings, is_on):
+def test_a_broker_is_notified_over_a_connection_to_its_own_port(registry, settings, is_on):
     with socket.create_server(("127.0.0.1", 0)) as broker:
         address = "{}:{}".format(*broker.getsockname())
         registry.register(address, "c", "told", 1)

@@ -1,4 +1,4 @@
-"""What a registration is answered by a gateway: the same that the scenario cases expect of the rules."""
+"""A gateway's answers to registrations: the same that the scenario cases expect of the rules."""
 
 import asyncio
 
@@ -60,7 +60,7 @@ def addresses(answer):
 @pytest.mark.parametrize(("state_version", "shown"), [(-1, OF_MASTER), (0, OF_MASTER), (1, NEITHER)])
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_slave_whose_id_has_a_holder_with_a_higher_state_version_is_shown_no_master(state_version, shown, times):
-    """R6, for a registration in full and for one that says nothing new. The answer is a success all the same."""
+    """R6, for a registration in full and for an unchanged one. The answer is a success all the same."""
     answer = answered(group(slave=HOLDER, slave_state_version=state_version), times=times)
     assert (answer.code, addresses(answer)) == (0, shown)
 

@@ -133,7 +133,7 @@ def test_who_takes_no_answers_is_not_read_from(gateway, peer):
         assert peer.ask(105, topic="TopicA").code == 0
 
 
-def test_an_idle_peer_that_takes_no_answers_is_closed_and_said_once(registry, settings, caplog):
+def test_an_idle_peer_that_takes_no_answers_is_closed_and_logged_once(registry, settings, caplog):
     """Also where what waits for it is below the transport's high-water mark."""
     caplog.set_level(logging.INFO)
     buffers = {"serverChannelMaxIdleTimeSeconds": 1, "serverSocketSndBufSize": 4096}
@@ -218,7 +218,7 @@ def test_every_captured_request_gets_an_answer_or_none_as_it_wants(fuzzed, name)
 # --- the whole process
 
 
-def test_port_that_is_taken_is_said(gateway, settings):
+def test_a_port_that_is_taken_is_an_error_that_names_it(gateway, settings):
     with pytest.raises(AddressInUseError, match="listenPort"), BackgroundGateway(settings(listenPort=gateway.port)):
         pass
 

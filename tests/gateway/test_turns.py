@@ -1,4 +1,4 @@
-"""What one host may have of what is scarce, beside others and alone."""
+"""The share of a scarce resource that one host may have, beside others and alone."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What brokers say, into a log whose acknowledgements come when the test says so: what is answered, and sent again."""
+"""Requests of brokers into a log that acknowledges when the test lets it: the answers, and what is sent again."""
 
 import asyncio
 import gc
@@ -36,15 +36,15 @@ class Log:
     address = "127.0.0.1:1"
 
     def __init__(self):
-        self.said = []
+        self.sent = []
         self.waiting = []
         self.working = asyncio.Event()
         self.working.set()
 
     def send(self, request, record=None, host=None):
         place = asyncio.get_running_loop().create_future()
-        self.said.append(request)
-        self.waiting.append((len(self.said) - 1, place))
+        self.sent.append(request)
+        self.waiting.append((len(self.sent) - 1, place))
         return place
 
     async def aside(self, work, held_bytes, host):
@@ -65,11 +65,11 @@ class Log:
 
     @property
     def kinds(self):
-        return [type(each) for each in self.said]
+        return [type(each) for each in self.sent]
 
 
 class Clock:
-    """Timers that go off when `passes` says so."""
+    """Timers that `passes` fires."""
 
     def __init__(self):
         self.timers = []
@@ -80,7 +80,7 @@ class Clock:
         return timer
 
     async def passes(self, after_s):
-        """Those that were set to go off after just this time do so now."""
+        """Fire the timers that were set to exactly this delay."""
         due = [each for each in self.timers if each[0] == after_s]
         self.timers = [each for each in self.timers if each[0] != after_s]
         for _, timer, call in due:
@@ -100,19 +100,19 @@ class Site:
         self._connections = Connections(Certificates(self.settings), "disabled")
 
     def answers(self, read_to=None, **live):
-        """A snapshot that has read the log so far, the whole of it unless told, and shows these leases."""
-        offset = len(self.log.said) if read_to is None else read_to
+        """Return a snapshot's answers that has read the log up to `read_to`, by default all, with these leases."""
+        offset = len(self.log.sent) if read_to is None else read_to
         return Answers(RouteTables(live=live), self.settings, offsets={0: offset})
 
     def connect(self):
         return connected(SimpleNamespace(lookups=None), self._connections)
 
-    def ask(self, said, connection):
-        return asyncio.ensure_future(self.writes.answered(said, connection))
+    def ask(self, command, connection):
+        return asyncio.ensure_future(self.writes.answered(command, connection))
 
-    async def told(self, said, connection):
-        """The code of the answer, with Kafka's acknowledgement."""
-        asked = self.ask(said, connection)
+    async def acknowledged(self, command, connection):
+        """Return the code of the answer after Kafka's acknowledgement."""
+        asked = self.ask(command, connection)
         await settle()
         self.log.acknowledge()
         return (await asked).code
@@ -147,18 +147,18 @@ def run():
     return running
 
 
-def test_what_says_nothing_new_is_a_send_alone(run):
+def test_an_unchanged_registration_is_one_send(run):
     async def scenario(site):
         broker = site.connect()
-        assert site.writes.registering.said_again(command(), broker) is None, "it is the first"
-        assert await site.told(command(), broker) == 0
-        place = site.writes.registering.said_again(command(), broker)
-        assert site.log.said[1] == BrokerHeartbeat(broker_addr=ADDRESS, channel_id="g/1")
+        assert site.writes.registering.send_unchanged(command(), broker) is None, "it is the first"
+        assert await site.acknowledged(command(), broker) == 0
+        place = site.writes.registering.send_unchanged(command(), broker)
+        assert site.log.sent[1] == BrokerHeartbeat(broker_addr=ADDRESS, channel_id="g/1")
         site.log.acknowledge()
         await place
         assert site.writes.registering.answer_to_registration(command(), None).result == 0
-        assert site.writes.registering.said_again(command(counter=2), broker) is None, "it says something new"
-        assert site.writes.registering.said_again(command(), site.connect()) is None, (
+        assert site.writes.registering.send_unchanged(command(counter=2), broker) is None, "it says something new"
+        assert site.writes.registering.send_unchanged(command(), site.connect()) is None, (
             "it is the first on its connection"
         )
         assert site.log.kinds == [FULL, LIGHT]
@@ -166,45 +166,47 @@ def test_what_says_nothing_new_is_a_send_alone(run):
     run(scenario)
 
 
-def test_what_was_said_before_over_the_connection_comes_first(run):
+def test_earlier_requests_of_the_connection_are_sent_first(run):
     async def scenario(site):
         broker = site.connect()
-        await site.told(command(), broker)
+        await site.acknowledged(command(), broker)
         broker.await_answer(command())
-        assert site.writes.registering.said_again(command(), broker) is None, "an answer is outstanding"
+        assert site.writes.registering.send_unchanged(command(), broker) is None, "an answer is outstanding"
         broker.reply(command(), None)
         async with broker.order:
-            assert site.writes.registering.said_again(command(), broker) is None, "something is being handed to Kafka"
-        assert site.writes.registering.said_again(command(), broker) is not None
+            assert site.writes.registering.send_unchanged(command(), broker) is None, (
+                "something is being handed to Kafka"
+            )
+        assert site.writes.registering.send_unchanged(command(), broker) is not None
 
     run(scenario)
 
 
-def test_a_registration_that_is_said_again_and_fails_is_answered_busy_and_said_in_full(run):
+def test_an_unchanged_registration_that_fails_is_answered_busy_and_then_sent_in_full(run):
     async def scenario(site):
         broker = site.connect()
-        await site.told(command(), broker)
-        place = site.writes.registering.said_again(command(), broker)
+        await site.acknowledged(command(), broker)
+        place = site.writes.registering.send_unchanged(command(), broker)
         site.log.fail()
         answer = site.writes.registering.answer_to_registration(command(), place.exception())
         assert answer.result == ResponseCode.SYSTEM_BUSY
-        assert site.writes.registering.said_again(command(), broker) is None
-        assert await site.told(command(), broker) == 0
+        assert site.writes.registering.send_unchanged(command(), broker) is None
+        assert await site.acknowledged(command(), broker) == 0
         assert site.log.kinds == [FULL, LIGHT, FULL]
 
     run(scenario)
 
 
-def test_a_light_one_that_waited_its_turn_and_fails_is_answered_busy_and_said_in_full(run):
+def test_a_light_one_that_waited_its_turn_and_fails_is_answered_busy_and_then_sent_in_full(run):
     async def scenario(site):
         broker = site.connect()
-        await site.told(command(), broker)
+        await site.acknowledged(command(), broker)
         async with broker.order:
             asked = site.ask(command(), broker)
         await settle()
         site.log.fail()
         assert (await asked).code == ResponseCode.SYSTEM_BUSY
-        await site.told(command(), broker)
+        await site.acknowledged(command(), broker)
         assert site.log.kinds == [FULL, LIGHT, FULL]
 
     run(scenario)
@@ -227,21 +229,21 @@ def test_after_a_part_that_failed_no_part_is_answered_by_a_heartbeat_until_it_is
     async def scenario(site):
         broker = site.connect()
         for part in PARTS:
-            await site.told(part, broker)
+            await site.acknowledged(part, broker)
         failing = site.ask(command(topics=("E",)), broker)
         await settle()
         site.log.fail()
         assert (await failing).code == ResponseCode.SYSTEM_BUSY
-        assert await site.told(PARTS[1], broker) == 0
-        assert await site.told(PARTS[0], broker) == 0
+        assert await site.acknowledged(PARTS[1], broker) == 0
+        assert await site.acknowledged(PARTS[0], broker) == 0
         assert site.log.kinds[3:] == [FULL, FULL]
         for part in PARTS:
-            assert site.writes.registering.said_again(part, broker) is not None, "both are in the log again"
+            assert site.writes.registering.send_unchanged(part, broker) is not None, "both are in the log again"
 
     run(scenario)
 
 
-def test_a_part_that_fails_after_the_next_was_said_takes_the_next_with_it(run):
+def test_a_part_that_fails_after_the_next_was_sent_takes_the_next_with_it(run):
     async def scenario(site):
         broker = site.connect()
         first = site.ask(PARTS[0], broker)
@@ -255,17 +257,17 @@ def test_a_part_that_fails_after_the_next_was_said_takes_the_next_with_it(run):
         site.log.fail()
         assert (await first).code == ResponseCode.SYSTEM_BUSY
         for part in PARTS:
-            assert await site.told(part, broker) == 0
+            assert await site.acknowledged(part, broker) == 0
         assert site.log.kinds == [FULL] * 4
 
     run(scenario)
 
 
-def test_who_goes_back_to_what_it_said_before_says_it_in_full(run):
+def test_a_broker_that_returns_to_a_former_registration_sends_it_in_full(run):
     async def scenario(site):
         broker = site.connect()
         for acting in (True, False, True, True):
-            await site.told(command(enable_acting_master=acting), broker)
+            await site.acknowledged(command(enable_acting_master=acting), broker)
         assert site.log.kinds == [FULL, FULL, FULL, LIGHT]
 
     run(scenario)
@@ -277,24 +279,24 @@ def test_a_part_alone_is_all_where_topics_go_with_it(run):
         site.writes.follow(site.answers())
         broker = site.connect()
         for part in (*PARTS, *PARTS):
-            await site.told(part, broker)
+            await site.acknowledged(part, broker)
         assert site.log.kinds == [FULL] * 4
 
     run(scenario)
 
 
-def test_when_topics_begin_to_go_with_a_registration_all_is_said_again(run):
+def test_when_topics_begin_to_go_with_a_registration_all_is_sent_in_full(run):
     """T5 is switched on or off at run time: what was joined as parts is so no more."""
 
     async def scenario(site):
         broker = site.connect()
         for part in PARTS:
-            await site.told(part, broker)
+            await site.acknowledged(part, broker)
         for goes in (True, False):
             site.settings = NamesrvSettings(delete_topic_with_broker_registration=goes)
             site.writes.follow(site.answers(read_to=0))
             for _ in range(2):
-                await site.told(PARTS[0], broker)
+                await site.acknowledged(PARTS[0], broker)
         assert site.log.kinds[2:] == [FULL, LIGHT, FULL, LIGHT]
 
     run(scenario)
@@ -304,16 +306,16 @@ def test_a_broker_that_the_tables_lack_is_sent_again_in_the_order_of_its_parts(r
     async def scenario(site):
         broker = site.connect()
         for part in PARTS:
-            await site.told(part, broker)
+            await site.acknowledged(part, broker)
         site.writes.follow(site.answers())
         await site.clock.passes(SEND_AGAIN_AFTER_S)
         assert site.log.kinds == [FULL] * 4
-        assert site.log.said[2:] == site.log.said[:2]
-        assert site.writes.registering.said_again(PARTS[0], broker) is None, "it is on its way"
+        assert site.log.sent[2:] == site.log.sent[:2]
+        assert site.writes.registering.send_unchanged(PARTS[0], broker) is None, "it is on its way"
         site.log.acknowledge()
         await settle()
         for part in PARTS:
-            assert site.writes.registering.said_again(part, broker) is not None, "they are in the log"
+            assert site.writes.registering.send_unchanged(part, broker) is not None, "they are in the log"
 
     run(scenario)
 
@@ -322,23 +324,23 @@ def test_what_was_replaced_is_not_sent_again(run):
     async def scenario(site):
         broker = site.connect()
         for zone in ("x", "y", "x"):
-            await site.told(command(zone_name=zone), broker)
+            await site.acknowledged(command(zone_name=zone), broker)
         site.writes.follow(site.answers())
         await site.clock.passes(SEND_AGAIN_AFTER_S)
-        assert [each.zone_name for each in site.log.said] == ["x", "y", "x", "x"]
+        assert [each.zone_name for each in site.log.sent] == ["x", "y", "x", "x"]
 
     run(scenario)
 
 
-def test_a_broker_that_leaves_is_not_brought_back_before_it_tells_this_gateway(run):
-    """It has told another one first, and the tables know it."""
+def test_a_broker_that_leaves_is_not_brought_back_before_it_unregisters_at_this_gateway(run):
+    """The broker has unregistered at another gateway first, and the tables show it."""
 
     async def scenario(site):
         broker = site.connect()
-        await site.told(command(), broker)
+        await site.acknowledged(command(), broker)
         site.writes.follow(site.answers())
         await settle()
-        assert await site.told(LEAVE, broker) == 0
+        assert await site.acknowledged(LEAVE, broker) == 0
         site.writes.follow(site.answers())
         await site.clock.passes(SEND_AGAIN_AFTER_S)
         assert site.log.kinds == [FULL, UnregisterBroker]
@@ -349,7 +351,7 @@ def test_a_broker_that_leaves_is_not_brought_back_before_it_tells_this_gateway(r
 def test_a_broker_that_the_tables_show_again_is_not_sent_again(run):
     async def scenario(site):
         broker = site.connect()
-        await site.told(command(), broker)
+        await site.acknowledged(command(), broker)
         site.writes.follow(site.answers())
         site.writes.follow(site.answers(**{ADDRESS: SimpleNamespace()}))
         await site.clock.passes(SEND_AGAIN_AFTER_S)
@@ -363,7 +365,7 @@ def test_what_the_tables_go_on_lacking_is_sent_again_once_in_a_while(run):
 
     async def scenario(site):
         broker = site.connect()
-        await site.told(command(), broker)
+        await site.acknowledged(command(), broker)
         for again in range(1, 4):
             for _ in range(3):
                 site.writes.follow(site.answers())
@@ -377,18 +379,18 @@ def test_what_the_tables_go_on_lacking_is_sent_again_once_in_a_while(run):
 
 
 def test_a_broker_whose_connection_is_lost_is_not_sent_again(run):
-    """Neither while it waits for its time, nor for its turn, nor for what it said to be read again."""
+    """Neither while it waits for its time, nor for its turn, nor while its parts are read again."""
 
     async def scenario(site):
         broker = site.connect()
-        await site.told(command(), broker)
+        await site.acknowledged(command(), broker)
         site.writes.follow(site.answers())
         await site.lose(broker)
         await site.clock.passes(SEND_AGAIN_AFTER_S)
         assert site.log.kinds == [FULL, ChannelClosed]
 
         broker = site.connect()
-        await site.told(command(), broker)
+        await site.acknowledged(command(), broker)
         async with broker.order:
             site.writes.follow(site.answers())
             await site.clock.passes(SEND_AGAIN_AFTER_S)
@@ -399,10 +401,10 @@ def test_a_broker_whose_connection_is_lost_is_not_sent_again(run):
     run(scenario)
 
 
-def test_what_a_broker_says_while_it_is_read_again_stands(run):
+def test_a_registration_that_arrives_while_the_former_is_read_again_stands(run):
     async def scenario(site):
         broker, other = site.connect(), site.connect()
-        await site.told(command(), broker)
+        await site.acknowledged(command(), broker)
         site.log.working.clear()
         site.writes.follow(site.answers())
         await site.clock.passes(SEND_AGAIN_AFTER_S)
@@ -417,17 +419,17 @@ def test_what_a_broker_says_while_it_is_read_again_stands(run):
     run(scenario)
 
 
-def test_a_part_that_cannot_be_sent_again_is_said_in_full_by_its_broker(run):
+def test_a_part_that_cannot_be_sent_again_is_sent_in_full_by_its_broker(run):
     async def scenario(site):
         broker = site.connect()
         for part in PARTS:
-            await site.told(part, broker)
+            await site.acknowledged(part, broker)
         site.writes.follow(site.answers())
         await site.clock.passes(SEND_AGAIN_AFTER_S)
         site.log.fail()
         await settle()
         for part in PARTS:
-            assert await site.told(part, broker) == 0
+            assert await site.acknowledged(part, broker) == 0
         assert site.log.kinds == [FULL] * 6
 
     run(scenario)
@@ -437,7 +439,7 @@ def test_a_part_that_fails_when_sent_again_takes_the_others_with_it(run):
     async def scenario(site):
         broker = site.connect()
         for part in PARTS:
-            await site.told(part, broker)
+            await site.acknowledged(part, broker)
         site.writes.follow(site.answers())
         await site.clock.passes(SEND_AGAIN_AFTER_S)
         arriving = site.log.waiting.pop()
@@ -446,28 +448,28 @@ def test_a_part_that_fails_when_sent_again_takes_the_others_with_it(run):
         site.log.acknowledge()
         await settle()
         for part in PARTS:
-            assert site.writes.registering.said_again(part, broker) is None
+            assert site.writes.registering.send_unchanged(part, broker) is None
 
     run(scenario)
 
 
-def test_a_registration_that_kafka_does_not_acknowledge_is_answered_in_time_and_said_in_full(run):
+def test_a_registration_that_kafka_does_not_acknowledge_is_answered_in_time_and_sent_in_full(run):
     async def scenario(site):
         broker = site.connect()
         asked = site.ask(command(), broker)
         await settle()
         await site.clock.passes(REGISTRATION_LIMIT_S)
         assert (await asked).code == ResponseCode.SYSTEM_BUSY
-        assert await site.told(PARTS[1], broker) == 0
-        assert site.writes.registering.said_again(command(), broker) is None
-        assert site.writes.registering.said_again(PARTS[1], broker) is not None
+        assert await site.acknowledged(PARTS[1], broker) == 0
+        assert site.writes.registering.send_unchanged(command(), broker) is None
+        assert site.writes.registering.send_unchanged(PARTS[1], broker) is not None
 
     run(scenario)
 
 
 def test_a_gateway_that_stops_sends_nobody_again(run):
     async def scenario(site):
-        await site.told(command(), site.connect())
+        await site.acknowledged(command(), site.connect())
         site.writes.follow(site.answers())
         site.writes.stop()
         await site.clock.passes(SEND_AGAIN_AFTER_S)
@@ -476,10 +478,10 @@ def test_a_gateway_that_stops_sends_nobody_again(run):
     run(scenario)
 
 
-def test_a_registration_that_waits_when_its_connection_is_lost_is_told_before_its_end(run):
+def test_a_registration_that_waits_when_its_connection_is_lost_is_sent_before_its_end(run):
     async def scenario(site):
         broker = site.connect()
-        await site.told(command(), broker)
+        await site.acknowledged(command(), broker)
         async with broker.order:
             asked = site.ask(command(), broker)
             await settle()
@@ -501,12 +503,12 @@ def test_a_sign_of_life_that_is_read_when_its_connection_is_lost_comes_to_nothin
     async def scenario(site):
         lost, other = site.connect(), site.connect()
         for connection in (lost, other):
-            await site.told(command(), connection)
+            await site.acknowledged(command(), connection)
         site.log.working.clear()
         asked = site.ask(query, lost)
         await settle()
         await site.lose(lost)
-        await site.told(command(), other)
+        await site.acknowledged(command(), other)
         site.log.working.set()
         await asked
         assert site.log.kinds == [FULL, FULL, ChannelClosed, FULL]
@@ -515,7 +517,7 @@ def test_a_sign_of_life_that_is_read_when_its_connection_is_lost_comes_to_nothin
 
 
 def query(counter=1, flag=0, **named):
-    """What a broker asks before it registers, if it registers only what is new."""
+    """Return the question of a broker before it registers, if it registers only what is new."""
     body = b'{"counter":%d,"stateVersion":0,"timestamp":7}' % counter
     fields = LEAVE.ext_fields | named
     return RemotingCommand(code=RequestCode.QUERY_DATA_VERSION, ext_fields=fields, body=body, flag=flag)
@@ -535,7 +537,7 @@ async def is_changed(site, said, connection):
 def test_a_broker_with_another_identity_than_its_lease_has_to_register(run, named, changed):
     async def scenario(site):
         broker = site.connect()
-        await site.told(command(), broker)
+        await site.acknowledged(command(), broker)
         site.writes.follow(site.answers(**{ADDRESS: live()}))
         assert await is_changed(site, query(**named), broker) is changed
 
@@ -547,13 +549,13 @@ def test_after_a_part_failed_its_broker_is_asked_for_all_once(run):
 
     async def scenario(site):
         broker = site.connect()
-        await site.told(PARTS[0], broker)
+        await site.acknowledged(PARTS[0], broker)
         failing = site.ask(PARTS[1], broker)
         await settle()
         site.log.fail()
         assert (await failing).code == ResponseCode.SYSTEM_BUSY
         site.writes.follow(site.answers(**{ADDRESS: live()}))
-        await site.told(query(flag=Flag.ONEWAY), broker)  # whose answer nobody hears
+        await site.acknowledged(query(flag=Flag.ONEWAY), broker)  # whose answer nobody hears
         assert await is_changed(site, query(), broker)
         assert not await is_changed(site, query(), broker)
 
@@ -561,7 +563,7 @@ def test_after_a_part_failed_its_broker_is_asked_for_all_once(run):
 
 
 def test_what_failed_is_forgotten_with_the_connection(run):
-    """What comes over the next one is the whole; and peers may name any number of addresses."""
+    """The next connection brings the whole; and peers may name any number of addresses."""
 
     async def scenario(site):
         broker = site.connect()

@@ -1,4 +1,4 @@
-"""Random histories: all that brokers and operators may say, through the rules, and into Delta by delta-rs."""
+"""Random histories: any requests of brokers and operators, through the rules, and into Delta by delta-rs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TOPICS = ["T", "U", "V"]
 
 
 class RandomLife:
-    """Brokers that come, go, move and take ids from one another, and operators who change what they said."""
+    """Brokers that come, go, move and take ids from one another, and operators who change their commands."""
 
     def __init__(self, seed: int, start_ms: int) -> None:
         self.rules = RouteRegistry(NamesrvSettings())
@@ -112,12 +112,12 @@ class RandomHistory(RandomLife):
         self._published = Published(root, now_ms, retention_ms)
 
     def publish(self) -> int:
-        """What has happened, as one micro-batch; the epoch."""
+        """Publish what has happened as one micro-batch; return its epoch."""
         return self._published.publish(self.rules, self.event_ms, self._offset + 1, self._now_ms).epoch
 
 
 def assert_members_are(members: Membership, view: RouteTables) -> None:
-    """Whole rows, but for what is heard: a new data version is told by its topics, and signs of life not at all."""
+    """Compare whole rows without signs of life and data versions, which the lines do not have."""
     routes = members.routes()
     assert routes.brokers == view.brokers
     assert routes.clusters == view.clusters

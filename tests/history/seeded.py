@@ -1,4 +1,4 @@
-"""A history of some days in which each thing happened that the views tell, at known times; one epoch a step."""
+"""A history of some days with each kind of event that the views show, at known times; one epoch a step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DAY_MS = 24 * HOUR_MS
 
 
 class SeededRegistry:
-    """Says what brokers and operators said, at the times of event that the caller names."""
+    """Applies requests of brokers and operators at the event times that the caller names."""
 
     def __init__(self, root: Root, now_ms: int, settings: NamesrvSettings | None = None) -> None:
         self.rules = RouteRegistry(settings or NamesrvSettings())
@@ -47,7 +47,7 @@ class SeededRegistry:
         self.rules.apply(request, self._place(at_ms))
 
     def expire(self, at_ms: int, address: str, silent_ms: int = 2 * MINUTE_MS) -> None:
-        """It had been heard until `silent_ms` before."""
+        """End a lease whose last sign of life was `silent_ms` before."""
         lease = self.rules.view().live[address]
         heard_ms = max(at_ms - silent_ms, lease.last_update_timestamp)
         self.rules.apply(BrokerHeartbeat(broker_addr=address), self._place(heard_ms))

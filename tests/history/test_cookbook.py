@@ -51,7 +51,7 @@ def test_there_are_a_dozen_questions_at_least():
     assert len({question for question, _ in QUESTIONS}) == len(QUESTIONS)
 
 
-def test_the_answers_tell_the_incidents_of_the_fleet(answers):
+def test_the_answers_show_the_incidents_of_the_fleet(answers):
     assert answers["Which brokers flap?"][0].flaps >= 14
     assert max(row.brokers for row in answers["When did several brokers go at once?"]) == 4
     assert [row.to_addr for row in answers[MOVED_HOUSE]] == ["10.0.200.1:10911"]
@@ -74,7 +74,7 @@ A, B, C, D = (f"10.0.0.{number}:10911" for number in range(1, 5))
 
 @pytest.fixture(scope="module")
 def small_answers(spark, tmp_path_factory):
-    """Of the questions about addresses and topics, on a history of a few brokers; by whole hours."""
+    """Return the answers about addresses and topics on a history of a few brokers, by whole hours."""
     place = Root(str(tmp_path_factory.mktemp("small") / "registry"))
     registry = SeededRegistry(place, NOW, NamesrvSettings(delete_topic_with_broker_registration=True))
     registry.register(START_MS, A, "broker-a", topics=("order_created", "T"))

@@ -1,4 +1,4 @@
-"""What changed between two moments, from snapshots and from events."""
+"""Changes between two moments, from snapshots and from events."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def root(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_events_tell_the_same_differences_as_snapshots(root, seed):
+def test_events_give_the_same_differences_as_snapshots(root, seed):
     history = RandomHistory(root, seed, T0, NOW)
     epochs = []
     for _ in range(8):
@@ -51,7 +51,7 @@ def test_a_change_there_and_back_is_no_difference(root):
     assert changed == Difference("topic", ("T", "broker-a"), _row(4), _row(8))
 
 
-def test_topics_that_events_only_count_are_told_by_their_number(root):
+def test_topics_that_events_only_count_are_given_by_their_number(root):
     history = RandomHistory(root, 0, T0, NOW)
     _register(history, {f"T{i}": TopicConfig(4, 4, 6) for i in range(300)}, 0)
     last = AsOf(epoch=history.publish())

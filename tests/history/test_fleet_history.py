@@ -37,7 +37,7 @@ def test_epochs_of_less_than_a_record_or_of_more_than_a_month_are_refused(hours)
     assert (result.exit_code, "--batch-hours" in result.stderr) == (2, True)
 
 
-def test_help_names_the_fleet_that_a_history_has_unless_told_otherwise():
+def test_help_names_the_default_fleet_of_a_history():
     text = " ".join(CliRunner().invoke(main, ["fleet", "--help"]).stdout.split())
     plan = chronicle_plan(0)
-    assert f"Has --brokers {plan.brokers}, --clusters {plan.clusters}, --zones {plan.zones} unless told" in text
+    assert f"Default: --brokers {plan.brokers}, --clusters {plan.clusters}, --zones {plan.zones}." in text

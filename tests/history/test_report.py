@@ -1,4 +1,4 @@
-"""The churn report: one page, nothing to fetch, and what it says where there is nothing to tell."""
+"""The churn report: one page, nothing to fetch, and its text for a period without events."""
 
 import time
 from datetime import UTC, datetime, timedelta, timezone
@@ -53,7 +53,7 @@ def in_tokyo(monkeypatch):
 
 
 class References(HTMLParser):
-    """What a browser would fetch for a page."""
+    """Collects the addresses that a browser would fetch for a page."""
 
     def __init__(self):
         super().__init__()
@@ -79,7 +79,7 @@ def test_a_page_has_its_plots_inside_its_times_in_utc_wherever_it_is_made_and_th
     assert "<h2>Several brokers gone at once</h2><p>None.</p>" in text
 
 
-def test_topics_of_a_moment_without_a_snapshot_are_said_not_to_be_known(spark, root):
+def test_topics_of_a_moment_without_a_snapshot_are_shown_as_unknown(spark, root):
     assert "Not known: there is no snapshot of event time 2026-11-14 01:15:00 UTC" in topics_at(
         spark, root, hours(1.25)
     )
@@ -119,7 +119,7 @@ def test_the_days_and_months_of_a_period_are_those_of_utc_and_none_that_it_only_
     assert said == bounds
 
 
-def test_a_plot_has_room_for_the_brokers_that_matter_most_and_says_of_how_many(spark, root, monkeypatch):
+def test_a_plot_has_room_for_the_brokers_that_matter_most_and_names_their_total(spark, root, monkeypatch):
     monkeypatch.setattr(plots, "MOST_BROKERS", 1)
     session = spark.newSession()
     register_views(session, root)
@@ -134,7 +134,7 @@ def test_a_plot_has_room_for_the_brokers_that_matter_most_and_says_of_how_many(s
 
 @pytest.fixture(scope="module")
 def without_brokers(spark, tmp_path_factory):
-    """A session on a registry to which nobody has said anything."""
+    """A session on a registry that has received no record."""
     place = Root(str(tmp_path_factory.mktemp("history") / "registry"))
     SeededRegistry(place, NOW)
     session = spark.newSession()
@@ -144,6 +144,6 @@ def without_brokers(spark, tmp_path_factory):
 
 @pytest.mark.parametrize("plot", [plots.availability_heat_map, plots.up_down_timeline, plots.flapping_rank,
                                   plots.time_to_expiry, plots.changes_by_hour])  # fmt: skip
-def test_a_plot_of_a_period_without_data_says_so(without_brokers, plot):
+def test_a_plot_of_a_period_without_data_has_a_text_for_it(without_brokers, plot):
     [axes] = plot(without_brokers, hours(1), hours(2)).axes
     assert [text.get_text() for text in axes.texts] == ["nothing in this period"]

@@ -26,7 +26,7 @@ def root(tmp_path):
 
 
 def refused(*options):
-    """What is said in one line, and the exit status."""
+    """Return the last line of error output, and the exit status."""
     done = CliRunner().invoke(main, [*map(str, options)])
     assert isinstance(done.exception, SystemExit)
     return done.stderr.splitlines()[-1], done.exit_code
@@ -47,7 +47,7 @@ def test_a_period_that_ends_before_it_begins_is_refused(root, tmp_path):
     assert ("--since 2026-11-16 00:00 is not before --until 2026-11-15 00:00" in said, status) == (True, 2)
 
 
-def test_without_matplotlib_it_says_how_to_install_it(monkeypatch, root, tmp_path):
+def test_without_matplotlib_the_error_names_how_to_install_it(monkeypatch, root, tmp_path):
     for module in ("report", "plots"):
         monkeypatch.delitem(sys.modules, f"namesrv_stream.history.{module}", raising=False)
         monkeypatch.delattr(f"namesrv_stream.history.{module}", raising=False)

@@ -37,7 +37,7 @@ def facts_of(topic, lines):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_where_lines_have_counts_nothing_is_told_that_is_not_so_and_nothing_left_out(tmp_path, monkeypatch, seed):
+def test_lines_with_counts_give_no_untrue_sentence_and_leave_none_out(tmp_path, monkeypatch, seed):
     """The same history, its lines with the names and with counts only."""
     named = history_of_topics(Root(str(tmp_path / "named")), seed)
     monkeypatch.setattr(events, "MAX_LISTED_TOPICS", 0)
@@ -45,7 +45,7 @@ def test_where_lines_have_counts_nothing_is_told_that_is_not_so_and_nothing_left
     for topic in "TUVW":
         true, found = facts_of(topic, named[topic].lines), counted[topic]
         sure = facts_of(topic, [line for line in found.lines if line.cause != ONE_OF_SEVERAL])
-        unsure = [*found.untold, *(line for line in found.lines if line.cause == ONE_OF_SEVERAL)]
+        unsure = [*found.uncertain, *(line for line in found.lines if line.cause == ONE_OF_SEVERAL)]
         assert sure.items() <= true.items()
         assert {key[:2] for key in true.keys() - sure.keys()} <= {(line.epoch, line.broker_name) for line in unsure}
         assert sure or topic == "W"

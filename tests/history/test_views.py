@@ -1,4 +1,4 @@
-"""What the views for analysts tell, on histories whose answers are known."""
+"""Results of the views for analysts, on histories whose answers are known."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -39,7 +39,7 @@ def day(number):
 
 
 def at(epoch_ms):
-    """As collected from Spark, whose session is in UTC: local and without its zone."""
+    """Return a time as it is collected from Spark, whose session is in UTC: local and without its zone."""
     return datetime.fromtimestamp(epoch_ms / 1000)
 
 
@@ -224,7 +224,7 @@ def test_a_broker_that_is_killed_for_good_counts_as_away_for_seven_days(root, ro
 
 
 def test_brokers_that_go_no_more_than_a_minute_apart_share_an_outage(registry, rows):
-    """A dies at once with B, whose connection tells so; C expires first, but was heard two minutes later.
+    """A dies together with B, whose connection shows it; C expires first, but sent a sign of life two minutes later.
 
     A's slave has taken its id when its lease expires.
     """

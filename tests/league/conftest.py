@@ -1,4 +1,4 @@
-"""What the league's tests share with the gateway's."""
+"""Fixtures that the league's tests share with the gateway's."""
 
 from tests.gateway.conftest import nobody
 

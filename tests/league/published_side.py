@@ -1,4 +1,4 @@
-"""A gateway on real tables, into which the rules publish what brokers and operators say: no Kafka and no Spark.
+"""A gateway on real tables, into which the rules publish the requests of brokers and operators. No Kafka, no Spark.
 
 Lookups go over the wire. What would become a record is read from its frame and handled by the rules at once, and is
 published before the next lookup.

@@ -1,4 +1,4 @@
-"""The league's scenarios: what users reported of RocketMQ's NameServer does not happen here, but for what says why."""
+"""The league's scenarios: the gateway does what is right, or the scenario gives the reason why not."""
 
 import re
 from pathlib import Path
@@ -57,13 +57,13 @@ def test_the_gateway_with_all_behind_it_does_right(each, gateways):
 
 @pytest.mark.full
 def test_a_real_name_server_can_be_judged(name_servers):
-    """What it does right shows that scenarios can be won, what it does wrong that they can be lost."""
+    """Its right results show that scenarios can be won, its wrong ones that they can be lost."""
     found = [each.judge(name_servers) for each in SCENARIOS if Needs.SIZE not in each.needs]
     assert None in found
     assert any(found)
 
 
-def test_each_scenario_says_who_reported_it_what_happens_and_what_is_right():
+def test_each_scenario_names_its_reports_what_happens_and_what_is_right():
     assert len(SCENARIOS) >= 30
     assert len({each.rule for each in SCENARIOS}) == len(SCENARIOS)
     for each in SCENARIOS:

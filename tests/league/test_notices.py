@@ -42,7 +42,7 @@ class Group:
         self.brokers.pop(letter).line.close()
 
     def notices(self):
-        """What each letter has been notified of since the last call, with letters for addresses."""
+        """Return the notices to each letter since the last call; a letter stands for an address."""
         self.trial.settle()
         self._await_a_later_notice()
         letters = {listener.address: letter for letter, listener in self.listeners.items()}

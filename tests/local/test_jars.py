@@ -42,5 +42,5 @@ def test_a_changed_ivy_xml_is_fetched_anew(stamped, without_java):
 def test_jars_that_ivy_cannot_bring_are_an_error_with_its_words_and_leave_no_stamp(stamped):
     with pytest.raises(JarsNotRetrievedError, match="could not be fetched") as raised:
         retrieved_jars("nonesuch")
-    assert raised.value.said.strip()
+    assert raised.value.output.strip()
     assert not (jars.JARS / "nonesuch" / "ivy.xml.sha256").exists()

@@ -48,7 +48,7 @@ def test_java_home_without_a_java_is_an_error_though_path_has_one(tmp_path, monk
         find_java()
 
 
-def test_no_java_anywhere_is_an_error_that_says_what_to_install(tmp_path, monkeypatch):
+def test_no_java_anywhere_is_an_error_that_names_what_to_install(tmp_path, monkeypatch):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(JavaMissingError, match="install Java 17"):

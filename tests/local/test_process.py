@@ -55,7 +55,7 @@ def test_a_child_that_ignores_sigterm_is_killed_after_the_limit(log):
     assert child.exit_code == -signal.SIGKILL
 
 
-def test_what_a_child_says_is_in_its_log_and_its_exit_code_is_known(log):
+def test_a_childs_output_is_in_its_log_and_its_exit_code_is_known(log):
     log.write_text("earlier\n")
     child = OwnedProcess(["/bin/sh", "-c", "echo out; echo err >&2; exit 7"], log)
     eventually(lambda: child.exit_code is not None)

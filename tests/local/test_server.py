@@ -7,7 +7,7 @@ from namesrv_stream.local.server import OwnedServer, ServerNotStartedError
 
 
 class Shell(OwnedServer):
-    """A shell that answers once its log says `ready`; where that says `interrupt`, somebody presses Ctrl-C."""
+    """A shell that answers once its log has `ready`; if the log has `interrupt`, somebody presses Ctrl-C."""
 
     name = "Shell"
 
@@ -51,7 +51,7 @@ def test_server_can_be_started_again_after_a_crash(log):
         assert server.pid != first
 
 
-def test_server_that_ends_at_once_is_an_error_with_what_it_said(log):
+def test_a_server_that_ends_at_once_is_an_error_with_its_output(log):
     server = Shell(log, "echo line 1; echo no room >&2; exit 3")
     with pytest.raises(ServerNotStartedError, match=rf"(?s)Shell ended with exit code 3; the end of {log}:.*no room"):
         server.start()

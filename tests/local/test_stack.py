@@ -1,4 +1,4 @@
-"""Who notices that a thread of the stack has died: the stack itself, without Kafka or Spark here."""
+"""The stack notices that one of its threads has died. No Kafka or Spark here."""
 
 import pytest
 
@@ -45,23 +45,23 @@ def await_end_of(thread):
     assert not thread.is_alive()
 
 
-def test_a_stack_whose_parts_run_has_nothing_to_tell(stack):
+def test_a_stack_whose_parts_run_raises_nothing(stack):
     stack.check()
 
 
-def test_a_gateway_that_died_is_told(stack):
+def test_a_gateway_that_died_is_raised(stack):
     end_gateway(stack)
     with pytest.raises(RuntimeError, match="stopped before"):
         stack.check()
 
 
-def test_a_fleet_that_died_is_told(stack, monkeypatch):
+def test_a_fleet_that_died_is_raised(stack, monkeypatch):
     end_fleet(stack, monkeypatch)
     with pytest.raises(UnforeseenError):
         stack.check()
 
 
-def test_what_died_at_last_is_told_when_the_stack_ends(stack, monkeypatch):
+def test_a_part_that_died_last_is_raised_when_the_stack_ends(stack, monkeypatch):
     end_fleet(stack, monkeypatch)
     with pytest.raises(UnforeseenError):
         stack.__exit__(None, None, None)
@@ -72,7 +72,7 @@ def test_what_died_hides_no_error_that_ends_the_stack(stack, monkeypatch):
     stack.__exit__(KeyError, KeyError(), None)
 
 
-def test_a_gateway_that_died_is_told_when_it_is_left_unless_another_error_ends_it(stack):
+def test_a_gateway_that_died_is_raised_at_its_end_unless_another_error_ends_it(stack):
     end_gateway(stack)
     with pytest.raises(RuntimeError, match="stopped before"):
         stack.gateway.__exit__(None, None, None)

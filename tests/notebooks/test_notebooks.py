@@ -42,7 +42,7 @@ def root(tmp_path_factory):
 
 
 def outputs_of(book):
-    """Of each cell with code."""
+    """Return the outputs of each cell with code."""
     return [cell.outputs for cell in book.cells if cell.cell_type == "code"]
 
 

@@ -58,7 +58,7 @@ def test_the_case_that_the_others_are_made_of_is_replayed(replay, tmp_path):
         (asking(op="route"), "`ask` has no text `topic` - at `$.expect.checks[1].lookups[0]`"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(replay, tmp_path, bad, told):
+def test_each_mistake_is_reported_with_its_place(replay, tmp_path, bad, told):
     result = replay(bad)
     assert result.exit_code == 1
     assert f"{tmp_path}/0.json is no scenario case: " in result.stderr

@@ -1,4 +1,4 @@
-"""The lines of history: every change of broker, cluster and filter rows is told, once, with its cause."""
+"""The lines of history: every change of broker, cluster and filter rows has one line, with its cause."""
 
 import json
 
@@ -30,7 +30,7 @@ def registry():
 
 
 class Log:
-    """Tells a registry what happened, at rising times and offsets."""
+    """Applies records to a registry, at rising times and offsets."""
 
     def __init__(self, registry):
         self.registry = registry
@@ -56,7 +56,7 @@ class Log:
         self.registry.apply(BrokerHeartbeat(broker_addr=address), at._replace(event_time=at.event_time - 1))
         self.registry.end(address, kind, at)
 
-    def told(self):
+    def take_events(self):
         return self.registry.take_changes().events
 
 
@@ -67,27 +67,27 @@ def types(events):
 def test_a_first_registration_is_one_line_and_its_topics_another(registry):
     log = Log(registry)
     log.register("a:1", topics=("T", "U"))
-    registered, topics = log.told()
+    registered, topics = log.take_events()
     assert (registered.type, registered.cause, registered.offset) == ("REGISTERED", "REGISTER_BROKER", 1)
     assert set(json.loads(registered.after)) == {"broker", "cluster", "live"}
     assert topics.type == "TOPICS_CHANGED"
     assert [row["topic"] for row in json.loads(topics.after)["topic"]] == ["T", "U"]
 
 
-def test_saying_the_same_again_tells_nothing(registry):
+def test_the_same_registration_again_adds_no_line(registry):
     log = Log(registry)
     log.register("a:1")
-    log.told()
+    log.take_events()
     log.register("a:1")
-    assert log.told() == []
+    assert log.take_events() == []
 
 
-def test_a_new_version_with_changed_topics_is_told_by_its_topics_alone(registry):
+def test_a_new_version_with_changed_topics_has_a_line_of_its_topics_alone(registry):
     log = Log(registry)
     log.register("a:1")
-    log.told()
+    log.take_events()
     log.register("a:1", topics=("T", "U"), data_version=DataVersion(0, 1, 1))
-    [line] = log.told()
+    [line] = log.take_events()
     assert (line.type, line.data_version, line.before) == ("TOPICS_CHANGED", DataVersion(0, 1, 1), None)
 
 
@@ -95,12 +95,12 @@ def test_a_new_version_with_changed_topics_is_told_by_its_topics_alone(registry)
     ("kind", "cause"),
     [("EXPIRED", "SILENCE"), ("UNREGISTERED", "UNREGISTER_BROKER"), ("CHANNEL_CLOSED", "CHANNEL_CLOSED")],
 )
-def test_an_end_tells_its_cause_how_long_the_lease_lasted_and_what_went(registry, kind, cause):
+def test_an_end_has_its_cause_the_length_of_the_lease_and_the_removed_rows(registry, kind, cause):
     log = Log(registry)
     log.register("a:1")
-    log.told()
+    log.take_events()
     log.end(kind, "a:1")
-    ended, topics = log.told()
+    ended, topics = log.take_events()
     assert (ended.type, ended.cause, ended.lease_millis, ended.last_heard_at) == (kind, cause, 1_000, 1_999)
     assert set(json.loads(ended.before)) == {"live", "broker", "cluster"}
     assert (ended.after, topics.type, topics.after) == (None, "TOPICS_CHANGED", None)
@@ -109,29 +109,29 @@ def test_an_end_tells_its_cause_how_long_the_lease_lasted_and_what_went(registry
 def test_r8_the_loser_of_an_id_gets_a_line_of_its_own(registry):
     log = Log(registry)
     log.register("a:1")
-    log.told()
+    log.take_events()
     log.register("b:1")
-    assert types(log.told()) == [("ID_LOST", "a:1"), ("REGISTERED", "b:1")]
+    assert types(log.take_events()) == [("ID_LOST", "a:1"), ("REGISTERED", "b:1")]
 
 
-def test_a_broker_that_changes_its_address_is_told_with_both_in_the_line_of_the_new_one(registry):
+def test_a_changed_address_is_in_the_new_ones_line_with_both_values(registry):
     log = Log(registry)
     log.register("a:1")
-    log.told()
+    log.take_events()
     log.register("b:1")
-    taken = log.told()[-1]
+    taken = log.take_events()[-1]
     sides = [json.loads(side)["broker"] for side in (taken.before, taken.after)]
     assert [[row["broker_addr"] for row in rows] for rows in sides] == [["a:1"], ["b:1"]]
     assert (taken.cluster_name, taken.broker_name, taken.broker_id) == ("c1", "broker-a", 0)
 
 
-def test_r5_a_promotion_is_told_as_ids_lost_and_then_one_taken(registry):
+def test_r5_a_promotion_has_lines_of_the_ids_lost_and_then_of_the_one_taken(registry):
     log = Log(registry)
     log.register("a:1")
     log.register("b:1", broker_id=1)
-    log.told()
+    log.take_events()
     log.register("b:1", topics=(), data_version=DataVersion(1, 0, 0))
-    lines = log.told()
+    lines = log.take_events()
     assert [(line.type, line.broker_addr, line.broker_id) for line in lines] == [
         ("ID_LOST", "b:1", 1),
         ("ID_LOST", "a:1", 0),
@@ -143,31 +143,31 @@ def test_r8_who_lost_its_id_takes_it_back_under_its_old_lease(registry):
     log = Log(registry)
     log.register("a:1")
     log.register("b:1")
-    log.told()
+    log.take_events()
     log.register("a:1")
-    assert types(log.told()) == [("ID_LOST", "b:1"), ("ID_TAKEN", "a:1")]
+    assert types(log.take_events()) == [("ID_LOST", "b:1"), ("ID_TAKEN", "a:1")]
 
 
 @pytest.mark.parametrize("field", ["zone_name", "ha_server_addr"])
-def test_what_a_broker_says_of_itself_changes_in_one_line_with_both_values(registry, field):
+def test_changed_fields_of_a_broker_are_one_line_with_both_values(registry, field):
     log = Log(registry)
     log.register("a:1", **{field: "old"})
-    log.told()
+    log.take_events()
     log.register("a:1", **{field: "new"})
-    [line] = log.told()
+    [line] = log.take_events()
     told = [
         [row.get(field) for rows in json.loads(side).values() for row in rows] for side in (line.before, line.after)
     ]
     assert (line.type, "old" in told[0], "new" in told[1]) == ("CHANGED", True, True)
 
 
-def test_t3_topics_that_come_back_under_an_old_version_are_told_with_their_broker(registry):
+def test_t3_topics_that_come_back_under_an_old_version_have_a_line_with_their_broker(registry):
     log = Log(registry)
     log.register("a:1")
     registry.apply(DeleteTopic(topic="T"), log.at())
-    log.told()
+    log.take_events()
     log.register("a:1")
-    [line] = log.told()
+    [line] = log.take_events()
     assert (line.type, line.cluster_name, line.broker_id, line.data_version) == (
         "TOPICS_CHANGED",
         "c1",
@@ -176,30 +176,30 @@ def test_t3_topics_that_come_back_under_an_old_version_are_told_with_their_broke
     )
 
 
-def test_d1_a_move_is_told_as_an_end_and_a_registration(registry):
+def test_d1_a_move_is_a_line_of_the_end_and_one_of_the_registration(registry):
     log = Log(registry)
     log.register("a:1")
-    log.told()
+    log.take_events()
     log.register("a:1", name="broker-b")
-    assert [line.type for line in log.told()] == ["MOVED", "TOPICS_CHANGED", "REGISTERED", "TOPICS_CHANGED"]
+    assert [line.type for line in log.take_events()] == ["MOVED", "TOPICS_CHANGED", "REGISTERED", "TOPICS_CHANGED"]
 
 
-def test_d7_a_refusal_is_told_also_when_nothing_changes(registry):
+def test_d7_a_refusal_has_a_line_also_when_nothing_changes(registry):
     log = Log(registry)
     log.register("a:1", data_version=DataVersion(2, 0, 0))
-    log.told()
+    log.take_events()
     log.register("b:1", data_version=DataVersion(1, 0, 0))
-    [line] = log.told()
+    [line] = log.take_events()
     assert (line.type, line.broker_addr, line.before, line.after) == ("REFUSED", "b:1", None, None)
 
 
-def test_a_registration_is_told_with_who_sent_it(registry):
+def test_a_registration_has_a_line_with_its_sender(registry):
     log = Log(registry)
     log.register("a:1", requested_by="broker-a@10.0.0.1:5000")
     log.register("a:1", name="broker-b", requested_by="ann@10.0.0.9:5000")
     log.register("a:1", name="broker-b", data_version=DataVersion(0, 0, 9), topics=("U",))
     first, second, third = "broker-a@10.0.0.1:5000", "ann@10.0.0.9:5000", None
-    assert [(line.type, line.requested_by) for line in log.told()] == [
+    assert [(line.type, line.requested_by) for line in log.take_events()] == [
         ("REGISTERED", first),
         ("TOPICS_CHANGED", first),
         ("MOVED", second),
@@ -210,13 +210,13 @@ def test_a_registration_is_told_with_who_sent_it(registry):
     ]
 
 
-def test_a_command_is_told_with_who_asked_a_line_a_broker_name(registry):
+def test_a_command_has_a_line_for_each_broker_name_with_its_sender(registry):
     log = Log(registry)
     log.register("a:1")
     log.register("b:1", name="broker-b")
-    log.told()
+    log.take_events()
     registry.apply(DeleteTopic(topic="T", requested_by="ann@desk"), log.at())
-    lines = log.told()
+    lines = log.take_events()
     assert [(line.type, line.broker_name, line.requested_by) for line in lines] == [
         ("DELETE_TOPIC_IN_NAMESRV", "broker-a", "ann@desk"),
         ("DELETE_TOPIC_IN_NAMESRV", "broker-b", "ann@desk"),
@@ -226,20 +226,20 @@ def test_a_command_is_told_with_who_asked_a_line_a_broker_name(registry):
 def test_a_command_without_effect_leaves_a_line_all_the_same(registry):
     log = Log(registry)
     registry.apply(PutKvConfig(namespace="n", key="k", value="v"), log.at())
-    log.told()
+    log.take_events()
     registry.apply(WipeWritePerm(broker_name="nobody"), log.at())
     registry.apply(PutKvConfig(namespace="n", key="k", value="v"), log.at())
-    wiped, put = log.told()
+    wiped, put = log.take_events()
     assert (wiped.type, wiped.broker_name, wiped.before) == ("WIPE_WRITE_PERM_OF_BROKER", "nobody", None)
     assert (put.type, put.before) == ("PUT_KV_CONFIG", None)
     assert [set(json.loads(line.after)) for line in (wiped, put)] == [{"command"}, {"command"}]
 
 
-def test_k1_a_value_put_is_told_with_the_one_before_and_the_namespace_where_it_is_new(registry):
+def test_k1_a_value_that_is_put_has_a_line_with_the_one_before_and_with_a_new_namespace(registry):
     log = Log(registry)
     for value in "vw":
         registry.apply(PutKvConfig(namespace="n", key="k", value=value), log.at())
-    first, second = log.told()
+    first, second = log.take_events()
     told = [first.before, first.after, second.before, second.after]
     sides = [json.loads(side or "{}").get("kv_config", []) for side in told]
     assert [[(row["key"], row["value"]) for row in side] for side in sides] == [
@@ -250,19 +250,19 @@ def test_k1_a_value_put_is_told_with_the_one_before_and_the_namespace_where_it_i
     ]
 
 
-def test_very_many_topics_are_told_by_their_count(registry):
+def test_very_many_topics_are_recorded_by_their_count(registry):
     log = Log(registry)
     log.register("a:1", topics=[f"T{i}" for i in range(201)])
-    assert json.loads(log.told()[-1].after) == {"topic": {"count": 201}}
+    assert json.loads(log.take_events()[-1].after) == {"topic": {"count": 201}}
 
 
 def test_t5_of_very_many_topics_that_went_the_few_that_came_with_it_are_counted_too(registry):
     log = Log(registry)
     registry.apply(UpdateNamesrvConfig(properties={"deleteTopicWithBrokerRegistration": "true"}), log.at())
     log.register("a:1", topics=[f"T{i}" for i in range(201)])
-    log.told()
+    log.take_events()
     log.register("a:1", topics=["T0", "U"], data_version=DataVersion(0, 0, 1))
-    [line] = log.told()
+    [line] = log.take_events()
     assert (json.loads(line.before), json.loads(line.after)) == ({"topic": {"count": 200}}, {"topic": {"count": 1}})
 
 

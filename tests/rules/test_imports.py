@@ -1,4 +1,4 @@
-"""What may import what: rules and wire are plain Python, and the layers import one way."""
+"""Imports: rules and wire are plain Python, and the layers import one way."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""When a lease lasts, to the millisecond, and which connections keep it."""
+"""The length of a lease, to the millisecond, and the connections that keep it."""
 
 import pytest
 

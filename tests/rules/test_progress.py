@@ -1,4 +1,4 @@
-"""What the newest snapshot shows of its job."""
+"""The state of a job as the newest snapshot shows it."""
 
 import pytest
 

@@ -53,7 +53,7 @@ class S3Server(OwnedServer):
         }
 
     def root(self):
-        """Nothing is there yet."""
+        """A root in the bucket, without tables."""
         return Root(f"s3a://{BUCKET}/{uuid.uuid4().hex[:12]}/registry", self.storage_options)
 
 

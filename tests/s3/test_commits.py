@@ -1,4 +1,4 @@
-"""What keeps two jobs on one bucket from overwriting each other. By delta-rs, which needs no JVM."""
+"""The checks that keep two jobs on one bucket from overwriting each other. By delta-rs, which needs no JVM."""
 
 from contextlib import suppress
 from functools import partial

@@ -113,7 +113,7 @@ def test_views_maintenance_and_reader_agree_on_a_bucket(spark, root):
     assert_shows_exactly(root, *range(7))
 
 
-def test_spark_without_the_jars_of_a_store_says_how_to_get_them(spark):
+def test_spark_without_the_jars_of_a_store_is_an_error_that_names_how_to_get_them(spark):
     with pytest.raises(ConnectorMissingError, match=r"gs://bucket/registry: .*`make install-s3`.*--jars"):
         give_spark_access(spark, Root("gs://bucket/registry"))
 
@@ -133,7 +133,7 @@ def test_spark_submit_publishes_to_a_bucket_and_sigterm_ends_it_in_order(heartbe
 
 @pytest.fixture
 def root_of_environment(root, monkeypatch):
-    """Nothing is there yet, and the credentials are where AWS's own tools look for them."""
+    """A root without tables, with the credentials where AWS's own tools look for them."""
     for key, text in root.storage_options.items():
         monkeypatch.setenv(key.upper(), text)
     return root

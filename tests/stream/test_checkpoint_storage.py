@@ -1,4 +1,4 @@
-"""Where the checkpoint of a job may lie whose tables are in an object store."""
+"""Places for the checkpoint of a job whose tables are in an object store."""
 
 import pytest
 

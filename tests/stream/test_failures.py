@@ -1,4 +1,4 @@
-"""Which error a query's end is, by what Spark says of it. The texts are the ends of Spark 4.2's own messages."""
+"""The error for the end of a query, by Spark's message. The texts are the ends of Spark 4.2's own messages."""
 
 import pytest
 
@@ -24,11 +24,11 @@ KAFKA = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: or
         ("[STREAM_FAILED] java.lang.OutOfMemoryError", JobFailedError),
     ],
 )
-def test_an_outage_is_waited_out_and_a_refusal_is_told(said, kind):
+def test_an_outage_is_waited_out_and_a_refusal_is_raised(said, kind):
     assert type(job_failure(SETTINGS, None, said)) is kind
 
 
-def test_what_the_batch_raised_itself_says_more_than_spark():
+def test_an_error_of_the_batch_itself_wins_over_sparks():
     lost = TermLostError(1, 2, "run-2")
     assert job_failure(SETTINGS, lost, KAFKA + "TimeoutException") is lost
     assert isinstance(job_failure(SETTINGS, OSError("No space left"), KAFKA), StorageError)

@@ -223,7 +223,7 @@ def test_rows_of_a_batch_are_applied_in_the_order_of_the_log_however_they_come(r
     assert [event.type for event in registry.rows("broker_event") if event.broker_addr == B][-1] == "ID_LOST"
 
 
-def test_what_is_said_of_an_address_without_a_lease_changes_nothing(registry):
+def test_a_record_of_an_address_without_a_lease_changes_nothing(registry):
     before = registry.heads()
     registry.handle(heartbeat(A, 40_000, 1), unregistered(A, 40_001, 2))
     assert registry.heads() == before
@@ -423,7 +423,7 @@ def test_a_clock_that_steps_back_by_more_than_it_may_is_named_once(registry, cap
     assert caplog.text.count("Kafka's clock has stepped back by 600 s (offset 3)") == 1
 
 
-def test_a_job_that_stops_in_order_says_so(registry):
+def test_a_job_that_stops_in_order_publishes_a_stop_row(registry):
     registry.handle(registered(A, 0, 0))
     registry.batches.close()
     last = registry.publisher.last

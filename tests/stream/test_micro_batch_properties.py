@@ -77,7 +77,7 @@ def said(record):
 
 
 class Life(Enum):
-    """What becomes of the job after a micro-batch, if it does not die at a step before."""
+    """The job's fate after a micro-batch, unless it dies at a step before."""
 
     GOES_ON = "goes on"
     STOPS = "stops in order, and another starts"
@@ -145,7 +145,7 @@ class Job:
 
 
 def check(log, lives):
-    """Run the job through its lives over the log; each snapshot has to be what the rules say at its offset."""
+    """Run the job through its lives over the log; each snapshot must equal the rules' result at its offset."""
     oracle, wanted, told = Oracle(SETTINGS), [], []
     wanted.append(oracle.contents())
     for record in log:

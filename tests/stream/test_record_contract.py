@@ -54,7 +54,7 @@ class Said(NamedTuple):
 
     @property
     def key(self) -> bytes:
-        """The address that the record names, so that the check of the key says nothing of the others."""
+        """Return the address that the record names, so that the check of the key does not hide the others."""
         named = self.content if self.field == "brokerAddr" else NEEDED[self.type].get("brokerAddr", "")
         return named.encode() if isinstance(named, str) else b""
 

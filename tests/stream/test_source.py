@@ -1,4 +1,4 @@
-"""What of a Kafka record the JVM takes for one of the contract, and what it says of the others."""
+"""Kafka records that the JVM takes as within the contract, and the reasons that it gives for the others."""
 
 import json
 from datetime import UTC, datetime
@@ -129,7 +129,7 @@ def test_fields_that_nobody_knows_are_ignored(spark):
 
 
 def test_each_type_has_the_columns_that_a_later_step_reads(spark):
-    """What belongs to no broker has the empty address; the second row of a tick alone moves the watermark."""
+    """A record that belongs to no broker has the empty address; the second row of a tick alone moves the watermark."""
     register = RegisterBroker(
         cluster_name="c1",
         broker_name="broker-a",

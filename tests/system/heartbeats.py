@@ -1,4 +1,4 @@
-"""What system tests share: a heartbeat topic to write to, what its records must come to, and a reader that looks on."""
+"""Helpers of system tests: a heartbeat topic to write to, the tables that must result, and a reader that watches."""
 
 import threading
 import time
@@ -121,7 +121,7 @@ class Heartbeats:
         return [(decode_record(each.value), LogPosition(each.timestamp, 0, each.offset)) for each in found]
 
     def states(self):
-        """What tables must show after each record: entry n once all records before offset n are applied."""
+        """Return the tables that must show after each record: entry n once all records before offset n are applied."""
         routes = RouteRegistry(self.settings)
         states = [shown(routes.view())]
         for request, at in self.records():
@@ -139,7 +139,7 @@ def shown(tables):
 
 
 def assert_told_once(heartbeats):
-    """No line of history is there twice."""
+    """Assert that no line of history is there twice."""
     told = [line._replace(epoch=0, seq=0) for line in heartbeats.rows("broker_event")]
     assert len(told) == len(set(told))
 

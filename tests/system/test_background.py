@@ -38,7 +38,7 @@ def test_what_kafka_had_is_awaited_and_not_what_others_go_on_writing(heartbeats,
             assert address(number) in heartbeats.live()
 
 
-def test_what_is_not_in_the_tables_within_the_limit_is_told(kafka, topic, spark, tmp_path):
+def test_a_change_that_is_not_in_the_tables_within_the_limit_is_an_error(kafka, topic, spark, tmp_path):
     heartbeats = Heartbeats(kafka, topic, tmp_path, triggerMillis=HOUR_MS)
     heartbeats.say(registration(1))
     with BackgroundJob(spark.newSession(), heartbeats.settings) as job:

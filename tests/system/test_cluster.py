@@ -33,7 +33,7 @@ def heartbeats(kafka, topic, tmp_path):
 
 
 def environment(python):
-    """Of a user who has Spark and its configuration at hand, and nothing else of ours."""
+    """Return the environment of a user who has Spark and its configuration, and nothing else of ours."""
     kept = {name: text for name, text in os.environ.items() if not name.startswith(("PYTHON", "SPARK", "PYSPARK"))}
     return kept | {
         "SPARK_HOME": str(SPARK_HOME),
@@ -49,7 +49,7 @@ def spark_submit(*options, settings):
 
 
 def submitted(job, *options, limit_s=200):
-    """What a job of jobs/ that ends by itself has said, on local[2]."""
+    """Run a job of jobs/ that ends by itself on local[2]; return its output."""
     return subprocess.run(
         [SPARK_HOME / "bin" / "spark-submit", "--master", "local[2]", "--driver-memory", "1g", job, *options],
         cwd=CHECKOUT,
@@ -89,7 +89,7 @@ def exit_code(process):
 
 @pytest.mark.full
 def test_spark_submit_publishes_and_sigterm_ends_it_in_order(heartbeats, tmp_path, monkeypatch):
-    """As conf/spark-defaults.conf says, from the checkout. What waits to be published is, before the end."""
+    """With conf/spark-defaults.conf of the checkout. All that waits to be published is published before the end."""
     monkeypatch.chdir(CHECKOUT)
     heartbeats.say(registration(1))
     with running_job(

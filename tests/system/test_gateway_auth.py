@@ -119,7 +119,7 @@ def admin(stack, tmp_path):
 
 
 def refused(gateway, code, user=None):
-    """How many requests of this name were refused so far."""
+    """Return the number of requests of this name that were refused so far."""
     metrics = gateway.gateway.gateway.metrics.registry
     labels = {"code": code, "user": user or "unknown", "effect": "refused"}
     return metrics.get_sample_value("namesrv_not_allowed_total", labels) or 0
@@ -160,7 +160,7 @@ def test_mqadmin_writes_with_the_keys_of_an_admin_alone(stack, admin, release):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_each_command_of_mqadmin_is_admitted_as_the_table_says(stack, signing, tmp_path, mode):
+def test_each_command_of_mqadmin_is_admitted_as_in_the_table(stack, signing, tmp_path, mode):
     with guarded_gateway(stack, mode) as gateway:
         for (code, command), (sender, keys) in itertools.product(COMMANDS.items(), SENDERS.items()):
             said = mqadmin(tmp_path, gateway.address, *command.split(), keys=keys)

@@ -1,4 +1,4 @@
-"""What a gateway with auth.mode=writes puts on Kafka: the requests of those who may, with their names."""
+"""The records of a gateway with auth.mode=writes: the requests of those who may write, with their names."""
 
 import pytest
 
@@ -75,7 +75,7 @@ def test_a_stranger_neither_keeps_a_broker_alive_nor_ends_its_lease(site, connec
             send(strange, HEARTBEAT, user, Flag.ONEWAY)
             answered(strange, RemotingCommand(code=105, ext_fields={"topic": "TopicA"}), None, 0)
         answered(own, HEARTBEAT, "user-a", 0)
-    said = site.comes_to_say(RegisterBroker, BrokerHeartbeat, ChannelClosed)
+    said = site.await_records(RegisterBroker, BrokerHeartbeat, ChannelClosed)
     assert len({each.channel_id for each in said}) == 1, "all of them are of its own connection"
 
 
@@ -83,15 +83,15 @@ def test_records_name_the_user_and_the_peer(site, connect):
     with connect() as peer:
         answered(peer, command(), "user-a", 0)
         answered(peer, RemotingCommand(code=100, ext_fields={"namespace": "n", "key": "k", "value": "v"}), "ann", 0)
-        registered, put = site.said(RegisterBroker, PutKvConfig)
+        registered, put = site.records(RegisterBroker, PutKvConfig)
         assert registered.requested_by == f"user-a@{name_of(peer)}"
         assert put.requested_by == f"ann@{name_of(peer)}"
 
 
-def test_a_registration_that_says_nothing_new_counts_from_its_own_alone(site, connect):
+def test_an_unchanged_registration_counts_only_from_its_own_sender(site, connect):
     with connect() as peer:
         answered(peer, command(), "user-a", 0)
         answered(peer, command(), "user-a", 0)
         answered(peer, command(), None, ResponseCode.NO_PERMISSION)
         answered(peer, command(), "user-b", ResponseCode.NO_PERMISSION)
-        assert len(site.said(RegisterBroker, BrokerHeartbeat)) == len(site.said()) == 2
+        assert len(site.records(RegisterBroker, BrokerHeartbeat)) == len(site.records()) == 2

@@ -156,7 +156,7 @@ def test_brokers_know_several_gateways_and_outlive_one(stack, tmp_path):
 
 
 def lease_ends(stack, name):
-    """What the history has of the leases of one broker name, in order."""
+    """Return the lines of history about the leases of one broker name, in order."""
     return [each.type for each in events_of(stack, name) if each.type in ("REGISTERED", "UNREGISTERED")]
 
 

@@ -96,21 +96,21 @@ class Site:
             writes()
         return running
 
-    def said(self, *types):
-        """The log without ticks and what `start_gateway` asked."""
+    def records(self, *types):
+        """Return the records without ticks and without those of `start_gateway`."""
         found = [request for *_, request in records(self.kafka, self.topic)]
         own = [each for each in found if not isinstance(each, Scan) and getattr(each, "namespace", "") != "start"]
         return [each for each in own if not types or isinstance(each, types)]
 
-    def comes_to_say(self, *expected):
-        """Waits until the log has exactly these types."""
+    def await_records(self, *expected):
+        """Wait until the log has exactly these types; return its records."""
 
         @eventually
         def has():
-            assert [type(each) for each in self.said()] == list(expected)
+            assert [type(each) for each in self.records()] == list(expected)
 
         has()
-        return self.said()
+        return self.records()
 
 
 @pytest.fixture
@@ -137,8 +137,8 @@ def with_kv_file(site, table):
 def test_a_kv_entry_that_kafka_refuses_keeps_no_other_back_and_is_named(site, caplog):
     with_kv_file(site, {"n": {"a": "1", "large": "x" * (MAX_RECORD_BYTES + 1), "z": "2"}})
     with BackgroundGateway(site.settings):
-        site.comes_to_say(PutKvConfig, PutKvConfig, PutKvConfig, DeleteKvConfig)
-    assert [(each.key, each.value) for each in site.said(PutKvConfig)][1:] == [("a", "1"), ("z", "2")]
+        site.await_records(PutKvConfig, PutKvConfig, PutKvConfig, DeleteKvConfig)
+    assert [(each.key, each.value) for each in site.records(PutKvConfig)][1:] == [("a", "1"), ("z", "2")]
     assert "KV entry n/large is not taken over" in caplog.text
 
 
@@ -153,7 +153,7 @@ def test_kv_entries_that_kafka_does_not_take_yet_are_taken_over_later(site, monk
 
         busy()
         running.gateway._link._records = Share(20_000)
-        site.comes_to_say(PutKvConfig, PutKvConfig, PutKvConfig, DeleteKvConfig)
+        site.await_records(PutKvConfig, PutKvConfig, PutKvConfig, DeleteKvConfig)
 
 
 def test_an_interrupted_takeover_of_kv_is_finished_by_the_next_start(site):
@@ -162,7 +162,7 @@ def test_an_interrupted_takeover_of_kv_is_finished_by_the_next_start(site):
     site.registry.command(mark)
     site.registry.command(first)
     with BackgroundGateway(site.settings):
-        *puts, end = site.comes_to_say(PutKvConfig, PutKvConfig, DeleteKvConfig)
+        *puts, end = site.await_records(PutKvConfig, PutKvConfig, DeleteKvConfig)
     assert [(each.key, each.value) for each in puts] == [("b", "2"), ("c", "3")]
     assert (end.namespace, end.key) == (mark.namespace, mark.key)
 
@@ -186,31 +186,31 @@ def test_each_command_is_in_the_log_when_it_is_answered(site, code, body, fields
     with Peer(site.start_gateway().gateway.port) as peer:
         assert peer.ask(code, body, **fields).code == 0
         peer_name = "{}:{}".format(*peer.socket.getsockname())
-    (said,) = site.said()
+    (said,) = site.records()
     assert said == type(record)(
         **{name: getattr(record, name) for name in record.__struct_fields__} | {"requested_by": peer_name}
     )
 
 
-def test_a_registration_that_says_nothing_new_is_a_light_heartbeat(site):
+def test_an_unchanged_registration_is_a_light_heartbeat(site):
     with Peer(site.start_gateway().gateway.port) as peer:
         assert [register(peer).code for _ in range(3)] == [0, 0, 0]
         assert register(peer, counter=2).code == 0
         assert register(peer, counter=2).code == 0
         full, light = RegisterBroker, BrokerHeartbeat
-        said = site.said()
+        said = site.records()
         assert [type(each) for each in said] == [full, light, light, full, light]
         assert len({each.channel_id for each in said}) == 1
         assert said[0].topic_config_table == {topic: TopicConfig(8, 8, 6) for topic in "AB"}
         assert [each.data_version.counter for each in said if isinstance(each, full)] == [1, 2]
 
 
-def test_the_end_of_a_connection_is_told_for_its_brokers(site):
+def test_the_end_of_a_connection_is_recorded_for_its_brokers(site):
     port = site.start_gateway().gateway.port
     with Peer(port) as peer:
         register(peer)
         register(peer, broker_addr="10.0.0.2:10911", broker_id=1)
-    said = site.comes_to_say(RegisterBroker, RegisterBroker, ChannelClosed, ChannelClosed)
+    said = site.await_records(RegisterBroker, RegisterBroker, ChannelClosed, ChannelClosed)
     assert {each.broker_addr for each in said[2:]} == {ADDRESS, "10.0.0.2:10911"}
     assert {each.channel_id for each in said} == {said[0].channel_id}
 
@@ -219,19 +219,19 @@ def test_a_crash_of_the_broker_is_the_end_of_its_connection(site):
     peer = Peer(site.start_gateway().gateway.port)
     register(peer)
     peer.reset()
-    site.comes_to_say(RegisterBroker, ChannelClosed)
+    site.await_records(RegisterBroker, ChannelClosed)
 
 
-def test_a_new_connection_registers_in_full_before_the_old_one_is_told_closed(site):
+def test_a_new_connection_registers_in_full_before_the_old_one_is_recorded_as_closed(site):
     port = site.start_gateway().gateway.port
     with Peer(port) as new:
         with Peer(port) as old:
             register(old)
             register(new)
-        said = site.comes_to_say(RegisterBroker, RegisterBroker, ChannelClosed)
+        said = site.await_records(RegisterBroker, RegisterBroker, ChannelClosed)
         assert said[2].channel_id == said[0].channel_id != said[1].channel_id
         register(new)
-        site.comes_to_say(RegisterBroker, RegisterBroker, ChannelClosed, RegisterBroker)
+        site.await_records(RegisterBroker, RegisterBroker, ChannelClosed, RegisterBroker)
 
 
 def test_an_orderly_stop_of_the_broker_unregisters_it_and_the_next_start_is_in_full(site):
@@ -239,19 +239,19 @@ def test_an_orderly_stop_of_the_broker_unregisters_it_and_the_next_start_is_in_f
         register(peer)
         assert peer.ask(104, **OF_A_BROKER).code == 0
         register(peer)
-        assert [type(each) for each in site.said()] == [RegisterBroker, UnregisterBroker, RegisterBroker]
+        assert [type(each) for each in site.records()] == [RegisterBroker, UnregisterBroker, RegisterBroker]
 
 
 def test_signs_of_life_of_known_brokers_alone_go_on_kafka(site):
     with Peer(site.start_gateway().gateway.port) as peer:
         assert peer.ask(904, **OF_A_BROKER).code == 0
         assert peer.ask(322, b"{}", **OF_A_BROKER).ext_fields == {"changed": "true"}
-        assert site.said() == []
+        assert site.records() == []
         register(peer)
         assert peer.ask(904, **OF_A_BROKER).code == 0
         assert peer.ask(322, b"{}", **OF_A_BROKER).code == 0
         peer.send(904, flag=Flag.ONEWAY, **OF_A_BROKER)
-        site.comes_to_say(RegisterBroker, BrokerHeartbeat, BrokerHeartbeat, BrokerHeartbeat)
+        site.await_records(RegisterBroker, BrokerHeartbeat, BrokerHeartbeat, BrokerHeartbeat)
 
 
 def test_a_gateway_that_stops_ends_nobodys_lease(site):
@@ -265,7 +265,7 @@ def test_a_gateway_that_stops_ends_nobodys_lease(site):
 
         registered()
     assert peer.is_closed_by_server()
-    assert site.said(ChannelClosed) == []
+    assert site.records(ChannelClosed) == []
 
 
 def test_a_broker_at_two_gateways_is_two_channels_of_one_lease(site):
@@ -274,10 +274,10 @@ def test_a_broker_at_two_gateways_is_two_channels_of_one_lease(site):
         with Peer(ports[1]) as second:
             register(first)
             register(second)
-        said = site.comes_to_say(RegisterBroker, RegisterBroker, ChannelClosed)
+        said = site.await_records(RegisterBroker, RegisterBroker, ChannelClosed)
         assert said[1].channel_id == said[2].channel_id != said[0].channel_id
         register(first)
-        assert isinstance(site.said()[-1], BrokerHeartbeat), "the first gateway has nothing new to say"
+        assert isinstance(site.records()[-1], BrokerHeartbeat), "the first gateway has nothing new to say"
 
 
 def test_a_connected_broker_that_a_new_snapshot_lacks_is_registered_again(site, monkeypatch):
@@ -290,14 +290,14 @@ def test_a_connected_broker_that_a_new_snapshot_lacks_is_registered_again(site, 
 
         @eventually
         def again():
-            assert len(site.said(RegisterBroker)) >= 4
+            assert len(site.records(RegisterBroker)) >= 4
 
         again()
-        first, second, *more = site.said(RegisterBroker)
+        first, second, *more = site.records(RegisterBroker)
         assert more[:2] == [first, second], "all parts, in their order, over the same channel"
 
 
-def test_nothing_that_was_answered_0_is_lost_in_an_outage_and_the_rest_is_told(site, node):
+def test_nothing_that_was_answered_0_is_lost_in_an_outage_and_the_rest_is_answered_busy(site, node):
     port = site.start_gateway().gateway.port
     with Peer(port) as peer:
         answers = {}
@@ -323,11 +323,11 @@ def test_nothing_that_was_answered_0_is_lost_in_an_outage_and_the_rest_is_told(s
         back()
         assert [answers[number] for number in range(20)] == [0] * 20
         assert [answers[number] for number in range(20, 23)] == [2, 2, 2]
-        in_log = {each.key for each in site.said(PutKvConfig)}
+        in_log = {each.key for each in site.records(PutKvConfig)}
         assert in_log >= {f"k{number}" for number, code in answers.items() if code == 0}
 
 
-def test_writes_go_on_when_librdkafka_has_broken_for_good_and_the_log_says_both_once(site, node, caplog):
+def test_writes_go_on_when_librdkafka_has_broken_for_good_and_both_are_logged_once(site, node, caplog):
     caplog.set_level(logging.INFO)
     running = site.start_gateway()
     with Peer(running.gateway.port) as peer:
@@ -360,7 +360,7 @@ def test_a_registration_of_ten_thousand_topics_arrives_whole(site):
     with Peer(site.start_gateway().gateway.port) as peer:
         assert register(peer, topics=topics).code == 0
         assert register(peer, topics=topics).code == 0
-        full, light = site.said()
+        full, light = site.records()
         assert len(full.topic_config_table) == 10_000
         assert isinstance(light, BrokerHeartbeat)
 
@@ -371,10 +371,10 @@ def test_a_zlib_bomb_is_refused_for_its_size_and_its_connection_lives(site):
         answer = peer.ask(103, bomb, compressed=True, haServerAddr="", **OF_A_BROKER)
         assert (answer.code, f"inflates to more than {MAX_INFLATED_BYTES} bytes" in answer.remark) == (1, True)
         assert register(peer).code == 0
-    assert [type(each) for each in site.said(RegisterBroker)] == [RegisterBroker]
+    assert [type(each) for each in site.records(RegisterBroker)] == [RegisterBroker]
 
 
-def test_a_kafka_that_hangs_is_told_before_a_broker_gives_its_connection_up(site, node):
+def test_a_kafka_that_hangs_is_answered_busy_before_a_broker_gives_its_connection_up(site, node):
     with Peer(site.start_gateway().gateway.port) as peer:
         register(peer)
         with node.paused():
@@ -387,7 +387,7 @@ def test_a_kafka_that_hangs_is_told_before_a_broker_gives_its_connection_up(site
         assert (answer.opaque, answer.code) == (waiting, 0), "a registration is waited for"
 
 
-def test_a_topic_that_is_deleted_is_told_and_writes_go_on_when_it_is_back(site):
+def test_a_topic_that_is_deleted_is_reported_and_writes_go_on_when_it_is_back(site):
     with Peer(site.start_gateway().gateway.port) as peer:
 
         def put():
@@ -412,7 +412,7 @@ def test_a_topic_that_is_deleted_is_told_and_writes_go_on_when_it_is_back(site):
             assert put() == 0
 
         back()
-        assert site.said(PutKvConfig)
+        assert site.records(PutKvConfig)
 
 
 def test_whether_kafka_takes_records_is_a_metric(site, node, monkeypatch):
@@ -435,7 +435,7 @@ def test_a_stale_snapshot_has_every_registration_sent_in_full(site):
     with Peer(running.gateway.port) as peer:
         register(peer)
         register(peer)
-        assert [type(each) for each in site.said()] == [RegisterBroker, BrokerHeartbeat]
+        assert [type(each) for each in site.records()] == [RegisterBroker, BrokerHeartbeat]
         site.registry.register(ADDRESS, "c", "a")
 
         @eventually
@@ -443,7 +443,7 @@ def test_a_stale_snapshot_has_every_registration_sent_in_full(site):
             assert running.gateway.metrics.registry.get_sample_value("namesrv_snapshot_stale") == 1
 
         stale()
-        before = len(site.said(RegisterBroker))
+        before = len(site.records(RegisterBroker))
         register(peer)
         register(peer)
-        assert len(site.said(RegisterBroker)) == before + 2
+        assert len(site.records(RegisterBroker)) == before + 2

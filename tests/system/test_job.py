@@ -37,7 +37,7 @@ BROKERS = range(1, 11)
 
 @pytest.fixture
 def timed(kafka, topic, tmp_path):
-    """Heartbeats whose event time the test says."""
+    """Heartbeats whose event time the test sets."""
     log = Heartbeats(kafka, topic, tmp_path, BY_PRODUCERS_CLOCK)
     yield log
     log.close()
@@ -70,7 +70,7 @@ def test_1000_unchanged_heartbeats_commit_nothing_but_signs_of_life_every_30_s(t
 
 
 def test_an_outage_of_ten_minutes_ends_no_living_brokers_lease(timed, spark):
-    """Time jumps past both deadlines; the broker that is heard again lives on, the silent one goes after the grace."""
+    """Time jumps past both deadlines. One broker sends a heartbeat and lives on, the other ends after the grace."""
     minutes_ms = 10 * 60_000
     with BackgroundJob(spark.newSession(), timed.settings, is_replay=True) as job:
         timed.tick(0)
@@ -92,7 +92,7 @@ def test_an_outage_of_ten_minutes_ends_no_living_brokers_lease(timed, spark):
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["claimed at once", "claimed from one that runs"])
-def test_of_two_jobs_on_one_registry_one_wins_and_the_other_says_so(heartbeats, spark, tmp_path, at_once):
+def test_of_two_jobs_on_one_registry_one_wins_and_the_other_ends_with_an_error(heartbeats, spark, tmp_path, at_once):
     own_checkpoint = {"checkpoint.location": str(tmp_path / "other-checkpoint")}
     settings = [heartbeats.settings, NamesrvSettings.model_validate(heartbeats.options | own_checkpoint)]
     rivals = [BackgroundJob(spark.newSession(), each) for each in settings]

@@ -213,7 +213,7 @@ def test_fleet_starts_and_ends_in_order(kafka, topic):
     assert [type(request) for *_, request in said] == [RegisterBroker] * 6 + [UnregisterBroker] * 6
 
 
-def test_steered_brokers_do_as_they_are_told(kafka, topic):
+def test_steered_brokers_do_what_they_are_asked(kafka, topic):
     with HeartbeatProducer(kafka, topic) as producer:
         fleet = Fleet(FleetPlan(brokers=2, clusters=1, slaves_per_master=1, topics=1), producer)
         fleet.start()

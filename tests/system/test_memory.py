@@ -68,7 +68,7 @@ def send(settings, records):
 
 
 def peak_mib(process):
-    """Of the process's resident memory since its start."""
+    """Return the peak of the process's resident memory since its start."""
     with open(f"/proc/{process.pid}/status") as status:  # noqa: PTH123  # no file of ours
         line = next(line for line in status if line.startswith("VmHWM"))
     return int(line.split()[1]) // 1024

@@ -1,4 +1,4 @@
-"""A long history through Kafka, the streaming job and Delta: what the rules say by themselves, in minutes."""
+"""A long history through Kafka, the streaming job and Delta, in minutes, equals that of the rules alone."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ def told_of(line: BrokerEventRow):
 
 @pytest.mark.full
 @pytest.mark.system
-def test_the_pipeline_leaves_the_history_that_the_rules_tell(reader):
+def test_the_pipeline_leaves_the_same_history_as_the_rules(reader):
     newest = reader.snapshots.newest()
     assert newest.event_time is not None
     told = rows_from_arrow(BROKER_EVENT, reader.table(BROKER_EVENT, newest))

@@ -1,4 +1,4 @@
-"""What the README promises, by its own commands, copied out of it."""
+"""The README's promises, tested by its own commands, copied out of it."""
 
 import re
 import subprocess

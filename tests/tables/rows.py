@@ -1,4 +1,4 @@
-"""Rows that tests write, short to say."""
+"""Rows that tests write, with short constructors."""
 
 import time
 

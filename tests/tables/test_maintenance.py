@@ -103,7 +103,7 @@ def test_rows_of_snapshots_past_retention_go_and_their_history_stays(spark, root
 
 
 def pass_time(root, days):
-    """As if all that has been committed had been so many days earlier."""
+    """Make all commits so many days older."""
     for entry in Path(root.url).glob("*/_delta_log/*.json"):
         older = re.sub(
             r'"(timestamp|deletionTimestamp)":(\d+)',

@@ -19,7 +19,7 @@ def test_a_folder_without_a_registry_is_one_message(tmp_path):
 
 @pytest.mark.full
 @pytest.mark.spark
-def test_spark_submit_maintains_the_tables_and_says_a_line_for_each(root):
+def test_spark_submit_maintains_the_tables_and_prints_a_line_for_each(root):
     publisher = claim(root)
     for number in range(6):
         publisher.publish(batch(number), NOW)

@@ -91,7 +91,7 @@ def test_half_a_batch_is_never_read_and_is_restored_by_the_next_run(root, step):
     assert_shows_exactly(root, 0, 1)
 
 
-def test_a_batch_that_was_named_before_its_run_died_is_told_to_the_next_run(root):
+def test_a_batch_that_was_named_before_its_run_died_is_known_to_the_next_run(root):
     dying = claim(root, on_step=dies_at("published"))
     with pytest.raises(Died):
         dying.publish(batch(0), NOW)
@@ -314,7 +314,7 @@ def test_events_are_numbered_within_their_epoch(root):
     assert sorted((row.epoch, row.seq, row.broker_addr) for row in rows) == [(2, 0, "a"), (2, 1, "b"), (3, 0, "c")]
 
 
-def test_a_claim_carries_on_what_the_row_before_said(root):
+def test_a_claim_takes_over_the_values_of_the_row_before(root):
     published = claim(root, "first").publish(batch(7), NOW)
     heir = claim(root, "second").last
     assert heir == published._replace(epoch=3, term=2, run_id="second", changes={}, kind="CLAIM")

@@ -1,4 +1,4 @@
-"""What a reader without Spark sees: whole snapshots, by epoch and time, and why one is not to be had."""
+"""A reader without Spark: whole snapshots, by epoch and time, and the errors if one cannot be read."""
 
 import subprocess
 import sys
@@ -145,7 +145,7 @@ def test_a_folder_without_tables_is_named(tmp_path):
         RouteReader(str(tmp_path / "nothing"))
 
 
-def test_tables_that_no_job_has_claimed_yet_say_so(root):
+def test_tables_that_no_job_has_claimed_yet_are_an_error_that_names_it(root):
     RustWriter(root).ensure_tables(DAY_MS)
     with pytest.raises(NoSuchSnapshotError, match="is the job running"):
         RouteReader(root).open()
@@ -182,7 +182,7 @@ def test_snapshots_seen_twice_are_the_same(root):
     assert Snapshots(Root(root.url)).readable() == RouteReader(root.url).snapshots.readable()
 
 
-def test_tables_that_cannot_be_read_are_named_with_what_the_storage_said(tmp_path):
+def test_tables_that_cannot_be_read_are_named_with_the_error_of_the_storage(tmp_path):
     log = tmp_path / "snapshot" / "_delta_log"
     log.mkdir(parents=True)
     (log / f"{0:020}.json").write_text("junk")

@@ -1,4 +1,4 @@
-"""What delta-rs promises to publication."""
+"""The behaviour of delta-rs on which publication relies."""
 
 import random
 import shutil
@@ -78,7 +78,7 @@ def test_appended_events_are_kept_by_month(writer, root):
     assert sorted(month["event_month"] for month in months) == ["2023-11", "2023-12"]
 
 
-def test_each_commit_says_its_epoch_and_term(writer):
+def test_each_commit_names_its_epoch_and_term(writer):
     writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
     assert [commit.user_metadata for commit in writer.commits(TOPIC, 0)] == [TAG.to_json()]
 
@@ -219,7 +219,7 @@ def test_a_table_without_buckets_is_merged_into_and_compacted_as_it_is(root):
 
 
 def test_the_bucket_of_a_broker_name_never_changes():
-    """Rows that are stored lie where it said."""
+    """Stored rows lie in the bucket that it gave."""
     assert [topic_bucket(name) for name in ("", "broker-a", "brökèr")] == ["00", "16", "09"]
 
 

@@ -49,7 +49,7 @@ class Followed:
         self.publisher.publish(Batch("query", 1, T0, {0: 1}, {"topic": RowChanges(upserts, deletes)}), NOW)
 
     def assert_follows(self, changed_topics):
-        """The view shows what one that is opened anew shows, and tells what has changed."""
+        """Assert that the view equals one that is opened anew, and names what has changed."""
         view = self.reader.follow()
         assert view.changed_topics == changed_topics
         assert view.rows("topic") == RouteReader(self.root).open().rows("topic")

@@ -1,4 +1,4 @@
-"""Frames captured between real RocketMQ peers; tests/frames/INDEX.md says what each one is."""
+"""Frames captured between real RocketMQ peers; tests/frames/INDEX.md describes each one."""
 
 import json
 from dataclasses import dataclass

@@ -163,7 +163,7 @@ def test_frame_at_the_limit_is_taken_and_one_byte_more_is_not():
     ("first", "spoken"),
     [(b"GET / HTTP", "HTTP"), (b"\x16\x03\x01\x02", "TLS"), (b"PROXY TCP4", "PROXY v1"), (b"SSH-2.0-x", None)],
 )
-def test_too_large_a_frame_says_what_the_peer_seems_to_speak(first, spoken):
+def test_the_error_of_too_large_a_frame_names_what_the_peer_seems_to_speak(first, spoken):
     with pytest.raises(FrameTooLargeError) as caught:
         list(FrameDecoder().feed(first))
     assert caught.value.spoken == spoken
@@ -237,7 +237,10 @@ def test_damaged_golden_frame_gives_commands_or_a_frame_error(frame, data, large
 
 
 def assert_decoder_is_sane(chunks, decoder, max_frame_bytes):
-    """No error but a NamesrvError, which lasts; the buffer is never beyond one frame; what was read can be written."""
+    """Assert that only a NamesrvError is raised, and stays; that the buffer has at most one frame.
+
+    A command that was read can be written.
+    """
     broken, fed, taken = False, 0, 0
     for chunk in chunks:
         fed += len(chunk)

@@ -1,4 +1,4 @@
-"""What the first bytes of a connection say, and a load balancer's PROXY header."""
+"""The protocol of a connection by its first bytes, and a load balancer's PROXY header."""
 
 import socket
 import struct
@@ -35,7 +35,7 @@ V2_SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
         (b"SSH-2.0", Opening.REMOTING),
     ],
 )
-def test_opening_is_told_by_the_first_bytes(first, opening):
+def test_an_opening_is_recognised_by_its_first_bytes(first, opening):
     assert opening_of(first) is opening
 
 
@@ -45,12 +45,12 @@ def test_frame_is_recognised_by_its_first_byte(frame):
 
 
 @given(st.binary(min_size=12))
-def test_twelve_bytes_always_tell(first):
+def test_twelve_bytes_always_suffice(first):
     assert opening_of(first) is not None
 
 
 @given(st.binary(min_size=1, max_size=16))
-def test_more_bytes_never_change_what_was_told(first):
+def test_more_bytes_never_change_what_was_recognised(first):
     told = [opening_of(first[:size]) for size in range(1, len(first) + 1)]
     known = [opening for opening in told if opening is not None]
     assert len(set(known)) <= 1
@@ -79,7 +79,7 @@ def v2(command=0x21, family=0x11, addresses=ADDRESSES_4):
         (v2(family=0x31, addresses=b"unix"), None),
     ],
 )
-def test_proxy_header_says_how_much_to_skip_and_who_is_behind_it(header, source):
+def test_a_proxy_header_has_its_length_and_the_address_behind_it(header, source):
     assert proxy_header(header + b"\x00\x00") == ProxyHeader(len(header), source)
     assert all(proxy_header(header[:size]) is None for size in range(6, len(header)))
 

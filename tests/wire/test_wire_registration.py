@@ -130,7 +130,7 @@ def test_bare_registration_survives_a_round_trip_but_for_its_filter_servers(body
 
 
 @given(registrations(), st.sampled_from([V4_9_7, V4_LAST, V5_0_0, V5_4_0]), st.booleans())
-def test_compressed_registration_survives_a_round_trip_but_for_what_it_cannot_say(body, version, says_compressed):
+def test_a_compressed_registration_survives_a_round_trip_but_for_what_it_lacks(body, version, says_compressed):
     raw = encode_registration(body, version, compressed=True)
     again = decode_registration(raw, version, compressed=says_compressed)
     before, after = body.topic_config_serialize_wrapper, again.topic_config_serialize_wrapper

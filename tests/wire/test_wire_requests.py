@@ -87,7 +87,7 @@ def test_a_kv_value_may_have_lines_and_a_name_any_letters():
 
 
 @pytest.mark.parametrize("name", [name for name in REQUESTS if "-103" in name and name not in MISMATCHES])
-def test_golden_registration_becomes_a_record_that_says_the_same(name):
+def test_a_golden_registration_becomes_a_record_with_the_same_values(name):
     frame = REQUESTS[name]
     fields = frame.said["header"]["extFields"]
     request = broker_request(frame.command, "gateway-1/7")
@@ -103,12 +103,12 @@ def test_golden_registration_becomes_a_record_that_says_the_same(name):
     assert decode_record(encode_record(request)) == request
 
 
-def test_acting_master_registration_says_its_short_lease():
+def test_an_acting_masters_registration_has_its_short_lease():
     request = broker_request(REQUESTS["acting-103"].command)
     assert (request.heartbeat_timeout_millis, request.enable_acting_master) == (10_000, True)
 
 
-def test_registration_in_a_zone_says_the_zone():
+def test_a_registration_in_a_zone_has_the_zone():
     assert broker_request(REQUESTS["probe-103-16"].command).zone_name == "z1"
 
 
@@ -207,7 +207,7 @@ OPERATOR_NAMES = [n for n in REQUESTS if n.split("-")[1] in ("100", "102", "205"
 
 
 @pytest.mark.parametrize("name", [name for name in OPERATOR_NAMES if name != "probe-100-2"])
-def test_golden_operator_request_becomes_a_record_that_says_the_same(name):
+def test_a_golden_operator_request_becomes_a_record_with_the_same_values(name):
     said = operator_command(REQUESTS[name].command, "10.0.0.9")
     assert decode_record(encode_record(said)) == said
 
@@ -238,7 +238,7 @@ def test_request_that_changes_nothing_is_no_record(translation, code):
     assert caught.value.code == code
 
 
-def test_route_request_says_its_topic_and_zone():
+def test_a_route_request_has_its_topic_and_zone():
     header = read_header(REQUESTS["probe-105-7"].command, GetRouteInfoHeader)
     assert (header.topic, header.own_zone) == (REQUESTS["probe-105-7"].command.ext_fields["topic"], "z1")
     assert read_header(REQUESTS["probe-105-2"].command, GetRouteInfoHeader).accept_standard_json_only is True
@@ -254,7 +254,7 @@ def test_zone_counts_only_in_zone_mode(mode, zone):
     assert read_header(command_of(105, **fields), GetRouteInfoHeader).own_zone == zone
 
 
-def test_member_group_request_says_cluster_and_name():
+def test_a_member_group_request_has_cluster_and_name():
     fields = REQUESTS["probe-901"].command.ext_fields
     header = read_header(REQUESTS["probe-901"].command, BrokerMemberGroupHeader)
     assert (header.cluster_name, header.broker_name) == (fields["clusterName"], fields["brokerName"])
