@@ -92,7 +92,7 @@ class SparkOnlooker(Onlooker):
     """Asks Spark SQL, with the views pinned to one snapshot: (epoch, rows of topic, broker -> address, addresses)."""
 
     def __init__(self, root: str, spark: SparkSession) -> None:
-        super().__init__(2.0)
+        super().__init__(5.0)
         self._root = root
         self._spark = spark
 

@@ -19,7 +19,7 @@ from tenacity import (
 )
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, settings_without_effect
-from namesrv_stream.errors import KafkaUnreachableError, StorageError, TermLostError
+from namesrv_stream.errors import KafkaUnreachableError, NamesrvError, StorageError, TermLostError
 from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock, candidates
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.reader import LOG_PARTITION, RecordReader
@@ -43,6 +43,7 @@ from namesrv_stream.stream.failures import (
 from namesrv_stream.stream.log_identity import log_to_go_on_with
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import check_query, start_query
+from namesrv_stream.stream.warm_up import warm_up
 from namesrv_stream.stream.watch import QueryWatch, TermWatch
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.publication import KafkaLog, Publisher, Steps
@@ -117,6 +118,8 @@ class RouteRegistryJob:
         if stop.is_set():
             return
         with JobLock(self._kafka, self._settings.kafka_topic, self._root.url, self.run_id) as lock:
+            if self._settings.standby or self._is_other_active():
+                warm_up(self._spark, self._settings, self.run_id, stop)
             if not self._settings.standby:
                 self._lead(lock, stop)
                 return
@@ -127,6 +130,14 @@ class RouteRegistryJob:
                     log.warning("run %s has taken the registry over: this job waits again", lost.newer_run_id)
                     self._has_claimed = False
                     lock.step_back(_LEAVE_TO_CLAIMANT_S)
+
+    def _is_other_active(self) -> bool:
+        """Return whether another job of the registry publishes now, as far as Kafka tells."""
+        try:
+            return any(each.run_id != self.run_id for each in candidates(self._kafka, self._root.url))
+        except NamesrvError as error:
+            log.debug("candidates are not known: %s", error)
+            return False
 
     def _lead(self, lock: JobLock, stop: threading.Event) -> None:
         """Run the query, again after each outage, until `stop` is set."""
