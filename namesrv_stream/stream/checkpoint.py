@@ -102,6 +102,10 @@ class Checkpoint:
             return
         log.warning("the checkpoint %s goes on before offset %d, the oldest that Kafka has: it is removed, and the "
                     "state is made from the tables", self.location, first_offset)  # fmt: skip
+        self.remove()
+
+    def remove(self) -> None:
+        """Remove the checkpoint; the next query makes its state from the tables."""
         self._files.delete(self._path(self.location), True)
 
     def _next_offset(self, batch: int, topic: str) -> int:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from namesrv_stream.kafka.reader import StoredRecord
-from namesrv_stream.rules.requests import BROKER_ADDRESS
+from namesrv_stream.rules.requests import BROKER_ADDRESS, MAX_NAME_CHARS
 from namesrv_stream.stream.liveness import EXPIRED
-from namesrv_stream.stream.source import BROKER_TYPES, COMMAND_TYPES, REJECTED, TICK
+from namesrv_stream.stream.source import BROKER_TYPES, COMMAND_TYPES, REJECTED, TICK, TOO_LONG
 
 
 class LogRecord(NamedTuple):
@@ -69,7 +69,7 @@ def as_passed_on(stored: StoredRecord) -> LogRecord:
         append_time_ms=stored.append_time_ms,
         kind=REJECTED if reason else str(kind),
         broker_addr=str(address) if is_of_broker else "",
-        channel_id=channel_id,
+        channel_id=channel_id if is_of_broker else None,
         length=len(stored.value or b""),
         reason=reason,
     )
@@ -81,6 +81,10 @@ def _reason(kind: object, address: object, channel_id: object, key: bytes) -> st
         return "brokerAddr is missing or no host:port"
     if key != address.encode():
         return f"the record's key is not brokerAddr {address}"
+    if len(address) > MAX_NAME_CHARS:
+        return TOO_LONG.format("brokerAddr")
+    if isinstance(channel_id, str) and len(channel_id) > MAX_NAME_CHARS:
+        return TOO_LONG.format("channelId")
     return "channelId is missing or no text" if kind == "CHANNEL_CLOSED" and channel_id is None else None
 
 
@@ -95,7 +99,12 @@ def _text(value: object) -> str | None:
 def _fields(value: bytes | None) -> dict[str, Any]:
     """The object that a value begins with, as Spark's parser takes it; empty if there is none."""
     try:
-        found, _ = json.JSONDecoder(strict=False).raw_decode((value or b"").decode().lstrip())
+        found, _ = json.JSONDecoder(parse_constant=_refuse).raw_decode((value or b"").decode().lstrip())
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _refuse(constant: str) -> None:
+    """Raise ValueError for NaN and Infinity, which are no JSON."""
+    raise ValueError(constant)

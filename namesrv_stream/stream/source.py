@@ -5,10 +5,18 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from namesrv_stream.rules.requests import BROKER_ADDRESS, DEFAULT_HEARTBEAT_TIMEOUT_MS, MAX_HEARTBEAT_TIMEOUT_MS
+from namesrv_stream.rules.requests import (
+    BROKER_ADDRESS,
+    DEFAULT_HEARTBEAT_TIMEOUT_MS,
+    MAX_HEARTBEAT_TIMEOUT_MS,
+    MAX_NAME_CHARS,
+)
 
 MAX_REASON_CHARS = 200
 """Of a rejected record's reason, which may quote the record."""
+
+TOO_LONG = f"{{}} has over {MAX_NAME_CHARS} characters"
+"""Reason of a rejected record with a field that is too long."""
 
 REJECTED = "REJECTED"
 TICK = "SCAN"
@@ -28,6 +36,9 @@ ENVELOPE = (
     " heartbeatTimeoutMillis LONG, channelId STRING"
 )
 
+_JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false", "allowUnquotedControlChars": "false"}
+"""What Spark takes for JSON, set here because the driver's own parser has to agree (`log_records.as_passed_on`)."""
+
 
 def parsed_records(kafka_records: DataFrame) -> DataFrame:
     """One row a Kafka record with what the stateful step reads of it; two rows a tick.
@@ -38,8 +49,9 @@ def parsed_records(kafka_records: DataFrame) -> DataFrame:
     Ticks alone are the clock: only the second row of a tick has an `event_time`, by which the watermark moves. All
     other rows have none, so Spark drops none of them as late, however far Kafka's clock steps back (E9).
     """
-    envelope = kafka_records.withColumn("said", F.from_json(F.col("value").cast("string"), ENVELOPE))
+    envelope = kafka_records.withColumn("said", F.from_json(F.col("value").cast("string"), ENVELOPE, _JSON))
     checked = envelope.withColumn("reason", _reason())
+    is_register = F.col("kind") == "REGISTER_BROKER"
     kind = F.when(F.col("reason").isNotNull(), REJECTED).otherwise(F.col("said.type"))
     no_time = F.lit(None).cast("timestamp")
     times = F.when(F.col("kind") == TICK, F.array(no_time, F.col("timestamp"))).otherwise(F.array(no_time))
@@ -49,11 +61,11 @@ def parsed_records(kafka_records: DataFrame) -> DataFrame:
         F.unix_millis("timestamp").alias("append_time_ms"),
         "offset",
         "kind",
-        F.col("said.clusterName").alias("cluster_name"),
-        F.col("said.brokerName").alias("broker_name"),
-        F.col("said.brokerId").alias("broker_id"),
+        F.when(is_register, F.col("said.clusterName")).alias("cluster_name"),
+        F.when(is_register, F.col("said.brokerName")).alias("broker_name"),
+        F.when(is_register, F.col("said.brokerId")).alias("broker_id"),
         F.coalesce("said.heartbeatTimeoutMillis", F.lit(DEFAULT_HEARTBEAT_TIMEOUT_MS)).alias("timeout_ms"),
-        F.col("said.channelId").alias("channel_id"),
+        F.when(F.col("kind").isin(*BROKER_TYPES), F.col("said.channelId")).alias("channel_id"),
         F.octet_length("value").cast("long").alias("length"),
         F.substring("reason", 1, MAX_REASON_CHARS).alias("reason"),
     )
@@ -72,6 +84,10 @@ def _reason() -> Column:
         (~said["type"].isin(TICK, *BROKER_TYPES, *COMMAND_TYPES), F.concat(F.lit("unknown type "), said["type"])),
         (is_broker & _is_not(address.rlike(BROKER_ADDRESS)), F.lit("brokerAddr is missing or no host:port")),
         (is_broker & (key != address), F.concat(F.lit("the record's key is not brokerAddr "), address)),
+        (is_broker & (F.char_length(address) > MAX_NAME_CHARS), F.lit(TOO_LONG.format("brokerAddr"))),
+        (is_broker & (F.char_length(said["channelId"]) > MAX_NAME_CHARS), F.lit(TOO_LONG.format("channelId"))),
+        (is_register & (F.char_length(said["clusterName"]) > MAX_NAME_CHARS), F.lit(TOO_LONG.format("clusterName"))),
+        (is_register & (F.char_length(said["brokerName"]) > MAX_NAME_CHARS), F.lit(TOO_LONG.format("brokerName"))),
         (is_register & _is_not(said["clusterName"] != ""), F.lit("clusterName is missing, empty or no text")),
         (is_register & _is_not(said["brokerName"] != ""), F.lit("brokerName is missing, empty or no text")),
         (is_register & _is_not(said["brokerId"] >= 0), F.lit("brokerId is missing or no whole number")),
