@@ -12,6 +12,8 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 
 import psutil
 
@@ -162,6 +164,35 @@ def disk_full(world: World, _rng: random.Random) -> Figures:
     return figures
 
 
+def jvm_killed(world: World, _rng: random.Random) -> Figures:
+    """The JVM of a standby dies, then that of the active job: both processes end by themselves."""
+    active = world.start_job()
+    world.await_published(active)
+    standby = world.start_job("--standby")
+    world.wait_for("the standby waits", lambda: b"standby: waits" in world.log_of(standby))
+    for process in (standby, active):
+        _kill_jvm(process)
+        world.wait_for("the job without a JVM ends", partial(_has_ended, process))
+    return {}
+
+
+def checkpoint_damaged(world: World, _rng: random.Random) -> Figures:
+    """The newest offsets and commit of Spark's checkpoint are cut off, as by a disk that lost what was not synced."""
+    job = world.start_job()
+    world.await_published(job)
+    job.kill()
+    (checkpoint,) = Path(world.settings.checkpoint_location).glob("state-*")
+    for folder in (checkpoint / "offsets", checkpoint / "commits"):
+        number = max(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+        newest = folder / str(number)
+        newest.write_bytes(b"")
+        newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+    heir = world.start_job()
+    world.await_published(heir)
+    heir.stop(limit_s=60)
+    return {}
+
+
 OTHERS: dict[str, Incident] = {
     "restart": restarted,
     "replacement": replaced,
@@ -171,9 +202,11 @@ OTHERS: dict[str, Incident] = {
     "Kafka away": kafka_away,
     "gateway killed": gateway_killed,
     "disk full": disk_full,
+    "JVM killed": jvm_killed,
+    "checkpoint damaged": checkpoint_damaged,
 }
 ALL: dict[str, Incident] = {**{f"killed at {step}": killed_at(step) for step in failpoints()}, **OTHERS}
-SHORT = ["killed at written live", "killed at publishing", f"killed at {COMMITTED}", "replacement"]
+SHORT = ["killed at written live", "killed at publishing", f"killed at {COMMITTED}", "replacement", "standby"]
 """For the test suite: a few, of which each is one that the others do not cover."""
 
 
@@ -181,6 +214,16 @@ def _await_death(world: World, dying: OwnedProcess, step: str) -> None:
     world.wait_for(f"the job dies at {step}", lambda: dying.exit_code is not None)
     if dying.exit_code != -signal.SIGKILL:
         raise AssertionError(f"the job ended with {dying.exit_code} instead of dying at {step}")
+
+
+def _has_ended(process: OwnedProcess) -> bool:
+    return process.exit_code is not None
+
+
+def _kill_jvm(job: OwnedProcess) -> None:
+    for child in psutil.Process(job.pid).children(recursive=True):
+        if child.name() == "java":
+            child.kill()
 
 
 def _limit_files(job: OwnedProcess, limit_bytes: int) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from namesrv_stream.kafka.reader import StoredRecord
 from namesrv_stream.rules.requests import BROKER_ADDRESS, MAX_NAME_CHARS
 from namesrv_stream.stream.liveness import EXPIRED
-from namesrv_stream.stream.source import BROKER_TYPES, COMMAND_TYPES, REJECTED, TICK, TOO_LONG
+from namesrv_stream.stream.source import BROKER_TYPES, COMMAND_TYPES, CONNECTION_TYPES, REJECTED, TICK, TOO_LONG
 
 
 class LogRecord(NamedTuple):
@@ -57,7 +57,8 @@ def as_passed_on(stored: StoredRecord) -> LogRecord:
     Of a light record only the fields that are used count, as there: a wrong `brokerId` ends no lease less.
     """
     fields = _fields(stored.value)
-    kind, address, channel_id = (_text(fields.get(name)) for name in ("type", "brokerAddr", "channelId"))
+    kind, address = _text(fields.get("type")), _text(fields.get("brokerAddr"))
+    channel_id = _text(fields.get("channelId")) if kind in CONNECTION_TYPES else None
     reason = None
     if kind in BROKER_TYPES:
         reason = _reason(kind, address, channel_id, stored.key)
@@ -75,7 +76,7 @@ def as_passed_on(stored: StoredRecord) -> LogRecord:
     )
 
 
-def _reason(kind: object, address: object, channel_id: object, key: bytes) -> str | None:
+def _reason(kind: object, address: object, channel_id: str | None, key: bytes) -> str | None:
     """Why a broker's record does not count; None if nothing is wrong with what its envelope says."""
     if not isinstance(address, str) or not re.match(BROKER_ADDRESS, address):
         return "brokerAddr is missing or no host:port"
@@ -83,7 +84,7 @@ def _reason(kind: object, address: object, channel_id: object, key: bytes) -> st
         return f"the record's key is not brokerAddr {address}"
     if len(address) > MAX_NAME_CHARS:
         return TOO_LONG.format("brokerAddr")
-    if isinstance(channel_id, str) and len(channel_id) > MAX_NAME_CHARS:
+    if channel_id is not None and len(channel_id) > MAX_NAME_CHARS:
         return TOO_LONG.format("channelId")
     return "channelId is missing or no text" if kind == "CHANNEL_CLOSED" and channel_id is None else None
 

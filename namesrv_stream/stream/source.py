@@ -21,6 +21,8 @@ TOO_LONG = f"{{}} has over {MAX_NAME_CHARS} characters"
 REJECTED = "REJECTED"
 TICK = "SCAN"
 BROKER_TYPES = ("REGISTER_BROKER", "BROKER_HEARTBEAT", "UNREGISTER_BROKER", "CHANNEL_CLOSED")
+CONNECTION_TYPES = ("REGISTER_BROKER", "BROKER_HEARTBEAT", "CHANNEL_CLOSED")
+"""Those that name a connection."""
 COMMAND_TYPES = (
     "PUT_KV_CONFIG",
     "DELETE_KV_CONFIG",
@@ -65,7 +67,7 @@ def parsed_records(kafka_records: DataFrame) -> DataFrame:
         F.when(is_register, F.col("said.brokerName")).alias("broker_name"),
         F.when(is_register, F.col("said.brokerId")).alias("broker_id"),
         F.coalesce("said.heartbeatTimeoutMillis", F.lit(DEFAULT_HEARTBEAT_TIMEOUT_MS)).alias("timeout_ms"),
-        F.when(F.col("kind").isin(*BROKER_TYPES), F.col("said.channelId")).alias("channel_id"),
+        F.when(F.col("kind").isin(*CONNECTION_TYPES), F.col("said.channelId")).alias("channel_id"),
         F.octet_length("value").cast("long").alias("length"),
         F.substring("reason", 1, MAX_REASON_CHARS).alias("reason"),
     )
@@ -76,7 +78,7 @@ def _reason() -> Column:
     said = F.col("said")
     address, key = said["brokerAddr"], F.coalesce(F.col("key").cast("string"), F.lit(""))
     is_broker, is_register = said["type"].isin(*BROKER_TYPES), said["type"] == "REGISTER_BROKER"
-    timeout_ms = said["heartbeatTimeoutMillis"]
+    has_connection, timeout_ms = said["type"].isin(*CONNECTION_TYPES), said["heartbeatTimeoutMillis"]
     checks = [
         (F.col("value").isNull(), F.lit("no value")),
         (~F.is_valid_utf8(F.col("value").cast("string")), F.lit("value is not UTF-8")),
@@ -85,7 +87,7 @@ def _reason() -> Column:
         (is_broker & _is_not(address.rlike(BROKER_ADDRESS)), F.lit("brokerAddr is missing or no host:port")),
         (is_broker & (key != address), F.concat(F.lit("the record's key is not brokerAddr "), address)),
         (is_broker & (F.char_length(address) > MAX_NAME_CHARS), F.lit(TOO_LONG.format("brokerAddr"))),
-        (is_broker & (F.char_length(said["channelId"]) > MAX_NAME_CHARS), F.lit(TOO_LONG.format("channelId"))),
+        (has_connection & (F.char_length(said["channelId"]) > MAX_NAME_CHARS), F.lit(TOO_LONG.format("channelId"))),
         (is_register & (F.char_length(said["clusterName"]) > MAX_NAME_CHARS), F.lit(TOO_LONG.format("clusterName"))),
         (is_register & (F.char_length(said["brokerName"]) > MAX_NAME_CHARS), F.lit(TOO_LONG.format("brokerName"))),
         (is_register & _is_not(said["clusterName"] != ""), F.lit("clusterName is missing, empty or no text")),
