@@ -39,6 +39,7 @@ from namesrv_stream.stream.failures import (
     CheckpointHeldError,
     CheckpointUnusableError,
     CheckpointWithoutTablesError,
+    JobFailedError,
     job_failure,
     require_session,
     storage_errors,
@@ -69,6 +70,9 @@ _LEAVE_TO_CLAIMANT_S = 30.0
 
 _LEAVE_TO_OTHER_S = 3.0
 """For how long a standby leaves the lock to a job that is there."""
+
+_FAILURES_BORNE = 2
+"""Unknown failures of the query in a row after which it is started again."""
 
 _HAND_OVER_AFTER = 3
 """Failed attempts in a row after which a job that waits may take the registry over."""
@@ -204,7 +208,13 @@ class RouteRegistryJob:
         )
 
     def _can_wait_out(self, error: BaseException) -> bool:
-        """A storage that never worked is a wrong setting, not an outage."""
+        """Return whether to try again after an error.
+
+        A storage that never worked is a wrong setting, not an outage. A failure of another kind may pass, as that of a
+        lost Python worker does; if it comes again and again, it is a defect.
+        """
+        if isinstance(error, JobFailedError):
+            return self._failed_in_a_row < _FAILURES_BORNE
         return isinstance(error, _WAITED_OUT) and (self._has_read_tables or not isinstance(error, StorageError))
 
     def _pause_s(self, _state: RetryCallState) -> float:
