@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
-import psutil  # type: ignore[import-untyped]  # ships none
+import psutil
 from kafka import KafkaConsumer, TopicPartition
 from rich.console import Console
 from rich.table import Table

@@ -5,6 +5,7 @@ After each of them every snapshot, and what readers saw, has to be what the rule
 
 from __future__ import annotations
 
+import math
 import random
 import shutil
 import sys
@@ -19,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos.figures import expiry_figures
-from chaos.incidents import ALL, SHORT
+from chaos.incidents import ALL
 from chaos.world import World
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.local.spark import local_session
@@ -31,29 +32,31 @@ out = Console()
 @click.option("--seed", type=int, help="Of the fleet and of the order of incidents; printed at the start.")
 @click.option("--minutes", type=float, default=20, show_default=True, help="No incident begins after that.")
 @click.option("--only", "names", multiple=True, type=click.Choice(list(ALL)), help="These incidents, in this order.")
-@click.option("--short", is_flag=True, help=f"Once each: {', '.join(SHORT)}.")
-@click.option("--spark-reader/--no-spark-reader", default=True, help="Look on with Spark SQL too.")
-def main(seed: int | None, minutes: float, names: tuple[str, ...], short: bool, spark_reader: bool) -> None:
+@click.option("--times", type=int, help="Each incident so often, however long that takes.")
+def main(seed: int | None, minutes: float, names: tuple[str, ...], times: int | None) -> None:
     """End jobs, Kafka and gateway under churn, and compare what is left with the rules."""
     seed = seed if seed is not None else random.SystemRandom().randrange(10**6)
     folder = Path(tempfile.mkdtemp(prefix="namesrv-chaos-"))
     out.print(f"seed {seed}, logs in {folder}")
-    chosen = list(names) or (SHORT if short else [])
+    chosen = list(names)
+    if times is not None:
+        each_time, minutes = (chosen or list(ALL)) * times, math.inf
+        chosen = random.Random(seed).sample(each_time, len(each_time))
     try:
-        run(folder, seed, minutes, chosen, spark_reader=spark_reader)
+        run(folder, seed, minutes, chosen)
     except NamesrvError as error:
         out.print(f"seed {seed}: {error}", markup=False)
         sys.exit(1)
     shutil.rmtree(folder)
 
 
-def run(folder: Path, seed: int, minutes: float, names: list[str], *, spark_reader: bool) -> None:
+def run(folder: Path, seed: int, minutes: float, names: list[str]) -> None:
     """Each of `names` once, or all of them in turn until the time is up. Raises NamesrvError, above all a difference.
 
     `folder` gets logs and tables.
     """
     rng = random.Random(seed)
-    spark = local_session("chaos-reader", cores="1", log=folder / "reader.log") if spark_reader else None
+    spark = local_session("chaos-reader", cores="1", log=folder / "reader.log")
     happened: dict[str, list[dict[str, float]]] = defaultdict(list)
     ends_s = time.monotonic() + 60 * minutes
     with World(folder, seed, spark) as world:
@@ -62,13 +65,21 @@ def run(folder: Path, seed: int, minutes: float, names: list[str], *, spark_read
                 break
             happened[name].append(ALL[name](world, rng))
             world.check()
-            out.print(f"{name}: {len(world.verifier.snapshots)} snapshots equal the rules' {happened[name][-1]}")
+            out.print(_line(name, len(world.verifier.snapshots), happened[name][-1]), soft_wrap=True)
+        last = world.start_job()
+        world.await_published(last)
+        last.stop(limit_s=60)
+        world.check()
         out.print(_table(happened))
         out.print({name: f"{value:.0f}" for name, value in expiry_figures(world.settings.delta_root).items()})
         looks = {type(each).__name__: each.looks for each in world.onlookers}
         out.print(f"{len(world.verifier.snapshots)} snapshots and {looks} looks, none torn")
-    if spark is not None:
-        spark.stop()
+    spark.stop()
+
+
+def _line(name: str, snapshots: int, figures: dict[str, float]) -> str:
+    measured = ", ".join(f"{figure} {value:.1f}" for figure, value in figures.items())
+    return f"{time.strftime('%X')} {name}: {snapshots} snapshots equal the rules'. {measured}"
 
 
 def _in_turn(rng: random.Random) -> Iterator[str]:

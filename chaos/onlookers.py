@@ -77,7 +77,7 @@ class ReaderOnlooker(Onlooker):
     """Follows the tables by RouteReader: (epoch, contents)."""
 
     def __init__(self, root: str) -> None:
-        super().__init__(0.02)
+        super().__init__(0.05)
         self._root = root
         self._reader: RouteReader | None = None
 
@@ -92,7 +92,7 @@ class SparkOnlooker(Onlooker):
     """Asks Spark SQL, with the views pinned to one snapshot: (epoch, rows of topic, broker -> address, addresses)."""
 
     def __init__(self, root: str, spark: SparkSession) -> None:
-        super().__init__(0.5)
+        super().__init__(5.0)
         self._root = root
         self._spark = spark
 
@@ -110,7 +110,7 @@ class GatewayOnlooker(Onlooker):
     """Asks the gateway for clusters and brokers, which come from two tables: the answer, in no order."""
 
     def __init__(self, port: int) -> None:
-        super().__init__(0.02)
+        super().__init__(0.05)
         self._port = port
         self._socket: socket.socket | None = None
 

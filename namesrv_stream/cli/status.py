@@ -31,11 +31,11 @@ class FromKafka(NamedTuple):
     """Facts about the registry that Kafka returned; `problem` is the reason if some are missing.
 
     `records_behind` is the number of records that the newest snapshot does not have yet, ticks included. `jobs` are the
-    candidates of the election, the active job first.
+    candidates of the election, the active job first; None if they are not known.
     """
 
     records_behind: int | None = None
-    jobs: Sequence[Candidate] = ()
+    jobs: Sequence[Candidate] | None = None
     problem: str | None = None
 
 
@@ -52,7 +52,7 @@ def status(context: click.Context, no_kafka: bool, view: View) -> None:
     def answer(served: Served) -> Answer:
         kafka = FromKafka(problem=_NOT_ASKED) if no_kafka else _from_kafka(settings, root, served)
         progress = job_progress(served.snapshot, served.now_ms, served.settings.stale_after_ms)
-        seen[:] = [state := _state(progress, kafka)]
+        seen[:] = [state := job_state(progress, kafka)]
         facts = _facts(served, progress, kafka, root) | {"state": state}
         return Answer(encode_json(facts), lambda _plain: _shown(served, progress, kafka, facts, settings))
 
@@ -70,11 +70,11 @@ def _from_kafka(settings: NamesrvSettings, root: Root, served: Served) -> FromKa
         ends = end_offsets(kafka, settings.kafka_topic)
     except NamesrvError as error:
         return FromKafka(problem=str(error))
+    jobs: Sequence[Candidate] | None = None
     try:
-        jobs = candidates(kafka, root.url)
+        jobs = candidates(kafka, root.hadoop_url)
     except NamesrvError as error:  # also while Kafka makes its table of groups
         say(f"warning: which jobs are active is not known: {error}")
-        jobs = []
     if not ends:
         problem = f"Kafka at {settings.kafka_bootstrap_servers} has no topic {settings.kafka_topic}."
         return FromKafka(jobs=jobs, problem=problem)
@@ -92,8 +92,8 @@ def _facts(served: Served, progress: JobProgress, kafka: FromKafka, root: Root) 
         "state": progress.state,
         "since": iso_text(progress.since_ms),
         "lagMillis": progress.lag_ms,
-        "activeJob": next((job.run_id for job in kafka.jobs if job.is_active), None),
-        "waitingJobs": [job.run_id for job in kafka.jobs if not job.is_active],
+        "activeJob": next((job.run_id for job in kafka.jobs or () if job.is_active), None),
+        "waitingJobs": [job.run_id for job in kafka.jobs or () if not job.is_active],
         "epoch": snapshot.epoch,
         "term": snapshot.term,
         "runId": snapshot.run_id,
@@ -137,7 +137,7 @@ def _lines(
     yield "job", _job(str(facts["state"]), progress)
     batch = "no batch yet" if snapshot.batch_id is None else f"batch {snapshot.batch_id}"
     yield "", Text(f"run {snapshot.run_id}, term {snapshot.term}, {batch}")
-    for job in kafka.jobs:
+    for job in kafka.jobs or ():
         yield "", Text(f"{'active' if job.is_active else 'waits'}: run {job.run_id} on {job.host}")
     yield (
         "serves",
@@ -156,19 +156,23 @@ def _lines(
     yield "Kafka", _kafka(kafka, settings)
 
 
-def _state(progress: JobProgress, kafka: FromKafka) -> str:
-    """Return the job's state from the tables, and from the election if the tables alone do not show it.
+def job_state(progress: JobProgress, kafka: FromKafka) -> str:
+    """Return the job's state from the tables, and from the election where the tables alone cannot tell.
 
-    A job that publishes nothing is dead, unless it takes part in the election (it waits for Kafka or the storage), or
-    nothing comes from Kafka that it could publish.
+    A job that publishes nothing is dead, unless it takes part in the election: then it waits for the storage, for
+    Kafka, or, if it has all that Kafka has, for ticks.
     """
+    has_active = any(job.is_active for job in kafka.jobs or ())
+    if progress.state == "stopped in order" and kafka.jobs:
+        return "starting" if has_active else "standby"
     if progress.state != "dead":
-        return "standby" if progress.state == "stopped in order" and kafka.jobs else progress.state
+        return progress.state
+    if has_active:
+        return "no ticks" if kafka.records_behind == 0 else "waiting"
     if kafka.jobs:
-        return "waiting" if any(job.is_active for job in kafka.jobs) else "standby"
-    if kafka.records_behind == 0:
-        return "no ticks"
-    return "unknown" if kafka.problem not in (None, _NOT_ASKED) else "dead"
+        return "standby"
+    is_unknown = kafka.jobs is None and kafka.problem != _NOT_ASKED
+    return "unknown" if is_unknown else "dead"
 
 
 def _job(state: str, progress: JobProgress) -> Text:

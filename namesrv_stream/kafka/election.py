@@ -30,7 +30,7 @@ _JOIN_AGAIN_S = 1.0
 
 
 def group_of(root: str) -> str:
-    """Return the consumer group of the jobs of one registry."""
+    """Return the consumer group of the jobs of one registry; `root` has to be in one spelling, `Root.hadoop_url`."""
     return f"namesrv-stream-{zlib.crc32(root.encode()):08x}"
 
 

@@ -64,6 +64,7 @@ class RecordReader:
             "group.id": "namesrv-stream-reader",  # librdkafka requires one; no group is joined and no offset committed
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
+            "isolation.level": "read_uncommitted",  # as Spark reads: both have to see the same records
             "fetch.message.max.bytes": MAX_RECORD_BYTES,
             "queued.max.messages.kbytes": 64 * 1024,
             "fetch.wait.max.ms": 10,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -107,11 +107,16 @@ def _take_id(tables: RegistryTables, request: RegisterBroker, at: LogPosition) -
         cluster_name=request.cluster_name,
         zone_name=request.zone_name,
         enable_acting_master=request.enable_acting_master,
-        registered_at=at,
+        registered_at=_after_all(tables.holders(request.broker_name).values(), at),
     )
     if not _is_unchanged(tables, row):
         tables.broker.put(row)
     follow_holders(tables, request.broker_name)
+
+
+def _after_all(holders: Iterable[BrokerRow], at: LogPosition) -> LogPosition:
+    """Return the position of a registration, not before those of the name's holders: a clock may step back (E9)."""
+    return at._replace(event_time=max((at.event_time, *(row.registered_at.event_time for row in holders))))
 
 
 def _is_unchanged(tables: RegistryTables, row: BrokerRow) -> bool:

@@ -85,7 +85,7 @@ class RouteRegistry:
         A registration is answered from published tables: `rules.registration.reply`.
         `at.event_time` is the append time. `lease_only`: only the lease of the registration could be read.
         """
-        if at.event_time < self.ignored_before_ms:
+        if self.ignores(at):
             return None
         if isinstance(request, Scan):
             self._tick(at)
@@ -103,6 +103,15 @@ class RouteRegistry:
             case _:
                 return self._command(request, at)
         return None
+
+    def ignores(self, at: LogPosition) -> bool:
+        """Return whether a record of a newly accepted log is from before it was accepted.
+
+        That ends with the first record that is not: later ones count, even if Kafka's clock steps back (E9).
+        """
+        if at.event_time >= self.ignored_before_ms:
+            self.ignored_before_ms = 0
+        return self.ignored_before_ms > 0
 
     def _tick(self, at: LogPosition) -> None:
         """End the overdue leases (D5). After an outage give every lease the grace first (D9)."""

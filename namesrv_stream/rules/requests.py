@@ -14,6 +14,13 @@ Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 
+MAX_NAME_CHARS = 1_000
+"""Longest address, cluster name, broker name and connection id. They travel through the stateful step and stay in its
+state, so they must be small; those of real brokers have fewer than 100 characters."""
+
+GroupName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_CHARS)]
+ChannelId = Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARS)]
+
 BROKER_ADDRESS = r"^(\[[^\s\[\]]+\]|[^\s\[\]]+):[0-9]{1,5}(?![\s\S])"
 """`host:port`, a regular expression for Python and Java.
 
@@ -21,7 +28,7 @@ As in RocketMQ the last colon is the one before the port, so that an IPv6 addres
 end with `$`, because `$` also matches before a line feed at the end.
 """
 
-BrokerAddress = Annotated[str, msgspec.Meta(pattern=BROKER_ADDRESS)]
+BrokerAddress = Annotated[str, msgspec.Meta(pattern=BROKER_ADDRESS, max_length=MAX_NAME_CHARS)]
 
 DEFAULT_HEARTBEAT_TIMEOUT_MS = 120_000
 """Timeout of a broker whose registration names none (L1)."""
@@ -63,8 +70,8 @@ class RegisterBroker(_TaggedRecord, frozen=True, kw_only=True, tag="REGISTER_BRO
     sender, for the history alone.
     """
 
-    cluster_name: Name
-    broker_name: Name
+    cluster_name: GroupName
+    broker_name: GroupName
     broker_id: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
     broker_addr: BrokerAddress
     ha_server_addr: str = ""
@@ -76,7 +83,7 @@ class RegisterBroker(_TaggedRecord, frozen=True, kw_only=True, tag="REGISTER_BRO
     topic_queue_mapping_info_map: dict[str, dict[str, object]] = {}
     filter_server_list: list[str] = []
     keep_filter_servers: bool = False
-    channel_id: str | None = None
+    channel_id: ChannelId | None = None
     requested_by: str | None = None
 
     @property
@@ -89,7 +96,7 @@ class BrokerHeartbeat(_TaggedRecord, frozen=True, kw_only=True, tag="BROKER_HEAR
     """A light sign of life (L2). It creates nothing."""
 
     broker_addr: BrokerAddress
-    channel_id: str | None = None
+    channel_id: ChannelId | None = None
 
 
 class UnregisterBroker(_TaggedRecord, frozen=True, kw_only=True, tag="UNREGISTER_BROKER"):
@@ -105,7 +112,7 @@ class ChannelClosed(_TaggedRecord, frozen=True, kw_only=True, tag="CHANNEL_CLOSE
     """The loss of a connection over which the broker sent signs of life: closed, failed or idle (L6)."""
 
     broker_addr: BrokerAddress
-    channel_id: str
+    channel_id: ChannelId
 
 
 class Scan(_TaggedRecord, frozen=True, kw_only=True, tag="SCAN"):

@@ -35,6 +35,18 @@ _VERIFIED = (
 )
 
 
+def set_up_state_store(spark: SparkSession) -> None:
+    """Set the session up to keep state as `STATE_STORE` says."""
+    for key, value in STATE_STORE.items():
+        spark.conf.set(key, value)
+
+
+def remove_folder(spark: SparkSession, location: str) -> None:
+    """Remove a folder and all in it, if it is there."""
+    path, files = _path_and_files(spark, location)
+    files.delete(path, True)
+
+
 class StateStoreMismatchError(NamesrvError):
     """A checkpoint whose state was written in another way than this release reads it."""
 
@@ -61,7 +73,7 @@ class Checkpoint:
         jvm = spark.sparkContext._jvm  # pyspark has no other way to Hadoop's file systems
         assert jvm is not None
         self._jvm: Any = jvm
-        self._files = self._path(self.location).getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+        _, self._files = _path_and_files(spark, self.location)
 
     def has_finished_a_batch(self) -> bool:
         """Return whether a query has finished a batch with this checkpoint.
@@ -90,6 +102,10 @@ class Checkpoint:
             return
         log.warning("the checkpoint %s goes on before offset %d, the oldest that Kafka has: it is removed, and the "
                     "state is made from the tables", self.location, first_offset)  # fmt: skip
+        self.remove()
+
+    def remove(self) -> None:
+        """Remove the checkpoint; the next query makes its state from the tables."""
         self._files.delete(self._path(self.location), True)
 
     def _next_offset(self, batch: int, topic: str) -> int:
@@ -119,3 +135,11 @@ class Checkpoint:
 
     def _path(self, location: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(location)
+
+
+def _path_and_files(spark: SparkSession, location: str) -> tuple[Any, Any]:
+    """Return Hadoop's path of a location, and its file system."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    path = jvm.org.apache.hadoop.fs.Path(location)
+    return path, path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())

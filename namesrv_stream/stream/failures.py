@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError, StorageError
@@ -25,7 +26,12 @@ _STORAGE_FAILED = re.compile(
     r"No space left|java\.nio\.file\.\w+Exception|java\.io\.IOException|FileNotFoundException|AccessDenied"
 )
 """Marks of the JVM's errors about a checkpoint that cannot be written or read."""
-_DATA_LOST = ("failOnDataLoss", "OffsetOutOfRange")
+_CHECKPOINT_UNUSABLE = (
+    "failOnDataLoss", "OffsetOutOfRange",  # it goes on before the oldest record, or after the newest
+    "CANNOT_LOAD_STATE_STORE", "Incomplete log file", "MALFORMED_LOG_FILE",  # a file is damaged
+    "spark.driver.maxResultSize",  # the batch that it has planned is too large: without it another one is planned
+)  # fmt: skip
+"""Marks of Spark's errors if the checkpoint keeps the query from going on. It never decides the outcome."""
 _SEE_LOG = (
     "See the log above, mend it and start the job again: it goes on where this run stopped, and nothing that was "
     "accepted is lost."
@@ -37,6 +43,26 @@ class JobFailedError(NamesrvError):
 
     def __init__(self, cause: str, next_step: str) -> None:
         super().__init__(f"the streaming query ended: {cause}. {next_step}")
+        self.cause = cause
+
+
+class SessionLostError(NamesrvError):
+    """The Spark session has ended: its JVM died, or the cluster stopped the application."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"the Spark session of this job has ended ({problem}): start the job again. Nothing is lost.")
+        self.problem = problem
+
+
+class CheckpointUnusableError(NamesrvError):
+    """Spark cannot go on with its checkpoint; `cause` is the first line of what it raised."""
+
+    def __init__(self, location: str, cause: str) -> None:
+        super().__init__(
+            f"Spark cannot go on with the checkpoint {location}: {cause}. It is removed, and the state is made from "
+            "the tables."
+        )
+        self.location = location
         self.cause = cause
 
 
@@ -65,21 +91,19 @@ def job_failure(settings: NamesrvSettings, of_batch: BaseException | None, repor
     """Return the error to raise for a query that ended. `of_batch`: raised by its micro-batch; `reported`: by Spark."""
     if isinstance(of_batch, NamesrvError):
         return of_batch
+    if isinstance(of_batch, Py4JNetworkError):
+        return SessionLostError(str(of_batch))
     if isinstance(of_batch, _STORAGE_ERRORS):
         return StorageError(settings.delta_root, str(of_batch))
     if of_batch is not None:
         return JobFailedError(f"{type(of_batch).__name__}: {of_batch}".splitlines()[0], _SEE_LOG)
     cause = _first_cause(reported)
-    if any(mark in reported for mark in _DATA_LOST):
-        return JobFailedError(
-            cause,
-            f"Kafka no longer has what was to be read next: remove {settings.checkpoint_location} to go on with what "
-            "it has. The records in between are lost; each broker's next full registration brings its routes back.",
-        )
     if _CHECKPOINT_HELD in reported:
         return CheckpointHeldError(settings.checkpoint_location, cause)
     if _KAFKA_REFUSED.search(reported):
         return KafkaRefusedError(settings.kafka_bootstrap_servers, cause)
+    if any(mark in reported for mark in _CHECKPOINT_UNUSABLE):
+        return CheckpointUnusableError(settings.checkpoint_location, cause)
     if any(mark in reported for mark in _KAFKA_AWAY):
         return KafkaUnreachableError(settings.kafka_bootstrap_servers, cause)
     if _STORAGE_FAILED.search(reported):
@@ -89,11 +113,23 @@ def job_failure(settings: NamesrvSettings, of_batch: BaseException | None, repor
 
 @contextmanager
 def storage_errors(settings: NamesrvSettings) -> Iterator[None]:
-    """Raise the errors of delta-rs, Spark, Arrow and the file system about the tables as one StorageError."""
+    """Raise an error of delta-rs, Spark, Arrow or the file system as one StorageError."""
     try:
         yield
+    except Py4JNetworkError as error:
+        raise SessionLostError(str(error)) from error
     except _STORAGE_ERRORS as error:
         raise StorageError(settings.delta_root, str(error)) from error
+
+
+def require_session(spark: SparkSession) -> None:
+    """Raise SessionLostError if the session's JVM has died or its application has ended."""
+    try:
+        is_stopped = spark.sparkContext._jsc.sc().isStopped()
+    except (Py4JError, OSError, AttributeError) as error:  # AttributeError: stopped from this process
+        raise SessionLostError(str(error)) from error
+    if is_stopped:
+        raise SessionLostError("it was stopped from outside")
 
 
 def _first_cause(reported: str) -> str:

@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from contextlib import ExitStack
+from functools import partial
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -19,7 +20,7 @@ from tenacity import (
 )
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, settings_without_effect
-from namesrv_stream.errors import KafkaUnreachableError, StorageError, TermLostError
+from namesrv_stream.errors import KafkaUnreachableError, NamesrvError, StorageError, TermLostError
 from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock, candidates
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.reader import LOG_PARTITION, RecordReader
@@ -36,18 +37,23 @@ from namesrv_stream.stream.checkpoint import Checkpoint
 from namesrv_stream.stream.checkpoint_storage import reach_checkpoint
 from namesrv_stream.stream.failures import (
     CheckpointHeldError,
+    CheckpointUnusableError,
     CheckpointWithoutTablesError,
+    JobFailedError,
     job_failure,
+    require_session,
     storage_errors,
 )
 from namesrv_stream.stream.log_identity import log_to_go_on_with
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import check_query, start_query
+from namesrv_stream.stream.warm_up import warm_up
 from namesrv_stream.stream.watch import QueryWatch, TermWatch
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.publication import KafkaLog, Publisher, Steps
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import LIVE
+from namesrv_stream.tables.writer import BaseMovedError
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +71,13 @@ _LEAVE_TO_CLAIMANT_S = 30.0
 _LEAVE_TO_OTHER_S = 3.0
 """For how long a standby leaves the lock to a job that is there."""
 
-_WAITED_OUT = (KafkaUnreachableError, StorageError, CheckpointHeldError)
+_FAILURES_BORNE = 2
+"""Unknown failures of the query in a row after which it is started again."""
+
+_HAND_OVER_AFTER = 3
+"""Failed attempts in a row after which a job that waits may take the registry over."""
+
+_WAITED_OUT = (KafkaUnreachableError, StorageError, CheckpointHeldError, CheckpointUnusableError, BaseMovedError)
 
 
 class RouteRegistryJob:
@@ -116,7 +128,9 @@ class RouteRegistryJob:
         self._retrying(stop)(self._prepare_topic)
         if stop.is_set():
             return
-        with JobLock(self._kafka, self._settings.kafka_topic, self._root.url, self.run_id) as lock:
+        with JobLock(self._kafka, self._settings.kafka_topic, self._root.hadoop_url, self.run_id) as lock:
+            if self._settings.standby or self._others():
+                warm_up(self._spark, self._settings, self.run_id, stop)
             if not self._settings.standby:
                 self._lead(lock, stop)
                 return
@@ -128,10 +142,26 @@ class RouteRegistryJob:
                     self._has_claimed = False
                     lock.step_back(_LEAVE_TO_CLAIMANT_S)
 
+    def _others(self) -> set[str]:
+        """Return the run ids of the other jobs that take part in the election, none if Kafka does not say."""
+        try:
+            return {each.run_id for each in candidates(self._kafka, self._root.hadoop_url)} - {self.run_id}
+        except NamesrvError as error:
+            log.debug("candidates are not known: %s", error)
+            return set()
+
+    def _before_next_attempt(self, lock: JobLock, state: RetryCallState) -> None:
+        """Log what failed. Let another job try if this one fails again and again: the fault may be its machine's."""
+        _log_next_attempt(state)
+        if self._failed_in_a_row >= _HAND_OVER_AFTER and self._others():
+            log.warning("another job waits and may take the registry over for the next %.0f s", _LEAVE_TO_CLAIMANT_S)
+            lock.step_back(_LEAVE_TO_CLAIMANT_S)
+
     def _lead(self, lock: JobLock, stop: threading.Event) -> None:
         """Run the query, again after each outage, until `stop` is set."""
+        retrying = self._retrying(stop).copy(before_sleep=partial(self._before_next_attempt, lock))
         try:
-            self._retrying(stop)(self._run_query, lock, stop)
+            retrying(self._run_query, lock, stop)
         except _WAITED_OUT:
             if not stop.is_set():
                 raise
@@ -148,6 +178,7 @@ class RouteRegistryJob:
 
     def _await_turn(self, lock: JobLock, stop: threading.Event) -> bool:
         while not stop.is_set():
+            require_session(self._spark)
             if lock.held.wait(_LOOK_EVERY_S):
                 with storage_errors(self._settings):
                     newest = TermWatch.newest(self._root)
@@ -161,10 +192,10 @@ class RouteRegistryJob:
         """Return whether another job has just claimed the registry, or runs on after Kafka took the lock from it."""
         if newest.kind == "STOP" or newest.run_id == self.run_id:
             return False
-        age_s = time.time() - newest.published_at / 1000
+        age_s = abs(time.time() - newest.published_at / 1000)  # the claimant's clock may be ahead of this one's
         if newest.kind == "CLAIM" and age_s < _LEAVE_TO_CLAIMANT_S:
             return True
-        return newest.run_id in {each.run_id for each in candidates(self._kafka, self._root.url)}
+        return newest.run_id in self._others()
 
     def _retrying(self, stop: threading.Event) -> Retrying:
         return Retrying(
@@ -177,7 +208,13 @@ class RouteRegistryJob:
         )
 
     def _can_wait_out(self, error: BaseException) -> bool:
-        """A storage that never worked is a wrong setting, not an outage."""
+        """Return whether to try again after an error.
+
+        A storage that never worked is a wrong setting, not an outage. A failure of another kind may pass, as that of a
+        lost Python worker does; if it comes again and again, it is a defect.
+        """
+        if isinstance(error, JobFailedError):
+            return self._failed_in_a_row < _FAILURES_BORNE
         return isinstance(error, _WAITED_OUT) and (self._has_read_tables or not isinstance(error, StorageError))
 
     def _pause_s(self, _state: RetryCallState) -> float:
@@ -210,7 +247,15 @@ class RouteRegistryJob:
             open_things.callback(self.started.clear)
             self.query, self._batches = query, batches
             self.started.set()
-            self._watch(query, batches, terms, stop)
+            try:
+                self._watch(query, batches, terms, stop)
+            except TermLostError:
+                batches.abandon()
+                raise
+            except CheckpointUnusableError:
+                query.stop()
+                checkpoint.remove()
+                raise
 
     def _prepare_topic(self) -> KafkaLog:
         """Make the topic if it is missing, refuse one without one order, and log what its settings cost."""
@@ -223,7 +268,8 @@ class RouteRegistryJob:
         return KafkaLog(facts.cluster_id, facts.topic_id)
 
     def _claim(self, log_here: KafkaLog) -> Publisher:
-        settings = self._settings
+        settings, kafka, topic = self._settings, self._kafka, self._settings.kafka_topic
+        end = end_offsets(kafka, topic).get(LOG_PARTITION, 0)  # before the claim, which has to be quick
         retention_ms = int(settings.snapshot_retention.total_seconds() * 1000)
         publisher = Publisher.claim(
             writer_of(self._root),
@@ -231,7 +277,7 @@ class RouteRegistryJob:
             _now_ms(),
             retention_ms,
             self._on_step,
-            lambda former: self._log_of(former, log_here),
+            lambda former: self._log_of(former, log_here, end),
         )
         self._has_claimed = True
         self._accepts_new_log = False
@@ -240,11 +286,11 @@ class RouteRegistryJob:
             log.warning("restored what another run left half done: %s", ", ".join(publisher.restored))
         return publisher
 
-    def _log_of(self, former: SnapshotRow | None, log_here: KafkaLog) -> KafkaLog:
+    def _log_of(self, former: SnapshotRow | None, log_here: KafkaLog, end: int) -> KafkaLog:
         """The log to go on with. A checkpoint whose tables are gone, another run's claim and another log are refused.
 
         A standby that takes over, and a job that starts, may follow any run; after an outage the registry is this
-        run's only as long as nobody else has claimed it.
+        run's only as long as nobody else has claimed it. `end`: the end of the log a moment ago.
         """
         self._has_read_tables = True
         if former is None:
@@ -254,10 +300,10 @@ class RouteRegistryJob:
             return log_here
         if self._has_claimed and former.run_id != self.run_id:
             raise TermLostError(former.term - 1, former.term, former.run_id)
-        ends = end_offsets(self._kafka, self._settings.kafka_topic)
-        return log_to_go_on_with(
-            former, log_here, self._settings.kafka_topic, ends.get(LOG_PARTITION, 0), accepts_new=self._accepts_new_log
-        )
+        topic = self._settings.kafka_topic
+        if former.offsets.get(LOG_PARTITION, 0) > end:  # the other job publishes on
+            end = end_offsets(self._kafka, topic).get(LOG_PARTITION, 0)
+        return log_to_go_on_with(former, log_here, topic, end, accepts_new=self._accepts_new_log)
 
     def _checkpoint(self, log_here: KafkaLog, accepted_at_ms: int | None = None) -> Checkpoint:
         return Checkpoint(self._spark, self._settings.checkpoint_location, log_here.topic_id, accepted_at_ms)
@@ -297,6 +343,7 @@ class RouteRegistryJob:
             terms.check()
             watched.look()
             if not query.isActive:
+                require_session(self._spark)
                 failure = str(query.exception() or "it was stopped from outside")
                 raise job_failure(self._settings, batches.failure, failure)
 

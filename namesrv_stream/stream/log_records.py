@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from namesrv_stream.kafka.reader import StoredRecord
-from namesrv_stream.rules.requests import BROKER_ADDRESS
+from namesrv_stream.rules.requests import BROKER_ADDRESS, MAX_NAME_CHARS
 from namesrv_stream.stream.liveness import EXPIRED
-from namesrv_stream.stream.source import BROKER_TYPES, COMMAND_TYPES, REJECTED, TICK
+from namesrv_stream.stream.source import BROKER_TYPES, COMMAND_TYPES, CONNECTION_TYPES, REJECTED, TICK, TOO_LONG
 
 
 class LogRecord(NamedTuple):
@@ -57,7 +57,8 @@ def as_passed_on(stored: StoredRecord) -> LogRecord:
     Of a light record only the fields that are used count, as there: a wrong `brokerId` ends no lease less.
     """
     fields = _fields(stored.value)
-    kind, address, channel_id = (_text(fields.get(name)) for name in ("type", "brokerAddr", "channelId"))
+    kind, address = _text(fields.get("type")), _text(fields.get("brokerAddr"))
+    channel_id = _text(fields.get("channelId")) if kind in CONNECTION_TYPES else None
     reason = None
     if kind in BROKER_TYPES:
         reason = _reason(kind, address, channel_id, stored.key)
@@ -69,18 +70,22 @@ def as_passed_on(stored: StoredRecord) -> LogRecord:
         append_time_ms=stored.append_time_ms,
         kind=REJECTED if reason else str(kind),
         broker_addr=str(address) if is_of_broker else "",
-        channel_id=channel_id,
+        channel_id=channel_id if is_of_broker else None,
         length=len(stored.value or b""),
         reason=reason,
     )
 
 
-def _reason(kind: object, address: object, channel_id: object, key: bytes) -> str | None:
+def _reason(kind: object, address: object, channel_id: str | None, key: bytes) -> str | None:
     """Return the reason why a broker's record does not count; None if its envelope is within the contract."""
     if not isinstance(address, str) or not re.match(BROKER_ADDRESS, address):
         return "brokerAddr is missing or no host:port"
     if key != address.encode():
         return f"the record's key is not brokerAddr {address}"
+    if len(address) > MAX_NAME_CHARS:
+        return TOO_LONG.format("brokerAddr")
+    if channel_id is not None and len(channel_id) > MAX_NAME_CHARS:
+        return TOO_LONG.format("channelId")
     return "channelId is missing or no text" if kind == "CHANNEL_CLOSED" and channel_id is None else None
 
 
@@ -95,7 +100,12 @@ def _text(value: object) -> str | None:
 def _fields(value: bytes | None) -> dict[str, Any]:
     """The object that a value begins with, as Spark's parser takes it; empty if there is none."""
     try:
-        found, _ = json.JSONDecoder(strict=False).raw_decode((value or b"").decode().lstrip())
+        found, _ = json.JSONDecoder(parse_constant=_refuse).raw_decode((value or b"").decode().lstrip())
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _refuse(constant: str) -> None:
+    """Raise ValueError for NaN and Infinity, which are no JSON."""
+    raise ValueError(constant)

@@ -46,6 +46,13 @@ _STOP_LIMIT_S = 30.0
 _PUBLICATIONS_BETWEEN_CARE = 100
 
 
+class AbandonedError(NamesrvError):
+    """A batch that was broken off, because another run has the registry."""
+
+    def __init__(self) -> None:
+        super().__init__("the micro-batch was broken off: another job has taken the registry over and goes on")
+
+
 class QueryNotStoppedError(NamesrvError):
     """A micro-batch came after `close`, and nobody has stopped the query. The batch counts as not done."""
 
@@ -67,6 +74,7 @@ class MicroBatches:
         self.disagreements = 0
         self._lock = threading.Lock()
         self._is_closed = False
+        self._is_abandoned = False
         self._settings = settings
         self._publisher = publisher
         self._reader = reader
@@ -76,6 +84,7 @@ class MicroBatches:
         self._next_offset = next_offset
         self._event_time_ms = publisher.last.event_time
         self._published_event_ms = publisher.last.event_time
+        self._published_at_s = time.monotonic()
         self._handled_offset = next_offset
         self._rejected: list[RejectedRow] = []
         self._waiting_bytes = 0
@@ -109,6 +118,10 @@ class MicroBatches:
         except Exception as error:
             self.failure = error  # Spark passes on only its text
             raise
+
+    def abandon(self) -> None:
+        """Break off the batch that runs: another run has the registry, and waits until this one's query has ended."""
+        self._is_abandoned = True
 
     def close(self) -> None:
         """Wait for the batch that runs, take no further one, and publish that the job stops in order.
@@ -160,6 +173,8 @@ class MicroBatches:
         records = list(records)
         values = self._reader.at([record.offset for record in records if record.kind in _VALUE_KINDS])
         for record in records:
+            if self._is_abandoned:
+                raise AbandonedError
             self._advance(record.offset, record.append_time_ms)
             self._apply(record, values)
             self._publish_if_large()
@@ -174,6 +189,10 @@ class MicroBatches:
     def _apply(self, record: LogRecord, values: Iterator[StoredRecord]) -> None:
         """Apply one record: by its value where it has one that counts, by its envelope otherwise."""
         at = LogPosition(record.append_time_ms, LOG_PARTITION, record.offset)
+        if self._registry.ignores(at):
+            if record.kind in _VALUE_KINDS:
+                next(values)
+            return
         address, channel_id = record.broker_addr, record.channel_id
         match record.kind:
             case "BROKER_HEARTBEAT":
@@ -216,7 +235,7 @@ class MicroBatches:
         """An address that the keyed state evicted can have no lease: otherwise one of the two lost a record."""
         for expiry in expiries:
             lease = self._registry.lease(expiry.broker_addr)
-            if lease is None:
+            if lease is None or lease.grace_until is not None:  # a grace after an outage (D9): the state has none
                 continue
             self.disagreements += 1
             log.error("the keyed state let %s expire (last sign of life %d), but its lease goes on (last sign of life "
@@ -248,12 +267,14 @@ class MicroBatches:
     def _is_due(self) -> bool:
         """Return whether there is anything to publish now."""
         waited_ms = (self._event_time_ms or 0) - (self._published_event_ms or 0)
+        silent_s = time.monotonic() - self._published_at_s  # event time may stand still (E9)
         refresh_ms = self._settings.live_refresh_millis
         return (
             self._registry.has_changes()
             or bool(self._rejected)
             or (self._registry.has_signs_of_life() and waited_ms >= refresh_ms)
             or waited_ms >= max(refresh_ms, PROGRESS_MS)
+            or silent_s >= 2 * max(refresh_ms, PROGRESS_MS) / 1000
         )
 
     def _publish(self, kind: SnapshotKind) -> bool:
@@ -278,7 +299,7 @@ class MicroBatches:
         )
         row = self._publisher.publish(batch, published_at_ms=time.time_ns() // 1_000_000)
         self._rejected, self._waiting_bytes = [], 0
-        self._published_event_ms = self._event_time_ms
+        self._published_event_ms, self._published_at_s = self._event_time_ms, time.monotonic()
         log.info("epoch %d: %s", row.epoch, ", ".join(f"{name} {count}" for name, count in row.changes.items()) or kind)
         return True
 
@@ -300,7 +321,8 @@ def _loaded_registry(settings: NamesrvSettings, publisher: Publisher) -> RouteRe
     registry = RouteRegistry(settings)
     rows = {spec.name: publisher.rows(spec) for spec in ROUTE_TABLES}
     registry.load(rows, publisher.last.last_tick)
-    registry.ignored_before_ms = publisher.last.log_accepted_at or 0
+    if not publisher.last.last_tick:  # of an accepted log no tick has counted yet
+        registry.ignored_before_ms = publisher.last.log_accepted_at or 0
     return registry
 
 

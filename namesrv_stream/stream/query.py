@@ -14,7 +14,7 @@ import namesrv_stream
 from namesrv_stream.config import NamesrvSettings, spark_kafka_options
 from namesrv_stream.kafka.reader import LOG_PARTITION
 from namesrv_stream.records import MAX_RECORD_BYTES
-from namesrv_stream.stream.checkpoint import STATE_STORE, Checkpoint
+from namesrv_stream.stream.checkpoint import Checkpoint, set_up_state_store
 from namesrv_stream.stream.liveness import OUTPUT_SCHEMA, BrokerLiveness
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.source import parsed_records
@@ -49,7 +49,7 @@ def start_query(
 
     A new checkpoint begins with the leases of `live`, the last snapshot's, and reads Kafka from where `batches` begin.
     """
-    _show_workers_this_package(spark)
+    show_workers_this_package(spark)
     check_query(spark, settings, checkpoint)
     is_new = not checkpoint.has_finished_a_batch()
     records = kafka_records(spark, settings, batches.first_offset if is_new else None)
@@ -66,14 +66,18 @@ def start_query(
 
 def check_query(spark: SparkSession, settings: NamesrvSettings, checkpoint: Checkpoint) -> None:
     """Set the session up for the query, and raise what would keep it from starting. Nothing is read or written."""
-    for key, value in {**STATE_STORE, **_QUERY_OPTIONS}.items():
+    set_up_state_store(spark)
+    for key, value in _QUERY_OPTIONS.items():
         spark.conf.set(key, value)
     checkpoint.check_state_store()
     kafka_records(spark, settings, None)
 
 
-def _show_workers_this_package(spark: SparkSession) -> None:
-    """Spark loads a stateful processor in a Python worker on the driver first, which does not get --py-files' zip."""
+def show_workers_this_package(spark: SparkSession) -> None:
+    """Let all Python workers import this package.
+
+    Spark loads a stateful processor in a worker on the driver first, which does not get --py-files' zip.
+    """
     environment: dict[str, str] = spark.sparkContext.environment
     folder_or_zip = str(Path(namesrv_stream.__file__).parents[1])
     others = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path not in {"", folder_or_zip}]
@@ -90,8 +94,10 @@ def kafka_records(spark: SparkSession, settings: NamesrvSettings, next_offset: i
         "kafka.default.api.timeout.ms": str(_KAFKA_LIMIT_MS),
         "kafkaConsumer.pollTimeoutMs": str(2 * _KAFKA_LIMIT_MS),
         "fetchOffset.numRetries": "1",
+        "kafka.isolation.level": "read_uncommitted",
         **spark_kafka_options(settings),
-        "subscribe": settings.kafka_topic,
+        # Not `subscribe`, which would read a partition that is added while the job runs.
+        "assign": json.dumps({settings.kafka_topic: [LOG_PARTITION]}),
         "startingOffsets": "earliest"
         if next_offset is None
         else json.dumps({settings.kafka_topic: {str(LOG_PARTITION): next_offset}}),

@@ -5,14 +5,24 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from namesrv_stream.rules.requests import BROKER_ADDRESS, DEFAULT_HEARTBEAT_TIMEOUT_MS, MAX_HEARTBEAT_TIMEOUT_MS
+from namesrv_stream.rules.requests import (
+    BROKER_ADDRESS,
+    DEFAULT_HEARTBEAT_TIMEOUT_MS,
+    MAX_HEARTBEAT_TIMEOUT_MS,
+    MAX_NAME_CHARS,
+)
 
 MAX_REASON_CHARS = 200
 """Of a rejected record's reason, which may quote the record."""
 
+TOO_LONG = f"{{}} has over {MAX_NAME_CHARS} characters"
+"""Reason of a rejected record with a field that is too long."""
+
 REJECTED = "REJECTED"
 TICK = "SCAN"
 BROKER_TYPES = ("REGISTER_BROKER", "BROKER_HEARTBEAT", "UNREGISTER_BROKER", "CHANNEL_CLOSED")
+CONNECTION_TYPES = ("REGISTER_BROKER", "BROKER_HEARTBEAT", "CHANNEL_CLOSED")
+"""Those that name a connection."""
 COMMAND_TYPES = (
     "PUT_KV_CONFIG",
     "DELETE_KV_CONFIG",
@@ -28,6 +38,9 @@ ENVELOPE = (
     " heartbeatTimeoutMillis LONG, channelId STRING"
 )
 
+_JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false", "allowUnquotedControlChars": "false"}
+"""What Spark takes for JSON, set here because the driver's own parser has to agree (`log_records.as_passed_on`)."""
+
 
 def parsed_records(kafka_records: DataFrame) -> DataFrame:
     """One row a Kafka record with what the stateful step reads of it; two rows a tick.
@@ -38,8 +51,9 @@ def parsed_records(kafka_records: DataFrame) -> DataFrame:
     Ticks alone are the clock: only the second row of a tick has an `event_time`, by which the watermark moves. All
     other rows have none, so Spark drops none of them as late, however far Kafka's clock steps back (E9).
     """
-    envelope = kafka_records.withColumn("envelope", F.from_json(F.col("value").cast("string"), ENVELOPE))
-    checked = envelope.withColumn("reason", _reason())
+    envelopes = kafka_records.withColumn("envelope", F.from_json(F.col("value").cast("string"), ENVELOPE, _JSON))
+    checked = envelopes.withColumn("reason", _reason())
+    is_register = F.col("kind") == "REGISTER_BROKER"
     kind = F.when(F.col("reason").isNotNull(), REJECTED).otherwise(F.col("envelope.type"))
     no_time = F.lit(None).cast("timestamp")
     times = F.when(F.col("kind") == TICK, F.array(no_time, F.col("timestamp"))).otherwise(F.array(no_time))
@@ -49,11 +63,11 @@ def parsed_records(kafka_records: DataFrame) -> DataFrame:
         F.unix_millis("timestamp").alias("append_time_ms"),
         "offset",
         "kind",
-        F.col("envelope.clusterName").alias("cluster_name"),
-        F.col("envelope.brokerName").alias("broker_name"),
-        F.col("envelope.brokerId").alias("broker_id"),
+        F.when(is_register, F.col("envelope.clusterName")).alias("cluster_name"),
+        F.when(is_register, F.col("envelope.brokerName")).alias("broker_name"),
+        F.when(is_register, F.col("envelope.brokerId")).alias("broker_id"),
         F.coalesce("envelope.heartbeatTimeoutMillis", F.lit(DEFAULT_HEARTBEAT_TIMEOUT_MS)).alias("timeout_ms"),
-        F.col("envelope.channelId").alias("channel_id"),
+        F.when(F.col("kind").isin(*CONNECTION_TYPES), F.col("envelope.channelId")).alias("channel_id"),
         F.octet_length("value").cast("long").alias("length"),
         F.substring("reason", 1, MAX_REASON_CHARS).alias("reason"),
     )
@@ -65,7 +79,7 @@ def _reason() -> Column:
     address, key = envelope["brokerAddr"], F.coalesce(F.col("key").cast("string"), F.lit(""))
     kind = envelope["type"]
     is_broker, is_register = kind.isin(*BROKER_TYPES), kind == "REGISTER_BROKER"
-    timeout_ms = envelope["heartbeatTimeoutMillis"]
+    has_connection, timeout_ms = kind.isin(*CONNECTION_TYPES), envelope["heartbeatTimeoutMillis"]
     checks = [
         (F.col("value").isNull(), F.lit("no value")),
         (~F.is_valid_utf8(F.col("value").cast("string")), F.lit("value is not UTF-8")),
@@ -73,6 +87,15 @@ def _reason() -> Column:
         (~kind.isin(TICK, *BROKER_TYPES, *COMMAND_TYPES), F.concat(F.lit("unknown type "), kind)),
         (is_broker & _is_not(address.rlike(BROKER_ADDRESS)), F.lit("brokerAddr is missing or no host:port")),
         (is_broker & (key != address), F.concat(F.lit("the record's key is not brokerAddr "), address)),
+        *(
+            (applies & (F.char_length(envelope[name]) > MAX_NAME_CHARS), F.lit(TOO_LONG.format(name)))
+            for applies, name in (
+                (is_broker, "brokerAddr"),
+                (has_connection, "channelId"),
+                (is_register, "clusterName"),
+                (is_register, "brokerName"),
+            )
+        ),
         (is_register & _is_not(envelope["clusterName"] != ""), F.lit("clusterName is missing, empty or no text")),
         (is_register & _is_not(envelope["brokerName"] != ""), F.lit("brokerName is missing, empty or no text")),
         (is_register & _is_not(envelope["brokerId"] >= 0), F.lit("brokerId is missing or no whole number")),

@@ -44,7 +44,7 @@ class TermWatch:
     def __init__(self, root: Root, own: SnapshotRow) -> None:
         self._snapshots = Snapshots(root)
         self._own = own
-        self._has_news = False
+        self._has_news = True  # a claim may have come since the own one
         self._looked_at_s = time.monotonic()
 
     def check(self) -> None:

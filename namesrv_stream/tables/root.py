@@ -42,7 +42,7 @@ class Root:
         """The root in Hadoop's spelling, whose name for S3 is s3a."""
         url = self.url.rstrip("/")
         if "://" not in url:
-            return str(Path(url).absolute())
+            return str(Path(url).resolve())
         return f"s3a{url[2:]}" if url.startswith("s3://") else url
 
     def open(self, spec: TableSpec, version: int | None = None) -> DeltaTable:

@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from namesrv_stream.rules.requests import MAX_HEARTBEAT_TIMEOUT_MS, BrokerAddress, Name, what_is_wrong
+from namesrv_stream.rules.requests import MAX_HEARTBEAT_TIMEOUT_MS, BrokerAddress, GroupName, Name, what_is_wrong
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.errors import FieldError, UnprintableNameError
@@ -29,9 +29,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 class RegisterBrokerHeader(Header, frozen=True, kw_only=True):
     """Request 103. `enable_acting_master`: None if the flag is absent, which R9 treats differently from false."""
 
-    broker_name: Name
+    broker_name: GroupName
     broker_addr: BrokerAddress
-    cluster_name: Name
+    cluster_name: GroupName
     ha_server_addr: str = ""
     broker_id: BrokerId
     heartbeat_timeout_millis: TimeoutMs | None = None

@@ -4,7 +4,7 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, StorageError, TermLostError
-from namesrv_stream.stream.failures import JobFailedError, job_failure
+from namesrv_stream.stream.failures import CheckpointUnusableError, JobFailedError, job_failure
 
 SETTINGS = NamesrvSettings()
 KAFKA = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: org.apache.kafka.common.errors."
@@ -20,7 +20,7 @@ KAFKA = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: or
         (KAFKA + "SaslAuthenticationException: Authentication failed", KafkaRefusedError),
         (KAFKA + "SslAuthenticationException: SSL handshake failed", KafkaRefusedError),
         ("Cannot fetch record for offset 5 in 15000 milliseconds", KafkaUnreachableError),
-        ("some data may have been lost ... set the source option failOnDataLoss to false", JobFailedError),
+        ("some data may have been lost ... set the source option failOnDataLoss to false", CheckpointUnusableError),
         ("[STREAM_FAILED] java.lang.OutOfMemoryError", JobFailedError),
     ],
 )

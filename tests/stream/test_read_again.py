@@ -22,6 +22,18 @@ VALUES = {
     "command": (b"", b'{"type":"PUT_KV_CONFIG"}'),
     "unknown type": (b"", b'{"type":"HELLO"}'),
     "type that is no text": (b"", b'{"type":null}'),
+    "single quotes": (A, b"{'type':'UNREGISTER_BROKER','brokerAddr':'10.0.0.1:10911'}"),
+    "tab within a text": (A, b'{"type":"BROKER_HEARTBEAT","brokerAddr":"10.0.0.1:10911","channelId":"a\tb"}'),
+    "NaN": (A, b'{"type":"BROKER_HEARTBEAT","brokerAddr":"10.0.0.1:10911","brokerId":NaN}'),
+    "long address": (b"a" * 1000 + b":1", b'{"type":"BROKER_HEARTBEAT","brokerAddr":"' + b"a" * 1000 + b':1"}'),
+    "long connection": (
+        A,
+        b'{"type":"BROKER_HEARTBEAT","brokerAddr":"10.0.0.1:10911","channelId":"' + b"x" * 1001 + b'"}',
+    ),
+    "longest connection": (
+        A,
+        b'{"type":"BROKER_HEARTBEAT","brokerAddr":"10.0.0.1:10911","channelId":"' + b"x" * 1000 + b'"}',
+    ),
     "list": (b"", b"[1]"),
     "junk": (b"", b"junk"),
     "not UTF-8": (b"", b"\xff\xfe"),

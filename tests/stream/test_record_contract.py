@@ -34,7 +34,23 @@ COLUMNS = dict(column.split() for column in ENVELOPE.split(",") if column != "ty
 ABSENT = object()
 OF_EACH_JSON_TYPE = [None, "", "x", "7", 0, 1, -1, 1.5, True, [], ["x"], {}, {"x": 1}]
 EDGES = {
-    "brokerAddr": [ADDRESS, "a:1", "a:", ":1", "a b:1", "a:1\n", "a:123456", "::1:1", "[::1]:1", "[]:1"],
+    "brokerAddr": [
+        ADDRESS,
+        "a:1",
+        "a:",
+        ":1",
+        "a b:1",
+        "a:1\n",
+        "a:123456",
+        "::1:1",
+        "[::1]:1",
+        "[]:1",
+        "a" * 998 + ":1",
+        "a" * 999 + ":1",
+    ],
+    "clusterName": ["x" * 1000, "x" * 1001],
+    "brokerName": ["x" * 1000, "x" * 1001],
+    "channelId": ["x" * 1000, "x" * 1001],
     "brokerId": [2**31, 2**63 - 1, 2**63, -(2**63), 1e3],
     "heartbeatTimeoutMillis": [MAX_HEARTBEAT_TIMEOUT_MS, MAX_HEARTBEAT_TIMEOUT_MS + 1, 2**63, 1e3],
 }

@@ -1,0 +1,65 @@
+"""Warm a Spark session up: its first micro-batch takes ten times as long as the next ones.
+
+The JVM compiles, Python workers start and import, Kafka's consumers connect. A job that is to replace another one lets
+all that happen while the other one still publishes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from pyspark.sql import DataFrame, SparkSession
+
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.kafka.reader import LOG_PARTITION
+from namesrv_stream.kafka.topic import beginning_offsets, end_offsets
+from namesrv_stream.stream.checkpoint import remove_folder, set_up_state_store
+from namesrv_stream.stream.query import kafka_records, passed_on_records, show_workers_this_package
+from namesrv_stream.stream.source import parsed_records
+
+log = logging.getLogger(__name__)
+
+_RECORDS = 100
+_LOOK_EVERY_S = 1
+
+
+def warm_up(spark: SparkSession, settings: NamesrvSettings, run_id: str, stop: threading.Event) -> None:
+    """Run the registry's plan over the newest records, and throw away what comes of it. Ends early if `stop` is set.
+
+    It has a checkpoint of its own beside the registry's, which is removed. An error is a warning: the job is only
+    slower without this.
+    """
+    location = f"{settings.checkpoint_location.rstrip('/')}/warm-up-{run_id}"
+    try:
+        _run(spark, settings, location, stop)
+    except Exception as error:  # whatever it is, the job meets it again where it counts
+        log.warning("the session was not warmed up, so the first micro-batch takes longer: %s", error)
+    finally:
+        remove_folder(spark, location)
+
+
+def _run(spark: SparkSession, settings: NamesrvSettings, location: str, stop: threading.Event) -> None:
+    kafka, topic = kafka_client_arguments(settings), settings.kafka_topic
+    first = beginning_offsets(kafka, topic).get(LOG_PARTITION, 0)
+    end = end_offsets(kafka, topic).get(LOG_PARTITION, 0)
+    show_workers_this_package(spark)
+    set_up_state_store(spark)
+    records = kafka_records(spark, settings, max(first, end - _RECORDS))
+    query = (
+        passed_on_records(parsed_records(records), settings)
+        .writeStream.queryName("warm-up")
+        .foreachBatch(_collect)
+        .option("checkpointLocation", location)
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        while not query.awaitTermination(_LOOK_EVERY_S) and not stop.is_set():
+            pass
+    finally:
+        query.stop()
+
+
+def _collect(frame: DataFrame, _batch_id: int) -> None:
+    frame.toArrow()
