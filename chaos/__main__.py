@@ -91,8 +91,10 @@ def _table(happened: dict[str, list[dict[str, float]]]) -> Table:
     """Return the number of times that each incident happened, and the smallest and largest of each figure."""
     table = Table("incident", "times", "figure", "least", "most")
     for name, all_figures in sorted(happened.items()):
-        for figure in all_figures[0] or {"": 0.0}:
-            values = [figures[figure] for figures in all_figures if figure in figures]
+        if not all_figures[0]:
+            table.add_row(name, str(len(all_figures)))
+        for figure in all_figures[0]:
+            values = [figures[figure] for figures in all_figures]
             table.add_row(name, str(len(all_figures)), figure, f"{min(values):.1f}", f"{max(values):.1f}")
     return table
 
