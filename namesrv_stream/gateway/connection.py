@@ -34,6 +34,9 @@ _SECONDS_OF_A_BYTE = 0.000_001
 """A read is charged to its host with at most this time, however long it took: no host loses its turn because other work
 keeps the machine busy. This thread's CPU time would be exact, but reading it takes a system call."""
 
+_TURN_S = 0.004
+"""A connection's turn ends after this time, even if more requests have been read: others are answered first."""
+
 OPENING_LIMIT_S = 10.0
 """Limit of a connection's opening: for its first bytes, a PROXY header and the TLS handshake together."""
 
@@ -75,6 +78,7 @@ class Connection(asyncio.Protocol):
         self._unread = b""
         self._held_bytes = 0
         self._unanswered = 0
+        self._turn_began_s, self._later_s, self._has_more = 0.0, 0.0, False
         self._unanswered_bytes = 0
         self._awaits_alone: RemotingCommand | None = None
         self._is_held_by_peer = False
@@ -108,11 +112,12 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Handle received bytes, and rest if the host's time is over. An error closes this connection and no other."""
         self._active_s = self._loop.time()
-        started_s = time.perf_counter()
-        self._guard(self._take, data)
-        explained_s = _SECONDS_OF_ANY_READ + len(data) * _SECONDS_OF_A_BYTE
-        spent_s = min(time.perf_counter() - started_s, explained_s)
-        rest_s = self._connections.loop_time.spend(self.host, self._active_s, spent_s)
+        rest_s = self._wait_s()
+        if rest_s is not None:
+            self._unread += data
+            self.count_held()
+        else:
+            rest_s = self._charged(self._take, data)
         if rest_s is not None:
             self._rest(rest_s)
         elif len(data) >= LONG_READ_BYTES:
@@ -155,9 +160,13 @@ class Connection(asyncio.Protocol):
         self._read_or_wait()
         self.count_held()
 
-    def await_answer(self, request: RemotingCommand, *, alone: bool = False) -> None:
-        """Count a request that `reply` will answer. `alone`: no other request of this connection is answered before."""
+    def await_answer(self, request: RemotingCommand, *, later_s: float = 0.0, alone: bool = False) -> None:
+        """Count a request that `reply` will answer, and charge the host with the work that follows in the event loop.
+
+        `later_s` is that work's time. `alone`: no other request of this connection is answered before.
+        """
         self._unanswered += 1
+        self._later_s += later_s
         self._awaits_alone = request if alone else self._awaits_alone
         self._unanswered_bytes += len(request.body)
         self._read_or_wait()
@@ -217,6 +226,28 @@ class Connection(asyncio.Protocol):
         return self._unanswered == 0
 
     # --- bytes in
+
+    def _charged(self, take: Callable[[bytes], None], data: bytes) -> float | None:
+        """Take bytes and charge the host with the time. Return the time that this connection has to rest, or None."""
+        self._turn_began_s, self._later_s, self._has_more = time.perf_counter(), 0.0, False
+        explained_s = _SECONDS_OF_ANY_READ + (len(data) + self._decoder.buffered_bytes) * _SECONDS_OF_A_BYTE
+        self._guard(take, data)
+        spent_s = min(self._spent_s, explained_s + self._later_s)
+        rest_s = self._connections.loop_time.spend(self.host, self._loop.time(), spent_s)
+        if self._has_more and rest_s is None:
+            self._loop.call_soon(self._go_on)
+        return rest_s
+
+    @property
+    def _spent_s(self) -> float:
+        """The event loop's time for the present turn, with what will follow for requests that are answered later."""
+        return time.perf_counter() - self._turn_began_s + self._later_s
+
+    def _wait_s(self) -> float | None:
+        """Return the time that requests of this connection have to wait, because its host has had its share."""
+        if self._tls is not None or self._handshake.stage is not Stage.FRAMES:
+            return None
+        return self._connections.loop_time.wait_s(self.host, self._loop.time())
 
     def _guard(self, take: Callable[[bytes], None], data: bytes) -> None:
         try:
@@ -296,7 +327,8 @@ class Connection(asyncio.Protocol):
         for command in self._decoder.feed(data):
             self._frame_began_s = None
             self._handle(command)
-            if self._is_held:
+            self._has_more = self._spent_s > _TURN_S
+            if self._is_held or self._has_more:
                 return  # the decoder yields the rest when it is fed again
 
     def _handle(self, command: RemotingCommand) -> None:
@@ -308,8 +340,13 @@ class Connection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Answer the requests that came while this connection was held."""
-        if not (self._is_held or self.is_lost or self.is_closing):
-            self._guard(self._take_frames, b"")
+        if self._is_held or self._is_resting or self.is_lost or self.is_closing:
+            return
+        rest_s = self._wait_s()
+        if rest_s is None:
+            rest_s = self._charged(self._take_frames, b"")
+        if rest_s is not None:
+            self._rest(rest_s)
 
     # --- bytes out
 

@@ -30,6 +30,10 @@ log = logging.getLogger(__name__)
 Answering = Coroutine[Any, Any, RemotingCommand | KeptAnswer]
 
 
+_LATER_S = 0.0007
+"""The event loop's work for a request that is answered by a task of its own, such as a full registration."""
+
+
 class Dispatcher:
     """Answers the requests of all connections. Lives in the event loop."""
 
@@ -146,7 +150,7 @@ class Dispatcher:
     def _start(
         self, answering: Answering, command: RemotingCommand, connection: Connection, *, alone: bool = False
     ) -> None:
-        connection.await_answer(command, alone=alone)
+        connection.await_answer(command, later_s=_LATER_S, alone=alone)
         task = asyncio.ensure_future(self._reply(answering, command, connection))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

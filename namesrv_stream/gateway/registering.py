@@ -42,6 +42,10 @@ SEND_AGAIN_AFTER_S = 10.0
 unregisters at one name server after the other, and waits 3 s for each that is dead. So it may have left the tables
 before it unregisters here."""
 
+_BETWEEN_BROKERS_S = 0.002
+_AT_A_TIME = 20
+"""Pace of what is done for thousands of brokers at once: the event loop answers others in between."""
+
 
 _NOT_IN_LOG = (KafkaUnreachableError, KafkaRefusedError, GatewayBusyError, NoTurnError)
 
@@ -169,10 +173,11 @@ class Registering:
         if answers.topics_go != self._answers.topics_go:
             self._registrations.forget_all()  # the same registration has another effect now
         self._answers = answers
-        for address in self._registrations.lost(answers, _now_ms()):
-            if address not in self._lost:
-                self._lost.add(address)
-                self._sending.loop.call_later(SEND_AGAIN_AFTER_S, self._on_still_lacking, address)
+        lost = [address for address in self._registrations.lost(answers, _now_ms()) if address not in self._lost]
+        self._lost.update(lost)
+        for number, address in enumerate(lost):
+            after_s = SEND_AGAIN_AFTER_S + number * _BETWEEN_BROKERS_S
+            self._sending.loop.call_later(after_s, self._on_still_lacking, address)
 
     def _on_still_lacking(self, address: str) -> None:
         self._lost.discard(address)
@@ -203,7 +208,9 @@ class Registering:
         async with connection.order:
             channel_id = self._sending.channel_id(connection)
             self._speaking.pop(channel_id, None)
-            for address in self._registrations.closed(channel_id):
+            for number, address in enumerate(self._registrations.closed(channel_id), 1):
+                if number % _AT_A_TIME == 0:
+                    await asyncio.sleep(0)
                 try:
                     closed = ChannelClosed(broker_addr=address, channel_id=channel_id)
                     self._sending.link.send(closed, host=connection.host)

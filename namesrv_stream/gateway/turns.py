@@ -8,12 +8,18 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-WINDOW_S = 0.1
 HOST_SHARE = 0.2
 HEAVY_SHARE = 0.5
+"""Limits of the event loop's time: HOST_SHARE for one host beside others, HEAVY_SHARE for all heavy hosts together."""
+
+BURST_S = 0.02
+"""Time in which a host may use its share of BURST_S at once."""
+
 MOMENT_S = 0.002
-"""Limits of the event loop's time within a window: HOST_SHARE for one host beside others, HEAVY_SHARE for all hosts
-together that have taken more than a moment."""
+"""A host that has had less than this lately is not heavy, and never waits."""
+
+_MOST_DEBT_S = 0.1
+"""Limit of the time that is held against a host, so that a former rush of a lone host is soon forgotten."""
 
 SHORT_TURN_S = 0.05
 REST_TIMES = 4
@@ -49,30 +55,55 @@ class Share:
 
 
 class LoopTime:
-    """The time that the event loop has worked for each host in the present tenth of a second, and the limits of it.
+    """The time that the event loop has worked for each host of late, and the limits of it.
 
-    A host alone may have all of it. Beside others it may have a fifth, and all hosts together that have had more than
-    a moment may have half. The rest is for hosts that ask little.
+    The time that a host has had is a debt, which it works off at the rate of its share. A host alone never waits.
+    Beside others it waits while its debt, or that of all heavy hosts together, is more than a burst.
     """
 
     def __init__(self) -> None:
-        self._spent_s: dict[str, float] = {}
-        self._of_heavy_s = 0.0
-        self._until_s = 0.0
+        self._debts: dict[str, tuple[float, float]] = {}
+        self._of_heavy: tuple[float, float] = (0.0, 0.0)
+        self._pruned_s = 0.0
 
     def spend(self, host: str, now_s: float, seconds: float) -> float | None:
-        """Count the time that a read of this host took. Return the time that the host has to wait now, or None."""
-        if now_s >= self._until_s:
-            self._spent_s.clear()
-            self._of_heavy_s = 0.0
-            self._until_s = now_s + WINDOW_S
-        before_s = self._spent_s.get(host, 0.0)
-        spent_s = self._spent_s[host] = before_s + seconds
-        if spent_s <= MOMENT_S:
+        """Count the time that requests of this host took. Return the time that it has to wait now, or None."""
+        self._prune(now_s)
+        before_s = self._debt_s(host, now_s)
+        debt_s = min(before_s + seconds, _MOST_DEBT_S)
+        self._debts[host] = debt_s, now_s
+        if debt_s > MOMENT_S:
+            added_s = debt_s - before_s if before_s > MOMENT_S else debt_s
+            self._of_heavy = min(self._heavy_debt_s(now_s) + added_s, _MOST_DEBT_S), now_s
+        return self.wait_s(host, now_s)
+
+    def wait_s(self, host: str, now_s: float) -> float | None:
+        """Return the time that this host has to wait before the event loop works for it again, None if it has not."""
+        debt_s = self._debt_s(host, now_s)
+        if debt_s <= MOMENT_S or len(self._debts) <= 1:
             return None
-        self._of_heavy_s += seconds if before_s > MOMENT_S else spent_s
-        is_over = spent_s > HOST_SHARE * WINDOW_S or self._of_heavy_s > HEAVY_SHARE * WINDOW_S
-        return self._until_s - now_s if is_over and len(self._spent_s) > 1 else None
+        own_s = debt_s / HOST_SHARE - BURST_S
+        with_others_s = self._heavy_debt_s(now_s) / HEAVY_SHARE - BURST_S
+        wait_s = max(own_s, with_others_s)
+        return wait_s if wait_s > 0 else None
+
+    def _debt_s(self, host: str, now_s: float) -> float:
+        debt_s, at_s = self._debts.get(host, (0.0, now_s))
+        return max(0.0, debt_s - HOST_SHARE * (now_s - at_s))
+
+    def _heavy_debt_s(self, now_s: float) -> float:
+        debt_s, at_s = self._of_heavy
+        return max(0.0, debt_s - HEAVY_SHARE * (now_s - at_s))
+
+    def _prune(self, now_s: float) -> None:
+        """Forget hosts that have had nothing for BURST_S and owe nothing."""
+        if now_s - self._pruned_s < BURST_S:
+            return
+        self._pruned_s = now_s
+        self._debts = {
+            host: debt for host, debt in self._debts.items()
+            if now_s - debt[1] < BURST_S or self._debt_s(host, now_s) > 0
+        }  # fmt: skip
 
 
 class Turns:

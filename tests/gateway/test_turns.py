@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from namesrv_stream.gateway import turns as turns_module
-from namesrv_stream.gateway.turns import HEAVY_SHARE, HOST_SHARE, MOMENT_S, WINDOW_S, LoopTime, Share, Turns
+from namesrv_stream.gateway.turns import BURST_S, HEAVY_SHARE, HOST_SHARE, MOMENT_S, LoopTime, Share, Turns
 
 
 def test_a_host_may_have_as_much_as_is_left_free():
@@ -20,24 +20,43 @@ def test_a_host_may_have_as_much_as_is_left_free():
 
 def test_a_host_alone_has_the_whole_event_loop():
     loop_time = LoopTime()
-    assert loop_time.spend("a", 0.0, 10 * WINDOW_S) is None
+    assert loop_time.spend("a", 0.0, 10 * BURST_S) is None
 
 
-def test_beside_others_a_host_that_has_had_its_share_waits_until_the_window_is_over():
+def test_beside_others_a_host_that_has_had_its_share_waits_until_it_has_worked_it_off():
     loop_time = LoopTime()
     loop_time.spend("good", 0.0, 0.0001)
-    assert loop_time.spend("evil", 0.01, HOST_SHARE * WINDOW_S) is None
-    assert loop_time.spend("evil", 0.02, 0.001) == pytest.approx(WINDOW_S - 0.02)
-    assert loop_time.spend("good", 0.03, 0.0001) is None
-    assert loop_time.spend("evil", WINDOW_S, 0.001) is None, "the next window"
+    assert loop_time.spend("evil", 0.0, HOST_SHARE * BURST_S) is None
+    assert loop_time.spend("evil", 0.0, HOST_SHARE * 0.007) == pytest.approx(0.007)
+    assert loop_time.wait_s("evil", 0.004) == pytest.approx(0.003)
+    assert loop_time.spend("good", 0.004, 0.0001) is None
+    assert loop_time.wait_s("evil", 0.0071) is None
+
+
+def test_a_debt_is_not_forgotten_when_some_time_has_passed():
+    loop_time = LoopTime()
+    loop_time.spend("good", 0.0, 0.0001)
+    loop_time.spend("evil", 0.0, HOST_SHARE * 10 * BURST_S)
+    loop_time.spend("good", 5 * BURST_S, 0.0001)
+    assert loop_time.wait_s("evil", 5 * BURST_S) == pytest.approx(4 * BURST_S)
+
+
+def test_the_rush_of_a_host_that_was_alone_is_soon_forgotten():
+    loop_time = LoopTime()
+    for _ in range(1_000):
+        assert loop_time.spend("early", 0.0, 0.1) is None
+    loop_time.spend("late", 0.0, 0.0001)
+    wait_s = loop_time.wait_s("early", 0.0)
+    assert wait_s is not None
+    assert wait_s < 1
 
 
 def test_hosts_that_take_more_than_a_moment_have_a_share_together():
     loop_time = LoopTime()
-    taken_s, hosts = 0.9 * HOST_SHARE * WINDOW_S, 0
+    taken_s, hosts = 0.9 * HOST_SHARE * BURST_S, 0
     while loop_time.spend(f"evil-{hosts}", 0.0, taken_s) is None:
         hosts += 1
-    assert hosts == int(HEAVY_SHARE * WINDOW_S / taken_s)
+    assert hosts == int(HEAVY_SHARE * BURST_S / taken_s)
     assert loop_time.spend("good", 0.0, MOMENT_S) is None
 
 
