@@ -22,7 +22,7 @@ from namesrv_stream.gateway.ledger import (
 )
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.records import encode_record
-from namesrv_stream.rules.registration import reply
+from namesrv_stream.rules.registration import changes_nothing, reply
 from namesrv_stream.rules.requests import MASTER_ID, MAX_HEARTBEAT_TIMEOUT_MS, ChannelClosed, RegisterBroker
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import ResponseCode
@@ -119,10 +119,17 @@ class Registering:
             return known.head, self.sign_of_life(address, connection)
         if not self._registrations.has_room(address, channel_id, connection.host):
             raise TooManyBrokersError
-        log.debug("%s registers in full: %s", address, why)
-        read = partial(_read, command, channel_id, connection.host)
+        is_compared = self._registrations.may_be_published(address, self._answers)
+        read = partial(_read, command, channel_id, connection.host, self._answers if is_compared else None)
         request, part, record = await self._sending.made(command, connection, read)
         self._speaking[channel_id] = connection
+        if record is None and self._registrations.may_be_published(address, self._answers):
+            log.debug("%s registers what epoch %d shows", address, self._answers.epoch)
+            part.was_published = True
+            place = self.sign_of_life(address, connection)
+            self._note(identity, part, channel_id, place)
+            return part.head, place
+        log.debug("%s registers in full: %s", address, why)
         place = self._send_in_full(identity, part, request, record)
         self._registrations.heard(address, channel_id, self._sending.now_ms, connection.host)
         self._heartbeats.sent(address, channel_id, place)
@@ -150,17 +157,23 @@ class Registering:
         self._heartbeats.forget(address)
 
     def _send_in_full(
-        self, identity: Fingerprint, part: FullRegistration, request: RegisterBroker, record: bytes
+        self, identity: Fingerprint, part: FullRegistration, request: RegisterBroker, record: bytes | None
     ) -> asyncio.Future[LogPosition]:
         """Send a full registration, and record it in the ledger before anything else can be sent.
 
         So the ledger has the order of the log.
         """
         place = self._sending.link.send(request, record, part.host)
-        is_all = self._answers.topics_go
-        self._registrations.sent_in_full(identity, part, str(request.channel_id), self._sending.now_ms, is_all=is_all)
-        place.add_done_callback(partial(self._on_full_acknowledged, part))
+        self._note(identity, part, str(request.channel_id), place)
         return place
+
+    def _note(
+        self, identity: Fingerprint, part: FullRegistration, channel_id: str, place: asyncio.Future[LogPosition]
+    ) -> None:
+        """Record in the ledger what was sent for a full registration, and later its place in the log."""
+        is_all = self._answers.topics_go
+        self._registrations.sent_in_full(identity, part, channel_id, self._sending.now_ms, is_all=is_all)
+        place.add_done_callback(partial(self._on_full_acknowledged, part))
 
     def _on_full_acknowledged(self, part: FullRegistration, done: asyncio.Future[LogPosition]) -> None:
         if done.cancelled() or done.exception() is not None:
@@ -240,9 +253,13 @@ def busy(command: RemotingCommand, error: BaseException, fields: dict[str, str] 
     return command.answer(ResponseCode.SYSTEM_BUSY, f"[REJECTREQUEST]{error}", fields)
 
 
-def _read(command: RemotingCommand, channel_id: str, host: str) -> tuple[RegisterBroker, FullRegistration, bytes]:
+def _read(
+    command: RemotingCommand, channel_id: str, host: str, compared: Answers | None
+) -> tuple[RegisterBroker, FullRegistration, bytes | None]:
+    """Decode a registration, and encode its record unless the snapshot to compare it with shows all that it says."""
     read = register_broker(command, channel_id)
-    return read, FullRegistration.of(command, read, host), encode_record(read)
+    is_shown = compared is not None and changes_nothing(compared.tables, compared.settings, read)
+    return read, FullRegistration.of(command, read, host), None if is_shown else encode_record(read)
 
 
 def _read_again(

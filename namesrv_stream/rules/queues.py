@@ -70,6 +70,18 @@ class QueueCodes:
         code: int = _CELL.unpack_from(cells)[1]
         return self.settings[code]
 
+    def settings_on(self, cells: bytes, name_code: bytes) -> QueueSettings | None:
+        """Return the settings of the row whose broker name has this number, in its four bytes; None without one."""
+        at = cells.find(name_code)
+        while at > 0 and at % CELL_BYTES:  # it is in a number of queue settings, or across two
+            at = cells.find(name_code, at + 1)
+        return None if at < 0 else self.settings[_CELL.unpack_from(cells, at)[1]]
+
+    def name_code(self, broker_name: str) -> bytes | None:
+        """Return the number of a broker name as its bytes in a cell; None if it has no number."""
+        code = self._name_codes.get(broker_name)
+        return None if code is None else _CELL.pack(code, 0)[: CELL_BYTES // 2]
+
     def name_codes(self, names: Container[str]) -> set[int]:
         """Return the numbers of those of `names` that have one."""
         return {code for code, name in enumerate(self.names) if name in names}
@@ -126,6 +138,12 @@ class TopicQueues(Mapping[str, Sequence[TopicRow]]):
 
     def __len__(self) -> int:
         return self._length
+
+    def settings(self, topic: str, broker_name: str) -> QueueSettings | None:
+        """Return the settings of one row, None if there is no such row."""
+        name_code = self._codes.name_code(broker_name)
+        cells = self._page_of(topic).get(topic)
+        return None if name_code is None or cells is None else self._codes.settings_on(cells, name_code)
 
     def flags(self) -> Iterator[tuple[str, int]]:
         """Yield each topic with the flag of its first row."""
