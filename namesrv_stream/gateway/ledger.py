@@ -6,13 +6,12 @@ clock, no socket and no Kafka. Times are passed in, as milliseconds of one clock
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from isal.isal_zlib import crc32
+from isal.isal_zlib import compress, crc32, decompress
 from msgspec.structs import replace
 
 from namesrv_stream.gateway.budget import Budget
@@ -25,6 +24,9 @@ MAX_BROKERS_OF_A_CONNECTION = 1_000
 MAX_BROKERS_OF_A_HOST = 10_000
 MAX_KEPT_BYTES = 128 * 1024 * 1024
 MAX_FORGOTTEN = 100_000
+_LEVEL = 1
+"""ISA-L's level that takes a fortieth of zlib's time for the same size."""
+
 _BYTES_OF_ANY_PART = 2_048
 """Memory of the objects around a part's body."""
 
@@ -77,7 +79,7 @@ class FullRegistration:
             code=command.code,
             version=command.version,
             ext_fields=command.ext_fields,
-            body=zlib.compress(command.body, zlib.Z_BEST_SPEED),
+            body=compress(command.body, _LEVEL),
             said_by=command.said_by,
         )
         head = replace(read, topic_config_table={}, topic_queue_mapping_info_map={}, channel_id=None, requested_by=None)
@@ -89,7 +91,7 @@ class FullRegistration:
             code=self.command.code,
             version=self.command.version,
             ext_fields=self.command.ext_fields,
-            body=zlib.decompress(self.command.body),
+            body=decompress(self.command.body),
             said_by=self.command.said_by,
         )
 
