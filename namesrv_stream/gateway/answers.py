@@ -146,17 +146,17 @@ class Answers:
         """The leases by broker address."""
         return self.tables.live
 
-    def take_over(self, former: Answers, changed_tables: frozenset[str], changed_topics: frozenset[str] | None) -> None:
+    def take_over(self, former: Answers, changed_tables: frozenset[str], changed_routes: frozenset[str] | None) -> None:
         """Take the kept answers of `former`, except those that these changes may affect.
 
-        `changed_topics`: None if any topic may have changed. `former` loses all its answers, so that it cannot add
-        outdated ones.
+        `changed_routes`: topics, None if any route may have changed. `former` loses all its answers, so that it cannot
+        add outdated ones.
         """
         routes, kept = former.routes, former._kept
         former.routes, former._kept = KeptRoutes(), {}
         self._kept = {code: each for code, each in kept.items() if changed_tables.isdisjoint(READERS[code].tables)}
-        if changed_topics is not None and changed_tables.isdisjoint(_ROUTE_TABLES_BUT_TOPIC):
-            routes.drop(changed_topics)
+        if changed_routes is not None:
+            routes.drop(changed_routes)
             self.routes = routes
 
     def answer(self, command: RemotingCommand) -> KeptAnswer | None:
@@ -396,8 +396,6 @@ SCANS = frozenset(
     }
 )
 """Request codes whose answers read all topics."""
-
-_ROUTE_TABLES_BUT_TOPIC = READERS[RequestCode.GET_ROUTEINFO_BY_TOPIC].tables - {"topic"}
 
 
 def _asked(reading: Reading, command: RemotingCommand) -> Asked:

@@ -73,8 +73,9 @@ def test_brokers_of_a_gateway_that_starts_again_cost_a_light_heartbeat_each(site
 def test_a_broker_that_never_pauses_is_in_the_log_once_in_a_quarter_of_its_lease(site):
     with BackgroundGateway(site.settings) as running:
         peer, *_ = connect_all(running.gateway)
+        before = len(site.said(BrokerHeartbeat))
         began_s = time.monotonic()
         while (taken_s := time.monotonic() - began_s) < 2.5:
             assert peer.ask(904, brokerAddr="10.0.0.0:10911", brokerName="broker-0", clusterName="c").code == 0
-        light = [each for each in site.said(BrokerHeartbeat) if each.broker_addr == "10.0.0.0:10911"]
+        light = [each for each in site.said(BrokerHeartbeat)[before:] if each.broker_addr == "10.0.0.0:10911"]
         assert 1 <= len(light) <= 1 + taken_s, "one a second, the quarter of its lease"
