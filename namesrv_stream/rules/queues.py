@@ -70,13 +70,6 @@ class QueueCodes:
         code: int = _CELL.unpack_from(cells)[1]
         return self.settings[code]
 
-    def settings_on(self, cells: bytes, name_code: bytes) -> QueueSettings | None:
-        """Return the settings of the row whose broker name has this number, in its four bytes; None without one."""
-        at = cells.find(name_code)
-        while at > 0 and at % CELL_BYTES:  # it is in a number of queue settings, or across two
-            at = cells.find(name_code, at + 1)
-        return None if at < 0 else self.settings[_CELL.unpack_from(cells, at)[1]]
-
     def name_code(self, broker_name: str) -> bytes | None:
         """Return the number of a broker name as its bytes in a cell; None if it has no number."""
         code = self._name_codes.get(broker_name)
@@ -139,11 +132,19 @@ class TopicQueues(Mapping[str, Sequence[TopicRow]]):
     def __len__(self) -> int:
         return self._length
 
-    def settings(self, topic: str, broker_name: str) -> QueueSettings | None:
-        """Return the settings of one row, None if there is no such row."""
+    def settings_on(self, broker_name: str, topics: Iterable[str]) -> Iterator[QueueSettings | None]:
+        """Yield for each of `topics` the settings of its row on a broker name, None if there is no such row."""
         name_code = self._codes.name_code(broker_name)
-        cells = self._page_of(topic).get(topic)
-        return None if name_code is None or cells is None else self._codes.settings_on(cells, name_code)
+        settings, at = self._codes.settings, 0
+        for topic in topics:
+            cells = self._page_of(topic).get(topic, b"")
+            if name_code is None:
+                yield None
+                continue
+            if cells[at : at + len(name_code)] != name_code:  # else it is where it is in the topic before
+                at = _position(cells, name_code)
+            yield None if at < 0 else settings[_CELL.unpack_from(cells, at)[1]]
+            at = max(at, 0)
 
     def flags(self) -> Iterator[tuple[str, int]]:
         """Yield each topic with the flag of its first row."""
@@ -197,6 +198,14 @@ class TopicQueues(Mapping[str, Sequence[TopicRow]]):
 
     def _all_cells(self) -> Iterator[tuple[str, bytes]]:
         return chain.from_iterable(page.items() for page in self._pages)
+
+
+def _position(cells: bytes, name_code: bytes) -> int:
+    """Return where the cell of a broker name begins, -1 if there is none."""
+    at = cells.find(name_code)
+    while at > 0 and at % CELL_BYTES:  # it is in a number of queue settings, or across two numbers
+        at = cells.find(name_code, at + 1)
+    return at
 
 
 def name_codes_of(cells: bytes) -> list[int]:

@@ -111,14 +111,13 @@ def _is_same_holder(holders: Mapping[int, BrokerRow], request: RegisterBroker) -
 
 def _has_same_topics(queues: TopicQueues, settings: NamesrvSettings, request: RegisterBroker) -> bool:
     broker_name, wiped = request.broker_name, _has_no_write(request)
-    for topic, config in request.topic_config_table.items():
-        found = queues.settings(topic, broker_name)
-        if found is None:
-            return False
-        if _differs(TopicRow(topic, broker_name, *found), _topic_row(topic, broker_name, config, wiped)):
+    table = request.topic_config_table
+    for (topic, config), found in zip(table.items(), queues.settings_on(broker_name, table), strict=True):
+        known = None if found is None else TopicRow(topic, broker_name, *found)
+        if _differs(known, _topic_row(topic, broker_name, config, wiped)):
             return False
     goes = settings.delete_topic_with_broker_registration and not request.topic_queue_mapping_info_map  # T5
-    return not goes or queues.topic_counts.get(broker_name, 0) == len(request.topic_config_table)
+    return not goes or queues.topic_counts.get(broker_name, 0) == len(table)
 
 
 def reply(tables: RouteTables, settings: NamesrvSettings, request: RegisterBroker) -> RegisterReply:
