@@ -9,6 +9,7 @@
 #   make lint         ruff and mypy
 #   make bench        the figures of the docs, measured here
 #   make bench-gateway  the gateway beside RocketMQ's own NameServer, under the same load
+#   make bench-heartbeats  5,000 brokers with leases of 10 s and a heartbeat every second; ARGS='--minutes 10'
 #   make bench-scale  what a change costs in registries of 1,000,000 and 3,000,000 rows
 #   make bench-history  the cookbook's questions on a year of history, 10 million lines
 #   make league       users' reports of the NameServer, played against RocketMQ and the gateway; writes docs/league.md
@@ -30,7 +31,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install install-s3 demo demo-rocketmq test test-quick test-full lint bench bench-gateway bench-scale bench-history league soak-hostile chaos lock clean java
+.PHONY: help install install-s3 demo demo-rocketmq test test-quick test-full lint bench bench-gateway bench-heartbeats bench-scale bench-history league soak-hostile chaos lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -53,8 +54,8 @@ test: java install
 # No Java, Kafka or Spark, and of the gateway what needs no socket.
 QUICK := tests/rules tests/wire tests/access tests/config tests/test_records.py \
 	tests/tables/test_reader.py tests/tables/test_route_index.py tests/tables/test_topic_queues.py \
-	$(addprefix tests/gateway/test_, answers.py budget.py handshake.py ledger.py notices.py \
-	registration_replies.py turns.py writes.py)
+	$(addprefix tests/gateway/test_, answers.py budget.py handshake.py heartbeats.py ledger.py notices.py \
+	published_registrations.py registration_replies.py turns.py writes.py)
 test-quick: .venv/.installed
 	$(BIN)/python -m pytest -m 'not full and not long and not spark and not system' $(QUICK) \
 	  --cov=namesrv_stream.rules --cov=namesrv_stream.wire --cov-branch --cov-fail-under=95 $(ARGS)
@@ -72,6 +73,9 @@ bench: java install
 
 bench-gateway: java install
 	$(BIN)/python -m benchmarks.gateway
+
+bench-heartbeats: java install
+	$(BIN)/python -m benchmarks.heartbeats $(ARGS)
 
 bench-scale: install
 	$(BIN)/python -m benchmarks.scale $(ARGS)

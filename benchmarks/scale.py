@@ -114,6 +114,10 @@ class Registry:
             live=RowChanges([self._lease(broker, 0) for broker in brokers]),
         )
 
+    def publish_again(self) -> None:
+        """Publish a snapshot without a change, as the job does so that its snapshots do not get stale."""
+        self._publish()
+
     def change_one(self, broker: int, number: int, queues: int) -> str:
         """Give one topic of one broker another count of queues; return its name."""
         topic = self._plan.topic(broker, number)
@@ -140,13 +144,13 @@ class Registry:
         self._publisher.publish(Batch("query", self._batch_id, now_ms, {0: self._batch_id}, changes), now_ms)
 
     def _broker(self, broker: int) -> BrokerRow:
-        address, name = _address(broker), self._plan.broker_name(broker)
+        address, name = address_of(broker), self._plan.broker_name(broker)
         return BrokerRow(name, 0, address, "c", None, None, LogPosition(_now_ms(), 0, broker))
 
     def _lease(self, broker: int, counter: int) -> LiveRow:
         version, now_ms = DataVersion(0, 1, counter), _now_ms()
         name = self._plan.broker_name(broker)
-        return LiveRow(_address(broker), "c", name, 0, now_ms, 120_000, version, "", now_ms)
+        return LiveRow(address_of(broker), "c", name, 0, now_ms, 120_000, version, "", now_ms)
 
 
 class Client:
@@ -333,7 +337,8 @@ def _cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _address(broker: int) -> str:
+def address_of(broker: int) -> str:
+    """Return a broker's address."""
     return f"10.0.{broker // 250}.{broker % 250}:10911"
 
 

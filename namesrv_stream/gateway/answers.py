@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.kept_answers import Asked, KeptAnswer, KeptAnswers, KeptRoutes, bytes_of
-from namesrv_stream.gateway.readers import READERS, ROUTE_TABLES_BUT_TOPIC, SCANS, Reader, Source
+from namesrv_stream.gateway.readers import READERS, SCANS, Reader, Source
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.registration import order_topic_config
@@ -51,17 +51,17 @@ class Answers:
         """The leases by broker address."""
         return self.tables.live
 
-    def take_over(self, former: Answers, changed_tables: frozenset[str], changed_topics: frozenset[str] | None) -> None:
+    def take_over(self, former: Answers, changed_tables: frozenset[str], changed_routes: frozenset[str] | None) -> None:
         """Take the kept answers of `former`, except those that these changes may affect.
 
-        `changed_topics`: None if any topic may have changed. `former` loses all its answers, so that it cannot add
-        outdated ones.
+        `changed_routes`: topics, None if any route may have changed. `former` loses all its answers, so that it cannot
+        add outdated ones.
         """
         routes, kept = former.routes, former._kept
         former.routes, former._kept = KeptRoutes(), {}
         self._kept = {code: each for code, each in kept.items() if changed_tables.isdisjoint(READERS[code].tables)}
-        if changed_topics is not None and changed_tables.isdisjoint(ROUTE_TABLES_BUT_TOPIC):
-            routes.drop(changed_topics)
+        if changed_routes is not None:
+            routes.drop(changed_routes)
             self.routes = routes
 
     def answer(self, command: RemotingCommand) -> KeptAnswer | None:

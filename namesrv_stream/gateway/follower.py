@@ -10,7 +10,7 @@ from typing import Any
 from deltalake.exceptions import DeltaError
 
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, StorageError
-from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.lookup import RouteTables, topics_with_other_routes
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
@@ -20,14 +20,18 @@ log = logging.getLogger(__name__)
 LOOK_EVERY_S = 0.25
 _STOP_LIMIT_S = 10.0
 
+SETTINGS_TABLE = "namesrv_config"
+ROUTE_TABLES = frozenset({"topic", "broker", "filter", "kv_config", "topic_mapping"})
+"""The tables of which routes are made."""
+
 OnSnapshot = Callable[["FollowedSnapshot"], None]
 
 
 class FollowedSnapshot:
     """A snapshot with its indexes, and its differences from the one before.
 
-    `changed_tables`: names of tables, all of them for the first snapshot. `changed_topics`: None if any topic may have
-    changed.
+    `changed_tables`: names of tables, all of them for the first snapshot. `changed_routes`: the topics whose routes may
+    have changed, None if any may have.
     """
 
     def __init__(self, view: RegistryView, former: FollowedSnapshot | None) -> None:
@@ -36,7 +40,16 @@ class FollowedSnapshot:
         self._loaded = view.tables
         before = former._loaded if former is not None else {}
         self.changed_tables = frozenset(name for name, table in view.tables.items() if before.get(name) is not table)
-        self.changed_topics = view.changed_topics
+        self.changed_routes = self._changed_routes(former, view.changed_topics)
+
+    def _changed_routes(
+        self, former: FollowedSnapshot | None, changed_topics: frozenset[str] | None
+    ) -> frozenset[str] | None:
+        if former is None or changed_topics is None or SETTINGS_TABLE in self.changed_tables:
+            return None
+        if self.changed_tables.isdisjoint(ROUTE_TABLES):
+            return frozenset()
+        return changed_topics | topics_with_other_routes(former.tables, self.tables)
 
 
 class Follower:

@@ -211,6 +211,3 @@ SCANS = frozenset(
     }
 )
 """Request codes whose answers read all topics."""
-
-ROUTE_TABLES_BUT_TOPIC = READERS[RequestCode.GET_ROUTEINFO_BY_TOPIC].tables - {"topic"}
-"""The tables besides `topic` on which a route depends."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from functools import partial
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.connection import Connection
+from namesrv_stream.gateway.heartbeats import Heartbeats
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
 from namesrv_stream.gateway.kept_answers import KeptAnswer
 from namesrv_stream.gateway.ledger import (
@@ -23,8 +23,8 @@ from namesrv_stream.gateway.ledger import (
 )
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.records import encode_record
-from namesrv_stream.rules.registration import reply
-from namesrv_stream.rules.requests import MASTER_ID, BrokerHeartbeat, ChannelClosed, RegisterBroker
+from namesrv_stream.rules.registration import changes_nothing, reply
+from namesrv_stream.rules.requests import MASTER_ID, MAX_HEARTBEAT_TIMEOUT_MS, ChannelClosed, RegisterBroker
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import ResponseCode
 from namesrv_stream.wire.command import RemotingCommand
@@ -67,6 +67,7 @@ class Registering:
         self._sending = sending
         self._registrations = registrations
         self._answers = answers
+        self._heartbeats = Heartbeats(sending)
         self._lost: set[str] = set()
         self._speaking: dict[str, Connection] = {}
         self.is_stopping = False
@@ -81,12 +82,12 @@ class Registering:
         if not connection.is_answered or connection.order.locked():
             return None  # earlier requests of this connection are sent first
         address = (command.ext_fields or {}).get("brokerAddr", "")
-        channel_id, now_ms = self._sending.channel_id(connection), _now_ms()
+        channel_id, now_ms = self._sending.channel_id(connection), self._sending.now_ms
         why = self._registrations.why_in_full(address, channel_id, fingerprint(command), self._answers, now_ms)
         if why is not None:
             return None
         try:
-            return self._send_heartbeat(address, connection)
+            return self.sign_of_life(address, connection)
         except NamesrvError:
             return None
 
@@ -117,39 +118,67 @@ class Registering:
         self, address: str, command: RemotingCommand, connection: Connection
     ) -> tuple[RegisterBroker, asyncio.Future[LogPosition]]:
         identity, channel_id = fingerprint(command), self._sending.channel_id(connection)
-        why = self._registrations.why_in_full(address, channel_id, identity, self._answers, _now_ms())
+        why = self._registrations.why_in_full(address, channel_id, identity, self._answers, self._sending.now_ms)
         known = self._registrations.get(address)
         if why is None and known is not None:
-            return known.head, self._send_heartbeat(address, connection)
+            return known.head, self.sign_of_life(address, connection)
         if not self._registrations.has_room(address, channel_id, connection.host):
             raise TooManyBrokersError
-        log.debug("%s registers in full: %s", address, why)
-        read = partial(_read, command, channel_id, connection.host)
+        is_compared = self._registrations.may_be_published(address, self._answers)
+        read = partial(_read, command, channel_id, connection.host, self._answers if is_compared else None)
         request, part, record = await self._sending.made(command, connection, read)
         self._speaking[channel_id] = connection
+        if record is None and self._registrations.may_be_published(address, self._answers):
+            log.debug("%s registers what epoch %d shows", address, self._answers.epoch)
+            part.was_published = True
+            place = self.sign_of_life(address, connection)
+            self._note(identity, part, channel_id, place)
+            return part.head, place
+        log.debug("%s registers in full: %s", address, why)
         place = self._send_in_full(identity, part, request, record)
-        self._registrations.note_sign_of_life(address, channel_id, _now_ms(), connection.host)
+        self._registrations.note_sign_of_life(address, channel_id, self._sending.now_ms, connection.host)
+        self._heartbeats.sent(address, channel_id, place)
         return part.head, place
 
-    def _send_heartbeat(self, address: str, connection: Connection) -> asyncio.Future[LogPosition]:
+    def sign_of_life(self, address: str, connection: Connection) -> asyncio.Future[LogPosition]:
+        """Send a light heartbeat, now or later. Return the future by which the broker may be answered.
+
+        The ledger or the newest snapshot has the address. Raises NamesrvError.
+        """
         channel_id = self._sending.channel_id(connection)
-        heartbeat = BrokerHeartbeat(broker_addr=address, channel_id=channel_id)
-        place = self._sending.link.send(heartbeat, host=connection.host)
-        self._registrations.note_sign_of_life(address, channel_id, _now_ms(), connection.host)
+        place = self._heartbeats.send(address, channel_id, self._timeout_ms(address), connection.host)
+        self._registrations.note_sign_of_life(address, channel_id, self._sending.now_ms, connection.host)
         return place
 
+    def _timeout_ms(self, address: str) -> int:
+        """Return the timeout of a lease: the shorter one, if ledger and snapshot have different ones."""
+        known, lease = self._registrations.get(address), self._answers.live.get(address)
+        own_ms = known.head.timeout_ms if known is not None else MAX_HEARTBEAT_TIMEOUT_MS
+        return min(own_ms, lease.heartbeat_timeout_millis) if lease is not None else own_ms
+
+    def left(self, address: str) -> None:
+        """Forget all of an address, because it unregisters."""
+        self._registrations.forget(address)
+        self._heartbeats.forget(address)
+
     def _send_in_full(
-        self, identity: Fingerprint, part: FullRegistration, request: RegisterBroker, record: bytes
+        self, identity: Fingerprint, part: FullRegistration, request: RegisterBroker, record: bytes | None
     ) -> asyncio.Future[LogPosition]:
         """Send a full registration, and record it in the ledger before anything else can be sent.
 
         So the ledger has the order of the log.
         """
         place = self._sending.link.send(request, record, part.host)
-        is_all = self._answers.topics_go
-        self._registrations.sent_in_full(identity, part, str(request.channel_id), _now_ms(), is_all=is_all)
-        place.add_done_callback(partial(self._on_full_acknowledged, part))
+        self._note(identity, part, str(request.channel_id), place)
         return place
+
+    def _note(
+        self, identity: Fingerprint, part: FullRegistration, channel_id: str, place: asyncio.Future[LogPosition]
+    ) -> None:
+        """Record in the ledger what was sent for a full registration, and later its place in the log."""
+        is_all = self._answers.topics_go
+        self._registrations.sent_in_full(identity, part, channel_id, self._sending.now_ms, is_all=is_all)
+        place.add_done_callback(partial(self._on_full_acknowledged, part))
 
     def _on_full_acknowledged(self, part: FullRegistration, done: asyncio.Future[LogPosition]) -> None:
         if done.cancelled() or done.exception() is not None:
@@ -173,7 +202,9 @@ class Registering:
         if answers.topics_go != self._answers.topics_go:
             self._registrations.forget_all()  # the same registration has another effect now
         self._answers = answers
-        lost = [address for address in self._registrations.lost(answers, _now_ms()) if address not in self._lost]
+        lost = [
+            address for address in self._registrations.lost(answers, self._sending.now_ms) if address not in self._lost
+        ]
         self._lost.update(lost)
         for number, address in enumerate(lost):
             after_s = SEND_AGAIN_AFTER_S + number * _BETWEEN_BROKERS_S
@@ -186,7 +217,7 @@ class Registering:
 
     async def _send_again(self, address: str) -> None:
         """Send all parts of a lost broker again, unless it has registered or has left meanwhile."""
-        known = self._registrations.lost_by(address, self._answers, _now_ms())
+        known = self._registrations.lost_by(address, self._answers, self._sending.now_ms)
         if known is None:
             return
         channel_id = max(known.channels)
@@ -195,13 +226,21 @@ class Registering:
             async with self._sending.turn(connection):
                 read = partial(_read_again, known, channel_id)
                 again = await self._sending.link.aside(read, known.held_bytes, known.host)
-                if self._registrations.lost_by(address, self._answers, _now_ms()) is known:
+                if self._registrations.lost_by(address, self._answers, self._sending.now_ms) is known:
                     log.warning("%s is connected and not in the tables: its registration is sent again", address)
                     for identity, part, request, record in again:
                         self._send_in_full(identity, part, request, record)
         except NamesrvError as error:
             self._registrations.forget(address)
             log.warning("%s is not sent again: %s", address, error)
+
+    def stop(self) -> None:
+        """Send no more records for lost connections or lost brokers, and at once the signs of life that wait.
+
+        So no lease ends with this gateway.
+        """
+        self.is_stopping = True
+        self._heartbeats.send_all()
 
     async def connection_lost(self, connection: Connection) -> None:
         """Send a CHANNEL_CLOSED record for each broker of the connection (L6), after all records of its requests."""
@@ -211,6 +250,7 @@ class Registering:
             for number, address in enumerate(self._registrations.closed(channel_id), 1):
                 if number % _AT_A_TIME == 0:
                     await asyncio.sleep(0)
+                self._heartbeats.closed(address, channel_id)
                 try:
                     closed = ChannelClosed(broker_addr=address, channel_id=channel_id)
                     self._sending.link.send(closed, host=connection.host)
@@ -223,9 +263,13 @@ def busy(command: RemotingCommand, error: BaseException, fields: dict[str, str] 
     return command.answer(ResponseCode.SYSTEM_BUSY, f"[REJECTREQUEST]{error}", fields)
 
 
-def _read(command: RemotingCommand, channel_id: str, host: str) -> tuple[RegisterBroker, FullRegistration, bytes]:
+def _read(
+    command: RemotingCommand, channel_id: str, host: str, compared: Answers | None
+) -> tuple[RegisterBroker, FullRegistration, bytes | None]:
+    """Decode a registration, and encode its record unless the snapshot to compare it with shows all that it says."""
     read = register_broker(command, channel_id)
-    return read, FullRegistration.of(command, read, host), encode_record(read)
+    is_shown = compared is not None and changes_nothing(compared.tables, compared.settings, read)
+    return read, FullRegistration.of(command, read, host), None if is_shown else encode_record(read)
 
 
 def _read_again(
@@ -235,7 +279,3 @@ def _read_again(
         (identity, part, register_broker(part.registration(), channel_id)) for identity, part in known.parts.items()
     ]
     return [(identity, part, request, encode_record(request)) for identity, part, request in requests]
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

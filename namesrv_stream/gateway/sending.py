@@ -39,6 +39,11 @@ class Sending:
         self._gateway_id = gateway_id
         self._tasks: set[asyncio.Task[None]] = set()
 
+    @property
+    def now_ms(self) -> int:
+        """The time in milliseconds of the event loop's clock, which never steps back."""
+        return round(self.loop.time() * 1_000)
+
     def channel_id(self, connection: Connection) -> str:
         """Return the id of a connection in the records."""
         return f"{self._gateway_id}/{connection.number}"

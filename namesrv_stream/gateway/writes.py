@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
@@ -16,7 +15,6 @@ from namesrv_stream.gateway.registering import Registering, busy
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.rules.requests import (
     AddWritePerm,
-    BrokerHeartbeat,
     DataVersion,
     Request,
     UpdateNamesrvConfig,
@@ -80,7 +78,7 @@ class Writes:
     async def _unregister(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         request = unregister_broker(command)
         async with connection.order:
-            self._registrations.forget(request.broker_addr)
+            self.registering.left(request.broker_addr)
             place = self._link.send(request, host=connection.host)
         await self._sending.in_log(place)
         return command.answer()
@@ -104,11 +102,8 @@ class Writes:
         """Send a heartbeat for a broker that the ledger or the newest snapshot has (L2); send nothing for others."""
         if self._registrations.get(address) is None and address not in self._answers.live:
             return
-        async with self._sending.turn(connection) as channel_id:
-            now_ms = time.monotonic_ns() // 1_000_000
-            self._registrations.note_sign_of_life(address, channel_id, now_ms, connection.host)
-            heartbeat = BrokerHeartbeat(broker_addr=address, channel_id=channel_id)
-            place = self._link.send(heartbeat, host=connection.host)
+        async with self._sending.turn(connection):
+            place = self.registering.sign_of_life(address, connection)
         await self._sending.in_log(place)
 
     async def _operate(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -159,7 +154,7 @@ class Writes:
 
         So no lease ends with this gateway: its brokers are at other gateways, or back within their timeout.
         """
-        self.registering.is_stopping = True
+        self.registering.stop()
 
     def connection_lost(self, connection: Connection) -> None:
         """Start to send CHANNEL_CLOSED for the brokers of the connection (L6), unless the gateway stops."""

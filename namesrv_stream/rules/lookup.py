@@ -36,6 +36,15 @@ class RouteTables:
     kv: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     mappings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     namesrv_config: Mapping[str, str] = field(default_factory=dict)
+    _groups: dict[str, BrokerGroup] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The broker groups that were asked for: all topics of a broker name share one."""
+
+    def group(self, broker_name: str) -> BrokerGroup | None:
+        """Return the broker group of a name as clients see it; None if nobody holds an id of the name."""
+        group = self._groups.get(broker_name)
+        if group is None and broker_name in self.brokers:
+            group = self._groups[broker_name] = broker_data(self.brokers[broker_name])
+        return group
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,28 @@ class ClusterInfo:
     clusters: Mapping[str, Sequence[str]]
 
 
+def topics_with_other_routes(before: RouteTables, after: RouteTables) -> set[str]:
+    """Return the topics whose routes differ between two snapshots in more than their rows of `topic`.
+
+    They differ in a broker group, a filter server, a mapping or the order configuration. Settings are not looked at.
+    """
+    addresses = _changed_keys(before.filters, after.filters)
+    changed = _changed_keys(before.brokers, after.brokers)
+    names = {name for name in changed if before.group(name) != after.group(name)}
+    names |= {
+        name for name, holders in after.brokers.items() if any(row.broker_addr in addresses for row in holders.values())
+    }
+    topics = set(after.queues.topics_on(names)) if names else set()
+    orders = _changed_keys(before.kv.get(ORDER_TOPIC_NAMESPACE, {}), after.kv.get(ORDER_TOPIC_NAMESPACE, {}))
+    return topics | _changed_keys(before.mappings, after.mappings) | orders
+
+
+def _changed_keys(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:
+    if before is after:
+        return set()
+    return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+
+
 def latest_registered(holders: Iterable[BrokerRow]) -> BrokerRow:
     """Return the holder with the latest registration of its broker name; its cluster, zone and flag are shown (D6)."""
     return max(holders, key=lambda row: row.registered_at)
@@ -101,7 +132,7 @@ def route(
     `zone_name`: the zone of a client in zone mode, which sees only the groups of its own zone (M4).
     """
     queues: Sequence[TopicRow] = tables.queues.get(topic, ())
-    groups = [broker_data(tables.brokers[row.broker_name]) for row in queues if row.broker_name in tables.brokers]
+    groups = [group for row in queues if (group := tables.group(row.broker_name)) is not None]
     if not groups:
         return None
     if settings.support_acting_master and not topic.startswith(MEMBER_SYNC_TOPIC_PREFIX):

@@ -70,6 +70,11 @@ class QueueCodes:
         code: int = _CELL.unpack_from(cells)[1]
         return self.settings[code]
 
+    def name_code(self, broker_name: str) -> bytes | None:
+        """Return the number of a broker name as its bytes in a cell; None if it has no number."""
+        code = self._name_codes.get(broker_name)
+        return None if code is None else _CELL.pack(code, 0)[: CELL_BYTES // 2]
+
     def name_codes(self, names: Container[str]) -> set[int]:
         """Return the numbers of those of `names` that have one."""
         return {code for code, name in enumerate(self.names) if name in names}
@@ -127,6 +132,20 @@ class TopicQueues(Mapping[str, Sequence[TopicRow]]):
     def __len__(self) -> int:
         return self._length
 
+    def settings_on(self, broker_name: str, topics: Iterable[str]) -> Iterator[QueueSettings | None]:
+        """Yield for each of `topics` the settings of its row on a broker name, None if there is no such row."""
+        name_code = self._codes.name_code(broker_name)
+        settings, at = self._codes.settings, 0
+        for topic in topics:
+            cells = self._page_of(topic).get(topic, b"")
+            if name_code is None:
+                yield None
+                continue
+            if cells[at : at + len(name_code)] != name_code:  # else it is where it is in the topic before
+                at = _position(cells, name_code)
+            yield None if at < 0 else settings[_CELL.unpack_from(cells, at)[1]]
+            at = max(at, 0)
+
     def flags(self) -> Iterator[tuple[str, int]]:
         """Yield each topic with the flag of its first row."""
         first_settings = cache(self._codes.first_settings)
@@ -179,6 +198,14 @@ class TopicQueues(Mapping[str, Sequence[TopicRow]]):
 
     def _all_cells(self) -> Iterator[tuple[str, bytes]]:
         return chain.from_iterable(page.items() for page in self._pages)
+
+
+def _position(cells: bytes, name_code: bytes) -> int:
+    """Return where the cell of a broker name begins, -1 if there is none."""
+    at = cells.find(name_code)
+    while at > 0 and at % CELL_BYTES:  # it is in a number of queue settings, or across two numbers
+        at = cells.find(name_code, at + 1)
+    return at
 
 
 def name_codes_of(cells: bytes) -> list[int]:

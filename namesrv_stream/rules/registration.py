@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.lease import channels_after
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, RouteTables, latest_registered
+from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.requests import MASTER_ID, PERM_WRITE, DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.rows import (
     BrokerRow,
@@ -66,12 +67,57 @@ def register(
     first = tables.holder(request.broker_name, request.broker_id) is None  # R3, R8
     changed = first or lease is None or lease.data_version != request.data_version  # T2
     _take_id(tables, request, at)
-    if not lease_only and _brings_topics(tables, request):
+    if not lease_only and _brings_topics(tables.holders(request.broker_name), request):
         _take_topics(tables, settings, request, changed)
     taken = _take_lease(tables, request, at, lease)
     if not request.keep_filter_servers:
         _take_filter_servers(tables, request)
     return taken
+
+
+def changes_nothing(tables: RouteTables, settings: NamesrvSettings, request: RegisterBroker) -> bool:
+    """Return whether `register` would change nothing in these tables but the lease's last sign of life and connections.
+
+    Then a light heartbeat has the same effect.
+    """
+    lease = tables.live.get(request.broker_addr)
+    holders = tables.brokers.get(request.broker_name, {})
+    if lease is None or not _is_same_lease(lease, request) or not _is_same_holder(holders, request):
+        return False
+    filters = tables.filters.get(request.broker_addr, ())
+    if not request.keep_filter_servers and filters != tuple(request.filter_server_list):
+        return False
+    return not _brings_topics(holders, request) or _has_same_topics(tables.queues, settings, request)
+
+
+def _is_same_lease(lease: LiveRow, request: RegisterBroker) -> bool:
+    return (*lease[1:4], *lease[5:8]) == (
+        request.cluster_name,
+        request.broker_name,
+        request.broker_id,
+        request.timeout_ms,
+        request.data_version,
+        request.ha_server_addr,
+    )
+
+
+def _is_same_holder(holders: Mapping[int, BrokerRow], request: RegisterBroker) -> bool:
+    own = [row.broker_id for row in holders.values() if row.broker_addr == request.broker_addr]
+    if own != [request.broker_id]:
+        return False
+    before = holders[request.broker_id]
+    return _is_unchanged(holders, _broker_row(request, before.registered_at))
+
+
+def _has_same_topics(queues: TopicQueues, settings: NamesrvSettings, request: RegisterBroker) -> bool:
+    broker_name, wiped = request.broker_name, _has_no_write(request)
+    table = request.topic_config_table
+    for (topic, config), found in zip(table.items(), queues.settings_on(broker_name, table), strict=True):
+        known = None if found is None else TopicRow(topic, broker_name, *found)
+        if _differs(known, _topic_row(topic, broker_name, config, wiped)):
+            return False
+    goes = settings.delete_topic_with_broker_registration and not request.topic_queue_mapping_info_map  # T5
+    return not goes or queues.topic_counts.get(broker_name, 0) == len(table)
 
 
 def reply(tables: RouteTables, settings: NamesrvSettings, request: RegisterBroker) -> RegisterReply:
@@ -100,18 +146,23 @@ def _take_id(tables: RegistryTables, request: RegisterBroker, at: LogPosition) -
     for row in list(tables.broker.of(request.broker_name).values()):
         if row.broker_addr == request.broker_addr and row.broker_id != request.broker_id:
             tables.broker.drop(row)
-    row = BrokerRow(
+    holders = tables.holders(request.broker_name)
+    row = _broker_row(request, _after_all(holders.values(), at))
+    if not _is_unchanged(holders, row):
+        tables.broker.put(row)
+    follow_holders(tables, request.broker_name)
+
+
+def _broker_row(request: RegisterBroker, at: LogPosition) -> BrokerRow:
+    return BrokerRow(
         broker_name=request.broker_name,
         broker_id=request.broker_id,
         broker_addr=request.broker_addr,
         cluster_name=request.cluster_name,
         zone_name=request.zone_name,
         enable_acting_master=request.enable_acting_master,
-        registered_at=_after_all(tables.holders(request.broker_name).values(), at),
+        registered_at=at,
     )
-    if not _is_unchanged(tables, row):
-        tables.broker.put(row)
-    follow_holders(tables, request.broker_name)
 
 
 def _after_all(holders: Iterable[BrokerRow], at: LogPosition) -> LogPosition:
@@ -119,28 +170,27 @@ def _after_all(holders: Iterable[BrokerRow], at: LogPosition) -> LogPosition:
     return at._replace(event_time=max((at.event_time, *(row.registered_at.event_time for row in holders))))
 
 
-def _is_unchanged(tables: RegistryTables, row: BrokerRow) -> bool:
+def _is_unchanged(holders: Mapping[int, BrokerRow], row: BrokerRow) -> bool:
     """Return whether the row changes only in `registered_at`, and D6 gives the same result either way.
 
     So it is if the holder is the latest already, or if all holders have the same cluster, flag and zone. A quiet
     cluster that registers again then changes no row.
     """
-    before = tables.holder(row.broker_name, row.broker_id)
+    before = holders.get(row.broker_id)
     if before is None or before._replace(registered_at=row.registered_at) != row:
         return False
-    holders = tables.holders(row.broker_name).values()
-    shown = {(each.cluster_name, each.zone_name, each.enable_acting_master) for each in holders}
-    return latest_registered(holders) == before or len(shown) == 1
+    shown = {(each.cluster_name, each.zone_name, each.enable_acting_master) for each in holders.values()}
+    return latest_registered(holders.values()) == before or len(shown) == 1
 
 
-def _brings_topics(tables: RegistryTables, request: RegisterBroker) -> bool:
+def _brings_topics(holders: Mapping[int, BrokerRow], request: RegisterBroker) -> bool:
     """Return whether the record's topics count (R9).
 
     Those of id 0 do, and those of the smallest id if the record has the acting flag, true or false.
     """
     if request.broker_id == MASTER_ID:
         return True
-    return request.enable_acting_master is not None and request.broker_id == min(tables.holders(request.broker_name))
+    return request.enable_acting_master is not None and request.broker_id == min(holders)
 
 
 def _take_topics(tables: RegistryTables, settings: NamesrvSettings, request: RegisterBroker, changed: bool) -> None:
@@ -148,7 +198,7 @@ def _take_topics(tables: RegistryTables, settings: NamesrvSettings, request: Reg
     if settings.delete_topic_with_broker_registration and not request.topic_queue_mapping_info_map:
         for row in [row for row in known.values() if row.topic not in request.topic_config_table]:
             tables.topic.drop(row)  # T5
-    wiped = request.broker_id != MASTER_ID and bool(request.enable_acting_master)  # T6
+    wiped = _has_no_write(request)
     for topic, config in request.topic_config_table.items():
         row = _topic_row(topic, request.broker_name, config, wiped)
         if changed or _differs(known.get((topic, request.broker_name)), row):  # T2
@@ -157,6 +207,11 @@ def _take_topics(tables: RegistryTables, settings: NamesrvSettings, request: Reg
         for topic, info in request.topic_queue_mapping_info_map.items():  # T7
             broker_name = str(info.get("bname") or request.broker_name)
             tables.topic_mapping.put(TopicMappingRow(topic, broker_name, msgspec.json.encode(info).decode()))
+
+
+def _has_no_write(request: RegisterBroker) -> bool:
+    """Return whether the topics lose their write bit (T6)."""
+    return request.broker_id != MASTER_ID and bool(request.enable_acting_master)
 
 
 def _differs(known: TopicRow | None, row: TopicRow) -> bool:

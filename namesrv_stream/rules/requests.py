@@ -53,8 +53,11 @@ class DataVersion(msgspec.Struct, frozen=True, rename="camel"):
     counter: Int64 = 0
 
 
-class TopicConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """The settings of one topic that a broker registers; filter type, order and attributes are dropped (T1)."""
+class TopicConfig(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """The settings of one topic that a broker registers; filter type, order and attributes are dropped (T1).
+
+    It has numbers alone, so the garbage collector need not look at the thousands of one registration.
+    """
 
     read_queue_nums: Int32
     write_queue_nums: Int32

@@ -53,8 +53,8 @@ def with_quoted_keys(text: bytes) -> bytes:
 
 def decode_json(text: bytes, decoder: msgspec.json.Decoder[T], body: str) -> T:
     """Decode `text`. Raises MalformedBodyError, which names `body`, a class of RocketMQ."""
-    values = text.count(b",") + text.count(b"[") + text.count(b"{")
-    if values > MAX_VALUES:
+    values = text.count(b",") + text.count(b"[") + text.count(b"{") if len(text) > MAX_VALUES else 0
+    if values > MAX_VALUES:  # each begins with one of these bytes
         raise MalformedBodyError(body, f"{values} values, over the limit of {MAX_VALUES}")
     try:
         try:

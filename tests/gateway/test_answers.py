@@ -84,10 +84,10 @@ ASKED = {105: {"topic": "t"}, 206: {}, 101: {"namespace": "n", "key": "k"}, 901:
 """A request for a route, one for the topics, one for a KV value and one for the members of a broker name."""
 
 
-def answers_after(settings, before, changed_tables, changed_topics):
+def answers_after(settings, before, changed_tables, changed_routes):
     """Return the answers of the next snapshot, in which topic `t` has gone."""
     answers = Answers(RouteTables(queues=TopicQueues.of([row("u")]), brokers=BROKERS), settings())
-    answers.take_over(before, frozenset(changed_tables.split()), changed_topics)
+    answers.take_over(before, frozenset(changed_tables.split()), changed_routes)
     return answers
 
 
@@ -117,28 +117,29 @@ def by_frame(answers, topic):
 
 
 @pytest.mark.parametrize(
-    ("changed_tables", "changed_topics", "kept"),
+    ("changed_tables", "changed_routes", "kept"),
     [
         ("live", frozenset(), {105, 206, 101, 901}),
         ("topic live", frozenset({"other"}), {105, 101, 901}),
         ("topic live", frozenset({"t"}), {101, 901}),
         ("topic", None, {101, 901}),
-        ("broker cluster", frozenset(), {206, 101}),
-        ("kv_config", frozenset(), {206, 901}),
-        ("namesrv_config", frozenset(), set()),
+        ("broker cluster", frozenset(), {105, 206, 101}),
+        ("broker cluster", frozenset({"t"}), {206, 101}),
+        ("kv_config", frozenset({"other"}), {105, 206, 901}),
+        ("namesrv_config", None, set()),
     ],
 )
 def test_an_answer_is_kept_if_the_change_touches_nothing_it_depends_on(
-    settings, with_routes, changed_tables, changed_topics, kept
+    settings, with_routes, changed_tables, changed_routes, kept
 ):
     before = {code: with_routes.answer(asked(code, **fields)) for code, fields in ASKED.items()}
-    answers = answers_after(settings, with_routes, changed_tables, changed_topics)
+    answers = answers_after(settings, with_routes, changed_tables, changed_routes)
     after = {code: answers.answer(asked(code, **fields)) for code, fields in ASKED.items()}
     assert {code for code in ASKED if after[code] is before[code]} == kept
     assert (by_frame(answers, "t") is before[105]) == (105 in kept)
 
 
-def test_of_changed_topics_all_variants_of_the_lookup_are_answered_anew(settings, with_routes):
+def test_of_changed_routes_all_variants_of_the_lookup_are_answered_anew(settings, with_routes):
     with_routes.answer(asked(105, topic="t", __ZONE_MODE="true", __ZONE_NAME="z"))
     unchanged = with_routes.answer(asked(105, topic="u"))
     answers = answers_after(settings, with_routes, "topic", frozenset({"t"}))

@@ -24,6 +24,9 @@ from tests.gateway.transport import connected
 
 FULL, LIGHT = RegisterBroker, BrokerHeartbeat
 PARTS = [command(topics=topics) for topics in (("A", "B"), ("C", "D"))]
+QUARTER_S = 30
+"""A quarter of the lease of ADDRESS: the next sign of life after it gets to the log at once."""
+
 LEAVE = RemotingCommand(
     code=RequestCode.UNREGISTER_BROKER,
     ext_fields={"brokerName": "a", "brokerAddr": ADDRESS, "clusterName": "c", "brokerId": "0"},
@@ -69,24 +72,36 @@ class Log:
 
 
 class Clock:
-    """Timers that `passes` fires."""
+    """A clock that stands still until `passes` is called, and its timers."""
 
     def __init__(self):
+        self.now_s = 0.0
         self.timers = []
+
+    def time(self):
+        return self.now_s
 
     def call_later(self, after_s, call, *args):
         timer = asyncio.Handle(call, args, asyncio.get_running_loop())
-        self.timers.append((after_s, timer, lambda: call(*args)))
+        self.timers.append((self.now_s + after_s, timer, lambda: call(*args)))
         return timer
 
-    async def passes(self, after_s):
-        """Fire the timers that were set to exactly this delay."""
-        due = [each for each in self.timers if each[0] == after_s]
-        self.timers = [each for each in self.timers if each[0] != after_s]
-        for _, timer, call in due:
+    @property
+    def times(self):
+        """The times at which timers will go off."""
+        return [at_s for at_s, timer, _ in self.timers if not timer.cancelled()]
+
+    async def passes(self, seconds):
+        """Let time pass; timers go off in their order, each at its own time."""
+        until_s = self.now_s + seconds
+        while due := [each for each in self.timers if each[0] <= until_s]:
+            first = min(due, key=lambda each: each[0])
+            self.timers.remove(first)
+            self.now_s, timer, call = first
             if not timer.cancelled():
                 call()
-        await settle()
+            await settle()
+        self.now_s = until_s
 
 
 class Site:
@@ -111,11 +126,13 @@ class Site:
         return asyncio.ensure_future(self.writes.answered(command, connection))
 
     async def acknowledged(self, command, connection):
-        """Return the code of the answer after Kafka's acknowledgement."""
+        """Return the code of the answer after Kafka's acknowledgement. Then a quarter of a lease passes."""
         asked = self.ask(command, connection)
         await settle()
         self.log.acknowledge()
-        return (await asked).code
+        code = (await asked).code
+        await self.clock.passes(QUARTER_S)
+        return code
 
     async def lose(self, connection):
         connection.is_lost = True
@@ -369,7 +386,7 @@ def test_what_the_tables_go_on_lacking_is_sent_again_once_in_a_while(run):
         for again in range(1, 4):
             for _ in range(3):
                 site.writes.follow(site.answers())
-            assert [after_s for after_s, *_ in site.clock.timers].count(SEND_AGAIN_AFTER_S) == 1
+            assert site.clock.times.count(site.clock.now_s + SEND_AGAIN_AFTER_S) == 1
             await site.clock.passes(SEND_AGAIN_AFTER_S)
             assert site.log.kinds == [FULL] * (1 + again)
             site.log.acknowledge()

@@ -42,6 +42,9 @@ def assert_shows(queues, model):
     assert queues.topic_counts == Counter(row.broker_name for row in rows)
     assert dict(queues.flags()) == {row.topic: row.topic_sys_flag for row in reversed(rows)}
     asked = {"broker-a", "ü", "nobody"}
+    topics = ["none", *(row.topic for row in rows), "none"]
+    for name in asked:
+        assert list(queues.settings_on(name, topics)) == [model.get((topic, name)) for topic in topics]
     assert queues.topics_on(asked) == sorted({row.topic for row in rows if row.broker_name in asked})
 
 

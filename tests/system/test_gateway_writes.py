@@ -10,8 +10,8 @@ import pytest
 from kafka import KafkaAdminClient
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.gateway import heartbeats, registering
 from namesrv_stream.gateway import kafka_link as link
-from namesrv_stream.gateway import registering
 from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.gateway.kv_file import commands_of, steps_of
 from namesrv_stream.gateway.turns import Share
@@ -61,12 +61,15 @@ def node(tmp_path_factory):
 
 
 class Site:
-    """Gateways on one topic and one folder of tables, and what has come into the log."""
+    """Gateways on one topic and one folder of tables, and what has come into the log.
 
-    def __init__(self, node, topic, folder):
+    Unless `is_thinned` every sign of life gets to the log, as if it came a quarter of a lease after the one before.
+    """
+
+    def __init__(self, node, topic, folder, now_ms=T0, *, is_thinned=False):
         self.kafka = {"bootstrap_servers": [node.bootstrap_servers]}
         self.topic = topic
-        self.registry = PublishedRegistry(str(folder / "registry"), T0)
+        self.registry = PublishedRegistry(str(folder / "registry"), now_ms)
         self.settings = NamesrvSettings.model_validate(
             {
                 "delta.root": str(folder / "registry"),
@@ -77,6 +80,9 @@ class Site:
             }
         )
         self._open_things = ExitStack()
+        if not is_thinned:
+            patch = self._open_things.enter_context(pytest.MonkeyPatch.context())
+            patch.setattr(heartbeats, "interval_ms", lambda _timeout_ms: 0)
 
     def __enter__(self):
         return self

@@ -1,0 +1,167 @@
+"""Run brokers with leases of 10 s that send a heartbeat every second through one gateway, and check that none expires.
+
+    make bench-heartbeats                       # 5,000 brokers, two minutes
+    make bench-heartbeats ARGS='--minutes 10'
+
+Kafka, the job and the gateway are processes of their own. One more broker changes a topic every second; the time from
+its append to the snapshot that shows it is the lag. The exit status is 1 if a lease ended or the lag was over 3 s.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.brokers import Brokers
+from benchmarks.processes import cpu_seconds, gateway_process, job_process, wait_until
+from benchmarks.publication import percentile
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.kafka.producer import HeartbeatProducer
+from namesrv_stream.kafka.topic import end_offsets, ensure_topic
+from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import BROKER_EVENT
+from namesrv_stream.tables.snapshots import Snapshots
+
+LAG_LIMIT_S = 3.0
+_START_LIMIT_S = 180.0
+_PROBE_EVERY_S = 1.0
+_PROBE_LIMIT_S = 60.0
+
+
+class Found(NamedTuple):
+    """The figures of one run. `ended`: leases that ended before the brokers did, by type of their line of history."""
+
+    heartbeats: dict[str, float]
+    lags_s: list[float]
+    records_per_s: float
+    cores: dict[str, float]
+    gateway_mb: float
+    ended: Counter[str]
+    live: int
+
+
+class Site:
+    """The tables and the topic of the run, seen from beside."""
+
+    def __init__(self, root: Path, settings: NamesrvSettings) -> None:
+        self._root = Root(str(root))
+        self._settings = settings
+        self._kafka = kafka_client_arguments(settings)
+
+    def is_published(self) -> bool:
+        """Return whether a batch has been published."""
+        try:
+            return bool(RouteReader(self._root).follow().routes.live)
+        except NamesrvError:
+            return False
+
+    def live(self) -> int:
+        """Return the number of leases."""
+        return len(RouteReader(self._root).follow().routes.live)
+
+    def ended(self) -> Counter[str]:
+        """Return the number of leases of the brokers that ended, by type of their line of history."""
+        events = self._root.open(BROKER_EVENT).to_pyarrow_table(columns=["type", "broker_name"]).to_pylist()
+        ends = [each["type"] for each in events if str(each["broker_name"]).startswith("lively-")]
+        return Counter(kind for kind in ends if kind in {"EXPIRED", "CHANNEL_CLOSED", "UNREGISTERED"})
+
+    def records(self) -> int:
+        """Return the number of records in the topic."""
+        return sum(end_offsets(self._kafka, self._settings.kafka_topic).values())
+
+    def lags_s(self, probe: Brokers, seconds: float) -> list[float]:
+        """Change a topic every second for `seconds`. Return the time of each from its append to its snapshot."""
+        snapshots, found = Snapshots(self._root), list[float]()
+        until_s = time.monotonic() + seconds
+        while (began_s := time.monotonic()) < until_s:
+            appended = probe.change(0)
+            while snapshots.newest().offsets.get(appended.partition, 0) <= appended.offset:
+                if time.monotonic() - began_s > _PROBE_LIMIT_S:
+                    return [*found, math.inf]
+                time.sleep(0.02)
+                snapshots.refresh()
+            found.append(time.time() - appended.event_time / 1_000)
+            time.sleep(max(0.0, began_s + _PROBE_EVERY_S - time.monotonic()))
+        return found
+
+
+def measure(folder: Path, brokers: int, seconds: float) -> Found:
+    """Start everything, and run that many brokers for `seconds`."""
+    with LocalKafka(folder / "kafka") as kafka:
+        options = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+        settings = NamesrvSettings.model_validate(options)
+        arguments = kafka_client_arguments(settings)
+        ensure_topic(arguments, settings.kafka_topic)
+        site = Site(folder / "registry", settings)
+        with (
+            job_process(folder, options) as job,
+            HeartbeatProducer(arguments, settings.kafka_topic) as producer,
+            gateway_process(folder, options) as (port, gateway),
+        ):
+            probe = Brokers(producer, 1, 20)
+            probe.register_all()
+            wait_until(site.is_published, "the first snapshot", _START_LIMIT_S)
+            command = [sys.executable, "-m", "benchmarks.lively_brokers", str(port), str(brokers), str(seconds)]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as load:
+                assert load.stdout is not None
+                load.stdout.readline()
+                wait_until(lambda: site.live() > brokers, "all brokers in the tables", _START_LIMIT_S)
+                found = _watched(site, probe, {"job": job, "gateway": gateway}, seconds - 10)
+                said = json.loads(load.stdout.readline() or "{}")
+        return found._replace(heartbeats=said)
+
+
+def _watched(site: Site, probe: Brokers, pids: dict[str, int], seconds: float) -> Found:
+    records, began_s = site.records(), time.monotonic()
+    cpu_s = {name: cpu_seconds(pid) for name, pid in pids.items()}
+    lags_s = site.lags_s(probe, seconds)
+    taken_s = time.monotonic() - began_s
+    cores = {name: (cpu_seconds(pid) - cpu_s[name]) / taken_s for name, pid in pids.items()}
+    megabytes = psutil.Process(pids["gateway"]).memory_info().rss / 2**20
+    per_s = (site.records() - records) / taken_s
+    return Found({}, lags_s, per_s, cores, megabytes, site.ended(), site.live())
+
+
+@click.command()
+@click.option("--brokers", type=click.IntRange(1), default=5_000, show_default=True)
+@click.option("--minutes", type=click.FloatRange(0.5), default=2.0, show_default=True)
+def main(brokers: int, minutes: float) -> None:
+    """Print the figures."""
+    before = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="namesrv-bench-") as folder:
+        found = measure(Path(folder), brokers, minutes * 60)
+    table = Table("figure", "value", title=f"{brokers:,} brokers with leases of 10 s for {minutes:g} minutes")
+    table.add_row("heartbeats a second", f"{found.heartbeats.get('heartbeats_per_s', 0):,.0f}")
+    table.add_row("the latest heartbeat left its broker late by, ms", f"{found.heartbeats.get('latest_ms', 0):,.0f}")
+    table.add_row("records a second in Kafka", f"{found.records_per_s:,.0f}")
+    for name, cores in found.cores.items():
+        table.add_row(f"cores of the {name}", f"{cores:.2f}")
+    table.add_row("memory of the gateway, MB", f"{found.gateway_mb:.0f}")
+    for share in (0.5, 0.99, 1.0):
+        table.add_row(f"append to snapshot, p{100 * share:.0f}, s", f"{percentile(found.lags_s, share):.2f}")
+    table.add_row("leases at the end", f"{found.live:,} of {brokers + 1:,}")
+    table.add_row("leases that ended", str(dict(found.ended) or "none"))
+    console = Console(width=120)
+    console.print(table)
+    console.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
+    sys.exit(bool(found.ended) or found.live != brokers + 1 or max(found.lags_s) > LAG_LIMIT_S)
+
+
+if __name__ == "__main__":
+    main()

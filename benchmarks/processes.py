@@ -1,0 +1,93 @@
+"""The gateway and the job as processes of their own, as users run them, and the CPU time that they take."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pyspark
+
+from benchmarks.gateway import wait_for_kafka_at
+from namesrv_stream.local.jars import CHECKOUT
+from namesrv_stream.local.process import OwnedProcess
+
+JOB = CHECKOUT / "jobs" / "route_registry.py"
+_SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+
+Options = Mapping[str, object]
+
+
+def free_port() -> int:
+    """Return a port at which no server listens now."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+def _set(options: Options) -> list[str]:
+    return [word for key, value in options.items() for word in ("--set", f"{key}={value}")]
+
+
+@contextmanager
+def gateway_process(folder: Path, options: Options) -> Iterator[tuple[int, int]]:
+    """Run a gateway on the tables in `folder`/registry within the `with`. Yield its port and its process id.
+
+    It has reached Kafka. Its log is `folder`/gateway.log.
+    """
+    port = free_port()
+    program = [str(Path(sys.executable).with_name("namesrv-stream")), "--root", str(folder / "registry")]
+    own = {"listenPort": port, "bindAddress": "127.0.0.1", **options}
+    process = OwnedProcess([*program, *_set(own), "gateway"], folder / "gateway.log", env=dict(os.environ))
+    try:
+        wait_for_kafka_at(port)
+        yield port, process.pid
+    finally:
+        process.stop()
+
+
+@contextmanager
+def job_process(folder: Path, options: Options, spark_options: Mapping[str, str] | None = None) -> Iterator[int]:
+    """Run the job by spark-submit on the tables in `folder`/registry within the `with`. Yield its process id.
+
+    `spark_options`: win over conf/spark-defaults.conf. Its log is `folder`/job.log. It may not have started yet.
+    """
+    conf = [word for key, value in (spark_options or {}).items() for word in ("--conf", f"{key}={value}")]
+    command = [str(_SPARK_SUBMIT), "--master", "local[2]", *conf, str(JOB), "--debug"]
+    environment = {
+        **os.environ,
+        "SPARK_CONF_DIR": str(CHECKOUT / "conf"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    own = {"delta.root": folder / "registry", **options}
+    process = OwnedProcess([*command, *_set(own)], folder / "job.log", env=environment)
+    try:
+        yield process.pid
+    finally:
+        process.stop(60)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time that a process and its present children have taken so far."""
+    found = 0.0
+    process = psutil.Process(pid)
+    for each in (process, *process.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            times = each.cpu_times()
+            found += times.user + times.system
+    return found
+
+
+def wait_until(is_so: Callable[[], bool], what: str, limit_s: float = 120.0) -> None:
+    """Return once `is_so()` is true. Raises TimeoutError."""
+    until_s = time.monotonic() + limit_s
+    while not is_so():
+        if time.monotonic() > until_s:
+            raise TimeoutError(f"{what}: not within {limit_s:.0f} s")
+        time.sleep(0.5)

@@ -1,0 +1,169 @@
+"""Measure the gateway's CPU time a writing request, without sockets and Kafka: from its bytes to its answer's bytes.
+
+    .venv/bin/python -m benchmarks.requests
+
+Kafka is an object that takes each record at once. CPU time is that of this process, so other work on the machine makes
+the figures no more than a little worse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.gateway import registration
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.authorization import Authorization
+from namesrv_stream.gateway.connection import Connection
+from namesrv_stream.gateway.connections import Connections
+from namesrv_stream.gateway.dispatcher import Dispatcher
+from namesrv_stream.gateway.kafka_link import KafkaLink
+from namesrv_stream.gateway.metrics import Metrics
+from namesrv_stream.gateway.tls import Certificates
+from namesrv_stream.gateway.writes import Writes
+from namesrv_stream.records import encode_record
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.requests import Request
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.wire.codes import Flag, RequestCode
+from namesrv_stream.wire.command import RemotingCommand, encode_command
+
+BROKERS = 8
+_ROUNDS_BY_TOPICS = {20: 250, 1_000: 40, 10_000: 4}
+_CHANGED_BODIES = 4
+
+
+class _Peer(asyncio.Transport):
+    """A peer that takes all answers."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__({"peername": (f"127.0.0.{number + 1}", 5000)})
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Take an answer."""
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None:
+        """Send what comes all the same."""
+
+    def resume_reading(self) -> None:
+        """Send what comes all the same."""
+
+
+class _Log:
+    """Takes each record at once."""
+
+    address = "nowhere"
+
+    def __init__(self) -> None:
+        self.records = 0
+
+    def send(self, request: Request, record: bytes | None = None, host: str = "") -> asyncio.Future[LogPosition]:
+        del host
+        if record is None:
+            encode_record(request)
+        loop = asyncio.get_running_loop()
+        place: asyncio.Future[LogPosition] = loop.create_future()
+        loop.call_soon(place.set_result, LogPosition(0, 0, self.records))
+        self.records += 1
+        return place
+
+    async def aside(self, work: Callable[[], object], held_bytes: int, host: str) -> object:
+        del held_bytes, host
+        return work()
+
+
+def connected(log: _Log) -> list[Connection]:
+    """Return the connections of a gateway that sends its records to `log`. Call it in the event loop."""
+    settings = NamesrvSettings()
+    answers, metrics = Answers(RouteTables(), settings), Metrics()
+    writes = Writes(cast(KafkaLink, log), "gateway", settings.reconcile_interval_millis, answers)
+    dispatcher = Dispatcher(answers, writes, metrics, Authorization(settings, metrics))
+    shared = Connections(Certificates(settings), "disabled")
+    found = [Connection(dispatcher, shared) for _ in range(BROKERS)]
+    for number, connection in enumerate(found):
+        connection.connection_made(_Peer(number))
+    return found
+
+
+def registrations(number: int, topics: int, *, changed: bool) -> list[bytes]:
+    """Return frames of one broker: one that says the same again, or several that differ in version and a topic."""
+    counters = range(1, 1 + (_CHANGED_BODIES if changed else 1))
+    return [encode_command(registration(number, topics, counter, "r")) for counter in counters]
+
+
+def heartbeat(number: int) -> bytes:
+    """Return the frame of a oneway BROKER_HEARTBEAT of the broker that `registrations` gives this number."""
+    said = registration(number, 20, 1, "r").ext_fields or {}
+    named = {field: said[field] for field in ("brokerAddr", "brokerName", "clusterName")}
+    return encode_command(RemotingCommand(code=RequestCode.BROKER_HEARTBEAT, flag=Flag.ONEWAY, ext_fields=named))
+
+
+async def cpu_us(registered: Sequence[bytes], frames: Sequence[Sequence[bytes]], rounds: int) -> tuple[float, float]:
+    """Return microseconds of CPU a request, and records a request. `frames`: the requests of each broker in turn."""
+    log = _Log()
+    connections = connected(log)
+    for connection, frame in zip(connections, registered, strict=True):
+        connection.data_received(frame)
+    await _answered(connections)
+    series: list[Iterator[bytes]] = [itertools.cycle([*each[1:], each[0]]) for each in frames]
+    records, began_s = log.records, time.process_time()
+    for _ in range(rounds):
+        for connection, each in zip(connections, series, strict=True):
+            connection.data_received(next(each))
+        await _answered(connections)
+    count = rounds * len(connections)
+    return (time.process_time() - began_s) / count * 1e6, (log.records - records) / count
+
+
+async def _answered(connections: Sequence[Connection]) -> None:
+    """Return when no request waits for its answer."""
+    await asyncio.sleep(0)
+    while not all(connection.is_answered for connection in connections):
+        await asyncio.sleep(0)
+
+
+def measure(repeats: int) -> Table:
+    """Return the figures as a table: the best of some runs each."""
+    table = Table("request", "CPU, µs", "records a request")
+    numbers = range(BROKERS)
+    kinds: dict[str, tuple[list[bytes], list[list[bytes]], int]] = {}
+    for topics, rounds in _ROUNDS_BY_TOPICS.items():
+        for changed in (False, True):
+            frames = [registrations(number, topics, changed=changed) for number in numbers]
+            what = f"registration of {topics:,} topics, {'changed' if changed else 'unchanged'}"
+            kinds[what] = ([each[0] for each in frames], frames, rounds)
+    registered = [registrations(number, 20, changed=False)[0] for number in numbers]
+    kinds["heartbeat"] = (registered, [[heartbeat(number)] for number in numbers], 500)
+    for what, kind in kinds.items():
+        us, records = min(asyncio.run(cpu_us(*kind)) for _ in range(repeats))
+        table.add_row(what, f"{us:,.0f}", f"{records:.2f}")
+    return table
+
+
+@click.command()
+@click.option("--repeats", type=click.IntRange(1), default=3, show_default=True)
+def main(repeats: int) -> None:
+    """Print the figures."""
+    before = os.getloadavg()[0]
+    console = Console(width=100)
+    console.print(measure(repeats))
+    console.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
+
+
+if __name__ == "__main__":
+    main()

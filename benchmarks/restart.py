@@ -1,0 +1,150 @@
+"""Start a gateway on published tables, let all brokers register there anew, and measure what that writes to Kafka.
+
+    .venv/bin/python -m benchmarks.restart                                  # 30 brokers with 10,000 topics each
+    .venv/bin/python -m benchmarks.restart --brokers 300 --seconds 120
+
+Each broker opens a connection and registers every 30 s what the tables show of it. The gateway is a process of its own
+with a real Kafka; this process publishes a snapshot every few seconds, as the job would.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.processes import cpu_seconds, gateway_process
+from benchmarks.scale import Plan, Registry, address_of
+from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.rules.requests import DataVersion, TopicConfig
+from namesrv_stream.wire.codes import RequestCode
+from namesrv_stream.wire.command import RemotingCommand, encode_command
+from namesrv_stream.wire.frame import FrameDecoder
+from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
+from namesrv_stream.wire.registration import RegisterBrokerBody, TopicConfigSerializeWrapper, encode_registration
+
+REGISTER_EVERY_S = 30.0
+_PUBLISH_EVERY_S = 10.0
+_ANSWER_LIMIT_S = 24.0
+
+
+class Broker:
+    """A broker whose registration is what the tables show."""
+
+    def __init__(self, port: int, plan: Plan, number: int, body: bytes) -> None:
+        header = RegisterBrokerHeader(
+            broker_name=plan.broker_name(number), broker_addr=address_of(number), cluster_name="c", broker_id=0
+        )
+        fields = header_fields(header) | {"compressed": "false", "brokerId": "0"}
+        command = RemotingCommand(code=RequestCode.REGISTER_BROKER, ext_fields=fields, body=body)
+        self._frame = encode_command(command)
+        self._decoder = FrameDecoder()
+        self._sent_s = 0.0
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=_ANSWER_LIMIT_S)
+        self.waits_s: list[float] = []
+        self.failed = 0
+
+    def register(self) -> None:
+        """Send the registration."""
+        self._sent_s = time.monotonic()
+        self.socket.sendall(self._frame)
+
+    def receive(self) -> None:
+        """Read answers."""
+        data = self.socket.recv(65536)
+        if not data:
+            raise ConnectionResetError("the gateway has closed the connection")
+        for answer in self._decoder.feed(data):
+            self.waits_s.append(time.monotonic() - self._sent_s)
+            self.failed += answer.code != 0
+
+
+def body_of(plan: Plan) -> bytes:
+    """Return the body that all brokers of the plan send."""
+    table = {plan.topic(0, number): TopicConfig(8, 8, 6) for number in range(plan.topics)}
+    return encode_registration(RegisterBrokerBody(TopicConfigSerializeWrapper(DataVersion(0, 1, 0), table)), 493)
+
+
+def register_for(brokers: list[Broker], seconds: float) -> None:
+    """Let each broker register every 30 s, evenly spread, for `seconds`."""
+    poll = select.epoll()
+    by_number = {broker.socket.fileno(): broker for broker in brokers}
+    for number in by_number:
+        poll.register(number, select.EPOLLIN)
+    share_s = REGISTER_EVERY_S / len(brokers)
+    began_s, count = time.monotonic(), 0
+    while (now_s := time.monotonic()) < began_s + seconds:
+        due_s = began_s + count * share_s
+        if now_s >= due_s:
+            brokers[count % len(brokers)].register()
+            count += 1
+            continue
+        for number, _ in poll.poll(due_s - now_s):
+            by_number[number].receive()
+
+
+def log_bytes(kafka: Path) -> int:
+    """Return the size of the topic's log on disk."""
+    return sum(path.stat().st_size for path in kafka.rglob("broker-heartbeats-0/*.log"))
+
+
+def keep_fresh(registry: Registry, stop: threading.Event) -> None:
+    """Publish a snapshot every few seconds until `stop` is set; for a thread."""
+    while not stop.wait(_PUBLISH_EVERY_S):
+        registry.publish_again()
+
+
+def measure(folder: Path, plan: Plan, seconds: float) -> Table:
+    """Return the figures as a table."""
+    registry, stop = Registry(folder / "registry", plan), threading.Event()
+    registry.publish_all()
+    publishing = threading.Thread(target=keep_fresh, args=(registry, stop))
+    publishing.start()
+    try:
+        options = {}
+        with LocalKafka(folder / "kafka") as kafka:
+            options["kafka.bootstrap.servers"] = kafka.bootstrap_servers
+            with gateway_process(folder, options) as (port, pid):
+                body = body_of(plan)
+                brokers = [Broker(port, plan, number, body) for number in range(plan.brokers)]
+                before_bytes, before_cpu_s = log_bytes(folder / "kafka"), cpu_seconds(pid)
+                register_for(brokers, seconds)
+                written = log_bytes(folder / "kafka") - before_bytes
+                cpu_s = cpu_seconds(pid) - before_cpu_s
+    finally:
+        stop.set()
+        publishing.join()
+    waits_s = sorted(wait for broker in brokers for wait in broker.waits_s)
+    table = Table("figure", "value", title=f"{plan.rows:,} rows; {seconds:g} s after the gateway's start")
+    table.add_row("bytes of the registrations, MB", f"{len(body) * len(waits_s) / 1e6:,.1f}")
+    table.add_row("written to Kafka, ticks included, MB", f"{written / 1e6:,.3f}")
+    table.add_row("registrations answered", f"{len(waits_s):,}, {sum(broker.failed for broker in brokers)} failed")
+    table.add_row("longest wait for an answer, ms", f"{waits_s[-1] * 1e3:,.0f}")
+    table.add_row("CPU of the gateway, s", f"{cpu_s:.1f}")
+    return table
+
+
+@click.command()
+@click.option("--brokers", type=click.IntRange(1), default=30, show_default=True)
+@click.option("--topics", type=click.IntRange(1), default=10_000, show_default=True)
+@click.option("--seconds", type=click.FloatRange(1), default=60.0, show_default=True)
+def main(brokers: int, topics: int, seconds: float) -> None:
+    """Print the figures."""
+    before = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="namesrv-bench-") as folder:
+        table = measure(Path(folder), Plan(brokers, topics, has_own_topics=False), seconds)
+    console = Console(width=100)
+    console.print(table)
+    console.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Sends the signs of life of brokers as light heartbeats, and thins them.
+
+Of each broker address and connection at most one sign of life gets to the log in a quarter of the lease, and at most
+one in a second. A sign of life that comes sooner is sent when the quarter is over. So no lease ends early, and a broker
+that falls silent is gone a quarter of its lease later at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from functools import partial
+
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.gateway.kafka_link import OWN
+from namesrv_stream.gateway.sending import Sending
+from namesrv_stream.rules.requests import BrokerHeartbeat
+from namesrv_stream.rules.rows import LogPosition
+
+log = logging.getLogger(__name__)
+
+SHORTEST_INTERVAL_MS = 1_000
+"""Signs of life over one connection get to the log no more often, however short the lease is. Ticks, which alone end
+leases, come every second too."""
+
+InLog = asyncio.Future[LogPosition]
+
+
+def interval_ms(timeout_ms: int) -> int:
+    """Return the time between two signs of life in the log that is enough for a lease of `timeout_ms`."""
+    return max(timeout_ms // 4, SHORTEST_INTERVAL_MS)
+
+
+@dataclass(slots=True, eq=False)
+class _Newest:
+    """The newest record of a broker address over a connection that is a sign of life.
+
+    `timer`: sends the next record, for a sign of life that came since; None if none came.
+    """
+
+    sent_at_ms: int
+    in_log: InLog
+    timer: asyncio.TimerHandle | None = None
+
+    def cancel(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+class Heartbeats:
+    """The light heartbeats of one gateway. Lives in the event loop."""
+
+    def __init__(self, sending: Sending) -> None:
+        self._sending = sending
+        self._newest: dict[str, dict[str, _Newest]] = {}
+
+    def send(self, address: str, channel_id: str, timeout_ms: int, host: str) -> InLog:
+        """Send a sign of life of a lease of `timeout_ms`, now or later. Return the future by which it may be answered.
+
+        For a sign of life that is sent later this is the future of the record before it. Raises what `KafkaLink.send`
+        raises.
+        """
+        newest = self._newest.get(address, {}).get(channel_id)
+        if newest is None:
+            return self._send_now(address, channel_id, host)
+        wait_ms = newest.sent_at_ms + interval_ms(timeout_ms) - self._sending.now_ms
+        if wait_ms <= 0:
+            return self._send_now(address, channel_id, host)
+        if newest.timer is None:
+            on_due = partial(self._on_due, address, channel_id, host)
+            newest.timer = self._sending.loop.call_later(wait_ms / 1_000, on_due)
+        return newest.in_log if newest.in_log.done() else asyncio.shield(newest.in_log)
+
+    def sent(self, address: str, channel_id: str, in_log: InLog) -> None:
+        """Record that a sign of life of the address was handed to Kafka: a light heartbeat or a full registration.
+
+        If it fails, the next sign of life is sent at once.
+        """
+        of_address = self._newest.setdefault(address, {})
+        if former := of_address.get(channel_id):
+            former.cancel()
+        newest = of_address[channel_id] = _Newest(self._sending.now_ms, in_log)
+        in_log.add_done_callback(partial(self._on_ended, address, channel_id, newest))
+
+    def forget(self, address: str) -> None:
+        """Forget all signs of life of an address, and those that would be sent later: it has left."""
+        for newest in self._newest.pop(address, {}).values():
+            newest.cancel()
+
+    def closed(self, address: str, channel_id: str) -> None:
+        """Forget the signs of life of an address over a lost connection, and the one that would be sent later."""
+        of_address = self._newest.get(address, {})
+        if newest := of_address.pop(channel_id, None):
+            newest.cancel()
+        if not of_address:
+            self._newest.pop(address, None)
+
+    def send_all(self) -> None:
+        """Send now what would be sent later, because the gateway stops."""
+        waiting = [
+            (address, channel_id)
+            for address, of_address in self._newest.items()
+            for channel_id, newest in of_address.items()
+            if newest.timer is not None
+        ]
+        for address, channel_id in waiting:
+            self._on_due(address, channel_id, OWN)
+
+    def _send_now(self, address: str, channel_id: str, host: str) -> InLog:
+        heartbeat = BrokerHeartbeat(broker_addr=address, channel_id=channel_id)
+        in_log = self._sending.link.send(heartbeat, host=host)
+        self.sent(address, channel_id, in_log)
+        return in_log
+
+    def _on_due(self, address: str, channel_id: str, host: str) -> None:
+        try:
+            self._send_now(address, channel_id, host)
+        except NamesrvError as error:
+            self.closed(address, channel_id)  # the next sign of life is sent at once
+            log.debug("a sign of life of %s is not sent: %s", address, error)
+
+    def _on_ended(self, address: str, channel_id: str, newest: _Newest, in_log: InLog) -> None:
+        has_failed = in_log.cancelled() or in_log.exception() is not None
+        if has_failed and self._newest.get(address, {}).get(channel_id) is newest:
+            self.closed(address, channel_id)

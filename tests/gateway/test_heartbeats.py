@@ -1,0 +1,245 @@
+"""Thinned signs of life: which of them get to the log, when, and how the others are answered."""
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from namesrv_stream.errors import KafkaUnreachableError
+from namesrv_stream.gateway.heartbeats import Heartbeats, interval_ms
+from namesrv_stream.gateway.sending import Sending
+from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, RegisterBroker, UnregisterBroker
+from namesrv_stream.wire.codes import RequestCode, ResponseCode
+from namesrv_stream.wire.command import RemotingCommand
+from tests.gateway.test_ledger import ADDRESS, command, live
+from tests.gateway.test_writes import LEAVE, Clock, Log, Site, settle
+
+LEASE_MS = 10_000
+HEARTBEAT = RemotingCommand(code=RequestCode.BROKER_HEARTBEAT, ext_fields=LEAVE.ext_fields)
+
+
+class Sender:
+    """Heartbeats of one gateway at a clock that stands still. `log_ms`: the times of the records."""
+
+    def __init__(self):
+        self.clock, self.log = Clock(), Log()
+        sending = Sending(self.log, "g")
+        sending.loop = self.clock
+        self.heartbeats = Heartbeats(sending)
+        self.log_ms = []
+        send = self.log.send
+
+        def timed(*args, **more):
+            self.log_ms.append(round(self.clock.now_s * 1_000))
+            return send(*args, **more)
+
+        self.log.send = timed
+
+    def hear(self, lease_ms=LEASE_MS, address=ADDRESS, channel="g/1"):
+        answer = self.heartbeats.send(address, channel, lease_ms, "host")
+        self.log.acknowledge()
+        return answer
+
+
+def times_of_records(arrivals_ms, lease_ms):
+    """Return the times at which records get to the log if signs of life come at these times."""
+
+    async def scenario():
+        sender = Sender()
+        for at_ms in arrivals_ms:
+            await sender.clock.passes(at_ms / 1_000 - sender.clock.now_s)
+            sender.hear(lease_ms)
+        await sender.clock.passes(lease_ms)
+        return sender.log_ms
+
+    return asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("every_ms", "lease_ms", "log_every_ms"),
+    [
+        (1_000, 10_000, 2_500),
+        (10, 10_000, 2_500),
+        (2_500, 10_000, 2_500),
+        (2_600, 10_000, 2_600),
+        (30_000, 120_000, 30_000),
+        (100, 4_000, 1_000),
+        (100, 2_000, 1_000),
+        (100, 1, 1_000),
+    ],
+)
+def test_one_sign_of_life_gets_to_the_log_in_a_quarter_of_the_lease_and_in_a_second(every_ms, lease_ms, log_every_ms):
+    times = times_of_records(range(0, 12 * log_every_ms + 1, every_ms), lease_ms)
+    assert times == list(range(0, times[-1] + 1, log_every_ms))
+    assert times[-1] >= 12 * log_every_ms - every_ms
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(0, 60_000), min_size=1, max_size=40).map(sorted), st.integers(1, 60_000))
+def test_no_sign_of_life_is_lost_and_none_is_invented(arrivals_ms, lease_ms):
+    times, most_ms = times_of_records(arrivals_ms, lease_ms), interval_ms(lease_ms)
+    for at_ms in arrivals_ms:
+        assert any(at_ms <= in_log_ms <= at_ms + most_ms for in_log_ms in times), "the lease would end early"
+    for before_ms, after_ms in zip([-most_ms, *times], times, strict=False):
+        assert after_ms - before_ms >= most_ms
+        assert any(before_ms <= at_ms <= after_ms for at_ms in arrivals_ms), "nobody was heard since the one before"
+
+
+@pytest.fixture
+def run():
+    def running(scenario):
+        async def in_loop():
+            await scenario(Sender())
+
+        asyncio.run(in_loop())
+
+    return running
+
+
+def test_each_address_and_each_connection_has_its_own(run):
+    async def scenario(sender):
+        for address in (ADDRESS, "10.0.0.2:1"):
+            for channel in ("g/1", "g/2"):
+                for _ in range(2):
+                    sender.hear(address=address, channel=channel)
+        assert sender.log.sent == [
+            BrokerHeartbeat(broker_addr=address, channel_id=channel)
+            for address in (ADDRESS, "10.0.0.2:1")
+            for channel in ("g/1", "g/2")
+        ]
+
+    run(scenario)
+
+
+def test_a_sign_of_life_that_is_not_sent_is_answered_with_the_record_before_it(run):
+    async def scenario(sender):
+        in_log = sender.heartbeats.send(ADDRESS, "g/1", LEASE_MS, "host")
+        first, second = (sender.heartbeats.send(ADDRESS, "g/1", LEASE_MS, "host") for _ in range(2))
+        await settle()
+        assert not first.done()
+        first.cancel()  # one who waits no longer takes the answer of no other
+        sender.log.acknowledge()
+        assert (await second).offset == (await in_log).offset == 0
+        assert sender.hear().done(), "the log has it already"
+
+    run(scenario)
+
+
+def test_after_a_record_that_failed_the_next_sign_of_life_is_sent_at_once(run):
+    async def scenario(sender):
+        sender.heartbeats.send(ADDRESS, "g/1", LEASE_MS, "host")
+        thinned = sender.heartbeats.send(ADDRESS, "g/1", LEASE_MS, "host")
+        sender.log.fail()
+        with pytest.raises(KafkaUnreachableError):
+            await thinned
+        sender.hear()
+        assert sender.log_ms == [0, 0]
+        await sender.clock.passes(LEASE_MS / 1_000)
+        assert sender.log_ms == [0, 0], "nothing is sent later for one that was answered with an error"
+
+    run(scenario)
+
+
+def test_a_record_that_cannot_be_sent_later_leaves_the_next_sign_of_life_to_be_sent_at_once(run):
+    async def scenario(sender):
+        sender.hear()
+        sender.hear()
+        send = sender.log.send
+
+        def refuse(*_, **__):
+            raise KafkaUnreachableError(sender.log.address, "away")
+
+        sender.log.send = refuse
+        await sender.clock.passes(LEASE_MS / 4_000)
+        sender.log.send = send
+        sender.hear()
+        assert sender.log_ms == [0, LEASE_MS // 4]
+
+    run(scenario)
+
+
+def at_a_site(scenario):
+    async def in_loop():
+        await scenario(Site())
+
+    asyncio.run(in_loop())
+
+
+async def answered(site, said, connection):
+    """Return the code of the answer; no time passes."""
+    asked = site.ask(said, connection)
+    await settle()
+    site.log.acknowledge()
+    return (await asked).code
+
+
+@pytest.mark.parametrize("lease_of", ["ledger", "snapshot"])
+def test_the_shorter_lease_counts_if_ledger_and_snapshot_have_different_ones(lease_of):
+    async def scenario(site):
+        broker = site.connect()
+        mine, other = (LEASE_MS, 120_000) if lease_of == "ledger" else (120_000, LEASE_MS)
+        await answered(site, command(heartbeat_timeout_millis=mine), broker)
+        lease = live()._replace(heartbeat_timeout_millis=other)
+        site.writes.follow(site.answers(0, **{ADDRESS: lease}))
+        await answered(site, HEARTBEAT, broker)
+        await site.clock.passes(LEASE_MS / 4_000)
+        assert site.log.kinds == [RegisterBroker, BrokerHeartbeat]
+
+    at_a_site(scenario)
+
+
+def test_registrations_heartbeats_and_version_queries_are_signs_of_one_life():
+    query = RemotingCommand(code=RequestCode.QUERY_DATA_VERSION, ext_fields=LEAVE.ext_fields, body=b"{}")
+
+    async def scenario(site):
+        broker = site.connect()
+        for said in (command(heartbeat_timeout_millis=LEASE_MS), HEARTBEAT, query) * 2:
+            assert await answered(site, said, broker) == ResponseCode.SUCCESS
+            await site.clock.passes(0.1)
+        assert site.log.kinds == [RegisterBroker]
+        await site.clock.passes(LEASE_MS / 4_000)
+        assert site.log.kinds == [RegisterBroker, BrokerHeartbeat]
+
+    at_a_site(scenario)
+
+
+def test_no_sign_of_life_follows_the_end_of_its_connection_or_lease():
+    async def scenario(site):
+        lost, leaving = site.connect(), site.connect()
+        await answered(site, command(), lost)
+        await answered(site, HEARTBEAT, lost)
+        await site.lose(lost)
+        await answered(site, command(), leaving)
+        await answered(site, HEARTBEAT, leaving)
+        await answered(site, LEAVE, leaving)
+        await site.clock.passes(120)
+        assert site.log.kinds == [RegisterBroker, ChannelClosed, RegisterBroker, UnregisterBroker]
+
+    at_a_site(scenario)
+
+
+def test_a_gateway_that_stops_sends_at_once_the_signs_of_life_that_wait():
+    async def scenario(site):
+        broker, silent = site.connect(), site.connect()
+        await answered(site, command(), broker)
+        await answered(site, HEARTBEAT, broker)
+        await answered(site, command(broker_addr="10.0.0.2:1"), silent)
+        site.writes.stop()
+        assert site.log.sent[2:] == [BrokerHeartbeat(broker_addr=ADDRESS, channel_id="g/1")]
+        await site.clock.passes(120)
+        assert len(site.log.sent) == 3, "each is sent once"
+
+    at_a_site(scenario)
+
+
+def test_nothing_is_kept_of_brokers_that_are_gone():
+    async def scenario(site):
+        heartbeats = site.writes.registering._heartbeats
+        for number in range(3):
+            connection = site.connect()
+            await answered(site, command(broker_addr=f"10.0.0.{number}:1"), connection)
+            await site.lose(connection)
+        assert heartbeats._newest == {}
+
+    at_a_site(scenario)
