@@ -12,8 +12,8 @@ import click
 from namesrv_stream.cli.group import say
 from namesrv_stream.cli.output import time_text
 from namesrv_stream.cli.view import open_reader
-from namesrv_stream.config import CATALOGUE, Invocation, NamesrvSettings, kafka_client_arguments
-from namesrv_stream.errors import MalformedRecordError, NamesrvError, SettingError, did_you_mean
+from namesrv_stream.config import Invocation, NamesrvSettings, kafka_client_arguments, load_settings
+from namesrv_stream.errors import MalformedRecordError, NamesrvError, did_you_mean
 from namesrv_stream.records import decode_record, encode_record
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.requests import (
@@ -144,6 +144,7 @@ def _sent(settings: NamesrvSettings, request: Command) -> LogPosition:
 
 
 def _wait(settings: NamesrvSettings, at: LogPosition, limit_s: float) -> None:
+    say(f"waiting up to {limit_s:g} s for a snapshot that has offset {at.offset} ...")
     reader = open_reader(settings)
     deadline = time.monotonic() + limit_s
     while (snapshot := reader.follow().snapshot).offsets.get(at.partition, 0) <= at.offset:
@@ -215,8 +216,6 @@ def delete_topic(_invocation: Invocation, requested_by: str, topic: str, cluster
 @click.option("-v", "--value", required=True)
 def update_namesrv_config(invocation: Invocation, requested_by: str, key: str, value: str) -> Command:
     """Change a setting of all running processes. Accepts only settings that docs/configuration.md calls live."""
-    if key not in CATALOGUE:
-        raise SettingError(key, "is not known", f"{did_you_mean(key, CATALOGUE)}All settings: docs/configuration.md.")
-    if not invocation.settings.live_changes({key: value}):
-        raise SettingError(key, f"{value!r} is not accepted", f"Its value now: {invocation.settings.get_config(key)}.")
-    return UpdateNamesrvConfig(properties={key: value}, requested_by=requested_by)
+    invocation.settings.live_changes({key: value})  # refuses what has an effect only at the start
+    checked = load_settings(options={key: value}).properties(masked=False)  # refuses what RocketMQ takes for false or 0
+    return UpdateNamesrvConfig(properties={key: checked[key]}, requested_by=requested_by)

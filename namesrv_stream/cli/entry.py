@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -51,42 +53,90 @@ COMMANDS = {
 }
 
 
-def _pairs(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    wrong = [value for value in values if "=" not in value]
-    if wrong:
+def _invocation(context: click.Context) -> Invocation:
+    """Return the invocation with the options read so far. A command begins with that of the program."""
+    if not isinstance(context.obj, Invocation):
+        context.obj = Invocation(None, {})
+    return context.obj
+
+
+def _add_options(context: click.Context, options: Mapping[str, str]) -> None:
+    given = _invocation(context)
+    context.obj = replace(given, options=given.options | options)
+
+
+def _note_file(context: click.Context, _parameter: click.Parameter, file: Path | None) -> None:
+    if file is not None:
+        context.obj = replace(_invocation(context), file=file)
+
+
+def _note_root(context: click.Context, _parameter: click.Parameter, root: str | None) -> None:
+    if root is not None:
+        _add_options(context, {"delta.root": root})
+
+
+def _note_pairs(context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> None:
+    if wrong := [value for value in values if "=" not in value]:
         raise click.BadParameter(f"{wrong[0]} is no KEY=VALUE.")
-    return dict(value.split("=", 1) for value in values)
+    _add_options(context, dict(value.split("=", 1) for value in values))
 
 
 def _note_debug(context: click.Context, _parameter: click.Parameter, debug: bool) -> None:
-    context.meta[DEBUG] = debug
-    set_up_logging(logging.DEBUG if debug else logging.WARNING)
+    if debug or context.parent is None:
+        context.meta[DEBUG] = debug
+        set_up_logging(logging.DEBUG if debug else logging.WARNING)
+
+
+_FILE = click.Option(
+    ["-c", "--config"],
+    type=click.Path(path_type=Path),
+    expose_value=False,
+    callback=_note_file,
+    help="Settings, Java properties.",
+)
+_ROOT = click.Option(
+    ["--root"],
+    metavar="FOLDER",
+    expose_value=False,
+    callback=_note_root,
+    help="Where the tables are (setting delta.root).",
+)
+_SET = click.Option(
+    ["--set"],
+    multiple=True,
+    expose_value=False,
+    callback=_note_pairs,
+    metavar="KEY=VALUE",
+    help="Any setting; repeatable.",
+)
+_DEBUG = click.Option(
+    ["--debug"],
+    is_flag=True,
+    expose_value=False,
+    callback=_note_debug,
+    help="Tracebacks, and what libraries log.",
+)
+SHARED = (_FILE, _ROOT, _SET, _DEBUG)
+"""Options that are accepted before and after the name of every command. The last value given wins."""
 
 
 @click.command(
     cls=LazyGroup,
     lazy=COMMANDS,
+    shared=SHARED,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-@click.option("-c", "--config", "file", type=click.Path(path_type=Path), help="Settings, Java properties.")
 @click.option("-p", "--print", "print_only", is_flag=True, help="Print all settings in force and end.")
-@click.option("--root", metavar="FOLDER", help="Where the tables are (setting delta.root).")
-@click.option("--set", "options", multiple=True, callback=_pairs, metavar="KEY=VALUE", help="Any setting; repeatable.")
-@click.option(
-    "--debug", is_flag=True, expose_value=False, callback=_note_debug, help="Tracebacks, and what libraries log."
-)
 @click.version_option(package_name="namesrv-stream", message="%(prog)s %(version)s")
 @click.pass_context
-def main(
-    context: click.Context, file: Path | None, print_only: bool, root: str | None, options: dict[str, str]
-) -> None:
+def main(context: click.Context, print_only: bool) -> None:
     """Route registry of a RocketMQ cluster: Kafka to Spark to Delta Lake, and lookups from there."""
-    context.obj = Invocation(file, options | ({"delta.root": root} if root is not None else {}))
+    settings_of = _invocation(context)
     if print_only:
-        for key in settings_without_effect(context.obj.settings):
+        for key in settings_without_effect(settings_of.settings):
             say(f"setting {key} has no effect here.")
-        click.echo(to_properties_text(context.obj.settings), nl=False)
+        click.echo(to_properties_text(settings_of.settings), nl=False)
         context.exit()
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

@@ -12,7 +12,7 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from namesrv_stream.cli.moments import Moment
+from namesrv_stream.cli.moments import ACCEPTED, Moment
 from namesrv_stream.cli.output import counted, duration_text, heading, iso_text, table, time_text
 from namesrv_stream.cli.view import (
     Answer,
@@ -58,7 +58,7 @@ _NAMES: dict[str, Callable[[dict[str, Any]], str]] = {
 
 @click.command("history")
 @click.option("-b", "--broker", metavar="NAME|ADDRESS", help="Only of this broker name or address.")
-@click.option("--since", type=_TIME, help="Only events from then on: 03:12, 2026-11-21 03:12, 10m, 2h ago.")
+@click.option("--since", type=_TIME, help=f"Only events from then on: {ACCEPTED}.")
 @click.option("--until", type=_TIME, help="Only events up to then.")
 @click.option("--limit", type=click.IntRange(min=1), default=DEFAULT_EVENTS, show_default=True, help="The newest N.")
 @view_options()

@@ -6,9 +6,13 @@ user's Ivy cache, so that a second checkout copies instead of downloading.
 
 import hashlib
 import importlib.util
+import re
 import subprocess
 import sys
+from collections import deque
 from pathlib import Path
+
+import click
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.local.java import find_java
@@ -16,6 +20,9 @@ from namesrv_stream.local.java import find_java
 CHECKOUT = Path(__file__).resolve().parents[2]
 IVY_FILE = CHECKOUT / "conf" / "ivy.xml"
 JARS = CHECKOUT / "jars"
+_DOWNLOAD = re.compile(r"downloading \S*/(\S+\.jar) ")
+"""A line of Ivy's about a jar that it fetches, and the jar's name."""
+_LINES_OF_AN_ERROR = 40
 
 
 class JarsNotRetrievedError(NamesrvError):
@@ -61,15 +68,16 @@ def _retrieve(configuration: str, folder: Path) -> None:
         pattern,
         "-sync",
     ]
-    ivy = subprocess.run(
-        [find_java(), "-jar", pyspark_jar("ivy"), "-warn", *fetch],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    command = [find_java(), "-jar", pyspark_jar("ivy"), *fetch]
+    last_lines: deque[str] = deque(maxlen=_LINES_OF_AN_ERROR)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
+        assert ivy.stdout is not None
+        for line in ivy.stdout:
+            last_lines.append(line)
+            if download := _DOWNLOAD.match(line):
+                click.echo(f"downloading {download[1]}", err=True)
     if ivy.returncode != 0:
-        raise JarsNotRetrievedError(configuration, ivy.stdout[-2000:])
+        raise JarsNotRetrievedError(configuration, "".join(last_lines)[-2000:])
 
 
 def pyspark_jar(name: str) -> Path:
