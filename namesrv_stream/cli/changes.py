@@ -65,6 +65,26 @@ class OtherLogError(NamesrvError):
         self.at = at
 
 
+def _login() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def _checked_name(_context: click.Context, _option: click.Parameter, name: str) -> str:
+    if not name or not name.isprintable():
+        raise click.BadParameter("a name that can be printed is accepted")
+    return name
+
+
+requested_by_option = click.option(
+    "--as",
+    "requested_by",
+    metavar="NAME",
+    default=_login,
+    callback=_checked_name,
+    help="Who asks, for the history. Default: the login.",
+)
+
+
 def _change(name: str) -> Callable[[Callable[..., Command]], click.Command]:
     """Return a decorator that makes a command from a function, which returns the record or raises a NamesrvError."""
 
@@ -79,14 +99,7 @@ def _change(name: str) -> Callable[[Callable[..., Command]], click.Command]:
             metavar="[SECONDS]",
             help=f"Wait until it is published, {DEFAULT_WAIT_S:g} s at most unless given.",
         )
-        @click.option(
-            "--as",
-            "requested_by",
-            metavar="NAME",
-            default=_login,
-            callback=_checked_name,
-            help="Who asks, for the history. Default: the login.",
-        )
+        @requested_by_option
         @click.pass_obj
         def command(invocation: Invocation, /, wait_s: float | None, requested_by: str, **fields: str) -> None:
             _put(invocation, record(invocation, requested_by=requested_by, **fields), wait_s)
@@ -95,16 +108,6 @@ def _change(name: str) -> Callable[[Callable[..., Command]], click.Command]:
         return command
 
     return decorate
-
-
-def _login() -> str:
-    return f"{getpass.getuser()}@{socket.gethostname()}"
-
-
-def _checked_name(_context: click.Context, _option: click.Parameter, name: str) -> str:
-    if not name or not name.isprintable():
-        raise click.BadParameter("a name that can be printed is accepted")
-    return name
 
 
 def _put(invocation: Invocation, request: Command, wait_s: float | None) -> None:

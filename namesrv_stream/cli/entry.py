@@ -13,7 +13,7 @@ from namesrv_stream.cli.group import DEBUG, LazyCommand, LazyGroup, say
 from namesrv_stream.config import Invocation, settings_without_effect, to_properties_text
 from namesrv_stream.logs import set_up_logging
 
-_LOOK, _CHANGE, _RUN = "Look", "Change (a record on Kafka each)", "Run"
+_LOOK, _CHANGE, _KEEP, _RUN = "Look", "Change (a record on Kafka each)", "Keep", "Run"
 
 COMMANDS = {
     "status": LazyCommand("namesrv_stream.cli.status:status", _LOOK, "State of the job, the served snapshot, its lag."),
@@ -40,6 +40,14 @@ COMMANDS = {
     "updateNamesrvConfig": LazyCommand(
         "namesrv_stream.cli.changes:update_namesrv_config", _CHANGE, "Change a setting at run time."
     ),
+    "compare": LazyCommand(
+        "namesrv_stream.cli.compare_namesrv:compare", _LOOK, "Answers of a RocketMQ NameServer beside ours."
+    ),
+    "export": LazyCommand("namesrv_stream.cli.backups:export", _KEEP, "One snapshot's tables as a file."),
+    "import": LazyCommand("namesrv_stream.cli.backups:import_", _KEEP, "A new registry of such a file."),
+    "backup": LazyCommand("namesrv_stream.cli.backups:backup", _KEEP, "The newest snapshot into a folder of backups."),
+    "restore": LazyCommand("namesrv_stream.cli.backups:restore", _KEEP, "An earlier epoch's tables as a new epoch."),
+    "doctor": LazyCommand("namesrv_stream.cli.doctor:doctor", _RUN, "Check this machine, Kafka and the storage."),
     "up": LazyCommand("namesrv_stream.cli.up:up", _RUN, "Kafka, the job and brokers on this machine, until Ctrl-C."),
     "demo": LazyCommand("namesrv_stream.cli.demo:demo", _RUN, "The same as a story, which ends by itself."),
     "demo-rocketmq": LazyCommand(
@@ -62,7 +70,7 @@ def _invocation(context: click.Context) -> Invocation:
 
 def _add_options(context: click.Context, options: Mapping[str, str]) -> None:
     given = _invocation(context)
-    context.obj = replace(given, options=given.options | options)
+    context.obj = replace(given, options={**given.options, **options})
 
 
 def _note_file(context: click.Context, _parameter: click.Parameter, file: Path | None) -> None:

@@ -262,19 +262,19 @@ def _watch(reader: RouteReader, settings: NamesrvSettings, view: View, answer: C
         _print_each(reader, settings, view, answer)
         return
     with Live(console=output, screen=True, auto_refresh=False) as screen:
-        for _ in _looks(view):
+        for _ in looks(view.watch_s):
             screen.update(_watched(current(reader, settings), answer), refresh=True)
 
 
-def _looks(view: View) -> Iterator[None]:
-    """Yield once for each look at the tables until Ctrl-C.
+def looks(pause_s: float | None) -> Iterator[None]:
+    """Yield once for each look at the tables until Ctrl-C, with a pause after each.
 
     Ctrl-C takes effect between two looks, since it must not interrupt a library within one.
     """
     stopped = threading.Event()
     signal.signal(signal.SIGINT, lambda *_: stopped.set())
     yield
-    while not stopped.wait(view.watch_s):
+    while not stopped.wait(pause_s):
         yield
 
 
@@ -290,7 +290,7 @@ def _watched(served: Served, answer: Callable[[Served], Answer]) -> RenderableTy
 def _print_each(reader: RouteReader, settings: NamesrvSettings, view: View, answer: Callable[[Served], Answer]) -> None:
     """Print the answer each time it changes. A snapshot that leaves it as it is prints nothing."""
     last: bytes | None = None
-    for _ in _looks(view):
+    for _ in looks(view.watch_s):
         served = current(reader, settings)
         try:
             found = answer(served)

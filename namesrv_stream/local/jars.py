@@ -40,12 +40,24 @@ class JarsNotRetrievedError(NamesrvError):
 def retrieved_jars(configuration: str) -> Path:
     """The folder with the jars of one configuration of `conf/ivy.xml`, fetched first where they are not those."""
     folder = JARS / configuration
-    stamp = folder / "ivy.xml.sha256"
-    wanted = hashlib.sha256(IVY_FILE.read_bytes()).hexdigest()
-    if not stamp.exists() or stamp.read_text() != wanted:
+    if not is_retrieved(configuration):
         _retrieve(configuration, folder)
-        stamp.write_text(wanted)
+        _stamp(configuration).write_text(_wanted())
     return folder
+
+
+def is_retrieved(configuration: str) -> bool:
+    """Return whether the jars of a configuration are there, fetched for this `conf/ivy.xml`."""
+    stamp = _stamp(configuration)
+    return stamp.exists() and stamp.read_text() == _wanted()
+
+
+def _stamp(configuration: str) -> Path:
+    return JARS / configuration / "ivy.xml.sha256"
+
+
+def _wanted() -> str:
+    return hashlib.sha256(IVY_FILE.read_bytes()).hexdigest()
 
 
 def jars_of_sessions() -> list[Path]:
