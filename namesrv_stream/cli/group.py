@@ -95,14 +95,15 @@ def _with_options(command: click.Command, options: Sequence[click.Option]) -> cl
     """Return a copy of the command that accepts `options` too, but for spellings that are the command's own."""
     own = {spelling for parameter in command.params for spelling in parameter.opts}
     extended = copy.copy(command)
-    extended.params = [*command.params, *(_without(option, own) for option in options)]
+    extended.params = [
+        *command.params,
+        *(_without(option, own) for option in options if not own.issuperset(option.opts)),
+    ]
     return extended
 
 
 def _without(option: click.Option, taken: set[str]) -> click.Option:
-    """Return the option without the spellings in `taken`. One spelling at least must be left."""
-    if taken.isdisjoint(option.opts):
-        return option
+    """Return the option without the spellings in `taken`."""
     reduced = copy.copy(option)
     reduced.opts = [spelling for spelling in option.opts if spelling not in taken]
     return reduced

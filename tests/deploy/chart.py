@@ -21,7 +21,7 @@ _SECURED = {
     "gateway": {"tlsSecretName": "namesrv-tls", "usersSecretName": "namesrv-users", "serviceType": "LoadBalancer"},
 }
 _EXTRAS = {
-    "console": {"enabled": True},
+    "console": {"enabled": True, "hosts": "registry.example.org"},
     "job": {"metricsPort": 9878},
     "serviceMonitor": {"enabled": True},
     "backup": {"enabled": True, "claim": "backups"},
