@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Literal
 
 from namesrv_stream.backup.content import Content, Rows, changes_between, content_of
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.errors import NamesrvError
+from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError
 from namesrv_stream.rules.history import AppliedEvent, history_of
 from namesrv_stream.rules.journal import RowChange, net_changes
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
@@ -21,6 +22,7 @@ from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import changes_to_write
 
 Cause = Literal["IMPORT", "RESTORE"]
@@ -55,14 +57,16 @@ def import_content(root: Root, settings: NamesrvSettings, content: Content, requ
 
     Raises RegistryNotEmptyError.
     """
-    writer = writer_of(root)
-    writer.ensure_tables(_retention_ms(settings))
-    newest, _ = writer.newest_snapshot()
-    if newest is not None:
-        raise RegistryNotEmptyError(root.url, newest)
     taken = content.snapshot
-    log = KafkaLog(taken.kafka_cluster_id, taken.kafka_topic_id)
-    publisher = Publisher.claim(writer, uuid.uuid4().hex, _now_ms(), _retention_ms(settings), log_of=lambda _: log)
+
+    def log_of(former: SnapshotRow | None) -> KafkaLog:
+        if former is not None:
+            raise RegistryNotEmptyError(root.url, former)
+        return KafkaLog(taken.kafka_cluster_id, taken.kafka_topic_id)
+
+    with suppress(NotARegistryError, NoSuchSnapshotError):
+        log_of(Snapshots(root).newest())  # before any table is made or touched
+    publisher = Publisher.claim(writer_of(root), uuid.uuid4().hex, _now_ms(), _retention_ms(settings), log_of=log_of)
     publisher.last = publisher.last._replace(log_accepted_at=taken.log_accepted_at)
     return _published(publisher, "IMPORT", {}, content, taken, requested_by)
 

@@ -45,7 +45,8 @@ def doctor(context: click.Context, role: str, as_json: bool) -> None:
 
 
 def _sentence(finding: Finding) -> str:
-    return f"{finding.found.removesuffix('.')}. {finding.next_step}".rstrip()
+    end = "" if finding.found.endswith((".", "?")) else "."
+    return f"{finding.found}{end} {finding.next_step}".rstrip()
 
 
 def examined(settings: NamesrvSettings, role: str) -> Iterator[Finding]:

@@ -43,6 +43,7 @@ capabilities:
 {{- define "namesrv.pod" -}}
 serviceAccountName: {{ include "namesrv.serviceAccount" . }}
 automountServiceAccountToken: false
+enableServiceLinks: false
 securityContext:
   runAsNonRoot: true
   runAsUser: 10001
