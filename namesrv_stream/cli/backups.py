@@ -24,7 +24,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 @click.command("export")
 @click.argument("file", type=_FILE)
-@click.option("--as-of", type=Moment(epochs=True), help=f"As it was in this epoch, or at this event time: {ACCEPTED}.")
+@click.option("--as-of", type=Moment(epochs=True), help=f"Export the snapshot of this epoch or event time: {ACCEPTED}.")
 @click.pass_obj
 def export(invocation: Invocation, file: Path, as_of: int | datetime | None) -> None:
     """Write the route tables of one snapshot to FILE. The history is not in it. A job may run meanwhile."""
@@ -76,8 +76,10 @@ def import_(invocation: Invocation, file: Path, requested_by: str) -> None:
 
 @click.command("restore")
 @click.argument("epoch", type=click.IntRange(min=1))
-@click.option("--from", "folder", type=_FOLDER, help="Folder of `backup`. Without it: a snapshot within retention.")
-@click.option("--take-over", is_flag=True, help="Also while a job is active, which this ends.")
+@click.option(
+    "--from", "folder", type=_FOLDER, help="Read the file of `backup` in this folder, not a snapshot within retention."
+)
+@click.option("--take-over", is_flag=True, help="Restore even if a job is active, and end it.")
 @requested_by_option
 @click.pass_obj
 def restore(invocation: Invocation, epoch: int, folder: Path | None, take_over: bool, requested_by: str) -> None:

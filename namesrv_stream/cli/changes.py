@@ -81,7 +81,7 @@ requested_by_option = click.option(
     metavar="NAME",
     default=_login,
     callback=_checked_name,
-    help="Who asks, for the history. Default: the login.",
+    help="Name to record in the history as the sender. Default: the login.",
 )
 
 

@@ -131,9 +131,9 @@ def _text(column: str, value: Any) -> str:
 
 @click.command("why")
 @click.argument("subject", metavar="BROKER|ADDRESS|TOPIC")
-@click.option("--since", type=_TIME, help=f"Only events from then on: {ACCEPTED}.")
-@click.option("--until", type=_TIME, help="Only events up to then.")
-@click.option("--topic", "is_topic", is_flag=True, help="Take it for a topic also where a broker has this name.")
+@click.option("--since", type=_TIME, help=f"Show events from this time on: {ACCEPTED}.")
+@click.option("--until", type=_TIME, help="Show events up to this time.")
+@click.option("--topic", "is_topic", is_flag=True, help="Read SUBJECT as a topic even if a broker has this name.")
 @view_options(as_of=False, watch=False)
 @click.pass_obj
 def why(  # noqa: PLR0913, PLR0917  # one argument an option, as click hands them over

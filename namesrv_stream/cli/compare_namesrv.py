@@ -21,9 +21,9 @@ _MAX_TEXT = 200
 
 
 @click.command("compare")
-@click.option("-n", "--namesrvAddr", "address", metavar="HOST:PORT", required=True, help="The NameServer to ask.")
-@click.option("--namespace", "namespaces", multiple=True, help="Also this KV namespace of the NameServer; repeatable.")
-@click.option("--json", "as_json", is_flag=True, help="Standard JSON, one line for each comparison.")
+@click.option("-n", "--namesrvAddr", "address", metavar="HOST:PORT", required=True, help="Ask this NameServer.")
+@click.option("--namespace", "namespaces", multiple=True, help="Compare this KV namespace too; repeatable.")
+@click.option("--json", "as_json", is_flag=True, help="Print standard JSON, one line for each comparison.")
 @click.option(
     "--watch",
     "watch_s",

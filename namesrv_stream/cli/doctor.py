@@ -25,7 +25,7 @@ _COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red", "not check
     show_default=True,
     help="Check only what this process needs.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Standard JSON, one line.")
+@click.option("--json", "as_json", is_flag=True, help="Print standard JSON, one line.")
 @click.pass_context
 def doctor(context: click.Context, role: str, as_json: bool) -> None:
     """Check Java, jars, Python workers, Kafka, storage, certificate and users file. Ends with 1 if a check failed.

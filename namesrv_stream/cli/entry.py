@@ -41,15 +41,15 @@ COMMANDS = {
         "namesrv_stream.cli.changes:update_namesrv_config", _CHANGE, "Change a setting at run time."
     ),
     "compare": LazyCommand(
-        "namesrv_stream.cli.compare_namesrv:compare", _LOOK, "Answers of a RocketMQ NameServer beside ours."
+        "namesrv_stream.cli.compare_namesrv:compare", _LOOK, "Compare the answers of a RocketMQ NameServer."
     ),
-    "export": LazyCommand("namesrv_stream.cli.backups:export", _KEEP, "One snapshot's tables as a file."),
-    "import": LazyCommand("namesrv_stream.cli.backups:import_", _KEEP, "A new registry of such a file."),
-    "backup": LazyCommand("namesrv_stream.cli.backups:backup", _KEEP, "The newest snapshot into a folder of backups."),
-    "restore": LazyCommand("namesrv_stream.cli.backups:restore", _KEEP, "An earlier epoch's tables as a new epoch."),
+    "export": LazyCommand("namesrv_stream.cli.backups:export", _KEEP, "Write one snapshot's tables to a file."),
+    "import": LazyCommand("namesrv_stream.cli.backups:import_", _KEEP, "Make a new registry of such a file."),
+    "backup": LazyCommand("namesrv_stream.cli.backups:backup", _KEEP, "Export the newest snapshot to a folder."),
+    "restore": LazyCommand("namesrv_stream.cli.backups:restore", _KEEP, "Publish an earlier epoch's tables again."),
     "doctor": LazyCommand("namesrv_stream.cli.doctor:doctor", _RUN, "Check this machine, Kafka and the storage."),
-    "up": LazyCommand("namesrv_stream.cli.up:up", _RUN, "Kafka, the job and brokers on this machine, until Ctrl-C."),
-    "demo": LazyCommand("namesrv_stream.cli.demo:demo", _RUN, "The same as a story, which ends by itself."),
+    "up": LazyCommand("namesrv_stream.cli.up:up", _RUN, "Run Kafka, the job and brokers here, until Ctrl-C."),
+    "demo": LazyCommand("namesrv_stream.cli.demo:demo", _RUN, "Show an outage and its end as a story."),
     "demo-rocketmq": LazyCommand(
         "namesrv_stream.cli.demo_rocketmq:demo_rocketmq", _RUN, "A real RocketMQ broker and client, as a story."
     ),
@@ -100,14 +100,14 @@ _FILE = click.Option(
     type=click.Path(path_type=Path),
     expose_value=False,
     callback=_note_file,
-    help="Settings, Java properties.",
+    help="File of settings, in Java properties format.",
 )
 _ROOT = click.Option(
     ["--root"],
     metavar="FOLDER",
     expose_value=False,
     callback=_note_root,
-    help="Where the tables are (setting delta.root).",
+    help="Folder or URL of the tables (setting delta.root).",
 )
 _SET = click.Option(
     ["--set"],
@@ -115,14 +115,14 @@ _SET = click.Option(
     expose_value=False,
     callback=_note_pairs,
     metavar="KEY=VALUE",
-    help="Any setting; repeatable.",
+    help="Set any setting; repeatable.",
 )
 _DEBUG = click.Option(
     ["--debug"],
     is_flag=True,
     expose_value=False,
     callback=_note_debug,
-    help="Tracebacks, and what libraries log.",
+    help="Show tracebacks, and the logs of libraries.",
 )
 SHARED = (_FILE, _ROOT, _SET, _DEBUG)
 """Options that are accepted before and after the name of every command. The last value given wins."""

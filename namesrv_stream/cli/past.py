@@ -57,10 +57,12 @@ _NAMES: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 @click.command("history")
-@click.option("-b", "--broker", metavar="NAME|ADDRESS", help="Only of this broker name or address.")
-@click.option("--since", type=_TIME, help=f"Only events from then on: {ACCEPTED}.")
-@click.option("--until", type=_TIME, help="Only events up to then.")
-@click.option("--limit", type=click.IntRange(min=1), default=DEFAULT_EVENTS, show_default=True, help="The newest N.")
+@click.option("-b", "--broker", metavar="NAME|ADDRESS", help="Show events of this broker name or address.")
+@click.option("--since", type=_TIME, help=f"Show events from this time on: {ACCEPTED}.")
+@click.option("--until", type=_TIME, help="Show events up to this time.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=DEFAULT_EVENTS, show_default=True, help="Show the newest N."
+)
 @view_options()
 @click.pass_obj
 def history(  # noqa: PLR0913, PLR0917  # one argument an option, as click hands them over

@@ -165,7 +165,7 @@ def view_options(*, as_of: bool = True, watch: bool = True) -> Callable[[Callabl
 _as_of_option = click.option(
     "--as-of",
     type=Moment(epochs=True),
-    help=f"As it was in this epoch, or at this moment of event time: {ACCEPTED}.",
+    help=f"Answer as of this epoch, or of this event time: {ACCEPTED}.",
 )
 _watch_option = click.option(
     "--watch",
