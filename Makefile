@@ -5,6 +5,8 @@
 #   make test         everything that is quick enough for every change
 #   make test-quick   rules, protocol, tables, settings and rights, without Java; branch coverage of rules/ and wire/
 #   make test-full    the long tests too
+#   make test-deploy  the Helm chart and the Compose file against the schemas of Kubernetes and Compose; needs Go
+#   make docs         the documentation as a site, in site/; fails on a broken link
 #   make install-s3   the jars with which Spark reads tables on S3
 #   make lint         ruff and mypy
 #   make bench        the figures of the docs, measured here
@@ -31,7 +33,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install install-s3 demo demo-rocketmq test test-quick test-full lint bench bench-gateway bench-heartbeats bench-scale bench-history league soak-hostile chaos lock clean java
+.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-quick test-full lint bench bench-gateway bench-heartbeats bench-scale bench-history league soak-hostile chaos lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -49,7 +51,7 @@ demo-rocketmq: java install
 	@$(BIN)/namesrv-stream demo-rocketmq
 
 test: java install
-	$(BIN)/python -m pytest -m 'not full' $(ARGS)
+	$(BIN)/python -m pytest -m 'not full and not deploy' $(ARGS)
 
 # No Java, Kafka or Spark, and of the gateway what needs no socket.
 QUICK := tests/rules tests/wire tests/access tests/config tests/test_records.py \
@@ -61,7 +63,26 @@ test-quick: .venv/.installed
 	  --cov=namesrv_stream.rules --cov=namesrv_stream.wire --cov-branch --cov-fail-under=95 $(ARGS)
 
 test-full: java install install-s3
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -m 'not deploy' $(ARGS)
+
+# Helm and Compose's schema come as Go modules at a pinned version, into a folder that later runs find.
+HELM := .cache/deploy/helm
+COMPOSE_SCHEMA := .cache/deploy/compose-spec.json
+$(HELM):
+	@echo 'Building helm (once, some minutes) ...'
+	@GOBIN=$(CURDIR)/$(dir $@) go install helm.sh/helm/v3/cmd/helm@v3.22.0
+
+$(COMPOSE_SCHEMA):
+	@mkdir -p $(dir $@)
+	@cp "$$(go mod download -json github.com/compose-spec/compose-go/v2@v2.16.2 \
+	  | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')/schema/compose-spec.json" $@
+
+test-deploy: .venv/.installed $(HELM) $(COMPOSE_SCHEMA)
+	$(BIN)/python -m pytest tests/deploy $(ARGS)
+
+docs: .venv/.installed
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo 'site/index.html'
 
 lint: .venv/.installed
 	$(BIN)/ruff check .
@@ -97,13 +118,16 @@ chaos: java install
 java: .venv/.installed
 	@$(BIN)/python -m namesrv_stream.local.java
 
+# Of pip's lines those that name what it fetches, with the size, and what it builds.
+DOWNLOADS := sed -un -E '/^ *(Downloading|Building wheel|Installing collected)/{s/^ +//;s/(collected packages:).*/\1 .../;p;}'
+
 .venv/.installed: $(LOCKS) pyproject.toml
 	@[ -n '$(PYTHON)' ] && $(PYTHON) -c '$(OLD_ENOUGH)' || { echo \
 	  'namesrv-stream needs Python 3.11 or newer: install one and say make PYTHON=/path/to/python3.11'; exit 1; } >&2
 	@echo 'Installing into .venv (once; pyspark alone is some 400 MB) ...'
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements-build.lock
-	@$(BIN)/python -m pip install --quiet --require-hashes --no-build-isolation -r requirements.lock
+	@$(BIN)/python -m pip install --require-hashes -r requirements-build.lock | $(DOWNLOADS)
+	@$(BIN)/python -m pip install --require-hashes --no-build-isolation -r requirements.lock | $(DOWNLOADS)
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index --editable .
 	@$(BIN)/python -m pip check --quiet || { echo 'pyproject.toml asks for more than the locks have: make lock' >&2; exit 1; }
 	@touch $@
@@ -120,6 +144,7 @@ lock:
 	@[ -x $(BIN)/uv ] || $(BIN)/python -m pip install --quiet uv
 	@$(LOCK) --group build -o requirements-build.lock
 	@$(LOCK) pyproject.toml --group dev -o requirements.lock
+	@$(LOCK) pyproject.toml --constraint requirements.lock -o requirements-image.lock
 
 clean:
 	rm -rf .venv jars data .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log

@@ -13,11 +13,14 @@ _TIMES_OF_ATTEMPTS = re.compile(r" in [\d.]+m?s, after \d+ retries, max_retries:
 _MAX_PROBLEM_CHARS = 1_000
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `Did you mean X? ` with the known word most like `word`, ignoring case; empty text if none is similar."""
+def did_you_mean(word: str, known: Iterable[str], most: int = 1) -> str:
+    """Return `Did you mean X? ` with the known words most like `word`, ignoring case; empty text if none is similar.
+
+    Names `most` words at most, the most similar first.
+    """
     by_lower = {each.lower(): each for each in known}
-    found = difflib.get_close_matches(word.lower(), by_lower, n=1)
-    return f"Did you mean {by_lower[found[0]]}? " if found else ""
+    found = [by_lower[each] for each in difflib.get_close_matches(word.lower(), by_lower, n=most)]
+    return f"Did you mean {' or '.join(found)}? " if found else ""
 
 
 class NamesrvError(Exception):

@@ -12,8 +12,8 @@ import click
 from namesrv_stream.cli.group import say
 from namesrv_stream.cli.output import time_text
 from namesrv_stream.cli.view import open_reader
-from namesrv_stream.config import CATALOGUE, Invocation, NamesrvSettings, kafka_client_arguments
-from namesrv_stream.errors import MalformedRecordError, NamesrvError, SettingError, did_you_mean
+from namesrv_stream.config import Invocation, NamesrvSettings, kafka_client_arguments, load_settings
+from namesrv_stream.errors import MalformedRecordError, NamesrvError, did_you_mean
 from namesrv_stream.records import decode_record, encode_record
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.requests import (
@@ -65,6 +65,26 @@ class OtherLogError(NamesrvError):
         self.at = at
 
 
+def _login() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def _checked_name(_context: click.Context, _option: click.Parameter, name: str) -> str:
+    if not name or not name.isprintable():
+        raise click.BadParameter("a name that can be printed is accepted")
+    return name
+
+
+requested_by_option = click.option(
+    "--as",
+    "requested_by",
+    metavar="NAME",
+    default=_login,
+    callback=_checked_name,
+    help="Name to record in the history as the sender. Default: the login.",
+)
+
+
 def _change(name: str) -> Callable[[Callable[..., Command]], click.Command]:
     """Return a decorator that makes a command from a function, which returns the record or raises a NamesrvError."""
 
@@ -79,14 +99,7 @@ def _change(name: str) -> Callable[[Callable[..., Command]], click.Command]:
             metavar="[SECONDS]",
             help=f"Wait until it is published, {DEFAULT_WAIT_S:g} s at most unless given.",
         )
-        @click.option(
-            "--as",
-            "requested_by",
-            metavar="NAME",
-            default=_login,
-            callback=_checked_name,
-            help="Name to record in the history as the sender. Default: the login.",
-        )
+        @requested_by_option
         @click.pass_obj
         def command(invocation: Invocation, /, wait_s: float | None, requested_by: str, **fields: str) -> None:
             _put(invocation, record(invocation, requested_by=requested_by, **fields), wait_s)
@@ -95,16 +108,6 @@ def _change(name: str) -> Callable[[Callable[..., Command]], click.Command]:
         return command
 
     return decorate
-
-
-def _login() -> str:
-    return f"{getpass.getuser()}@{socket.gethostname()}"
-
-
-def _checked_name(_context: click.Context, _option: click.Parameter, name: str) -> str:
-    if not name or not name.isprintable():
-        raise click.BadParameter("a name that can be printed is accepted")
-    return name
 
 
 def _put(invocation: Invocation, request: Command, wait_s: float | None) -> None:
@@ -144,6 +147,7 @@ def _sent(settings: NamesrvSettings, request: Command) -> LogPosition:
 
 
 def _wait(settings: NamesrvSettings, at: LogPosition, limit_s: float) -> None:
+    say(f"waiting up to {limit_s:g} s for a snapshot that has offset {at.offset} ...")
     reader = open_reader(settings)
     deadline = time.monotonic() + limit_s
     while (snapshot := reader.follow().snapshot).offsets.get(at.partition, 0) <= at.offset:
@@ -215,8 +219,6 @@ def delete_topic(_invocation: Invocation, requested_by: str, topic: str, cluster
 @click.option("-v", "--value", required=True)
 def update_namesrv_config(invocation: Invocation, requested_by: str, key: str, value: str) -> Command:
     """Change a setting of all running processes. Accepts only settings that docs/configuration.md calls live."""
-    if key not in CATALOGUE:
-        raise SettingError(key, "is not known", f"{did_you_mean(key, CATALOGUE)}All settings: docs/configuration.md.")
-    if not invocation.settings.live_changes({key: value}):
-        raise SettingError(key, f"{value!r} is not accepted", f"Its value now: {invocation.settings.get_config(key)}.")
-    return UpdateNamesrvConfig(properties={key: value}, requested_by=requested_by)
+    invocation.settings.live_changes({key: value})  # refuses what has an effect only at the start
+    checked = load_settings(options={key: value}).properties(masked=False)  # refuses what RocketMQ takes for false or 0
+    return UpdateNamesrvConfig(properties={key: checked[key]}, requested_by=requested_by)

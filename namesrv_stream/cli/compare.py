@@ -10,7 +10,7 @@ import click
 from rich.console import Group, RenderableType
 
 from namesrv_stream.cli.group import say
-from namesrv_stream.cli.moments import Moment
+from namesrv_stream.cli.moments import ACCEPTED, Moment
 from namesrv_stream.cli.output import counted, duration_text, heading, iso_text, perm_text, table, time_text
 from namesrv_stream.cli.story import Sentence, story_of_broker, story_of_topic
 from namesrv_stream.cli.view import (
@@ -131,7 +131,7 @@ def _text(column: str, value: Any) -> str:
 
 @click.command("why")
 @click.argument("subject", metavar="BROKER|ADDRESS|TOPIC")
-@click.option("--since", type=_TIME, help="Show events from this time on: 03:12, 2026-11-21 03:12, 10m, 2h ago.")
+@click.option("--since", type=_TIME, help=f"Show events from this time on: {ACCEPTED}.")
 @click.option("--until", type=_TIME, help="Show events up to this time.")
 @click.option("--topic", "is_topic", is_flag=True, help="Read SUBJECT as a topic even if a broker has this name.")
 @view_options(as_of=False, watch=False)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -11,7 +13,7 @@ from namesrv_stream.cli.group import DEBUG, LazyCommand, LazyGroup, say
 from namesrv_stream.config import Invocation, settings_without_effect, to_properties_text
 from namesrv_stream.logs import set_up_logging
 
-_LOOK, _CHANGE, _RUN = "Look", "Change (a record on Kafka each)", "Run"
+_LOOK, _CHANGE, _KEEP, _RUN = "Look", "Change (a record on Kafka each)", "Keep", "Run"
 
 COMMANDS = {
     "status": LazyCommand("namesrv_stream.cli.status:status", _LOOK, "State of the job, the served snapshot, its lag."),
@@ -40,6 +42,14 @@ COMMANDS = {
     "updateNamesrvConfig": LazyCommand(
         "namesrv_stream.cli.changes:update_namesrv_config", _CHANGE, "Change a setting at run time."
     ),
+    "compare": LazyCommand(
+        "namesrv_stream.cli.compare_namesrv:compare", _LOOK, "Compare the answers of a RocketMQ NameServer."
+    ),
+    "export": LazyCommand("namesrv_stream.cli.backups:export", _KEEP, "Write one snapshot's tables to a file."),
+    "import": LazyCommand("namesrv_stream.cli.backups:import_", _KEEP, "Make a new registry of such a file."),
+    "backup": LazyCommand("namesrv_stream.cli.backups:backup", _KEEP, "Export the newest snapshot to a folder."),
+    "restore": LazyCommand("namesrv_stream.cli.backups:restore", _KEEP, "Publish an earlier epoch's tables again."),
+    "doctor": LazyCommand("namesrv_stream.cli.doctor:doctor", _RUN, "Check this machine, Kafka and the storage."),
     "up": LazyCommand("namesrv_stream.cli.up:up", _RUN, "Run Kafka, the job and brokers here, until Ctrl-C."),
     "demo": LazyCommand("namesrv_stream.cli.demo:demo", _RUN, "Show an outage and its end as a story."),
     "demo-rocketmq": LazyCommand(
@@ -53,50 +63,90 @@ COMMANDS = {
 }
 
 
-def _pairs(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    wrong = [value for value in values if "=" not in value]
-    if wrong:
+def _invocation(context: click.Context) -> Invocation:
+    """Return the invocation with the options read so far. A command begins with that of the program."""
+    if not isinstance(context.obj, Invocation):
+        context.obj = Invocation(None, {})
+    return context.obj
+
+
+def _add_options(context: click.Context, options: Mapping[str, str]) -> None:
+    given = _invocation(context)
+    context.obj = replace(given, options={**given.options, **options})
+
+
+def _note_file(context: click.Context, _parameter: click.Parameter, file: Path | None) -> None:
+    if file is not None:
+        context.obj = replace(_invocation(context), file=file)
+
+
+def _note_root(context: click.Context, _parameter: click.Parameter, root: str | None) -> None:
+    if root is not None:
+        _add_options(context, {"delta.root": root})
+
+
+def _note_pairs(context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> None:
+    if wrong := [value for value in values if "=" not in value]:
         raise click.BadParameter(f"{wrong[0]} is no KEY=VALUE.")
-    return dict(value.split("=", 1) for value in values)
+    _add_options(context, dict(value.split("=", 1) for value in values))
 
 
 def _note_debug(context: click.Context, _parameter: click.Parameter, debug: bool) -> None:
-    context.meta[DEBUG] = debug
-    set_up_logging(logging.DEBUG if debug else logging.WARNING)
+    if debug or context.parent is None:
+        context.meta[DEBUG] = debug
+        set_up_logging(logging.DEBUG if debug else logging.WARNING)
 
 
-@click.command(
-    cls=LazyGroup,
-    lazy=COMMANDS,
-    invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+_FILE = click.Option(
+    ["-c", "--config"],
+    type=click.Path(path_type=Path),
+    expose_value=False,
+    callback=_note_file,
+    help="File of settings, in Java properties format.",
 )
-@click.option(
-    "-c", "--config", "file", type=click.Path(path_type=Path), help="File of settings, in Java properties format."
+_ROOT = click.Option(
+    ["--root"],
+    metavar="FOLDER",
+    expose_value=False,
+    callback=_note_root,
+    help="Folder or URL of the tables (setting delta.root).",
 )
-@click.option("-p", "--print", "print_only", is_flag=True, help="Print all settings in force and end.")
-@click.option("--root", metavar="FOLDER", help="Folder or URL of the tables (setting delta.root).")
-@click.option(
-    "--set", "options", multiple=True, callback=_pairs, metavar="KEY=VALUE", help="Set any setting; repeatable."
+_SET = click.Option(
+    ["--set"],
+    multiple=True,
+    expose_value=False,
+    callback=_note_pairs,
+    metavar="KEY=VALUE",
+    help="Set any setting; repeatable.",
 )
-@click.option(
-    "--debug",
+_DEBUG = click.Option(
+    ["--debug"],
     is_flag=True,
     expose_value=False,
     callback=_note_debug,
     help="Show tracebacks, and the logs of libraries.",
 )
+SHARED = (_FILE, _ROOT, _SET, _DEBUG)
+"""Options that are accepted before and after the name of every command. The last value given wins."""
+
+
+@click.command(
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    shared=SHARED,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.option("-p", "--print", "print_only", is_flag=True, help="Print all settings in force and end.")
 @click.version_option(package_name="namesrv-stream", message="%(prog)s %(version)s")
 @click.pass_context
-def main(
-    context: click.Context, file: Path | None, print_only: bool, root: str | None, options: dict[str, str]
-) -> None:
+def main(context: click.Context, print_only: bool) -> None:
     """Route registry of a RocketMQ cluster: Kafka to Spark to Delta Lake, and lookups from there."""
-    context.obj = Invocation(file, options | ({"delta.root": root} if root is not None else {}))
+    settings_of = _invocation(context)
     if print_only:
-        for key in settings_without_effect(context.obj.settings):
+        for key in settings_without_effect(settings_of.settings):
             say(f"setting {key} has no effect here.")
-        click.echo(to_properties_text(context.obj.settings), nl=False)
+        click.echo(to_properties_text(settings_of.settings), nl=False)
         context.exit()
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
-from collections.abc import Mapping
-from typing import NamedTuple, cast
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import click
 
@@ -23,11 +24,18 @@ class LazyCommand(NamedTuple):
 
 
 class LazyGroup(click.Group):
-    """Click group that imports each command when it is called; click's own `commands` stays empty."""
+    """Click group that imports each command when it is called; click's own `commands` stays empty.
 
-    def __init__(self, lazy: Mapping[str, LazyCommand], **settings: object) -> None:
+    The options `shared` are accepted before and after the name of each command.
+    """
+
+    def __init__(
+        self, lazy: Mapping[str, LazyCommand], shared: Sequence[click.Option] = (), **settings: object
+    ) -> None:
         super().__init__(**settings)  # type: ignore[arg-type]  # click's own keywords, passed on
+        self.params += shared
         self._lazy = lazy
+        self._shared = shared
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse as click does, but refuse arguments that are not UTF-8: neither JSON nor a table can hold them."""
@@ -49,7 +57,7 @@ class LazyGroup(click.Group):
         if name is None:
             return None
         module, attribute = self._lazy[name].target.split(":")
-        return cast(click.Command, getattr(importlib.import_module(module), attribute))
+        return _with_options(getattr(importlib.import_module(module), attribute), self._shared)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -81,6 +89,24 @@ class LazyGroup(click.Group):
             message = " ".join(str(error).split()).removesuffix(".")  # delta-rs writes several lines of an object store
             say(f"unexpected {type(error).__name__}: {message}. --debug shows where.")
             ctx.exit(1)
+
+
+def _with_options(command: click.Command, options: Sequence[click.Option]) -> click.Command:
+    """Return a copy of the command that accepts `options` too, but for spellings that are the command's own."""
+    own = {spelling for parameter in command.params for spelling in parameter.opts}
+    extended = copy.copy(command)
+    extended.params = [
+        *command.params,
+        *(_without(option, own) for option in options if not own.issuperset(option.opts)),
+    ]
+    return extended
+
+
+def _without(option: click.Option, taken: set[str]) -> click.Option:
+    """Return the option without the spellings in `taken`."""
+    reduced = copy.copy(option)
+    reduced.opts = [spelling for spelling in option.opts if spelling not in taken]
+    return reduced
 
 
 def say(message: str) -> None:

@@ -1,4 +1,4 @@
-"""Parser of moments as people write them: an epoch, `03:12`, `2026-11-21 03:12`, ISO 8601, `10m`, `2h ago`.
+"""Parser of moments as people write them: an epoch, `now`, `03:12`, `2026-11-21 03:12`, ISO 8601, `10m`, `2h ago`.
 
 A time without a zone is in this machine's zone.
 """
@@ -11,15 +11,18 @@ import click
 
 from namesrv_stream.config.values import parsed_duration
 
-ACCEPTED = "03:12, 2026-11-21 03:12, 2026-11-21T03:12:05Z, 10m or 2h ago"
+ACCEPTED = "now, 03:12, 2026-11-21 03:12, 2026-11-21T03:12:05Z, 10m or 2h ago"
 
 
 def parsed_time(text: str, now: datetime) -> datetime:
     """Return the moment that `text` names, with its zone; `now` has a zone too.
 
-    A time of day is the latest such time that is not after `now`. Raises a ValueError that lists the accepted forms.
+    A duration is that long before `now`. A time of day is the latest such time that is not after `now`. Raises a
+    ValueError that lists the accepted forms.
     """
     text = text.strip()
+    if text.lower() == "now":
+        return now
     if found := _relative(text, now) or _time_of_day(text, now) or _iso(text):
         return found
     raise ValueError(f"{text!r} is no time. Accepted are {ACCEPTED}.")

@@ -12,7 +12,7 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from namesrv_stream.cli.moments import Moment
+from namesrv_stream.cli.moments import ACCEPTED, Moment
 from namesrv_stream.cli.output import counted, duration_text, heading, iso_text, table, time_text
 from namesrv_stream.cli.view import (
     Answer,
@@ -58,7 +58,7 @@ _NAMES: dict[str, Callable[[dict[str, Any]], str]] = {
 
 @click.command("history")
 @click.option("-b", "--broker", metavar="NAME|ADDRESS", help="Show events of this broker name or address.")
-@click.option("--since", type=_TIME, help="Show events from this time on: 03:12, 2026-11-21 03:12, 10m, 2h ago.")
+@click.option("--since", type=_TIME, help=f"Show events from this time on: {ACCEPTED}.")
 @click.option("--until", type=_TIME, help="Show events up to this time.")
 @click.option(
     "--limit", type=click.IntRange(min=1), default=DEFAULT_EVENTS, show_default=True, help="Show the newest N."

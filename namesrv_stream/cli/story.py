@@ -144,6 +144,8 @@ def _end(line: BrokerEventRow) -> str:
         case "EXPIRED":
             silence = duration_text(line.event_time - (line.last_heard_at or line.event_time))
             return f"was not heard for {silence} and expired"
+        case "UNREGISTERED" if line.cause == "RESTORE":
+            return f"was taken out by the restore that {line.requested_by} asked for"
         case "UNREGISTERED":
             return "unregistered in order"
         case "CHANNEL_CLOSED":

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from namesrv_stream.cli.group import say
-from namesrv_stream.cli.moments import Moment
+from namesrv_stream.cli.moments import ACCEPTED, Moment
 from namesrv_stream.cli.output import console, duration_text, heading, print_shown, time_text
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import NamesrvError, SnapshotGoneError, did_you_mean
@@ -33,6 +33,7 @@ BROKERS_ALONE = "the brokers, without topics, signs of life and data versions"
 """Text for `show`: the part of a list of brokers that the events have."""
 
 _NAMED = 5
+_NEAREST = 3
 _SYSTEM_PREFIXES = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", "%DLQ%")
 _SYSTEM_TOPICS = {
     "TBW102",
@@ -49,9 +50,8 @@ class NotFoundError(NamesrvError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str], epoch: int) -> None:
         names = sorted(set(known))
-        super().__init__(
-            f"there is no {kind} {name} in epoch {epoch}. {did_you_mean(name, names).rstrip() or _what_there_is(names)}"
-        )
+        nearest = did_you_mean(name, names, most=_NEAREST).rstrip()
+        super().__init__(f"there is no {kind} {name} in epoch {epoch}. {nearest or _what_there_is(names)}")
         self.kind = kind
         self.name = name
         self.epoch = epoch
@@ -165,7 +165,7 @@ def view_options(*, as_of: bool = True, watch: bool = True) -> Callable[[Callabl
 _as_of_option = click.option(
     "--as-of",
     type=Moment(epochs=True),
-    help="Answer as of this epoch, or of this event time: 03:12, 2026-11-21 03:12, 10m, 2h ago.",
+    help=f"Answer as of this epoch, or of this event time: {ACCEPTED}.",
 )
 _watch_option = click.option(
     "--watch",
@@ -262,19 +262,19 @@ def _watch(reader: RouteReader, settings: NamesrvSettings, view: View, answer: C
         _print_each(reader, settings, view, answer)
         return
     with Live(console=output, screen=True, auto_refresh=False) as screen:
-        for _ in _looks(view):
+        for _ in looks(view.watch_s):
             screen.update(_watched(current(reader, settings), answer), refresh=True)
 
 
-def _looks(view: View) -> Iterator[None]:
-    """Yield once for each look at the tables until Ctrl-C.
+def looks(pause_s: float | None) -> Iterator[None]:
+    """Yield once for each look at the tables until Ctrl-C, with a pause after each.
 
     Ctrl-C takes effect between two looks, since it must not interrupt a library within one.
     """
     stopped = threading.Event()
     signal.signal(signal.SIGINT, lambda *_: stopped.set())
     yield
-    while not stopped.wait(view.watch_s):
+    while not stopped.wait(pause_s):
         yield
 
 
@@ -290,7 +290,7 @@ def _watched(served: Served, answer: Callable[[Served], Answer]) -> RenderableTy
 def _print_each(reader: RouteReader, settings: NamesrvSettings, view: View, answer: Callable[[Served], Answer]) -> None:
     """Print the answer each time it changes. A snapshot that leaves it as it is prints nothing."""
     last: bytes | None = None
-    for _ in _looks(view):
+    for _ in looks(view.watch_s):
         served = current(reader, settings)
         try:
             found = answer(served)

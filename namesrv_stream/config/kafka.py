@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from namesrv_stream.config.settings import KAFKA_PREFIX, NamesrvSettings
-from namesrv_stream.errors import SettingError
+from namesrv_stream.errors import SettingError, did_you_mean
 
 _SAME_IN_PYTHON = frozenset(
     {
@@ -65,7 +65,11 @@ def _argument(key: str, text: str, options: Mapping[str, str]) -> dict[str, Any]
         return {key.replace(".", "_"): _number(key, text) if _NUMBERS.search(key) else text}
     if _JAVA_ONLY.match(key):
         return {}
-    raise _error(key, "has no counterpart in kafka-python", "Leave it out, or set it in Kafka's own configuration.")
+    raise _error(
+        key,
+        "is no option that both Spark and kafka-python have",
+        f"{did_you_mean(key, _KNOWN)}Leave it out, or set it in Kafka's own configuration.",
+    )
 
 
 def _number(key: str, text: str) -> int:
@@ -137,6 +141,8 @@ _TRANSLATIONS: dict[str, Callable[[str, Mapping[str, str]], dict[str, Any]]] = {
     "ssl.key.password": lambda text, _options: {"ssl_password": text},
     "ssl.endpoint.identification.algorithm": lambda text, _options: {"ssl_check_hostname": bool(text.strip())},
 }
+
+_KNOWN = (*_SAME_IN_PYTHON, *_TRANSLATIONS, "bootstrap.servers", "topic")
 
 
 def _error(key: str, problem: str, next_step: str) -> SettingError:

@@ -7,8 +7,6 @@ import gc
 import logging
 import signal
 import sys
-from dataclasses import replace
-from pathlib import Path
 
 import click
 
@@ -28,15 +26,14 @@ Python's default is ten times that.
 
 
 @click.command("gateway")
-@click.option("-c", "--config", "file", type=click.Path(path_type=Path), help="Settings, Java properties.")
 @click.option("-p", "--print", "print_only", is_flag=True, help="Print all settings in force and end.")
 @click.pass_obj
-def gateway(invocation: Invocation, file: Path | None, print_only: bool) -> None:
+def gateway(invocation: Invocation, print_only: bool) -> None:
     """Serve RocketMQ's brokers, clients and mqadmin at listenPort, until SIGTERM or Ctrl-C.
 
     Several may run side by side. Kafka and the job may be away: lookups are answered from the last snapshot.
     """
-    settings = replace(invocation, file=file or invocation.file).settings
+    settings = invocation.settings
     if print_only:
         click.echo(to_properties_text(settings), nl=False)
         return

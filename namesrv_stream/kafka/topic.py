@@ -109,19 +109,30 @@ def ensure_topic(
         if found is None:
             _make_topic(admin, topic, config)
             found = _described(admin, topic) or {}
-        cluster = admin.describe_cluster()
-        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
-        entries = admin.describe_configs([resource], config_filter="all")["topic"][topic]
-        partitions = found["partitions"]
-        return TopicFacts(
-            topic=topic,
-            cluster_id=str(cluster["cluster_id"]),
-            topic_id=str(found.get("topic_id", "")),
-            node_count=len(cluster["brokers"]),
-            partition_count=len(partitions),
-            replica_count=min(len(partition["replica_nodes"]) for partition in partitions),
-            config={name: str(entry["value"]) for name, entry in (entries or {}).items()},
-        )
+        return _facts(admin, topic, found)
+
+
+def describe_topic(kafka: KafkaOptions, topic: str = DEFAULT_TOPIC) -> TopicFacts | None:
+    """Return Kafka's description of the topic, None if there is none or this client may not see it."""
+    with _admin(kafka) as admin:
+        found = _described(admin, topic)
+        return _facts(admin, topic, found) if found and found.get("partitions") else None
+
+
+def _facts(admin: KafkaAdminClient, topic: str, found: Mapping[str, Any]) -> TopicFacts:
+    cluster = admin.describe_cluster()
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+    entries = admin.describe_configs([resource], config_filter="all")["topic"][topic]
+    partitions = found["partitions"]
+    return TopicFacts(
+        topic=topic,
+        cluster_id=str(cluster["cluster_id"]),
+        topic_id=str(found.get("topic_id", "")),
+        node_count=len(cluster["brokers"]),
+        partition_count=len(partitions),
+        replica_count=min(len(partition["replica_nodes"]) for partition in partitions),
+        config={name: str(entry["value"]) for name, entry in (entries or {}).items()},
+    )
 
 
 def require_one_order(facts: TopicFacts, kafka: KafkaOptions, *, is_replay: bool = False) -> None:
@@ -183,6 +194,14 @@ def end_offsets(kafka: KafkaOptions, topic: str = DEFAULT_TOPIC) -> dict[int, in
 def beginning_offsets(kafka: KafkaOptions, topic: str = DEFAULT_TOPIC) -> dict[int, int]:
     """Return the offset of the oldest record that Kafka still has by partition; empty if there is no such topic."""
     return _offsets(kafka, topic, OffsetSpec.EARLIEST)
+
+
+def newest_timestamp_ms(kafka: KafkaOptions, topic: str = DEFAULT_TOPIC) -> int | None:
+    """Return the highest append time of all records, in epoch milliseconds; None if there is no record."""
+    with _admin(kafka) as admin:
+        partitions = [TopicPartition(topic, number) for number in range(_partition_count(admin, topic))]
+        found = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.MAX_TIMESTAMP)) if partitions else {}
+    return max((info.timestamp for info in found.values() if info.timestamp >= 0), default=None)
 
 
 class GroupMember(NamedTuple):

@@ -6,9 +6,13 @@ user's Ivy cache, so that a second checkout copies instead of downloading.
 
 import hashlib
 import importlib.util
+import re
 import subprocess
 import sys
+from collections import deque
 from pathlib import Path
+
+import click
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.local.java import find_java
@@ -16,6 +20,9 @@ from namesrv_stream.local.java import find_java
 CHECKOUT = Path(__file__).resolve().parents[2]
 IVY_FILE = CHECKOUT / "conf" / "ivy.xml"
 JARS = CHECKOUT / "jars"
+_DOWNLOAD = re.compile(r"downloading \S*/(\S+\.jar) ")
+"""A line of Ivy's about a jar that it fetches, and the jar's name."""
+_LINES_OF_AN_ERROR = 40
 
 
 class JarsNotRetrievedError(NamesrvError):
@@ -33,12 +40,24 @@ class JarsNotRetrievedError(NamesrvError):
 def retrieved_jars(configuration: str) -> Path:
     """The folder with the jars of one configuration of `conf/ivy.xml`, fetched first where they are not those."""
     folder = JARS / configuration
-    stamp = folder / "ivy.xml.sha256"
-    wanted = hashlib.sha256(IVY_FILE.read_bytes()).hexdigest()
-    if not stamp.exists() or stamp.read_text() != wanted:
+    if not is_retrieved(configuration):
         _retrieve(configuration, folder)
-        stamp.write_text(wanted)
+        _stamp(configuration).write_text(_wanted())
     return folder
+
+
+def is_retrieved(configuration: str) -> bool:
+    """Return whether the jars of a configuration are there, fetched for this `conf/ivy.xml`."""
+    stamp = _stamp(configuration)
+    return stamp.exists() and stamp.read_text() == _wanted()
+
+
+def _stamp(configuration: str) -> Path:
+    return JARS / configuration / "ivy.xml.sha256"
+
+
+def _wanted() -> str:
+    return hashlib.sha256(IVY_FILE.read_bytes()).hexdigest()
 
 
 def jars_of_sessions() -> list[Path]:
@@ -61,15 +80,16 @@ def _retrieve(configuration: str, folder: Path) -> None:
         pattern,
         "-sync",
     ]
-    ivy = subprocess.run(
-        [find_java(), "-jar", pyspark_jar("ivy"), "-warn", *fetch],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    command = [find_java(), "-jar", pyspark_jar("ivy"), *fetch]
+    last_lines: deque[str] = deque(maxlen=_LINES_OF_AN_ERROR)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
+        assert ivy.stdout is not None
+        for line in ivy.stdout:
+            last_lines.append(line)
+            if download := _DOWNLOAD.match(line):
+                click.echo(f"downloading {download[1]}", err=True)
     if ivy.returncode != 0:
-        raise JarsNotRetrievedError(configuration, ivy.stdout[-2000:])
+        raise JarsNotRetrievedError(configuration, "".join(last_lines)[-2000:])
 
 
 def pyspark_jar(name: str) -> Path:

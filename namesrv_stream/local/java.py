@@ -43,7 +43,7 @@ def find_java() -> Path:
     Raises JavaMissingError or JavaTooOldError.
     """
     java = _java_of_home(os.environ["JAVA_HOME"]) if os.environ.get("JAVA_HOME") else _java_of_path()
-    version = _version(java)
+    version = java_version(java)
     if major_version(version) < OLDEST_JAVA:
         raise JavaTooOldError(java, version)
     return java
@@ -69,7 +69,8 @@ def _java_of_path() -> Path:
     return Path(found)
 
 
-def _version(java: Path) -> str:
+def java_version(java: Path) -> str:
+    """Return the version that `java -version` prints. Raises JavaMissingError if it prints none."""
     output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "([^"]+)"', output)
     if version is None:  # such as macOS's /usr/bin/java, which only prints where to download one

@@ -150,7 +150,9 @@ def test_kafka_that_is_away_is_named(run, closed_port):
     ("line", "status", "names"),
     [
         ("updateNamesrvConfig -k orderMesageEnable -v true", 2, "orderMessageEnable"),
-        ("updateNamesrvConfig -k waitSecondsForService -v soon", 2, "45"),
+        ("updateNamesrvConfig -k waitSecondsForService -v soon", 2, "a whole number is accepted"),
+        ("updateNamesrvConfig -k orderMessageEnable -v yes", 2, "accepted are true and false"),
+        ("updateNamesrvConfig -k orderMessageEnable -v 1", 2, "accepted are true and false"),
         ("updateNamesrvConfig -k kvConfigPath -v x", 1, "kvConfigPath"),
         ("updateNamesrvConfig -k delta.root -v x", 1, "delta.root"),
         ("updateKvConfig -s NS -k k", 2, "--value"),

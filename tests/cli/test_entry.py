@@ -49,14 +49,54 @@ def test_wrong_settings_are_one_message_and_end_with_2(options, names):
     assert "Traceback" not in result.output
 
 
-@pytest.mark.parametrize(("options", "has_traceback"), [([], False), (["--debug"], True)])
-def test_traceback_is_shown_with_debug_alone(tmp_path, options, has_traceback):
+@pytest.mark.parametrize(
+    ("before", "after", "has_traceback"), [([], [], False), (["--debug"], [], True), ([], ["--debug"], True)]
+)
+def test_traceback_is_shown_with_debug_alone(tmp_path, before, after, has_traceback):
     result = subprocess.run(
-        [NAMESRV_STREAM, *options, "--root", tmp_path, "topicList"], capture_output=True, text=True, check=False
+        [NAMESRV_STREAM, *before, "--root", tmp_path, "topicList", *after], capture_output=True, text=True, check=False
     )
     assert result.returncode == 1
     assert ("Traceback" in result.stderr) is has_traceback
     assert "holds no registry" in result.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_accepts_the_shared_options_after_its_name(name):
+    accepted = CliRunner().invoke(main, [name, "--help"]).stdout
+    assert all(option in accepted for option in ("--config", "--root", "--set", "--debug"))
+
+
+def in_force(arguments):
+    """The settings that getNamesrvConfig prints."""
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    return dict(line.split("=", 1) for line in result.stdout.splitlines())
+
+
+def test_settings_given_after_the_name_win_over_those_before_it(registry, tmp_path):
+    file, other = tmp_path / "namesrv.properties", tmp_path / "other.properties"
+    file.write_text("listenPort=1\ntriggerMillis=7\ntickMillis=500\n")
+    other.write_text("listenPort=2\ntriggerMillis=8\n")
+    before = ["-c", str(file), "--root", "/nowhere", "--set", "triggerMillis=9", "--set", "tickMillis=600"]
+    after = ["-c", str(other), "--root", registry.root, "--set", "triggerMillis=10"]
+    found = in_force([*before, "getNamesrvConfig", *after])
+    assert [found[key] for key in ("listenPort", "triggerMillis", "tickMillis")] == ["2", "10", "600"]
+
+
+def test_settings_before_the_name_hold_for_a_command_without_any(registry):
+    assert in_force(["--set", "triggerMillis=9", "--root", registry.root, "getNamesrvConfig"])["triggerMillis"] == "9"
+
+
+def test_a_wrong_setting_after_the_name_is_one_message():
+    result = CliRunner().invoke(main, ["topicList", "--set", "listenProt=1"])
+    assert result.exit_code == 2
+    assert "Did you mean listenPort?" in result.stderr
+
+
+def test_c_is_the_cluster_where_rocketmqs_admin_tool_has_it_so(run, registry):
+    registry.register("10.0.0.1:10911", "c1", "broker-a")
+    assert "TopicA" in run("topicList -c c1").stdout
 
 
 def test_help_lists_every_command():

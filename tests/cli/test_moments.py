@@ -22,6 +22,8 @@ NOW = datetime(2026, 11, 21, 3, 12, 5).astimezone()
         ("2h ago", NOW - timedelta(hours=2)),
         (" 1d ago ", NOW - timedelta(days=1)),
         ("90 s", NOW - timedelta(seconds=90)),
+        ("now", NOW),
+        (" Now ", NOW),
     ],
 )
 def test_moment_is_read_as_people_write_it(text, moment):

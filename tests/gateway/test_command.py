@@ -4,13 +4,22 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+import yaml
 
 from namesrv_stream.config import load_settings, to_properties_text
 from namesrv_stream.gateway.background import BackgroundGateway
+from namesrv_stream.wire.codes import ResponseCode
 from tests.gateway.peer import Peer
 
 PROGRAM = Path(sys.executable).with_name("namesrv-stream")
+CHART_VALUES = Path(__file__).parents[2] / "deploy" / "helm" / "namesrv-stream" / "values.yaml"
+READY_LIMIT_S = 60
+PRE_STOP_S = 5
+GRACE_S = yaml.safe_load(CHART_VALUES.read_text())["gateway"]["terminationGracePeriodSeconds"] - PRE_STOP_S
+"""Time from SIGTERM to SIGKILL that the chart gives a gateway."""
 
 
 def test_p_prints_what_is_in_force_and_ends(tmp_path):
@@ -49,12 +58,15 @@ def test_it_serves_the_last_snapshot_without_kafka_or_spark_and_ends_on_sigterm(
     try:
         port = re.fullmatch(r"The Name Server boot success: 127\.0\.0\.1:(\d+)\n", running.stdout.readline())[1]
         with Peer(int(port)) as peer:
-            assert peer.ask(105, topic="TopicA").code == 0
+            deadline = time.monotonic() + READY_LIMIT_S
+            while (code := peer.ask(105, topic="TopicA").code) == ResponseCode.SYSTEM_ERROR:  # not ready yet
+                assert time.monotonic() < deadline
+            assert code == ResponseCode.SUCCESS
             loaded = Path(f"/proc/{running.pid}/maps").read_text() if sys.platform == "linux" else ""
             assert "libjvm" not in loaded
             running.send_signal(signal.SIGTERM)
             assert peer.is_closed_by_server()
-        _, said = running.communicate(timeout=30)
+        _, said = running.communicate(timeout=GRACE_S)
         assert running.returncode == 0
         assert "Traceback" not in said
         assert "brokers live: is the job running?" in said, "the snapshot is years old"

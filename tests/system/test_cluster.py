@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
+import yaml
 from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.local.jars import CHECKOUT, retrieved_jars
@@ -23,6 +24,9 @@ from tests.system.heartbeats import Heartbeats, address, registration
 SPARK_HOME = Path(pyspark.__file__).parent
 JOB = CHECKOUT / "jobs" / "route_registry.py"
 LIMIT_S = 120
+CHART_VALUES = CHECKOUT / "deploy" / "helm" / "namesrv-stream" / "values.yaml"
+GRACE_S = yaml.safe_load(CHART_VALUES.read_text())["job"]["terminationGracePeriodSeconds"]
+"""Time from SIGTERM to SIGKILL that the chart gives the job."""
 
 
 @pytest.fixture
@@ -77,12 +81,12 @@ def running_job(command, log, env):
     with running(command, log, env) as job:
         yield
         os.kill(job.pid, signal.SIGTERM)
-        assert exit_code(job) == 0, log.read_text()[-5000:]
+        assert exit_code_within_grace(job) == 0, log.read_text()[-5000:]
         assert "Traceback" not in log.read_text()
 
 
-@retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.1), reraise=True)
-def exit_code(process):
+@retry(stop=stop_after_delay(GRACE_S), wait=wait_fixed(0.1), reraise=True)
+def exit_code_within_grace(process):
     assert process.exit_code is not None, "the process does not end"
     return process.exit_code
 

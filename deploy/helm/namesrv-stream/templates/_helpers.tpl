@@ -1,0 +1,92 @@
+{{- define "namesrv.name" -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "namesrv.labels" -}}
+app.kubernetes.io/name: namesrv-stream
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- /* Labels by which a part's pods are found; a dict with root and part. */ -}}
+{{- define "namesrv.selector" -}}
+app.kubernetes.io/name: namesrv-stream
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .part }}
+{{- end -}}
+
+{{- define "namesrv.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+
+{{- define "namesrv.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{ .Values.serviceAccount.name | default (include "namesrv.name" .) }}
+{{- else -}}
+{{ .Values.serviceAccount.name | default "default" }}
+{{- end -}}
+{{- end -}}
+
+{{- define "namesrv.claim" -}}
+{{ .Values.storage.pvc.existingClaim | default (printf "%s-tables" (include "namesrv.name" .)) }}
+{{- end -}}
+
+{{- define "namesrv.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{- /* What all pods have: who they run as, and where from. */ -}}
+{{- define "namesrv.pod" -}}
+serviceAccountName: {{ include "namesrv.serviceAccount" . }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 10001
+  runAsGroup: 10001
+  fsGroup: 10001
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile:
+    type: RuntimeDefault
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "namesrv.env" -}}
+{{- with .Values.secretName }}
+envFrom:
+  - secretRef:
+      name: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{- define "namesrv.mounts" -}}
+- name: settings
+  mountPath: /etc/namesrv
+  readOnly: true
+- name: tmp
+  mountPath: /tmp
+- name: data
+  mountPath: /var/lib/namesrv
+{{- end -}}
+
+{{- define "namesrv.volumes" -}}
+- name: settings
+  configMap:
+    name: {{ include "namesrv.name" . }}-settings
+- name: tmp
+  emptyDir: {}
+- name: data
+{{- if eq .Values.storage.kind "pvc" }}
+  persistentVolumeClaim:
+    claimName: {{ include "namesrv.claim" . }}
+{{- else }}
+  emptyDir: {}
+{{- end }}
+{{- end -}}

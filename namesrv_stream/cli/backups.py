@@ -1,0 +1,122 @@
+"""`export`, `import`, `backup` and `restore`: a registry's tables at one epoch, in a file and back again."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from namesrv_stream.backup.content import Content, content_of
+from namesrv_stream.backup.file import backup_name, read_backup, write_backup
+from namesrv_stream.backup.putting_back import import_content, restore_content
+from namesrv_stream.cli.changes import requested_by_option
+from namesrv_stream.cli.moments import ACCEPTED, Moment
+from namesrv_stream.cli.output import counted, time_text
+from namesrv_stream.cli.view import moment_of, open_reader, root_of
+from namesrv_stream.config import Invocation
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.rules.rows import SnapshotRow
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command("export")
+@click.argument("file", type=_FILE)
+@click.option("--as-of", type=Moment(epochs=True), help=f"Export the snapshot of this epoch or event time: {ACCEPTED}.")
+@click.pass_obj
+def export(invocation: Invocation, file: Path, as_of: int | datetime | None) -> None:
+    """Write the route tables of one snapshot to FILE. The history is not in it. A job may run meanwhile."""
+    asked = moment_of(as_of) if as_of is not None else None
+    reader = open_reader(invocation.settings)
+    content = content_of(reader, asked.epoch, asked.at_ms) if asked else content_of(reader)
+    write_backup(file, content)
+    click.echo(_written(file, content))
+
+
+@click.command("backup")
+@click.argument("folder", type=_FOLDER)
+@click.option("--keep", type=click.IntRange(min=1), help="Remove all but the newest so many backups from FOLDER.")
+@click.pass_obj
+def backup(invocation: Invocation, folder: Path, keep: int | None) -> None:
+    """Export the newest snapshot to FOLDER/epoch-N.zip, for `restore N --from FOLDER`. A job may run meanwhile."""
+    content = content_of(open_reader(invocation.settings))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.BadParameter(f"{folder} cannot be made: {error.strerror}") from error
+    file = folder / backup_name(content.snapshot.epoch)
+    write_backup(file, content)
+    click.echo(_written(file, content))
+    for old in _oldest(folder, keep) if keep else ():
+        old.unlink(missing_ok=True)
+        click.echo(f"removed {old}")
+
+
+def _oldest(folder: Path, keep: int) -> list[Path]:
+    by_epoch = {int(file.stem.removeprefix("epoch-")): file for file in folder.glob("epoch-[0-9]*.zip")}
+    return [by_epoch[epoch] for epoch in sorted(by_epoch)[:-keep]]
+
+
+@click.command("import")
+@click.argument("file", type=_FILE)
+@requested_by_option
+@click.pass_obj
+def import_(invocation: Invocation, file: Path, requested_by: str) -> None:
+    """Make a new registry of FILE at delta.root, where none may be.
+
+    The job that is started there reads on in the topic where FILE was taken. On another Kafka, or a topic that was made
+    again, start it once with --accept-new-log.
+    """
+    settings = invocation.settings
+    row = import_content(root_of(settings), settings, read_backup(file), requested_by)
+    click.echo(_published(row, f"the content of {file}"))
+
+
+@click.command("restore")
+@click.argument("epoch", type=click.IntRange(min=1))
+@click.option(
+    "--from", "folder", type=_FOLDER, help="Read the file of `backup` in this folder, not a snapshot within retention."
+)
+@click.option("--take-over", is_flag=True, help="Restore even if a job is active, and end it.")
+@requested_by_option
+@click.pass_obj
+def restore(invocation: Invocation, epoch: int, folder: Path | None, take_over: bool, requested_by: str) -> None:
+    """Publish the tables of EPOCH as a new epoch. The epochs after it stay in the history.
+
+    What is put back lasts until a broker says otherwise: brokers that are connected register again within seconds, and
+    those that have gone leave the routes when the grace of an outage ends.
+    """
+    settings = invocation.settings
+    content = _content(invocation, epoch, folder)
+    row = restore_content(root_of(settings), settings, content, requested_by, takes_over=take_over)
+    click.echo(_published(row, f"the tables of epoch {epoch}"))
+
+
+def _content(invocation: Invocation, epoch: int, folder: Path | None) -> Content:
+    if folder is None:
+        return content_of(open_reader(invocation.settings), epoch)
+    content = read_backup(folder / backup_name(epoch))
+    if content.snapshot.epoch != epoch:
+        raise WrongEpochError(folder / backup_name(epoch), content.snapshot.epoch)
+    return content
+
+
+class WrongEpochError(NamesrvError):
+    """A backup whose name has another epoch than its content."""
+
+    def __init__(self, file: Path, epoch: int) -> None:
+        super().__init__(f"{file} holds epoch {epoch}. Rename it, and give that epoch. Nothing was changed.")
+        self.file = file
+        self.epoch = epoch
+
+
+def _written(file: Path, content: Content) -> str:
+    topics = counted(len({row[0] for row in content.rows["topic"]}), "topic")
+    return f"epoch {content.snapshot.epoch} with {topics}, published {time_text(content.snapshot.published_at)}: {file}"
+
+
+def _published(row: SnapshotRow, what: str) -> str:
+    changed = ", ".join(f"{name} {count}" for name, count in sorted(row.changes.items()))
+    return f"epoch {row.epoch} has {what} (rows changed: {changed}). Start the job."

@@ -1,0 +1,81 @@
+"""`compare`: the answers of a RocketMQ NameServer beside those of this registry, for the time of a migration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from rich.console import Group, RenderableType
+
+from namesrv_stream.cli.group import say
+from namesrv_stream.cli.output import counted, heading, print_shown, table
+from namesrv_stream.cli.view import looks, open_reader
+from namesrv_stream.comparison.comparison import Compared
+from namesrv_stream.comparison.comparison import compare as compare_sides
+from namesrv_stream.comparison.sides import Namesrv, Tables
+from namesrv_stream.config import Invocation
+from namesrv_stream.wire.json_text import encode_json
+
+DEFAULT_WATCH_S = 2.0
+_MAX_TEXT = 200
+
+
+@click.command("compare")
+@click.option("-n", "--namesrvAddr", "address", metavar="HOST:PORT", required=True, help="Ask this NameServer.")
+@click.option("--namespace", "namespaces", multiple=True, help="Compare this KV namespace too; repeatable.")
+@click.option("--json", "as_json", is_flag=True, help="Print standard JSON, one line for each comparison.")
+@click.option(
+    "--watch",
+    "watch_s",
+    type=click.FloatRange(min=0.1),
+    is_flag=False,
+    flag_value=DEFAULT_WATCH_S,
+    metavar="[SECONDS]",
+    help=f"Compare again every {DEFAULT_WATCH_S:g} s until both agree.",
+)
+@click.pass_context
+def compare(
+    context: click.Context, address: str, namespaces: tuple[str, ...], as_json: bool, watch_s: float | None
+) -> None:
+    """Compare every route, cluster, list and KV value of a NameServer with this registry. Ends with 1 if they differ.
+
+    The registry's side is the newest snapshot at delta.root. A broker that changes during the comparison differs for a
+    moment; --watch waits until that has passed.
+    """
+    invocation: Invocation = context.obj
+    reader = open_reader(invocation.settings)
+    found = Compared(0, [], {})
+    for _ in looks(watch_s) if watch_s is not None else [None]:
+        with Namesrv(address) as theirs:
+            ours = Tables(reader.follow(), invocation.settings)
+            found = compare_sides(ours, theirs, {*ours.routes.kv, *namespaces})
+        _print(found, address, as_json)
+        if not found.differences:
+            break
+    if found.differences:
+        context.exit(1)
+
+
+def _print(found: Compared, address: str, as_json: bool) -> None:
+    for question, reason in found.refused.items():
+        say(f"not compared: {question}: {reason}")
+    if as_json:
+        fields = found._asdict() | {"differences": [each._asdict() for each in found.differences]}
+        click.echo(encode_json(fields))
+        return
+    print_shown(lambda plain: _shown(found, address, plain))
+
+
+def _shown(found: Compared, address: str, plain: bool) -> RenderableType:
+    title = heading(counted(len(found.differences), "difference"), f"{found.asked:,} answers compared with {address}")
+    if not found.differences:
+        return title
+    rows = [[each.question, each.place, _text(each.ours), _text(each.theirs)] for each in found.differences]
+    return Group(title, table(["answer:", "place", "here+", "there+"], rows, plain=plain))
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    text = value if isinstance(value, str) else encode_json(value).decode()
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]} ..."

@@ -1,0 +1,202 @@
+"""export, import, backup and restore on real tables: what is put back, what the history says, and who is kept out."""
+
+import json
+import zipfile
+
+import pytest
+
+from namesrv_stream.backup.content import content_of
+from namesrv_stream.backup.file import read_backup, write_backup
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import TermLostError
+from namesrv_stream.rules.registry import RouteRegistry
+from namesrv_stream.rules.requests import DeleteTopic, PutKvConfig, Scan, UpdateNamesrvConfig, WipeWritePerm
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.tables.publication import Publisher
+from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.schemas import ROUTE_TABLES
+
+
+@pytest.fixture
+def good(registry):
+    """A registry with something in each table that an operator or a broker fills; returns its epoch."""
+    registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("TopicA", "Orders"), publish=False)
+    registry.register("10.0.0.2:10911", "c1", "broker-b", filter_server_list=["10.0.0.9:1"], publish=False)
+    registry.command(UpdateNamesrvConfig(properties={"orderMessageEnable": "true"}), publish=False)
+    return registry.command(PutKvConfig(namespace="ORDER_TOPIC_CONFIG", key="TopicA", value="broker-a:8")).epoch
+
+
+def spoil(registry):
+    """Lose a broker, a topic, a value and the right to write, and gain a broker."""
+    registry.expire("10.0.0.2:10911", publish=False)
+    registry.command(DeleteTopic(topic="Orders"), publish=False)
+    registry.command(WipeWritePerm(broker_name="broker-a"), publish=False)
+    registry.command(PutKvConfig(namespace="ORDER_TOPIC_CONFIG", key="TopicA", value="wrong"), publish=False)
+    registry.register("10.0.0.3:10911", "c2", "broker-c", topics=("New",))
+
+
+def tables(root, epoch=None):
+    """The rows of all route tables, without signs of life."""
+    rows = content_of(RouteReader(Root(root)), epoch).rows
+    bare = {name: sorted(map(repr, of_table)) for name, of_table in rows.items() if name != "live"}
+    return bare | {"live": sorted((*lease[:4], *map(repr, lease[5:9])) for lease in rows["live"])}
+
+
+def newest(root):
+    return RouteReader(Root(root)).snapshots.newest()
+
+
+def test_restore_makes_all_tables_as_they_were(run, registry, good):
+    wanted = tables(registry.root)
+    spoil(registry)
+    assert tables(registry.root) != wanted
+    result = run(f"restore {good} --take-over")
+    assert result.exit_code == 0, result.output
+    assert tables(registry.root) == wanted
+    assert newest(registry.root).epoch == good + 3  # what was spoilt, the claim, the restore
+
+
+def test_restore_keeps_the_place_in_the_log_and_gives_leases_the_grace_of_an_outage(run, registry, good):
+    spoil(registry)
+    before = newest(registry.root)
+    run(f"restore {good} --take-over")
+    after = newest(registry.root)
+    assert (after.offsets, after.event_time, after.kind) == (before.offsets, before.event_time, "STOP")
+    assert after.last_tick == 0
+
+
+def test_the_history_tells_of_the_restore_who_asked_and_what_came_of_it(run, registry, good):
+    spoil(registry)
+    run(f"restore {good} --take-over --as ann")
+    events = [e for e in json.loads(run("history --json").stdout) if e["epoch"] == good + 3]
+    assert {each["requestedBy"] for each in events} == {"ann"}
+    assert events[0]["type"] == "RESTORE"
+    ends = {(e["type"], e.get("brokerAddr")) for e in events}
+    assert {("REGISTERED", "10.0.0.2:10911"), ("UNREGISTERED", "10.0.0.3:10911")} <= ends
+    assert "was taken out by the restore that ann asked for" in run("why broker-c").stdout
+    rows = json.dumps(events[0])
+    assert '"value": "wrong"' in rows, "before"
+    assert '"value": "broker-a:8"' in rows, "after"
+
+
+def test_the_next_job_gives_restored_leases_the_grace_of_an_outage_and_ends_the_silent_ones(run, registry, good):
+    spoil(registry)
+    run(f"restore {good} --take-over")
+    publisher = Publisher.claim(RustWriter(Root(registry.root)), "next", registry.now_ms)
+    rules = RouteRegistry(NamesrvSettings())
+    rules.load({spec.name: publisher.rows(spec) for spec in ROUTE_TABLES}, publisher.last.last_tick)
+    first_tick_ms, grace_ms = registry.now_ms + 600_000, NamesrvSettings().clock_jump_grace_millis
+
+    def ended_by(tick_ms):
+        rules.apply(Scan(), LogPosition(tick_ms, 0, 100))
+        return [event.broker_addr for event in rules.take_changes().events if event.type == "EXPIRED"]
+
+    until_the_end = [ended_by(first_tick_ms + 1000 * second) for second in range(grace_ms // 1000 + 1)]
+    assert until_the_end == [[]] * len(until_the_end)
+    assert sorted(ended_by(first_tick_ms + grace_ms + 1000)) == ["10.0.0.1:10911", "10.0.0.2:10911"]
+
+
+def test_an_active_job_refuses_a_restore_and_one_that_is_taken_over_can_publish_nothing(run, registry, good):
+    refused = run(f"restore {good}")
+    assert refused.exit_code == 1
+    assert "--take-over" in refused.stderr
+    assert newest(registry.root).epoch == good
+    assert run(f"restore {good} --take-over").exit_code == 0
+    with pytest.raises(TermLostError):
+        registry.register("10.0.0.4:10911", "c1", "broker-d")
+
+
+def test_a_job_that_has_stopped_or_died_needs_no_take_over(run, registry, good):
+    assert run(f"restore {good} --take-over").exit_code == 0  # leaves a row of an orderly stop
+    assert run(f"restore {good}").exit_code == 0
+
+
+def test_import_makes_the_same_registry_elsewhere_with_its_place_in_the_log(run, registry, good, tmp_path):
+    file, other = tmp_path / "registry.zip", str(tmp_path / "other")
+    assert run(f"export {file}").exit_code == 0
+    assert run(f"import {file} --root {other}").exit_code == 0
+    assert tables(other) == tables(registry.root)
+    assert newest(other).offsets == newest(registry.root).offsets
+    types = [each["type"] for each in json.loads(run(f"history --json --root {other}").stdout)]
+    assert types[0] == "IMPORT"
+    assert types.count("REGISTERED") == 2
+
+
+def test_import_is_refused_where_a_registry_is(run, registry, good, tmp_path):
+    file = tmp_path / "registry.zip"
+    run(f"export {file}")
+    result = run(f"import {file}")
+    assert result.exit_code == 1
+    assert "holds a registry already" in result.stderr
+    assert newest(registry.root).epoch == good
+
+
+def test_export_of_an_earlier_epoch_has_that_epochs_rows(run, registry, good, tmp_path):
+    wanted = tables(registry.root)
+    spoil(registry)
+    run(f"export {tmp_path / 'then.zip'} --as-of {good}")
+    run(f"import {tmp_path / 'then.zip'} --root {tmp_path / 'other'}")
+    assert tables(str(tmp_path / "other")) == wanted
+
+
+def test_backup_keeps_the_newest_files_and_restore_reads_one_of_them(run, registry, good, tmp_path):
+    wanted = tables(registry.root)
+    assert run(f"backup {tmp_path / 'kept'}").exit_code == 0
+    (tmp_path / "kept" / "epoch-1.zip").touch()
+    (tmp_path / "kept" / "notes.zip").touch()
+    spoil(registry)
+    assert run(f"backup {tmp_path / 'kept'} --keep 2").exit_code == 0
+    assert sorted(file.name for file in (tmp_path / "kept").iterdir()) == [
+        f"epoch-{good}.zip",
+        f"epoch-{good + 1}.zip",
+        "notes.zip",
+    ]
+    assert run(f"restore {good} --from {tmp_path / 'kept'} --take-over").exit_code == 0
+    assert tables(registry.root) == wanted
+
+
+def test_a_file_has_every_row_of_every_table(registry, good, tmp_path):
+    content = content_of(RouteReader(Root(registry.root)))
+    write_backup(tmp_path / "a.zip", content)
+    assert read_backup(tmp_path / "a.zip") == content
+    assert content.rows.keys() == {spec.name for spec in ROUTE_TABLES}
+
+
+def damaged(file, how):
+    data = file.read_bytes()
+    match how:
+        case "cut":
+            file.write_bytes(data[: len(data) // 2])
+        case "flipped":
+            file.write_bytes(data[:-4000] + bytes([data[-4000] ^ 255]) + data[-3999:])
+        case "other":
+            file.write_bytes(b"no archive")
+        case "gone":
+            file.unlink()
+        case "newer":
+            with zipfile.ZipFile(file) as archive:
+                parts = {name: archive.read(name) for name in archive.namelist()}
+            parts["manifest.json"] = parts["manifest.json"].replace(b'"format": 1', b'"format": 2')
+            with zipfile.ZipFile(file, "w") as archive:
+                for name, part in parts.items():
+                    archive.writestr(name, part)
+
+
+@pytest.mark.parametrize("how", ["cut", "flipped", "other", "gone", "newer"])
+def test_a_damaged_file_is_one_message_and_changes_nothing(run, registry, good, tmp_path, how):
+    file, other = tmp_path / "registry.zip", tmp_path / "other"
+    run(f"export {file}")
+    damaged(file, how)
+    result = run(f"import {file} --root {other}")
+    assert result.exit_code == 1
+    assert str(file) in result.stderr
+    assert "unexpected" not in result.stderr
+    assert not other.exists()
+
+
+def test_a_folder_that_cannot_be_written_is_one_message(run, registry, good, tmp_path):
+    (tmp_path / "file").touch()
+    assert run(f"export {tmp_path / 'missing' / 'a.zip'}").exit_code == 1
+    assert run(f"backup {tmp_path / 'file' / 'folder'}").exit_code == 2

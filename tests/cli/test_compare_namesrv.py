@@ -1,0 +1,99 @@
+"""compare: a gateway on other tables stands for the NameServer, which speaks the same protocol over a real socket."""
+
+import json
+import socket
+import threading
+
+import pytest
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.gateway.background import BackgroundGateway
+from namesrv_stream.rules.requests import PutKvConfig, WipeWritePerm
+from tests.cli.registry import PublishedRegistry
+
+
+@pytest.fixture
+def theirs(tmp_path, now_ms):
+    """The NameServer's registry, with the address of a gateway that serves it."""
+    other = PublishedRegistry(str(tmp_path / "theirs"), now_ms - 60_000)
+    fill(other)
+    settings = {"delta.root": other.root, "listenPort": 0, "kafka.bootstrap.servers": "127.0.0.1:1"}
+    with BackgroundGateway(NamesrvSettings.model_validate(settings)) as running:
+        other.address = f"127.0.0.1:{running.gateway.port}"
+        yield other
+
+
+def fill(registry):
+    registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("TopicA", "Orders"), publish=False)
+    registry.register("10.0.0.2:10911", "c1", "broker-b", publish=False)
+    registry.command(PutKvConfig(namespace="ORDER_TOPIC_CONFIG", key="TopicA", value="broker-a:8"))
+
+
+def test_equal_registries_have_no_difference_and_end_with_0(run, registry, theirs):
+    fill(registry)
+    result = run(f"compare -n {theirs.address}")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith("0 differences")
+
+
+def test_every_kind_of_difference_is_named_with_both_values(run, registry, theirs):
+    fill(registry)
+    registry.register("10.0.0.3:10911", "c2", "broker-c", topics=("New",), publish=False)
+    registry.command(PutKvConfig(namespace="ORDER_TOPIC_CONFIG", key="TopicA", value="broker-a:4"), publish=False)
+    registry.command(WipeWritePerm(broker_name="broker-b"))
+    result = run(f"compare -n {theirs.address} --json")
+    assert result.exit_code == 1
+    found = {(e["question"], e["place"]): (e["ours"], e["theirs"]) for e in json.loads(result.stdout)["differences"]}
+    assert found["topics", "topicList.New"] == ("listed", None)
+    assert found["route of TopicA", "queueDatas.broker-b.perm"] == (4, 6)
+    assert found["KV ORDER_TOPIC_CONFIG", "table.TopicA"] == ("broker-a:4", "broker-a:8")
+    assert found["clusters", "clusterAddrTable.c2"] == (["broker-c"], None)
+    assert found["topics of c2", "topicList"] == ({"New": "listed"}, None)
+    assert not {question for question, _ in found} & {"route of Orders", "topics of c1"}
+
+
+def test_the_table_names_what_is_here_and_there(run, registry, theirs):
+    fill(registry)
+    registry.command(WipeWritePerm(broker_name="broker-b"))
+    rows = [line.split() for line in run(f"compare -n {theirs.address}").stdout.splitlines()]
+    assert ["route", "of", "TopicA", "queueDatas.broker-b.perm", "4", "6"] in rows
+
+
+def test_watch_ends_with_0_once_both_agree(run, registry, theirs):
+    registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("TopicA", "Orders"))
+
+    def catch_up():
+        registry.register("10.0.0.2:10911", "c1", "broker-b", publish=False)
+        registry.command(PutKvConfig(namespace="ORDER_TOPIC_CONFIG", key="TopicA", value="broker-a:8"))
+
+    later = threading.Timer(1, catch_up)
+    later.start()
+    result = run(f"compare -n {theirs.address} --watch 0.1")
+    later.join()
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1].startswith("0 differences")
+    assert len(result.stdout.splitlines()) > 1
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:x", ":"])
+def test_what_is_no_address_is_named(run, registry, address):
+    registry.publish()
+    result = run(f"compare -n {address}")
+    assert result.exit_code == 1
+    assert "Check -n HOST:PORT" in result.stderr
+
+
+def test_a_server_of_another_protocol_is_no_name_server(run, registry):
+    registry.publish()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answer():
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(1024)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        result = run(f"compare -n 127.0.0.1:{other.getsockname()[1]}")
+    assert result.exit_code == 1
+    assert "does not answer" in result.stderr

@@ -1,0 +1,84 @@
+"""The rendered chart for the value sets that the tests use."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+PROJECT = Path(__file__).resolve().parents[2]
+CHART = PROJECT / "deploy" / "helm" / "namesrv-stream"
+HELM = PROJECT / ".cache" / "deploy" / "helm"
+KUBERNETES = "1.34"
+
+_S3 = {"storage": {"kind": "s3", "root": "s3a://bucket/registry"}, "secretName": "namesrv-secrets"}
+_SECURED = {
+    "settings": {"kafka.bootstrap.servers": "kafka:9093", "kafka.security.protocol": "SASL_SSL", "auth.mode": "writes"},
+    "gateway": {"tlsSecretName": "namesrv-tls", "usersSecretName": "namesrv-users", "serviceType": "LoadBalancer"},
+}
+_EXTRAS = {
+    "console": {"enabled": True, "hosts": "registry.example.org"},
+    "job": {"metricsPort": 9878},
+    "serviceMonitor": {"enabled": True},
+    "backup": {"enabled": True, "claim": "backups"},
+}
+VALUE_SETS: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "s3": _S3,
+    "secured": _SECURED,
+    "extras": _EXTRAS,
+    "existing": {
+        "storage": {"pvc": {"existingClaim": "tables"}},
+        "serviceAccount": {"create": False, "name": "given"},
+        "maintenance": {"enabled": False},
+        "image": {"tag": "7", "pullSecrets": [{"name": "registry"}]},
+        "gateway": {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"operator": "Exists"}]},
+    },
+    "spark-operator": _S3
+    | {"job": {"kind": "sparkApplication", "metricsPort": 9878, "sparkApplication": {"checkpoint": "s3a://bucket/c"}}},
+}
+
+
+def helm(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run helm, which `make test-deploy` has built."""
+    assert HELM.exists(), f"{HELM} is not there: make test-deploy builds it"
+    return subprocess.run([HELM, *arguments], capture_output=True, text=True, check=False)
+
+
+def template(values: dict[str, Any], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Render the chart with these values."""
+    file = folder / "values.json"
+    file.write_text(json.dumps(values))
+    return helm("template", "namesrv", CHART, "--values", file, "--kube-version", f"{KUBERNETES}.0")
+
+
+def rendered(values: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    """Return the objects that the chart renders."""
+    done = template(values, folder)
+    assert done.returncode == 0, done.stderr
+    return [each for each in yaml.safe_load_all(done.stdout) if each]
+
+
+def pods(objects: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the pod specs of Deployments and CronJobs."""
+    for each in objects:
+        match each["kind"]:
+            case "Deployment":
+                yield each["spec"]["template"]["spec"]
+            case "CronJob":
+                yield each["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+
+
+def command_lines(objects: list[dict[str, Any]]) -> Iterator[list[str]]:
+    """Yield the command line of each container, of the driver too."""
+    for pod in pods(objects):
+        for container in pod["containers"]:
+            yield container["args"]
+    for each in objects:
+        if each["kind"] == "SparkApplication":
+            program = each["spec"]["mainApplicationFile"].removeprefix("local:///opt/namesrv-stream/")
+            yield ["spark-submit", program, *each["spec"]["arguments"]]

@@ -1,0 +1,88 @@
+"""The Dockerfile and the Compose file, without a container engine: linter, schema, and command lines as processes."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from namesrv_stream.config import load_settings
+from namesrv_stream.config.loading import from_environment
+from tests.deploy.chart import PROJECT
+from tests.deploy.commands import is_built, options_problem
+
+DOCKERFILE = PROJECT / "deploy" / "Dockerfile"
+COMPOSE = PROJECT / "deploy" / "compose" / "compose.yaml"
+SCHEMA = PROJECT / ".cache" / "deploy" / "compose-spec.json"
+
+
+@pytest.fixture(scope="module")
+def services():
+    return yaml.safe_load(COMPOSE.read_text())["services"]
+
+
+def ours(services):
+    return {name: service for name, service in services.items() if name != "kafka"}
+
+
+def test_the_linter_has_nothing_to_say():
+    hadolint = Path(sys.executable).with_name("hadolint")
+    done = subprocess.run([hadolint, DOCKERFILE], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_what_the_dockerfile_copies_is_there_and_in_the_build_context():
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE.read_text(), re.MULTILINE)
+    sources = {source for line in copied for source in line.split()}
+    context = {line[1:] for line in (PROJECT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert sources == context
+    assert all((PROJECT / source).exists() for source in sources)
+
+
+def test_the_image_names_no_registry_and_runs_as_a_user_without_rights():
+    lines = DOCKERFILE.read_text().splitlines()
+    assert {line.split()[1] for line in lines if line.startswith("FROM")} == {"python:3.11-slim-bookworm"}
+    assert [line for line in lines if line.startswith("USER")] == ["USER 10001"]
+
+
+def test_the_lock_of_the_image_has_the_versions_of_the_other_lock_and_no_tools_of_development():
+    def pins(name):
+        return dict(re.findall(r"^([a-z0-9-]+)(?:\[[^]]*\])?==([^ ;\\]+)", (PROJECT / name).read_text(), re.MULTILINE))
+
+    image, all_ = pins("requirements-image.lock"), pins("requirements.lock")
+    assert image.items() <= all_.items()
+    assert {"pyspark", "deltalake", "msgspec"} <= image.keys()
+    assert not {"pytest", "ruff", "mypy", "mkdocs-material"} & image.keys()
+
+
+@pytest.mark.deploy
+def test_compose_meets_its_schema():
+    assert SCHEMA.exists(), f"{SCHEMA} is not there: make test-deploy fetches it"
+    jsonschema.validate(yaml.safe_load(COMPOSE.read_text()), json.loads(SCHEMA.read_text()))
+
+
+def test_every_command_line_of_compose_is_accepted_by_the_program(services):
+    lines = [service["command"] for service in ours(services).values() if is_built(service["command"])]
+    assert len(lines) >= 2
+    assert [problem for line in lines if (problem := options_problem(line))] == []
+
+
+def test_the_settings_of_compose_are_accepted(services):
+    for service in ours(services).values():
+        if is_built(service["command"]):
+            found = from_environment(service["environment"])
+            assert len(found) == len(service["environment"])
+            assert load_settings(environ=service["environment"]).kafka_bootstrap_servers == "kafka:9092"
+
+
+def test_containers_have_no_rights_they_do_not_need_and_listen_on_loopback(services):
+    for service in ours(services).values():
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+    published = [port for service in services.values() for port in service.get("ports", ())]
+    assert published
+    assert all(port.startswith("127.0.0.1:") for port in published)

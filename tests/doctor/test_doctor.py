@@ -1,0 +1,155 @@
+"""doctor: each fault is one line with what to do, and nothing is left behind."""
+
+import json
+import socket
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from click.testing import CliRunner
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from namesrv_stream.cli import main
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.doctor.access import check_certificate, check_users
+from namesrv_stream.doctor.finding import findings
+from namesrv_stream.doctor.kafka import GATEWAY_RIGHTS, JOB_RIGHTS, _difference, check_kafka
+from namesrv_stream.doctor.machine import check_jars, check_java, check_workers
+from namesrv_stream.doctor.storage import check_tables, check_writing
+from namesrv_stream.kafka.topic import ensure_topic
+from namesrv_stream.local.java import find_java
+
+
+def states(check, **settings):
+    """The findings of a check, by the names of the settings in code."""
+    return list(findings("check", check, NamesrvSettings(**settings)))
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """Writes a certificate that is valid from and until so many days from now, and returns the settings for it."""
+
+    def write(from_days, until_days):
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "namesrv")])
+        now = datetime.now(UTC)
+        made = (
+            x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+            .not_valid_before(now + timedelta(days=from_days))
+            .not_valid_after(now + timedelta(days=until_days))
+            .sign(key, hashes.SHA256())
+        )
+        cert, key_file = tmp_path / "cert.pem", tmp_path / "key.pem"
+        cert.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+        encoding = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        key_file.write_bytes(key.private_bytes(*encoding))
+        return {"tls_cert_path": str(cert), "tls_key_path": str(key_file)}
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("from_days", "until_days", "state"), [(-1, 100, "ok"), (-1, 10, "warning"), (-9, -1, "failed"), (1, 9, "failed")]
+)
+def test_a_certificate_must_be_valid_now_and_for_a_month(certificate, from_days, until_days, state):
+    [found] = states(check_certificate, **certificate(from_days, until_days))
+    assert found.state == state, found
+
+
+def test_a_key_of_another_certificate_has_failed(certificate, tmp_path):
+    settings = certificate(-1, 100)
+    (tmp_path / "cert.pem").rename(tmp_path / "other.pem")
+    certificate(-1, 100)
+    [found] = states(check_certificate, **settings | {"tls_cert_path": str(tmp_path / "other.pem")})
+    assert found.state == "failed"
+    assert "tls.server.keyPassword" in found.found
+
+
+def test_a_users_file_that_everybody_can_read_has_failed(tmp_path):
+    file = tmp_path / "users.toml"
+    file.write_text('[[user]]\nname = "a"\nrole = "admin"\naccessKey = "a"\nsecretKey = "12345678"\n')
+    file.chmod(0o644)
+    settings = {"auth_users_path": str(file), "auth_mode": "writes"}
+    assert states(check_users, **settings)[0].state == "failed"
+    file.chmod(0o600)
+    assert states(check_users, **settings)[0].state == "ok"
+
+
+def test_java_that_is_not_there_has_failed(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    find_java.cache_clear()
+    [found] = states(check_java)
+    find_java.cache_clear()
+    assert found.state == "failed"
+    assert "install Java" in found.found
+
+
+def test_jars_that_were_not_fetched_have_failed(tmp_path, monkeypatch):
+    monkeypatch.setattr("namesrv_stream.local.jars.JARS", tmp_path)
+    assert [(each.state, "make install" in each.next_step) for each in states(check_jars)] == [("failed", True)]
+
+
+@pytest.mark.parametrize(
+    "body", ["exit 3", "echo 'No module named pyspark' >&2; exit 1", "echo '[[3, 9], 1, 1, 1, 1]'"]
+)
+def test_a_workers_python_without_the_drivers_packages_has_failed(tmp_path, monkeypatch, body):
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{body}\n")
+    python.chmod(0o755)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+    [found] = states(check_workers)
+    assert found.state == "failed"
+    assert "PYSPARK_PYTHON" in found.next_step
+
+
+def test_workers_have_the_packages_of_this_process(monkeypatch):
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    assert [each.state for each in states(check_workers)] == ["ok"]
+
+
+def test_writing_is_tried_and_nothing_is_left(tmp_path):
+    root = tmp_path / "not" / "made"
+    found = states(check_writing, delta_root=str(root))
+    assert found[0][:2] == ("commits", "ok"), found
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tables_that_are_not_there_are_no_failure(tmp_path):
+    assert [each.state for each in states(check_tables, delta_root=str(tmp_path))] == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("appended_ms", "state", "words"),
+    [
+        (6_000, "ok", "within"),
+        (3_999, "warning", "1001 ms behind"),
+        (4_000, "ok", "within"),
+        (8_000, "ok", "within"),
+        (8_001, "warning", "1001 ms ahead"),
+    ],
+)
+def test_clocks_may_differ_by_a_second_besides_what_was_waited(appended_ms, state, words):
+    found = _difference(appended_ms, 5_000, 7_000)
+    assert (found.state, words in found.found) == (state, True)
+
+
+def test_kafka_that_is_away_ends_the_command_with_1_and_the_other_lines_stand(tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        away = f"kafka.bootstrap.servers=127.0.0.1:{probe.getsockname()[1]}"
+    result = CliRunner().invoke(main, ["doctor", "--role", "gateway", "--json", "--root", str(tmp_path), "--set", away])
+    assert result.exit_code == 1
+    found = {each["check"]: each["state"] for each in json.loads(result.stdout)}
+    assert found == {"Kafka": "failed", "tables": "warning", "certificate": "not checked", "users file": "not checked"}
+
+
+def test_a_topic_as_the_job_makes_it_is_right(kafka, topic):
+    arguments = {"kafka_bootstrap_servers": kafka.bootstrap_servers, "kafka_topic": topic}
+    check = lambda settings: check_kafka(settings, JOB_RIGHTS | GATEWAY_RIGHTS)  # noqa: E731
+    assert [(each.check, each.state) for each in states(check, **arguments)] == [("Kafka", "ok"), ("topic", "warning")]
+    ensure_topic({"bootstrap_servers": kafka.bootstrap_servers}, topic)
+    found = states(check, **arguments)
+    expected = [("Kafka", "ok"), ("topic", "ok"), ("rights", "ok"), ("clock", "not checked")]
+    assert [(each.check, each.state) for each in found] == expected, found

@@ -1,0 +1,77 @@
+"""The drill of docs/operations.md: the tables are lost, the backup is imported, and the job reads on from Kafka."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from namesrv_stream.cli import main
+from namesrv_stream.errors import TermLostError
+from namesrv_stream.rules.requests import DeleteKvConfig, PutKvConfig
+from namesrv_stream.stream.background import BackgroundJob
+from tests.system.heartbeats import Heartbeats, address, eventually, registration
+
+
+@pytest.fixture
+def heartbeats(kafka, topic, tmp_path):
+    log = Heartbeats(kafka, topic, tmp_path)
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def run(heartbeats):
+    def run(*arguments):
+        options = [f"--set={key}={text}" for key, text in heartbeats.options.items()]
+        result = CliRunner().invoke(main, [*map(str, arguments), *options])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    return run
+
+
+@eventually
+def await_end(job):
+    assert job.has_ended
+
+
+def kv(heartbeats):
+    return {name: dict(values) for name, values in heartbeats.view().routes.kv.items()}
+
+
+def test_lost_tables_come_back_from_a_backup_and_from_what_kafka_has_since(heartbeats, spark, tmp_path, run):
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        heartbeats.say(registration(1), registration(2), PutKvConfig(namespace="n", key="before", value="v"))
+        job.process_all()
+        run("backup", tmp_path / "backups")
+        heartbeats.say(registration(3), PutKvConfig(namespace="n", key="since", value="v"))
+        job.process_all()
+        epoch_of_backup = int(next((tmp_path / "backups").iterdir()).stem.removeprefix("epoch-"))
+    for lost in (heartbeats.root, heartbeats.settings.checkpoint_location):
+        shutil.rmtree(Path(lost))
+    run("import", tmp_path / "backups" / f"epoch-{epoch_of_backup}.zip")
+    assert sorted(heartbeats.live()) == [address(1), address(2)]
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        job.process_all()
+        assert sorted(heartbeats.live()) == [address(1), address(2), address(3)]
+        assert kv(heartbeats) == {"n": {"before": "v", "since": "v"}}
+
+
+def test_a_restore_ends_the_active_job_and_the_next_one_goes_on_from_it(heartbeats, spark, run):
+    with pytest.raises(TermLostError), BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        heartbeats.say(registration(1), PutKvConfig(namespace="n", key="k", value="v"))
+        job.process_all()
+        good = heartbeats.view().snapshot.epoch
+        heartbeats.say(DeleteKvConfig(namespace="n", key="k"))
+        job.process_all()
+        assert kv(heartbeats) == {"n": {}}
+        run("restore", good, "--take-over")
+        await_end(job)
+        job.check()
+    assert kv(heartbeats) == {"n": {"k": "v"}}
+    heartbeats.say(registration(2))
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        job.process_all()
+        assert kv(heartbeats) == {"n": {"k": "v"}}
+        assert sorted(heartbeats.live()) == [address(1), address(2)]
