@@ -9,6 +9,7 @@ from functools import partial
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
 from namesrv_stream.gateway.answers import Answers, KeptAnswer
+from namesrv_stream.gateway.broker_log import BrokerLog
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
 from namesrv_stream.gateway.ledger import (
@@ -64,6 +65,7 @@ class Registering:
         self._answers = answers
         self._lost: set[str] = set()
         self._speaking: dict[str, Connection] = {}
+        self._broker_log = BrokerLog(sending.loop)
         self.is_stopping = False
 
     # --- requests
@@ -123,6 +125,8 @@ class Registering:
         request, part, record = await self._sending.made(command, connection, read)
         self._speaking[channel_id] = connection
         place = self._send_in_full(identity, part, request, record)
+        if not self._registrations.has_heard(address, channel_id):
+            self._broker_log.came(address, f"{part.head.broker_name} {part.head.broker_id}", connection)
         self._registrations.heard(address, channel_id, _now_ms(), connection.host)
         return part.head, place
 
@@ -159,6 +163,11 @@ class Registering:
         return command.answer(ext_fields=header_fields(header), body=self._answers.order_table)
 
     # --- what happens besides requests
+
+    def unregisters(self, address: str) -> None:
+        """Forget the registrations of a broker that leaves in order, and log that it leaves."""
+        self._registrations.forget(address)
+        self._broker_log.unregisters(address, self._answers.live.get(address))
 
     def follow(self, answers: Answers) -> None:
         """Answer from a newer snapshot. Connected brokers that it lacks are registered again after SEND_AGAIN_AFTER_S.
@@ -203,6 +212,7 @@ class Registering:
             channel_id = self._sending.channel_id(connection)
             self._speaking.pop(channel_id, None)
             for address in self._registrations.closed(channel_id):
+                self._broker_log.lost(address, self._answers.live.get(address), connection)
                 try:
                     closed = ChannelClosed(broker_addr=address, channel_id=channel_id)
                     self._sending.link.send(closed, host=connection.host)

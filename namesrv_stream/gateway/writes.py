@@ -80,7 +80,7 @@ class Writes:
     async def _unregister(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         request = unregister_broker(command)
         async with connection.order:
-            self._registrations.forget(request.broker_addr)
+            self.registering.unregisters(request.broker_addr)
             place = self._link.send(request, host=connection.host)
         await self._sending.in_log(place)
         return command.answer()

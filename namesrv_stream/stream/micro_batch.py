@@ -22,6 +22,7 @@ from namesrv_stream.records import decode_lease_only, decode_record
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, Request, Scan, UnregisterBroker
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
+from namesrv_stream.stream.broker_log import log_brokers
 from namesrv_stream.stream.log_records import Expiry, LogRecord, as_passed_on, in_log_order
 from namesrv_stream.stream.source import COMMAND_TYPES, MAX_REASON_CHARS, REJECTED
 from namesrv_stream.tables.publication import Batch, Publisher, SnapshotKind
@@ -279,7 +280,9 @@ class MicroBatches:
         row = self._publisher.publish(batch, published_at_ms=time.time_ns() // 1_000_000)
         self._rejected, self._waiting_bytes = [], 0
         self._published_event_ms = self._event_time_ms
-        log.info("epoch %d: %s", row.epoch, ", ".join(f"{name} {count}" for name, count in row.changes.items()) or kind)
+        log.info("epoch %d: %s", row.epoch, ", ".join(f"{name} {count}" for name, count in row.changes.items()) or kind,
+                 extra={"epoch": row.epoch, "offset": self._next_offset})  # fmt: skip
+        log_brokers(came.events, row.epoch)
         return True
 
     def _care_for_tables(self) -> None:
