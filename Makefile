@@ -6,6 +6,7 @@
 #   make test-quick   rules, protocol, tables, settings and rights, without Java; branch coverage of rules/ and wire/
 #   make test-full    the long tests too
 #   make install-s3   the jars with which Spark reads tables on S3
+#   make test-alerts  the alert rules by promtool, which Debian's package prometheus has
 #   make lint         ruff and mypy
 #   make bench        the figures of the docs, measured here
 #   make bench-gateway  the gateway beside RocketMQ's own NameServer, under the same load
@@ -30,7 +31,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install install-s3 demo demo-rocketmq test test-quick test-full lint bench bench-gateway bench-scale bench-history league soak-hostile chaos lock clean java
+.PHONY: help install install-s3 demo demo-rocketmq test test-quick test-full test-alerts lint bench bench-gateway bench-scale bench-history league soak-hostile chaos lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -61,6 +62,11 @@ test-quick: .venv/.installed
 
 test-full: java install install-s3
 	$(BIN)/python -m pytest $(ARGS)
+
+test-alerts: .venv/.installed
+	@command -v promtool >/dev/null || { echo \
+	  'promtool is missing: install the package prometheus of Debian or Ubuntu, or put promtool on the PATH' >&2; exit 1; }
+	$(BIN)/python -m pytest tests/test_alerts.py $(ARGS)
 
 lint: .venv/.installed
 	$(BIN)/ruff check .

@@ -136,7 +136,13 @@ class NamesrvSettings(RocketmqSettings):
         "Time after which an unchanged registration is sent to Kafka in full again; 0: always in full.",
         "gateway, fleet",
     )
-    metrics_port: Port = setting("metricsPort", 0, "Port for Prometheus and /healthz; 0: none.", "gateway")
+    metrics_port: Port = setting("metricsPort", 0, "Port for Prometheus, /healthz and /readyz; 0: none.", "gateway")
+    job_metrics_port: Port = setting(
+        "job.metricsPort", 0, "Port of the job for Prometheus, /healthz and /readyz, at bindAddress; 0: none.", "job"
+    )
+    log_format: Literal["text", "json"] = setting(
+        "log.format", "text", "json: each line of the log is a JSON object.", "job, gateway"
+    )
     max_connections: Count = setting(
         "maxConnections", 16_000, "Most open connections of all peers; fewer if `ulimit -n` is too low.", "gateway"
     )

@@ -20,22 +20,33 @@ _ENDS = {
     "MOVED": "it registers under another name or cluster",
     "REFUSED": "it was refused under another identity",
 }
+LEFT, REFUSED, COUNTED = "left", "was refused", "came or left"
 _VERBS = {
     "REGISTERED": "came",
     "ID_TAKEN": "came",
     "ID_LOST": "changed",
     "CHANGED": "changed",
-    **dict.fromkeys((*_ENDS, "EXPIRED"), "left"),
+    **dict.fromkeys((*_ENDS, "EXPIRED"), LEFT),
 }
 _IN_DISORDER = frozenset({"CHANNEL_CLOSED", "EXPIRED", "REFUSED"})
 
 
 class BrokerLine(NamedTuple):
-    """One line for the log. `is_warning`: somebody may have to act. `event` is None for the line that counts others."""
+    """One line for the log: `who` did what (`verb`), with more about it in `detail`.
 
-    text: str
+    `is_warning`: somebody may have to act. `event` is None for the line that counts the brokers left out.
+    """
+
+    who: str
+    verb: str
+    detail: str
     is_warning: bool
     event: BrokerEventRow | None
+
+    @property
+    def text(self) -> str:
+        """The line as it is logged."""
+        return f"{self.who} {self.verb}: {self.detail}"
 
 
 def broker_lines(events: Sequence[BrokerEventRow], most: int = MOST_LINES) -> list[BrokerLine]:
@@ -43,48 +54,46 @@ def broker_lines(events: Sequence[BrokerEventRow], most: int = MOST_LINES) -> li
 
     Changed topics, operators' commands and new data versions have no line: the table `broker_event` has them.
     """
-    lines = [_line(event, text) for event in events if (text := _text(event)) is not None]
+    lines = [line for event in events if (line := _line(event)) is not None]
     left_out = lines[most:]
     return [*lines[:most], *([_count(left_out)] if left_out else [])]
 
 
-def _line(event: BrokerEventRow, text: str) -> BrokerLine:
-    who = f"{event.broker_name} {event.broker_id} ({event.broker_addr})"
-    return BrokerLine(f"{who} {text}", event.type in _IN_DISORDER, event)
-
-
 def _count(lines: Sequence[BrokerLine]) -> BrokerLine:
-    counts = Counter(_verb(line.event) for line in lines if line.event is not None)
+    counts = Counter(line.verb for line in lines)
     counted = ", ".join(f"{count:,} {verb}" for verb, count in sorted(counts.items()))
     is_warning = any(line.is_warning for line in lines)
-    return BrokerLine(f"{len(lines):,} more brokers: {counted}; `namesrv-stream history` lists them", is_warning, None)
+    detail = f"{counted}; `namesrv-stream history` lists them"
+    return BrokerLine(f"{len(lines):,} more brokers", COUNTED, detail, is_warning, None)
 
 
-def _verb(event: BrokerEventRow) -> str:
-    return "refused" if _is_refusal(event) else _VERBS[event.type]
+def _line(event: BrokerEventRow) -> BrokerLine | None:
+    verb, detail = (REFUSED, "the address that holds its id has a higher state version")
+    if not _is_refusal(event):
+        verb, detail = _VERBS.get(event.type, ""), _detail(event)
+    who = f"{event.broker_name} {event.broker_id} ({event.broker_addr})"
+    return BrokerLine(who, verb, detail, event.type in _IN_DISORDER, event) if verb and detail else None
 
 
-def _text(event: BrokerEventRow) -> str | None:
-    if _is_refusal(event):
-        return "was refused: the address that holds its id has a higher state version"
+def _detail(event: BrokerEventRow) -> str:
+    """Return what is to be said of a change of a broker; an empty text if nothing is."""
     lasted = duration_text(event.lease_millis or 0)
     match event.type:
         case "REGISTERED":
-            return f"came to {event.cluster_name}{_former_holder(event)}"
+            return f"cluster {event.cluster_name}{_former_holder(event)}"
         case "ID_TAKEN":
-            return f"came: the address was alive under another id{_former_holder(event)}"
+            return f"the address was alive under another id{_former_holder(event)}"
         case "ID_LOST":
-            return "changed: another address or another id replaced this one"
+            return "another address or another id replaced this one"
         case "CHANGED":
-            columns = _changed_columns(event)
-            return f"changed {', '.join(columns)}" if columns else None
+            return ", ".join(_changed_columns(event))
         case "EXPIRED":
             silence = duration_text(event.event_time - (event.last_heard_at or event.event_time))
-            return f"left: silent for {silence}, after {lasted}"
+            return f"silent for {silence}, after {lasted}"
         case type_ if type_ in _ENDS:
-            return f"left: {_ENDS[type_]} after {lasted}"
+            return f"{_ENDS[type_]} after {lasted}"
         case _:
-            return None
+            return ""
 
 
 def _is_refusal(event: BrokerEventRow) -> bool:

@@ -181,6 +181,11 @@ class RouteRegistry:
         """Return the present lease of an address."""
         return self._tables.live.first(broker_addr)
 
+    @property
+    def lease_count(self) -> int:
+        """The number of addresses that have a lease."""
+        return len(self._tables.live.groups())
+
     def take_changes(self) -> RegistryChanges:
         """Return the changes since the last call and begin a new journal."""
         changes = RegistryChanges(net_changes(self._tables.journal), self._events)

@@ -24,6 +24,7 @@ from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, Reques
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
 from namesrv_stream.stream.broker_log import log_brokers
 from namesrv_stream.stream.log_records import Expiry, LogRecord, as_passed_on, in_log_order
+from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.source import COMMAND_TYPES, MAX_REASON_CHARS, REJECTED
 from namesrv_stream.tables.publication import Batch, Publisher, SnapshotKind
 from namesrv_stream.tables.schemas import ROUTE_TABLES
@@ -62,10 +63,18 @@ class MicroBatches:
     the query is stopped, so that no batch is cut in two.
     """
 
-    def __init__(self, settings: NamesrvSettings, publisher: Publisher, reader: RecordReader, next_offset: int) -> None:
+    def __init__(
+        self,
+        settings: NamesrvSettings,
+        publisher: Publisher,
+        reader: RecordReader,
+        next_offset: int,
+        metrics: JobMetrics | None = None,
+    ) -> None:
         self.failure: BaseException | None = None
         self.last_tick_at_s = time.monotonic()
         self.disagreements = 0
+        self.metrics = metrics or JobMetrics()
         self._lock = threading.Lock()
         self._is_closed = False
         self._settings = settings
@@ -144,6 +153,7 @@ class MicroBatches:
         self._compare(expiries)
         is_published = self._is_due() and self._publish("PUBLICATION")
         self._handled_offset = self._next_offset
+        self.metrics.applied(self._event_time_ms, self._registry.lease_count)
         if is_published:
             self._care_for_tables()
 
@@ -192,7 +202,7 @@ class MicroBatches:
 
     def _apply_value(self, stored: StoredRecord, at: LogPosition) -> None:
         """Apply what a record says. A registration whose topics cannot be read counts for its lease, and is kept."""
-        self._waiting_bytes += len(stored.value or b"")
+        self._take_bytes(stored.value)
         try:
             request: Request = decode_record(stored.value or b"")
         except MalformedRecordError as error:
@@ -220,6 +230,7 @@ class MicroBatches:
             if lease is None:
                 continue
             self.disagreements += 1
+            self.metrics.disagreements.inc()
             log.error("the keyed state let %s expire (last sign of life %d), but its lease goes on (last sign of life "
                       "%d, newest tick %s): were ticks missing, or is this a defect? The lease counts.",
                       expiry.broker_addr, expiry.last_heard_ms, lease.last_update_timestamp,
@@ -229,7 +240,8 @@ class MicroBatches:
         log.warning("record rejected at partition %d offset %d: %s", at.partition, at.offset, reason)
         value = stored.value
         kept = value[:MAX_REJECTED_BYTES] if value is not None else None
-        self._waiting_bytes += len(kept or b"")
+        self._take_bytes(kept)
+        self.metrics.rejected.inc()
         self._rejected.append(
             RejectedRow(
                 self._registry.clock.event_time_ms(at.event_time),
@@ -241,6 +253,10 @@ class MicroBatches:
                 reason[:MAX_REASON_CHARS],
             )
         )
+
+    def _take_bytes(self, value: bytes | None) -> None:
+        self._waiting_bytes += len(value or b"")
+        self.metrics.value_bytes.inc(len(value or b""))
 
     def _publish_if_large(self) -> None:
         if self._waiting_bytes > PUBLISH_AT_BYTES:
@@ -283,6 +299,7 @@ class MicroBatches:
         log.info("epoch %d: %s", row.epoch, ", ".join(f"{name} {count}" for name, count in row.changes.items()) or kind,
                  extra={"epoch": row.epoch, "offset": self._next_offset})  # fmt: skip
         log_brokers(came.events, row.epoch)
+        self.metrics.published(row, came.events)
         return True
 
     def _care_for_tables(self) -> None:

@@ -44,14 +44,14 @@ def log():
 
 def test_a_broker_that_comes_is_named_with_its_cluster_and_its_topics_have_no_line(log):
     log.register(A, topic_config_table={"T": TopicConfig(4, 4, 6)})
-    assert log.texts() == ["broker-x 0 (10.0.0.2:10911) came to c1"]
+    assert log.texts() == ["broker-x 0 (10.0.0.2:10911) came: cluster c1"]
 
 
 def test_a_broker_that_takes_an_id_names_its_former_holder(log):
     log.register(A, broker_id=0)
     log.texts()
     log.register(B, broker_id=0)
-    assert "broker-x 0 (10.0.0.3:10911) came to c1, in the place of 10.0.0.2:10911" in log.texts()
+    assert "broker-x 0 (10.0.0.3:10911) came: cluster c1, in the place of 10.0.0.2:10911" in log.texts()
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_a_broker_that_goes_is_named_with_the_reason_and_how_long_it_was_there(l
     log.register(A)
     log.lines()
     log.end(kind, A, at_s=134)
-    ((text, warns, _),) = log.lines()
-    assert (text, warns) == (f"broker-x 0 (10.0.0.2:10911) {said}", is_warning)
+    (line,) = log.lines()
+    assert (line.text, line.is_warning) == (f"broker-x 0 (10.0.0.2:10911) {said}", is_warning)
 
 
 def test_a_silent_broker_leaves_with_a_warning_that_has_its_silence(log):
@@ -94,7 +94,7 @@ def test_a_change_names_the_columns_and_a_new_data_version_alone_has_no_line(log
     log.register(A, at_s=1, data_version=DataVersion(counter=1))
     assert log.texts() == []
     log.register(A, at_s=2, data_version=DataVersion(counter=2), zone_name="z2", ha_server_addr="10.0.0.2:10912")
-    assert log.texts() == ["broker-x 0 (10.0.0.2:10911) changed zone_name, ha_server_addr"]
+    assert log.texts() == ["broker-x 0 (10.0.0.2:10911) changed: zone_name, ha_server_addr"]
 
 
 def test_an_operators_command_has_no_line(log):
@@ -111,7 +111,7 @@ def test_a_mass_event_names_the_first_brokers_and_counts_the_others(log, brokers
     found = log.texts()
     assert len(found) == lines
     if brokers == 900:
-        assert found[-1] == "880 more brokers: 880 came; `namesrv-stream history` lists them"
+        assert found[-1] == "880 more brokers came or left: 880 came; `namesrv-stream history` lists them"
 
 
 def test_the_count_is_a_warning_if_one_of_the_brokers_left_out_is(log):
@@ -121,4 +121,4 @@ def test_the_count_is_a_warning_if_one_of_the_brokers_left_out_is(log):
     for number in range(MOST_LINES + 2):
         log.end("UNREGISTERED" if number <= MOST_LINES else "EXPIRED", f"10.0.0.1:{number}", 1)
     last = log.lines()[-1]
-    assert (last.text.split(";")[0], last.is_warning) == ("2 more brokers: 2 left", True)
+    assert (last.text.split(";")[0], last.is_warning) == ("2 more brokers came or left: 2 left", True)
