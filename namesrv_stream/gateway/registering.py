@@ -199,7 +199,8 @@ class Registering:
                 read = partial(_read_again, known, channel_id)
                 again = await self._sending.link.aside(read, known.held_bytes, known.host)
                 if self._registrations.lost_by(address, self._answers, _now_ms()) is known:
-                    log.warning("%s is connected and not in the tables: its registration is sent again", address)
+                    log.warning("%s is connected and not in the tables: its registration is sent again", address,
+                                extra={"address": address})  # fmt: skip
                     for identity, part, request, record in again:
                         self._send_in_full(identity, part, request, record)
         except NamesrvError as error:

@@ -221,7 +221,7 @@ class MicroBatches:
         if behind_ms > limit_ms >= before_ms:
             log.error("Kafka's clock has stepped back by %d s (offset %d): event time stands still until it has caught "
                       "up, and no lease ends until then. Set the clock of the topic's leader right.",
-                      behind_ms // 1000, at.offset)  # fmt: skip
+                      behind_ms // 1000, at.offset, extra={"offset": at.offset})  # fmt: skip
 
     def _compare(self, expiries: Iterable[Expiry]) -> None:
         """An address that the keyed state evicted can have no lease: otherwise one of the two lost a record."""
@@ -234,10 +234,11 @@ class MicroBatches:
             log.error("the keyed state let %s expire (last sign of life %d), but its lease goes on (last sign of life "
                       "%d, newest tick %s): were ticks missing, or is this a defect? The lease counts.",
                       expiry.broker_addr, expiry.last_heard_ms, lease.last_update_timestamp,
-                      self._registry.clock.newest_tick_ms)  # fmt: skip
+                      self._registry.clock.newest_tick_ms, extra={"address": expiry.broker_addr})  # fmt: skip
 
     def _reject(self, stored: StoredRecord, at: LogPosition, reason: str) -> None:
-        log.warning("record rejected at partition %d offset %d: %s", at.partition, at.offset, reason)
+        log.warning("record rejected at partition %d offset %d: %s", at.partition, at.offset, reason,
+                    extra={"offset": at.offset})  # fmt: skip
         value = stored.value
         kept = value[:MAX_REJECTED_BYTES] if value is not None else None
         self._take_bytes(kept)
