@@ -38,6 +38,9 @@ COMMANDS = {
     "updateNamesrvConfig": LazyCommand(
         "namesrv_stream.cli.changes:update_namesrv_config", _CHANGE, "Change a setting at run time."
     ),
+    "liftExpiryGuard": LazyCommand(
+        "namesrv_stream.cli.changes:lift_expiry_guard", _CHANGE, "End the leases of suspect brokers."
+    ),
     "up": LazyCommand("namesrv_stream.cli.up:up", _RUN, "Kafka, the job and brokers on this machine, until Ctrl-C."),
     "demo": LazyCommand("namesrv_stream.cli.demo:demo", _RUN, "The same as a story, which ends by itself."),
     "demo-rocketmq": LazyCommand(

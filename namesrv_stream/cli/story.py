@@ -22,6 +22,7 @@ _LABELS = {
     "heartbeat_timeout_millis": "its lease (ms)",
     "filter_server_list": "its filter servers",
     "data_version": "its data version",
+    "suspect_since": "its suspicion",
     "read_queue_nums": "read queues",
     "write_queue_nums": "write queues",
     "topic_sys_flag": "sys flag",
@@ -74,8 +75,7 @@ def _of_broker(line: BrokerEventRow) -> Iterator[str]:
         case "ID_LOST":
             yield f"{line.broker_addr} is no longer {_identity(line)}, which another address or another id replaced."
         case "CHANGED":
-            changes = ", ".join(_changes(before, after)) or "nothing that a lookup shows"
-            yield f"{who} registered again and changed {changes}{_by(line)}."
+            yield f"{who} {_changed(line, before, after)}."
         case "TOPICS_CHANGED":
             yield f"{line.broker_name}: {', '.join(_topics(line, before, after))}, {_because(line)}."
         case "REFUSED" if line.lease_millis is None:
@@ -87,6 +87,17 @@ def _of_broker(line: BrokerEventRow) -> Iterator[str]:
         case _:
             effects = [*_topics(line, before, after), *_settings(before, after)]
             yield f"{_asker(line)} asked for {line.type}: {', '.join(effects) or 'nothing changed'}."
+
+
+def _changed(line: BrokerEventRow, before: Rows, after: Rows) -> str:
+    """Return what a CHANGED line tells of a broker, which goes on all the while."""
+    match line.cause:
+        case "SILENCE":
+            return "was silent for its whole lease and is suspect: the guard against mass expiry keeps it in the routes"
+        case "BROKER_HEARTBEAT":
+            return "was heard again and is no longer suspect"
+    changes = ", ".join(_changes(before, after)) or "nothing that a lookup shows"
+    return f"registered again and changed {changes}{_by(line)}"
 
 
 def _of_topic(topic: str, line: BrokerEventRow) -> Iterator[str]:

@@ -22,6 +22,7 @@ from namesrv_stream.config.values import (
     Millis,
     Networks,
     Port,
+    Ratio,
     Servers,
     java_text,
 )
@@ -117,6 +118,16 @@ class NamesrvSettings(RocketmqSettings):
     )
     clock_jump_grace_millis: Millis = setting(
         "clockJumpGraceMillis", 60_000, "How long every lease lasts at least after an outage; 0: no such rule.", "job"
+    )
+    expiry_guard_ratio: Ratio = setting(
+        "expiryGuardRatio",
+        0.0,
+        "If more than this share of all leases is late when a silent lease would end, silent leases are held as "
+        "suspect in the routes; 0: no such guard. All jobs of a registry need the same value.",
+        "job",
+    )
+    expiry_guard_max_millis: Millis = setting(
+        "expiryGuardMaxMillis", 600_000, "How long the guard holds a silent lease at most.", "job"
     )
     tick_millis: Count = setting(
         "tickMillis",

@@ -20,7 +20,7 @@ _ENDS = {
     "MOVED": "it registers under another name or cluster",
     "REFUSED": "it was refused under another identity",
 }
-LEFT, REFUSED, COUNTED = "left", "was refused", "came or left"
+LEFT, REFUSED, HELD, COUNTED = "left", "was refused", "is suspect", "came or left"
 _VERBS = {
     "REGISTERED": "came",
     "ID_TAKEN": "came",
@@ -68,11 +68,13 @@ def _count(lines: Sequence[BrokerLine]) -> BrokerLine:
 
 
 def _line(event: BrokerEventRow) -> BrokerLine | None:
-    verb, detail = (REFUSED, "the address that holds its id has a higher state version")
-    if not _is_refusal(event):
-        verb, detail = _VERBS.get(event.type, ""), _detail(event)
+    verb, detail = _VERBS.get(event.type, ""), _detail(event)
+    if _is_refusal(event):
+        verb, detail = REFUSED, "the address that holds its id has a higher state version"
+    elif event.type == "CHANGED" and event.cause == "SILENCE":
+        verb, detail = HELD, "the guard against mass expiry keeps it in the routes"
     who = f"{event.broker_name} {event.broker_id} ({event.broker_addr})"
-    return BrokerLine(who, verb, detail, event.type in _IN_DISORDER, event) if verb and detail else None
+    return BrokerLine(who, verb, detail, verb == HELD or event.type in _IN_DISORDER, event) if verb and detail else None
 
 
 def _detail(event: BrokerEventRow) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from namesrv_stream.history.broker_lines import LEFT, REFUSED, BrokerLine, broker_lines
+from namesrv_stream.history.broker_lines import HELD, LEFT, REFUSED, BrokerLine, broker_lines
 from namesrv_stream.rules.rows import BrokerEventRow
 
 log = logging.getLogger(__name__)
@@ -29,5 +29,7 @@ def _warn(line: BrokerLine, facts: dict[str, object]) -> None:
             log.warning("%s left: %s", line.who, line.detail, extra=facts)
         case verb if verb == REFUSED:
             log.warning("%s was refused: %s", line.who, line.detail, extra=facts)
+        case verb if verb == HELD:
+            log.warning("%s is suspect: %s", line.who, line.detail, extra=facts)
         case _:
             log.warning("%s came or left: %s", line.who, line.detail, extra=facts)

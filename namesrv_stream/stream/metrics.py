@@ -55,6 +55,9 @@ class JobMetrics:
             "namesrv_job_disagreements", "Evicted states whose lease goes on in the registry.", registry=of
         )
         self._brokers = Gauge("namesrv_job_brokers", "Addresses with a lease.", registry=of)
+        self._suspects = Gauge(
+            "namesrv_job_suspect_brokers", "Addresses whose lease the guard against mass expiry holds.", registry=of
+        )
         self._ends = Counter("namesrv_job_leases_ended", "Ends of leases.", ["type"], registry=of)
         self._term = Gauge("namesrv_job_term", "Term of this job's claim, 0 before the first.", registry=of)
         self._role = Gauge("namesrv_job_role", "1 for the role that the job has.", ["role"], registry=of)
@@ -105,10 +108,11 @@ class JobMetrics:
         self._event_time_ms = row.event_time
         self._published(row)
 
-    def applied(self, event_time_ms: int | None, brokers: int) -> None:
-        """Note how far a micro-batch has read the log, and the number of addresses that have a lease."""
+    def applied(self, event_time_ms: int | None, brokers: int, suspects: int) -> None:
+        """Note how far a micro-batch has read the log, and the number of leases and of those that the guard holds."""
         self._event_time_ms = event_time_ms
         self._brokers.set(brokers)
+        self._suspects.set(suspects)
 
     def published(self, row: SnapshotRow, events: Iterable[BrokerEventRow]) -> None:
         """Note a snapshot and the lines of history in it."""

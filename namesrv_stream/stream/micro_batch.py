@@ -153,7 +153,7 @@ class MicroBatches:
         self._compare(expiries)
         is_published = self._is_due() and self._publish("PUBLICATION")
         self._handled_offset = self._next_offset
-        self.metrics.applied(self._event_time_ms, self._registry.lease_count)
+        self.metrics.applied(self._event_time_ms, self._registry.lease_count, self._registry.suspect_count)
         if is_published:
             self._care_for_tables()
 
@@ -227,7 +227,7 @@ class MicroBatches:
         """An address that the keyed state evicted can have no lease: otherwise one of the two lost a record."""
         for expiry in expiries:
             lease = self._registry.lease(expiry.broker_addr)
-            if lease is None:
+            if lease is None or lease.suspect_since is not None:
                 continue
             self.disagreements += 1
             self.metrics.disagreements.inc()
