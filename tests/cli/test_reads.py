@@ -161,6 +161,26 @@ def test_history_is_of_a_broker_name_or_an_address(run, cluster):
     assert "after" not in of_address[-1]
 
 
+@pytest.mark.parametrize("command", ["history --broker broker-a", "why broker-a", "why 10.0.0.2:10911"])
+def test_a_registration_with_a_new_version_alone_is_shown_on_request_only(run, cluster, command):
+    cluster.now_ms += 1_000
+    before = json.loads(run(f"{command} --json").stdout)
+    cluster.register(SLAVE, "c1", "broker-a", 1)
+    assert json.loads(run(f"{command} --json").stdout) == before
+    assert len(json.loads(run(f"{command} --json --versions").stdout)) == len(before) + 1
+    cluster.now_ms += 1_000
+    cluster.register(SLAVE, "c1", "broker-a", 1, zone_name="z2")
+    assert len(json.loads(run(f"{command} --json").stdout)) == len(before) + 1, "a zone and a version"
+
+
+def test_what_shows_nothing_takes_no_place_of_the_newest_events(run, cluster):
+    newest = json.loads(run("history --json --limit 2").stdout)
+    for _ in range(3):
+        cluster.now_ms += 1_000
+        cluster.register(SLAVE, "c1", "broker-a", 1)
+    assert json.loads(run("history --json --limit 2").stdout) == newest
+
+
 def test_history_gives_the_newest_since_a_time(run, cluster):
     all_events = json.loads(run("history --json").stdout)
     assert [event["epoch"] for event in all_events] == [2, 2, 3, 4, 4]
