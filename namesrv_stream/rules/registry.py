@@ -154,6 +154,7 @@ class RouteRegistry:
         if refused or is_move(self._tables, request):
             with self._journaled(_registration_event(request, at, "REFUSED" if refused else "MOVED")):
                 end_lease(self._tables, address)
+            self._suspects.discard(address)
         if not refused:
             with self._journaled(_registration_event(request, at)):
                 lease = register(self._tables, self.settings, request, at, lease_only=lease_only)

@@ -145,7 +145,6 @@ class RouteRegistryJob:
 
     def _has_turn(self, lock: JobLock, stop: threading.Event) -> bool:
         """Wait as a standby until no other job is active; return False when this one is stopped."""
-        self.metrics.take_role("standby")
         log.info("standby: waits while another job of the registry %s is active", self._settings.delta_root)
         try:
             return bool(self._retrying(stop)(self._await_turn, lock, stop))
@@ -155,6 +154,7 @@ class RouteRegistryJob:
             return False
 
     def _await_turn(self, lock: JobLock, stop: threading.Event) -> bool:
+        self.metrics.take_role("standby")
         while not stop.is_set():
             if lock.held.wait(_LOOK_EVERY_S):
                 with storage_errors(self._settings):

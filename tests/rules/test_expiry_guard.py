@@ -8,6 +8,7 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import (
     BrokerHeartbeat,
     ChannelClosed,
+    DataVersion,
     LiftExpiryGuard,
     RegisterBroker,
     Scan,
@@ -118,6 +119,17 @@ def test_ends_in_order_and_lost_connections_end_a_held_lease_at_once():
     cluster.apply(UnregisterBroker(broker_addr="b:0"))
     cluster.apply(ChannelClosed(broker_addr="b:1", channel_id="g/1"))
     assert cluster.alive == cluster.suspects == list(range(2, 10))
+
+
+def test_a_held_broker_that_is_refused_elsewhere_is_suspect_no_more():
+    cluster = Cluster()
+    cluster.tick(LEASE_S, 0)
+    cluster.register(0, data_version=DataVersion(state_version=7))
+    cluster.tick(LEASE_S + 1, 0)
+    refused = RegisterBroker(cluster_name="c", broker_name="b-0", broker_id=0, broker_addr="b:1")
+    cluster.apply(refused)
+    assert cluster.suspects == list(range(2, 10))
+    assert cluster.registry.suspect_count == 8
 
 
 def test_brokers_that_leave_in_order_never_count():
