@@ -12,6 +12,7 @@ import urllib.request
 
 import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.gateway.background import BackgroundGateway
@@ -117,6 +118,16 @@ def await_ready(port):
     assert urllib.request.urlopen(f"http://{HOST}:{port}/readyz", timeout=5).read() == b"ok\n"
 
 
+@eventually
+def await_progress(port):
+    """Returns once the job's page has what Spark reports of its micro-batches."""
+    page = urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=5).read().decode()
+    families = text_string_to_metric_families(page)
+    samples = {sample.name: sample.value for family in families for sample in family.samples}
+    for name in ("records_total", "batch_seconds_count", "state_rows", "state_bytes", "value_bytes_total"):
+        assert samples[f"namesrv_job_{name}"] > 0, name
+
+
 def unreadiness(port):
     """Why /readyz answers 503."""
     with pytest.raises(urllib.error.HTTPError, match="503") as refused:
@@ -134,6 +145,7 @@ def test_each_failure_raises_its_alert_within_90_s(heartbeats, job, node, tmp_pa
         await_ready(settings.job_metrics_port)
         heartbeats.say(*(registration(number, heartbeat_timeout_millis=SHORT_LEASE_MS) for number in BROKERS))
         await_ready(settings.metrics_port)
+        await_progress(settings.job_metrics_port)
         prometheus.await_silence("NamesrvJobDown", "NamesrvKafkaLost")
 
         prometheus.await_alert("NamesrvMassExpiry")  # the gateway ticks, and no broker speaks
