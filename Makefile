@@ -8,6 +8,7 @@
 #   make test-deploy  the Helm chart and the Compose file against the schemas of Kubernetes and Compose; needs Go
 #   make docs         the documentation as a site, in site/; fails on a broken link
 #   make install-s3   the jars with which Spark reads tables on S3
+#   make test-alerts  the alert rules by promtool, which Debian's package prometheus has
 #   make lint         ruff and mypy
 #   make bench        the figures of the docs, measured here
 #   make bench-gateway  the gateway beside RocketMQ's own NameServer, under the same load
@@ -33,7 +34,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-quick test-full lint bench bench-gateway bench-heartbeats bench-scale bench-history league soak-hostile chaos lock clean java
+.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-quick test-full test-alerts lint bench bench-gateway bench-heartbeats bench-scale bench-history league soak-hostile chaos lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -83,6 +84,11 @@ test-deploy: .venv/.installed $(HELM) $(COMPOSE_SCHEMA)
 docs: .venv/.installed
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo 'site/index.html'
+
+test-alerts: .venv/.installed
+	@command -v promtool >/dev/null || { echo \
+	  'promtool is missing: install the package prometheus of Debian or Ubuntu, or put promtool on the PATH' >&2; exit 1; }
+	$(BIN)/python -m pytest tests/test_alerts.py $(ARGS)
 
 lint: .venv/.installed
 	$(BIN)/ruff check .

@@ -23,6 +23,8 @@ from namesrv_stream.logs import set_up_logging
 from namesrv_stream.stream.job import RouteRegistryJob
 from namesrv_stream.stream.termination import stop_on_signals, stop_on_signals_to_jvm
 
+log = logging.getLogger("namesrv_stream.route_registry")
+
 
 @click.command()
 @click.option("-c", "--config", type=click.Path(path_type=Path), help="Properties file with the settings.")
@@ -39,6 +41,7 @@ def main(config: Path | None, options: tuple[str, ...], standby: bool, accept_ne
     try:
         given = dict(_pair(option) for option in options) | ({"standby": "true"} if standby else {})
         settings = load_settings(config, os.environ, given)
+        set_up_logging(log_format=settings.log_format)
         spark = SparkSession.builder.appName("route-registry").getOrCreate()
         stop_on_signals(stop)  # only now: Spark sets a handler of its own when it starts
         stop_on_signals_to_jvm(spark, stop)
@@ -46,6 +49,7 @@ def main(config: Path | None, options: tuple[str, ...], standby: bool, accept_ne
             RouteRegistryJob(spark, settings, accepts_new_log=accept_new_log).run(stop)
         finally:
             spark.stop()
+        log.info("the job has stopped in order")
     except NamesrvError as error:
         if debug:
             raise

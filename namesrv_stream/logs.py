@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TextIO
 
 _QUIET = {
@@ -15,16 +17,26 @@ _QUIET = {
 }
 
 
-def set_up_logging(level: int = logging.INFO) -> None:
+_FACTS = ("epoch", "offset", "address")
+"""Attributes that a record may have by `extra`. They are fields of a line in JSON."""
+
+
+def set_up_logging(level: int = logging.INFO, log_format: str | None = None) -> None:
     """Log messages of `level` and above; at DEBUG those of the libraries too.
 
-    A long-running command asks for a lower level than the command line itself. A level that was set before is never
-    raised, so --debug stays in force.
+    `log_format` is the setting log.format: text or json; None leaves it as it is, text at first. A long-running command
+    asks for a lower level than the command line itself. A level that was set before is never raised, so --debug stays
+    in force.
     """
-    handler = _StandardError()
-    handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(message)s"))
-    logging.basicConfig(handlers=[handler])
     root = logging.getLogger()
+    if not root.handlers:
+        root.addHandler(_StandardError())
+        log_format = log_format or "text"
+    if log_format is not None:
+        formatter = _JsonLine() if log_format == "json" else _OneLine("%(asctime)s %(levelname)s %(message)s")
+        for handler in root.handlers:
+            if isinstance(handler, _StandardError):
+                handler.setFormatter(formatter)
     root.setLevel(min(level, root.level))
     for name, quiet_level in _QUIET.items():
         logging.getLogger(name).setLevel(logging.NOTSET if root.level <= logging.DEBUG else quiet_level)
@@ -56,6 +68,24 @@ class _OneLine(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         record.message = printable(record.message)
         return super().formatMessage(record)
+
+
+class _JsonLine(logging.Formatter):
+    """Print each record as one line with a JSON object, its traceback as a field."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC)
+        fields = {
+            "time": at.isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        facts = {name: getattr(record, name, None) for name in _FACTS}
+        fields |= {name: fact for name, fact in facts.items() if fact is not None}
+        if record.exc_info:
+            fields["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(fields)
 
 
 class _StandardError(logging.StreamHandler[TextIO]):

@@ -11,6 +11,7 @@ from namesrv_stream.rules.requests import (
     DataVersion,
     DeleteKvConfig,
     DeleteTopic,
+    LiftExpiryGuard,
     PutKvConfig,
     QueueData,
     RegisterBroker,
@@ -68,6 +69,7 @@ queue_datas = st.builds(
     perm=st.just(6),
 )  # fmt: skip
 commands = st.one_of(
+    st.builds(LiftExpiryGuard),
     st.builds(WipeWritePerm, broker_name=st.sampled_from(NAMES)),
     st.builds(AddWritePerm, broker_name=st.sampled_from(NAMES)),
     st.builds(DeleteTopic, topic=st.sampled_from(TOPICS), cluster_name=st.sampled_from([None, "", *CLUSTERS])),

@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 
@@ -56,3 +57,37 @@ def test_what_peers_send_neither_begins_a_line_nor_steers_a_terminal():
     )
     (line,) = done.stderr.splitlines()
     assert line.endswith(r"WARNING peer a\x1b[2J\n2026-01-01 WARNING forged \u202e主")
+
+
+def said_in_json(say):
+    """The objects that a process logs with log.format=json."""
+    program = (
+        f"import logging; from namesrv_stream.logs import set_up_logging; set_up_logging(log_format='json')\n{say}"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True)
+    return [json.loads(line) for line in done.stderr.splitlines()]
+
+
+def test_a_line_in_json_has_the_facts_that_are_known_as_fields():
+    facts = {"epoch": 7, "offset": None, "address": "10.0.0.1:10911"}
+    (line,) = said_in_json(f"logging.getLogger('namesrv_stream.job').warning('%s left', 'b 0', extra={facts})")
+    assert line.pop("time").endswith("+00:00")
+    assert line == {
+        "level": "WARNING", "logger": "namesrv_stream.job", "message": "b 0 left", "epoch": 7,
+        "address": "10.0.0.1:10911",
+    }  # fmt: skip
+
+
+def test_a_traceback_and_what_peers_send_stay_within_their_line_of_json():
+    (line,) = said_in_json(
+        "try: 1 / 0\nexcept Exception: logging.exception('peer %s', 'a\\x1b[2J\\n{\"level\": \"forged\"} \\u202e')"
+    )
+    assert line["message"] == 'peer a\x1b[2J\n{"level": "forged"} \u202e'
+    assert line["traceback"].endswith("ZeroDivisionError: division by zero")
+
+
+def test_a_later_command_keeps_the_format_and_may_set_it():
+    before, after = said_in_json(
+        "set_up_logging(); logging.warning('one'); set_up_logging(log_format='json'); logging.warning('two')"
+    )
+    assert (before["message"], after["message"]) == ("one", "two")

@@ -21,6 +21,7 @@ from namesrv_stream.rules.requests import (
     Command,
     DeleteKvConfig,
     DeleteTopic,
+    LiftExpiryGuard,
     PutKvConfig,
     UpdateNamesrvConfig,
     WipeWritePerm,
@@ -212,6 +213,12 @@ def add_write_perm(_invocation: Invocation, requested_by: str, broker: str) -> C
 def delete_topic(_invocation: Invocation, requested_by: str, topic: str, cluster: str | None) -> Command:
     """Remove a topic from the routes. A broker that still has the topic adds it again with its next registration."""
     return DeleteTopic(topic=topic, cluster_name=cluster, requested_by=requested_by)
+
+
+@_change("liftExpiryGuard")
+def lift_expiry_guard(_invocation: Invocation, requested_by: str) -> Command:
+    """End the leases of all silent brokers that the guard against mass expiry holds (setting expiryGuardRatio)."""
+    return LiftExpiryGuard(requested_by=requested_by)
 
 
 @_change("updateNamesrvConfig")

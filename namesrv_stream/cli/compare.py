@@ -134,6 +134,7 @@ def _text(column: str, value: Any) -> str:
 @click.option("--since", type=_TIME, help=f"Show events from this time on: {ACCEPTED}.")
 @click.option("--until", type=_TIME, help="Show events up to this time.")
 @click.option("--topic", "is_topic", is_flag=True, help="Read SUBJECT as a topic even if a broker has this name.")
+@click.option("--versions", is_flag=True, help="Show registrations that changed nothing but the data version too.")
 @view_options(as_of=False, watch=False)
 @click.pass_obj
 def why(  # noqa: PLR0913, PLR0917  # one argument an option, as click hands them over
@@ -142,24 +143,28 @@ def why(  # noqa: PLR0913, PLR0917  # one argument an option, as click hands the
     since: datetime | None,
     until: datetime | None,
     is_topic: bool,
+    versions: bool,
     view: View,
 ) -> None:
     """Show the story of a broker name, a broker address or a topic, in sentences, newest last."""
     root, span = root_of(invocation.settings), span_of(since, until)
 
     def answer(served: Served) -> Answer:
-        story = _story(root, served, subject, span, is_topic)
+        story = _story(root, served, subject, span, is_topic=is_topic, with_versions=versions)
         fields = [each._asdict() | {"event_time": iso_text(each.event_time)} for each in story]
         return Answer(encode_json(fields), lambda plain: _story_shown(served, subject, story, plain))
 
     show(invocation, view, answer)
 
 
-def _story(root: Root, served: Served, subject: str, span: Span, is_topic: bool) -> list[Sentence]:
+def _story(  # noqa: PLR0913  # what the user chose
+    root: Root, served: Served, subject: str, span: Span, *, is_topic: bool, with_versions: bool
+) -> list[Sentence]:
     tables, snapshot = served.tables, served.snapshot
     ever = () if is_topic else recorded_names(root, snapshot)
     if subject in ever:
-        return story_of_broker(newest_events(root, snapshot, subject, span, limit=None))
+        events = newest_events(root, snapshot, subject, span, limit=None, with_versions=with_versions)
+        return story_of_broker(events)
     found = topic_history(root, snapshot, subject, span)
     if not (found.lines or subject in tables.queues or topic_history(root, snapshot, subject).lines):
         raise NotFoundError(

@@ -42,6 +42,9 @@ COMMANDS = {
     "updateNamesrvConfig": LazyCommand(
         "namesrv_stream.cli.changes:update_namesrv_config", _CHANGE, "Change a setting at run time."
     ),
+    "liftExpiryGuard": LazyCommand(
+        "namesrv_stream.cli.changes:lift_expiry_guard", _CHANGE, "End the leases of suspect brokers."
+    ),
     "compare": LazyCommand(
         "namesrv_stream.cli.compare_namesrv:compare", _LOOK, "Compare the answers of a RocketMQ NameServer."
     ),

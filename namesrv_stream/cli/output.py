@@ -12,6 +12,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from namesrv_stream.durations import duration_text as duration_text  # noqa: PLC0414 -- one of the layouts of this module, so exported
 from namesrv_stream.logs import printable
 
 _PLAIN_WIDTH = 10_000
@@ -79,17 +80,6 @@ def iso_text(epoch_ms: int | None) -> str | None:
     if epoch_ms is None:
         return None
     return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def duration_text(millis: int) -> str:
-    """Return the duration in its two greatest units: `3m 20s`, `2d 4h`, `12s`; `0s` if it is below a second."""
-    parts: list[str] = []
-    rest = max(0, millis) // 1000
-    for unit, seconds in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
-        count, rest = divmod(rest, seconds)
-        if count or (unit == "s" and not parts):
-            parts.append(f"{count}{unit}")
-    return " ".join(parts[:2])
 
 
 def counted(count: int, noun: str) -> str:

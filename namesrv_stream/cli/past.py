@@ -63,6 +63,7 @@ _NAMES: dict[str, Callable[[dict[str, Any]], str]] = {
 @click.option(
     "--limit", type=click.IntRange(min=1), default=DEFAULT_EVENTS, show_default=True, help="Show the newest N."
 )
+@click.option("--versions", is_flag=True, help="Show registrations that changed nothing but the data version too.")
 @view_options()
 @click.pass_obj
 def history(  # noqa: PLR0913, PLR0917  # one argument an option, as click hands them over
@@ -71,6 +72,7 @@ def history(  # noqa: PLR0913, PLR0917  # one argument an option, as click hands
     since: datetime | None,
     until: datetime | None,
     limit: int,
+    versions: bool,
     view: View,
 ) -> None:
     """List the events of brokers and topics, newest last: registrations, ends of leases, commands, and their causes."""
@@ -78,7 +80,7 @@ def history(  # noqa: PLR0913, PLR0917  # one argument an option, as click hands
 
     def answer(served: Served) -> Answer:
         span = asked._replace(until=(*asked.until, served.remembered)) if served.remembered else asked
-        events = newest_events(root, served.snapshot, broker, span, limit)
+        events = newest_events(root, served.snapshot, broker, span, limit, with_versions=versions)
         if broker is not None and not events and broker not in (ever := recorded_names(root, served.snapshot)):
             raise NotFoundError("event of broker", broker, ever, served.snapshot.epoch)
         return Answer(

@@ -124,7 +124,10 @@ def _clusters_shown(served: Served, info: lookup.ClusterInfo, plain: bool) -> Re
 
 def _heard(served: Served, address: str) -> str:
     lease = None if served.remembered else served.tables.live.get(address)
-    return "" if lease is None else f"{duration_text(served.now_ms - lease.last_update_timestamp)} ago"
+    if lease is None:
+        return ""
+    suspicion = "" if lease.suspect_since is None else ", suspect"
+    return f"{duration_text(served.now_ms - lease.last_update_timestamp)} ago{suspicion}"
 
 
 @click.command("brokerList")
@@ -150,6 +153,8 @@ def _holds_id(served: Served, lease: LiveRow) -> bool:
 
 def _lease_fields(served: Served, lease: LiveRow) -> dict[str, object]:
     fields = _all_lease_fields(served, lease)
+    if lease.suspect_since is not None:
+        fields["suspectSince"] = iso_text(lease.suspect_since)
     unknown = ("lastUpdateTimestamp", "dataVersion") if served.remembered else ()
     return {name: value for name, value in fields.items() if name not in unknown}
 

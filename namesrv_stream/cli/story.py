@@ -8,11 +8,12 @@ from typing import Any, NamedTuple, get_args
 from namesrv_stream.cli.output import counted, duration_text, perm_text
 from namesrv_stream.history.membership import Rows, recorded_counts, recorded_rows
 from namesrv_stream.history.topics import ONE_OF_SEVERAL
-from namesrv_stream.rules.requests import Command
+from namesrv_stream.rules.requests import PERM_WRITE, AddWritePerm, Command, WipeWritePerm
 from namesrv_stream.rules.rows import BrokerEventRow
 
 _NAMED = 5
 _COMMANDS = frozenset(kind.__struct_config__.tag for kind in get_args(Command))
+_WIPE, _ADD = (str(kind.__struct_config__.tag) for kind in (WipeWritePerm, AddWritePerm))
 _TOPIC_TABLES = {"topic": "topic", "topic_mapping": "static mapping"}
 _SETTING_TABLES: dict[str, tuple[str, ...]] = {"kv_config": ("namespace", "key"), "namesrv_config": ("key",)}
 _LABELS = {
@@ -22,6 +23,7 @@ _LABELS = {
     "heartbeat_timeout_millis": "its lease (ms)",
     "filter_server_list": "its filter servers",
     "data_version": "its data version",
+    "suspect_since": "its suspicion",
     "read_queue_nums": "read queues",
     "write_queue_nums": "write queues",
     "topic_sys_flag": "sys flag",
@@ -37,8 +39,41 @@ class Sentence(NamedTuple):
 
 
 def story_of_broker(lines: Sequence[BrokerEventRow]) -> list[Sentence]:
-    """Return the sentences of lines that concern a broker name or an address."""
-    return [Sentence(line.epoch, line.event_time, text) for line in lines for text in _of_broker(line)]
+    """Return the sentences of lines that concern a broker name or an address, in order of the log."""
+    sentences, wipes = [], dict[str, BrokerEventRow]()
+    for line in lines:
+        undone = _undone_wipe(line, wipes)
+        texts = [f"{text.rstrip('.')}{undone}." if undone else text for text in _of_broker(line)]
+        sentences += [Sentence(line.epoch, line.event_time, text) for text in texts]
+    return sentences
+
+
+def _undone_wipe(line: BrokerEventRow, wipes: dict[str, BrokerEventRow]) -> str:
+    """Return what to say of a line that gives a broker name the write permission back which an operator took from it.
+
+    `wipes`: the wipe in force for each broker name, which this keeps up to date.
+    """
+    name = line.broker_name or ""
+    if line.type == _WIPE and line.before is not None:
+        wipes[name] = line
+    elif line.type == _ADD:
+        wipes.pop(name, None)
+    elif line.type == "TOPICS_CHANGED" and name in wipes:
+        before, after = recorded_counts(line.before).get("topic", 0), recorded_counts(line.after).get("topic", 0)
+        if _gives_write(line) or (before and after):
+            wipe = wipes.pop(name)
+            verb = "undid" if _gives_write(line) else "may have undone"
+            return f"; this {verb} the {_WIPE} of epoch {wipe.epoch} by {_asker(wipe)}"
+    return ""
+
+
+def _gives_write(line: BrokerEventRow) -> bool:
+    """Return whether a listed topic is writable after the line and was not, or was not there, before it."""
+    before, after = (
+        {row["topic"] for row in recorded_rows(side).get("topic", []) if row["perm"] & PERM_WRITE}
+        for side in (line.before, line.after)
+    )
+    return bool(after - before)
 
 
 def story_of_topic(
@@ -74,8 +109,7 @@ def _of_broker(line: BrokerEventRow) -> Iterator[str]:
         case "ID_LOST":
             yield f"{line.broker_addr} is no longer {_identity(line)}, which another address or another id replaced."
         case "CHANGED":
-            changes = ", ".join(_changes(before, after)) or "nothing that a lookup shows"
-            yield f"{who} registered again and changed {changes}{_by(line)}."
+            yield f"{who} {_changed(line, before, after)}."
         case "TOPICS_CHANGED":
             yield f"{line.broker_name}: {', '.join(_topics(line, before, after))}, {_because(line)}."
         case "REFUSED" if line.lease_millis is None:
@@ -87,6 +121,17 @@ def _of_broker(line: BrokerEventRow) -> Iterator[str]:
         case _:
             effects = [*_topics(line, before, after), *_settings(before, after)]
             yield f"{_asker(line)} asked for {line.type}: {', '.join(effects) or 'nothing changed'}."
+
+
+def _changed(line: BrokerEventRow, before: Rows, after: Rows) -> str:
+    """Return what a CHANGED line tells of a broker, which goes on all the while."""
+    match line.cause:
+        case "SILENCE":
+            return "was silent for its whole lease and is suspect: the guard against mass expiry keeps it in the routes"
+        case "BROKER_HEARTBEAT":
+            return "was heard again and is no longer suspect"
+    changes = ", ".join(_changes(before, after)) or "nothing that a lookup shows"
+    return f"registered again and changed {changes}{_by(line)}"
 
 
 def _of_topic(topic: str, line: BrokerEventRow) -> Iterator[str]:

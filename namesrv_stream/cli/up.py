@@ -43,7 +43,7 @@ def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
     settings = invocation.settings
     port = own_kafka_port(settings)
     stop = threading.Event()
-    set_up_logging()
+    set_up_logging(log_format=settings.log_format)
     with LocalStack(settings, data, port) as stack:
         stop_on_signals(stop)  # only after the start, which Ctrl-C may interrupt
         if brokers:

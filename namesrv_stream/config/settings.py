@@ -22,6 +22,7 @@ from namesrv_stream.config.values import (
     Millis,
     Networks,
     Port,
+    Ratio,
     Servers,
     java_text,
 )
@@ -118,6 +119,16 @@ class NamesrvSettings(RocketmqSettings):
     clock_jump_grace_millis: Millis = setting(
         "clockJumpGraceMillis", 60_000, "How long every lease lasts at least after an outage; 0: no such rule.", "job"
     )
+    expiry_guard_ratio: Ratio = setting(
+        "expiryGuardRatio",
+        0.0,
+        "If more than this share of all leases is late when a silent lease would end, silent leases are held as "
+        "suspect in the routes; 0: no such guard. All jobs of a registry need the same value.",
+        "job",
+    )
+    expiry_guard_max_millis: Millis = setting(
+        "expiryGuardMaxMillis", 600_000, "How long the guard holds a silent lease at most.", "job"
+    )
     tick_millis: Count = setting(
         "tickMillis",
         1000,
@@ -136,7 +147,13 @@ class NamesrvSettings(RocketmqSettings):
         "Time after which an unchanged registration is sent to Kafka in full again; 0: always in full.",
         "gateway, fleet",
     )
-    metrics_port: Port = setting("metricsPort", 0, "Port for Prometheus and /healthz; 0: none.", "gateway")
+    metrics_port: Port = setting("metricsPort", 0, "Port for Prometheus, /healthz and /readyz; 0: none.", "gateway")
+    job_metrics_port: Port = setting(
+        "job.metricsPort", 0, "Port of the job for Prometheus, /healthz and /readyz, at bindAddress; 0: none.", "job"
+    )
+    log_format: Literal["text", "json"] = setting(
+        "log.format", "text", "json: each line of the log is a JSON object.", "job, gateway"
+    )
     max_connections: Count = setting(
         "maxConnections", 16_000, "Most open connections of all peers; fewer if `ulimit -n` is too low.", "gateway"
     )

@@ -1,11 +1,10 @@
-"""Limits on the number of connections, the load balancers whose PROXY headers count, and log lines about peers."""
+"""Limits on the number of connections, and the load balancers whose PROXY headers count."""
 
 from __future__ import annotations
 
 import ipaddress
 import logging
 from collections import Counter
-from dataclasses import dataclass
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
@@ -19,9 +18,6 @@ log = logging.getLogger(__name__)
 
 FILES_RESERVE = 256
 """File descriptors kept free of connections: for Kafka, the tables, the log and the metrics."""
-
-LINES_OF_A_HOST = 10
-_WINDOW_S = 10.0
 
 
 class TooManyConnectionsError(NamesrvError):
@@ -105,31 +101,3 @@ class TrustedProxies:
             return False
         mapped = getattr(address, "ipv4_mapped", None)
         return any((mapped or address) in network for network in self._networks)
-
-
-@dataclass(slots=True)
-class _Window:
-    began_s: float
-    lines: int = 0
-
-
-class PeerLog:
-    """The log of refused and closed peers: for each host at most ten lines in ten seconds, and a count of the rest."""
-
-    def __init__(self, logger: logging.Logger) -> None:
-        self._log = logger
-        self._windows: dict[str, _Window] = {}
-
-    def line(self, host: str, now_s: float, level: int, message: str) -> None:
-        """Log a line about `host`, unless ten have been logged in its present ten seconds."""
-        window = self._windows.setdefault(host, _Window(now_s))
-        window.lines += 1
-        if window.lines <= LINES_OF_A_HOST:
-            self._log.log(level, "%s", message)
-
-    def sum_up(self, now_s: float) -> None:
-        """Log for each host whose ten seconds are over how many lines were left out."""
-        for host in [host for host, window in self._windows.items() if now_s - window.began_s >= _WINDOW_S]:
-            left_out = self._windows.pop(host).lines - LINES_OF_A_HOST
-            if left_out > 0:
-                self._log.warning("%s: %d more connections were refused or closed in %.0f s", host, left_out, _WINDOW_S)

@@ -113,7 +113,9 @@ class Authorization:
         if len(self._logged) >= _MAX_LOGGED:
             self._logged.clear()
         self._logged[about] = now_s
-        log.warning("%s %s: %s", speaker.peer, "is refused" if effect == "refused" else "would be refused", error)
+        log.warning(
+            "request of %s %s: %s", speaker.peer, "is refused" if effect == "refused" else "would be refused", error
+        )
 
 
 def is_loopback(bind_address: str) -> bool:

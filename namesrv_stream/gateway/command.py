@@ -37,7 +37,7 @@ def gateway(invocation: Invocation, print_only: bool) -> None:
     if print_only:
         click.echo(to_properties_text(settings), nl=False)
         return
-    set_up_logging()
+    set_up_logging(log_format=settings.log_format)
     for key in settings_without_effect(settings):
         log.warning("setting %s is accepted and has no effect here: docs/configuration.md explains why", key)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)

@@ -90,6 +90,8 @@ class Connection(asyncio.Protocol):
         self.host = self.peer = "?"
         self.order = asyncio.Lock()
         self.is_lost = False
+        self.loss = ""
+        """Why this connection is lost, or will be; empty until that is known."""
 
     # --- what asyncio calls
 
@@ -123,9 +125,10 @@ class Connection(asyncio.Protocol):
         elif len(data) >= LONG_READ_BYTES:
             self._rest(0)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+    def connection_lost(self, exc: Exception | None) -> None:
         """Release all that is counted for this connection. asyncio calls this once, last."""
         self.is_lost = True
+        self.loss = self.loss or (str(exc) if exc else "the peer closed it")
         if self._is_admitted:
             self._connections.open.discard(self)
             self._connections.admission.leave(self._counted_for)
@@ -186,6 +189,7 @@ class Connection(asyncio.Protocol):
             f"taken, and all peers hold {all_bytes}, over peerBufferMaxBytes",
         )
         self._held_bytes = 0
+        self.loss = "it held too many bytes"
         self._transport.abort()
 
     def complain(self, problem: str) -> None:
@@ -199,15 +203,22 @@ class Connection(asyncio.Protocol):
         if not self._is_overdue(now_s, limit_s):
             return
         if not self.is_closing:
-            self._log_line(logging.INFO, f"connection of {self.peer} closed: nothing whole came within {limit_s:g} s")
+            self.loss = f"nothing whole came within {limit_s:g} s"
+            self._log_line(logging.INFO, f"connection of {self.peer} closed: {self.loss}")
         self.close()
 
     def close(self) -> None:
         """Close once all written bytes are sent; at once if the peer takes nothing, or if this is called again."""
+        self.loss = self.loss or "this gateway closed it"
         if self._is_held_by_peer or self.is_closing:
             self._transport.abort()
         else:
             self._transport.close()
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since this connection was opened."""
+        return self._loop.time() - self._opened_s
 
     @property
     def is_closing(self) -> bool:

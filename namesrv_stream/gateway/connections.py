@@ -6,11 +6,12 @@ import logging
 from dataclasses import dataclass
 from typing import Protocol
 
-from namesrv_stream.gateway.admission import Admission, PeerLog, TrustedProxies
+from namesrv_stream.gateway.admission import Admission, TrustedProxies
 from namesrv_stream.gateway.budget import Budget
 from namesrv_stream.gateway.handshake import Terms
 from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.gateway.turns import LoopTime
+from namesrv_stream.peer_log import PeerLog
 
 
 class Peer(Protocol):

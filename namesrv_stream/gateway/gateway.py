@@ -20,9 +20,10 @@ from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.follower import FollowedSnapshot, Follower
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
-from namesrv_stream.gateway.metrics import Metrics, MetricsServer
+from namesrv_stream.gateway.metrics import Metrics
 from namesrv_stream.gateway.server import Server
 from namesrv_stream.gateway.writes import Writes
+from namesrv_stream.monitoring import MonitoringServer
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.progress import is_stale as is_behind
 from namesrv_stream.rules.progress import job_progress
@@ -66,7 +67,7 @@ class Gateway:
     @property
     def metrics_port(self) -> int | None:
         """The port at which metrics are served; None without metricsPort."""
-        return self._metrics_server.port if self._metrics_server else None
+        return self._monitoring.port if self._monitoring else None
 
     async def start(self) -> None:
         """Listen, and serve the newest snapshot if there is one. Raises NamesrvError.
@@ -97,7 +98,7 @@ class Gateway:
             opening.push_async_callback(asyncio.to_thread, follower.stop)
             await opening.enter_async_context(self._link)
             await self._wait_for_tables()
-            self._metrics_server = self._open_metrics(opening)
+            self._monitoring = self._open_monitoring(opening)
             await self._server.start()
             self._open_things = opening.pop_all()
         self._run(self._look_around())
@@ -111,6 +112,7 @@ class Gateway:
             task.cancel()
         await self._server.stop()
         await self._open_things.aclose()
+        log.info("the gateway has stopped in order")
 
     async def _wait_for_tables(self) -> None:
         try:
@@ -119,14 +121,12 @@ class Gateway:
         except TimeoutError:
             log.warning("the tables in %s are not read yet: lookups have to ask again", self._settings.delta_root)
 
-    def _open_metrics(self, opening: AsyncExitStack) -> MetricsServer | None:
+    def _open_monitoring(self, opening: AsyncExitStack) -> MonitoringServer | None:
         settings = self._settings
         if not settings.metrics_port:
             return None
-        try:
-            server = MetricsServer(self.metrics, settings.bind_address, settings.metrics_port, self._health)
-        except OSError as error:
-            raise MetricsAddressError(settings.metrics_port, str(error)) from error
+        address = settings.bind_address, settings.metrics_port
+        server = MonitoringServer(self.metrics.registry, address, "metricsPort", self._health, self._readiness)
         opening.push_async_callback(asyncio.to_thread, server.close)
         return server
 
@@ -189,12 +189,23 @@ class Gateway:
         self.metrics.lag_s.set((lag_ms or 0) / 1000)
 
     def _health(self) -> str | None:
-        """Return the problem that /healthz reports, or None. The metrics thread calls this.
+        """Return the problem that /healthz reports, or None. The monitoring thread calls this.
 
         A stale snapshot is still served, so it is no reason to restart this process.
         """
         silent_s = time.monotonic() - self._looked_around_s
         return f"the event loop has not run for {silent_s:.0f} s" if silent_s > _STUCK_AFTER_S else None
+
+    def _readiness(self) -> str | None:
+        """Return the reason for which /readyz asks to send no requests here, or None. The monitoring thread calls this.
+
+        Lookups need a snapshot; registrations need Kafka.
+        """
+        if not self._has_snapshot.is_set():
+            return "no snapshot has been read yet"
+        if not self._link.is_connected:
+            return f"Kafka at {self._link.address} takes no records"
+        return self._health()
 
     async def _take_over_kv(self) -> None:
         """Take over the file at kvConfigPath (K5), if the registry has no KV namespace or an unfinished takeover.
@@ -232,11 +243,3 @@ class Gateway:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-class MetricsAddressError(NamesrvError):
-    """The gateway cannot listen at metricsPort."""
-
-    def __init__(self, port: int, problem: str) -> None:
-        super().__init__(f"metrics cannot be served at port {port}: {problem}. Set metricsPort to another, or 0.")
-        self.port = port

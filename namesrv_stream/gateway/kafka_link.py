@@ -255,7 +255,7 @@ class KafkaLink:
         settings = self._settings
         wait_for_kafka(self._kafka, limit_s=0)
         for warning in ensure_topic(self._kafka, settings.kafka_topic).warnings:
-            log.warning("%s", warning)
+            log.warning("settings of %s", warning)
         producer = RecordProducer(self._kafka, settings.kafka_topic, DELIVERY_TIMEOUT_MS)
         log.info("Kafka at %s answers; heartbeats go to %s", settings.kafka_bootstrap_servers, settings.kafka_topic)
         with suppress(RuntimeError):  # the loop has ended

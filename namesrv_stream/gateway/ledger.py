@@ -240,6 +240,11 @@ class Registrations:
         if known := self._registered.get(address):
             known.last_sign_of_life_ms = now_ms
 
+    def has_sign_of_life(self, address: str, channel_id: str) -> bool:
+        """Return whether a sign of life of the address came over this connection."""
+        channel = self._channels.get(channel_id)
+        return channel is not None and address in channel.addresses
+
     def has_room(self, address: str, channel_id: str, host: str = "") -> bool:
         """Return whether a connection may register this address: the addresses of it and of its host are limited."""
         channel = self._channels.get(channel_id)

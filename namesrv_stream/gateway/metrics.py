@@ -1,30 +1,12 @@
-"""The gateway's metrics for Prometheus, and the page /healthz."""
+"""The gateway's metrics for Prometheus."""
 
 from __future__ import annotations
 
-import logging
-import socket
-import threading
-import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from socketserver import ThreadingMixIn
-from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from collections.abc import Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from namesrv_stream.gateway.admission import PeerLog
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
-
-log = logging.getLogger(__name__)
-
-_CLOSE_LIMIT_S = 5.0
-REQUEST_LIMIT_S = 5.0
-"""Limit from the connection to the end of its answer, whatever the client does meanwhile."""
-
-MAX_REQUESTS = 32
-"""Limit of requests at a time. One more ends the oldest, so that slow clients pay, not an orchestrator's check."""
 
 MAX_CLUSTERS = 100
 _MAX_LABEL_CHARS = 100
@@ -35,7 +17,7 @@ _BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02
 
 
 class Metrics:
-    """The metrics of one gateway. The event loop counts; a thread of its own serves the page."""
+    """The metrics of one gateway. The event loop counts; the monitoring server's thread reads."""
 
     def __init__(self) -> None:
         of = self.registry = CollectorRegistry()
@@ -94,84 +76,3 @@ class Metrics:
 def _name(codes: type[RequestCode] | type[ResponseCode], code: int) -> str:
     """Return the code's name, or one word for all unknown codes: peers must not make up labels."""
     return codes(code).name if code in codes.__members__.values() else _UNKNOWN
-
-
-class MetricsServer:
-    """Serves /metrics and /healthz until it is closed. `health` returns the problem, or None."""
-
-    def __init__(self, metrics: Metrics, host: str, port: int, health: Callable[[], str | None]) -> None:
-        page = make_wsgi_app(metrics.registry)
-
-        def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-            if environ["PATH_INFO"] != "/healthz":
-                return page(environ, start_response)  # type: ignore[no-any-return]
-            wrong = health()
-            start_response("503 Service Unavailable" if wrong else "200 OK", [("Content-Type", "text/plain")])
-            return [f"{wrong or 'ok'}\n".encode()]
-
-        self._server: WSGIServer = make_server(host, port, answer, _Server, _QuietHandler)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
-        self._thread.start()
-
-    @property
-    def port(self) -> int:
-        """The port at which the server listens."""
-        return self._server.server_port
-
-    def close(self) -> None:
-        """Stop listening, and wait for the server's thread, 5 s at most."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(_CLOSE_LIMIT_S)
-
-
-class _Server(ThreadingMixIn, WSGIServer):
-    """Handles each request in a thread of its own, so that no client waits for another.
-
-    Beyond MAX_REQUESTS at a time or REQUEST_LIMIT_S a request is ended.
-    """
-
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 128
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        self._began_s: dict[socket.socket, float] = {}
-        self._log = PeerLog(log)
-        super().__init__(*args, **more)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        while len(self._began_s) >= MAX_REQUESTS:
-            self._cut(next(iter(self._began_s)))
-        self._began_s[request] = time.monotonic()
-        super().process_request(request, client_address)
-
-    def service_actions(self) -> None:
-        """End overdue requests, and log how many lines were left out. serve_forever calls this twice a second."""
-        now_s = time.monotonic()
-        self._log.sum_up(now_s)
-        for request in [each for each, began_s in list(self._began_s.items()) if now_s - began_s > REQUEST_LIMIT_S]:
-            self._cut(request)
-
-    def shutdown_request(self, request: Any) -> None:
-        self._began_s.pop(request, None)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore the error: a client that disconnects, or is cut off, is no event."""
-
-    def _cut(self, request: socket.socket) -> None:
-        """Shut the request's socket down. That wakes the request's thread, which ends the request."""
-        self._began_s.pop(request, None)
-        with suppress(OSError):
-            host = request.getpeername()[0]
-            message = f"metrics: a request of {host} is cut off: it is slow, or one of over {MAX_REQUESTS} at a time"
-            self._log.line(host, time.monotonic(), logging.WARNING, message)
-            request.shutdown(socket.SHUT_RDWR)
-
-
-class _QuietHandler(WSGIRequestHandler):
-    timeout = REQUEST_LIMIT_S
-
-    def log_message(self, *_: object) -> None:
-        """Log nothing: a scrape every few seconds is no event."""

@@ -8,6 +8,7 @@ from functools import partial
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
 from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.broker_log import BrokerLog
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.heartbeats import Heartbeats
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
@@ -70,6 +71,7 @@ class Registering:
         self._heartbeats = Heartbeats(sending)
         self._lost: set[str] = set()
         self._speaking: dict[str, Connection] = {}
+        self._broker_log = BrokerLog(sending.loop)
         self.is_stopping = False
 
     # --- requests
@@ -136,6 +138,8 @@ class Registering:
             return part.head, place
         log.debug("%s registers in full: %s", address, why)
         place = self._send_in_full(identity, part, request, record)
+        if not self._registrations.has_sign_of_life(address, channel_id):
+            self._broker_log.came(address, f"{part.head.broker_name} {part.head.broker_id}", connection)
         self._registrations.note_sign_of_life(address, channel_id, self._sending.now_ms, connection.host)
         self._heartbeats.sent(address, channel_id, place)
         return part.head, place
@@ -157,9 +161,10 @@ class Registering:
         return min(own_ms, lease.heartbeat_timeout_millis) if lease is not None else own_ms
 
     def left(self, address: str) -> None:
-        """Forget all of an address, because it unregisters."""
+        """Forget all of an address, because it unregisters, and log that it leaves."""
         self._registrations.forget(address)
         self._heartbeats.forget(address)
+        self._broker_log.unregisters(address, self._answers.live.get(address))
 
     def _send_in_full(
         self, identity: Fingerprint, part: FullRegistration, request: RegisterBroker, record: bytes | None
@@ -227,7 +232,8 @@ class Registering:
                 read = partial(_read_again, known, channel_id)
                 again = await self._sending.link.aside(read, known.held_bytes, known.host)
                 if self._registrations.lost_by(address, self._answers, self._sending.now_ms) is known:
-                    log.warning("%s is connected and not in the tables: its registration is sent again", address)
+                    log.warning("%s is connected and not in the tables: its registration is sent again", address,
+                                extra={"address": address})  # fmt: skip
                     for identity, part, request, record in again:
                         self._send_in_full(identity, part, request, record)
         except NamesrvError as error:
@@ -251,6 +257,7 @@ class Registering:
                 if number % _AT_A_TIME == 0:
                     await asyncio.sleep(0)
                 self._heartbeats.closed(address, channel_id)
+                self._broker_log.lost(address, self._answers.live.get(address), connection)
                 try:
                     closed = ChannelClosed(broker_addr=address, channel_id=channel_id)
                     self._sending.link.send(closed, host=connection.host)

@@ -19,6 +19,11 @@ _PLACE = f"(epoch * {2**32} + seq)"
 _MEMBER_TYPES = (*BEGINS, "ID_LOST", "CHANGED", *LEASE_ENDS)
 
 
+_VERSION = r'"(data_version":\{[^}]*\}|last_update_timestamp":[0-9]+|registered_at":\{[^}]*\})'
+_WITHOUT_VERSION = (f"regexp_replace({side}, '{_VERSION}', '', 'g')" for side in ("before", "after"))
+_SHOWS_MORE_THAN_A_VERSION = f"type <> 'CHANGED' OR {' IS DISTINCT FROM '.join(_WITHOUT_VERSION)}"
+
+
 class AsOf(NamedTuple):
     """A moment: an epoch, or an event time in epoch milliseconds. Events at exactly that moment are included."""
 
@@ -63,17 +68,27 @@ class Span(NamedTuple):
 EVERYTHING = Span()
 
 
-def newest_events(
-    root: Root, snapshot: SnapshotRow, broker: str | None = None, span: Span = EVERYTHING, limit: int | None = 50
+def newest_events(  # noqa: PLR0913  # what a reader may choose
+    root: Root,
+    snapshot: SnapshotRow,
+    broker: str | None = None,
+    span: Span = EVERYTHING,
+    limit: int | None = 50,
+    *,
+    with_versions: bool = True,
 ) -> list[BrokerEventRow]:
     """Return the newest `limit` events of a span that a snapshot has, in order of the log; all events for None.
 
-    `broker` is a broker name or an address. In a year of history delta-rs reads only the newest files: once it has
+    `broker` is a broker name or an address. Without `with_versions` the events that changed nothing but a data version
+    are left out. In a year of history delta-rs reads only the newest files: once it has
     `limit` events, it skips files whose statistics show that all their epochs are older.
     """
     concerned = "true" if broker is None else f"{quoted(broker)} IN (broker_name, broker_addr)"
+    shown = "true" if with_versions else f"({_SHOWS_MORE_THAN_A_VERSION})"
     newest = "" if limit is None else f" LIMIT {limit}"
-    return _lines(root, snapshot, f"{concerned} AND {span.covers} ORDER BY epoch DESC, seq DESC{newest}")[::-1]
+    return _lines(root, snapshot, f"{concerned} AND {shown} AND {span.covers} ORDER BY epoch DESC, seq DESC{newest}")[
+        ::-1
+    ]
 
 
 def topic_events(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVERYTHING) -> list[BrokerEventRow]:

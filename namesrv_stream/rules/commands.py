@@ -14,6 +14,7 @@ from namesrv_stream.rules.requests import (
     Command,
     DeleteKvConfig,
     DeleteTopic,
+    LiftExpiryGuard,
     PutKvConfig,
     RegisterTopic,
     UpdateNamesrvConfig,
@@ -49,6 +50,8 @@ def apply_command(tables: RegistryTables, settings: NamesrvSettings, command: Co
             return _delete_topic(tables, command)
         case RegisterTopic():
             return _register_topic(tables, command)
+        case LiftExpiryGuard():
+            return CommandReply()  # the registry ends the leases, each as a step of its own
         case UpdateNamesrvConfig():
             return _update_config(tables, settings, command)
 

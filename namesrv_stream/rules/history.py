@@ -33,6 +33,9 @@ _QUIET_LIVE_COLUMNS = SIGN_OF_LIFE_COLUMNS | {"data_version"}
 _LEFT_OUT = frozenset({"grace_until", "channels"})
 """Columns of `live` that `before` and `after` leave out, because they change with every sign of life."""
 
+_LEFT_OUT_IF_NONE = frozenset({"suspect_since"})
+"""Columns of `live` that few rows have."""
+
 _Sides = tuple[str | None, str | None]
 """`before` and `after` of a line."""
 
@@ -260,7 +263,8 @@ def _json(tables: dict[str, object]) -> str | None:
 
 def as_json_row(row: Any) -> dict[str, object]:
     """Return a table's row as `before` and `after` have it."""
-    return {column: _plain(value) for column, value in row._asdict().items() if column not in _LEFT_OUT}
+    fields = {column: _plain(value) for column, value in row._asdict().items() if column not in _LEFT_OUT}
+    return {column: value for column, value in fields.items() if value is not None or column not in _LEFT_OUT_IF_NONE}
 
 
 def _plain(value: object) -> object:

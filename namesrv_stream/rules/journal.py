@@ -6,7 +6,7 @@ it. One journal covers a micro-batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 Row = TypeVar("Row", bound=tuple)  # type: ignore[type-arg]  # a NamedTuple of any fields
@@ -60,7 +60,7 @@ class Table(Generic[Row]):
         """Return the row of a group that has at most one row, such as an address in `live`."""
         return next(iter(self.of(group).values()), None)
 
-    def groups(self) -> Iterable[Hashable]:
+    def groups(self) -> Collection[Hashable]:
         """Return the groups that have rows."""
         return self._groups.keys()
 

@@ -1,4 +1,4 @@
-"""Leases: how long one lasts, and which connections keep it (rules L1, L6, D5, D9, E5, E6, E9).
+"""Leases: how long one lasts, and which connections keep it (rules L1, L6, D5, D9, D11, E5, E6, E9).
 
 A lease is one row of `live`. It lasts for the broker's timeout of event time after the last sign of life, the last
 millisecond included, and ends at the first tick after that. Nothing here reads a clock: event time comes from the log.
@@ -18,11 +18,35 @@ def deadline_ms(lease: LiveRow) -> int:
     return max(lease.last_update_timestamp + lease.heartbeat_timeout_millis, lease.grace_until or 0)
 
 
+def end_ms(lease: LiveRow, held_ms: int) -> int:
+    """Return the last millisecond at which the silent address can have its lease.
+
+    That is its deadline, or for a suspect lease the end of the `held_ms` for which the guard holds it (D11).
+    """
+    if lease.suspect_since is None:
+        return deadline_ms(lease)
+    return max(lease.suspect_since + held_ms, lease.grace_until or 0)
+
+
+def is_mass_expiry(leases: Iterable[LiveRow], now_ms: int, ratio: float) -> bool:
+    """Return whether more than `ratio` of the leases are late, those that are overdue or suspect included (D11).
+
+    A lease is late in the last quarter of its timeout. In an outage of the network brokers fall silent at one moment
+    and their leases end over half a minute, so the leases that end at a tick are only a few of those that will.
+    """
+    late = [now_ms > deadline_ms(lease) - lease.heartbeat_timeout_millis // 4 for lease in leases]
+    return sum(late) > ratio * len(late)
+
+
 def after_sign_of_life(lease: LiveRow, at_ms: int, channel_id: str | None) -> LiveRow:
-    """Return the lease after a sign of life over a connection: its timeout begins anew, and a grace ends (D9)."""
+    """Return the lease after a sign of life over a connection.
+
+    Its timeout begins anew, a grace ends (D9), and it is no longer suspect (D11).
+    """
     return lease._replace(
         last_update_timestamp=max(at_ms, lease.last_update_timestamp),
         grace_until=None,
+        suspect_since=None,
         channels=channels_after(lease.channels, lease.heartbeat_timeout_millis, at_ms, channel_id),
     )
 

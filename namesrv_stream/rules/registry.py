@@ -6,9 +6,9 @@ micro-batch takes the changed rows out of it and publishes them. Equal logs give
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.commands import CommandReply, apply_command
@@ -20,6 +20,8 @@ from namesrv_stream.rules.lease import (
     after_outage,
     after_sign_of_life,
     deadline_ms,
+    end_ms,
+    is_mass_expiry,
     without_channel,
 )
 from namesrv_stream.rules.lookup import RouteTables
@@ -29,6 +31,7 @@ from namesrv_stream.rules.requests import (
     BrokerHeartbeat,
     ChannelClosed,
     Command,
+    LiftExpiryGuard,
     RegisterBroker,
     Request,
     Scan,
@@ -67,6 +70,7 @@ class RouteRegistry:
         self._tables = RegistryTables()
         self._events: list[BrokerEventRow] = []
         self._signs_of_life: set[str] = set()
+        self._suspects: set[str] = set()
         self._deadlines = Deadlines(self._deadline_of)
 
     def load(
@@ -77,7 +81,7 @@ class RouteRegistry:
         self.clock = LogClock(newest_tick_ms)
         self._follow_settings()
         for lease in self._tables.live:
-            self._deadlines.watch(lease.broker_addr, deadline_ms(lease))
+            self._watch(lease)
 
     def apply(self, request: Request, at: LogPosition, *, lease_only: bool = False) -> CommandReply | None:
         """Apply one record of the log and return a command's reply, None for all other types.
@@ -100,6 +104,8 @@ class RouteRegistry:
                 self.end(request.broker_addr, "UNREGISTERED", at)
             case ChannelClosed():
                 self._channel_closed(request, at)
+            case LiftExpiryGuard():
+                return self._lift_guard(request, at)
             case _:
                 return self._command(request, at)
         return None
@@ -114,14 +120,40 @@ class RouteRegistry:
         return self.ignored_before_ms > 0
 
     def _tick(self, at: LogPosition) -> None:
-        """End the overdue leases (D5). After an outage give every lease the grace first (D9)."""
+        """End the overdue leases (D5), or hold them (D11). After an outage give every lease the grace first (D9)."""
         is_outage = self.clock.tick(at.event_time, self.settings.clock_jump_millis)
         now_ms = self.clock.event_time_ms(at.event_time)
         if is_outage and self.settings.clock_jump_grace_millis:
             for lease in list(self._tables.live):
                 self._refresh(after_outage(lease, now_ms, self.settings.clock_jump_grace_millis))
-        for address in self._deadlines.overdue(now_ms):
-            self.end(address, "EXPIRED", LogPosition(now_ms, -1, -1))
+        overdue = list(self._deadlines.overdue(now_ms))
+        holds = self._holds_at(now_ms, overdue)
+        for address in overdue:
+            if holds and address not in self._suspects:
+                self._hold(address, now_ms)
+            else:
+                self.end(address, "EXPIRED", LogPosition(now_ms, -1, -1))
+
+    def _holds_at(self, now_ms: int, overdue: Collection[str]) -> bool:
+        """Return whether the guard holds leases that become overdue at this tick."""
+        ratio = self.settings.expiry_guard_ratio
+        return bool(overdue) and ratio > 0 and is_mass_expiry(self._tables.live, now_ms, ratio)
+
+    def _hold(self, address: str, now_ms: int) -> None:
+        """Keep a silent lease as suspect instead of ending it (D11)."""
+        lease = self._tables.live.first(address)
+        if lease is not None:
+            with self._journaled(AppliedEvent(cause="SILENCE", event_time=now_ms, broker_addr=address)):
+                self._tables.live.put(lease._replace(suspect_since=now_ms))
+            self._watch(lease._replace(suspect_since=now_ms))
+
+    def _lift_guard(self, command: LiftExpiryGuard, at: LogPosition) -> CommandReply:
+        """End the suspect leases in order of deadline, then address, as a tick would (D11)."""
+        reply = self._command(command, at)
+        leases = [lease for address in self._suspects if (lease := self._tables.live.first(address)) is not None]
+        for lease in sorted(leases, key=lambda lease: (deadline_ms(lease), lease.broker_addr)):
+            self.end(lease.broker_addr, "EXPIRED", at)
+        return replace(reply, count=len(leases))
 
     def _register(self, request: RegisterBroker, at: LogPosition, *, lease_only: bool) -> None:
         """Apply or refuse a registration (R, T, D1, D7)."""
@@ -131,17 +163,23 @@ class RouteRegistry:
         if refused or is_move(self._tables, request):
             with self._journaled(_registration_event(request, at, "REFUSED" if refused else "MOVED")):
                 end_lease(self._tables, address)
+            self._suspects.discard(address)
         if not refused:
             with self._journaled(_registration_event(request, at)):
                 lease = register(self._tables, self.settings, request, at, lease_only=lease_only)
             self._signs_of_life.add(address)
-            self._deadlines.watch(address, deadline_ms(lease))
+            self._watch(lease)
 
     def _sign_of_life(self, request: BrokerHeartbeat, at: LogPosition) -> None:
         """Prolong a known lease; a heartbeat creates none (L2)."""
         lease = self._tables.live.first(request.broker_addr)
-        if lease is not None:
-            self._refresh(after_sign_of_life(lease, at.event_time, request.channel_id))
+        if lease is None:
+            return
+        after = after_sign_of_life(lease, at.event_time, request.channel_id)
+        if lease.suspect_since is not None:
+            with self._journaled(_sign_of_life_event(request, at)):
+                self._tables.live.put(after)
+        self._refresh(after)
 
     def _channel_closed(self, request: ChannelClosed, at: LogPosition) -> None:
         """Remove a connection; the lease ends with its last one (L6)."""
@@ -170,6 +208,7 @@ class RouteRegistry:
         with self._journaled(event):
             end_lease(self._tables, address)
         self._signs_of_life.discard(address)
+        self._suspects.discard(address)
 
     def _command(self, command: Command, at: LogPosition) -> CommandReply:
         """Apply an operator's command (A, K), which leaves a line of history even if it changes nothing."""
@@ -189,6 +228,16 @@ class RouteRegistry:
     def lease(self, broker_addr: str) -> LiveRow | None:
         """Return the present lease of an address."""
         return self._tables.live.first(broker_addr)
+
+    @property
+    def lease_count(self) -> int:
+        """The number of addresses that have a lease."""
+        return len(self._tables.live.groups())
+
+    @property
+    def suspect_count(self) -> int:
+        """The number of addresses whose lease the guard against mass expiry holds."""
+        return len(self._suspects)
 
     def take_changes(self) -> RegistryChanges:
         """Return the changes since the last call and begin a new journal."""
@@ -218,11 +267,21 @@ class RouteRegistry:
     def _refresh(self, lease: LiveRow) -> None:
         self._tables.live.refresh(lease)
         self._signs_of_life.add(lease.broker_addr)
-        self._deadlines.watch(lease.broker_addr, deadline_ms(lease))
+        self._watch(lease)
+
+    def _watch(self, lease: LiveRow) -> None:
+        """Note whether the lease is suspect, and when it ends without a sign of life."""
+        (self._suspects.discard if lease.suspect_since is None else self._suspects.add)(lease.broker_addr)
+        self._deadlines.watch(lease.broker_addr, end_ms(lease, self._held_ms))
 
     def _deadline_of(self, address: str) -> int | None:
         lease = self._tables.live.first(address)
-        return None if lease is None else deadline_ms(lease)
+        return None if lease is None else end_ms(lease, self._held_ms)
+
+    @property
+    def _held_ms(self) -> int:
+        """The longest time that the guard holds a lease; 0 if it was switched off meanwhile."""
+        return self.settings.expiry_guard_max_millis if self.settings.expiry_guard_ratio else 0
 
     def _follow_settings(self) -> None:
         self.settings = self._started_with.restored({row.key: row.value for row in self._tables.namesrv_config})
@@ -232,6 +291,16 @@ class RouteRegistry:
         start = len(self._tables.journal)
         yield
         self._events += history_of(event, self._tables.journal[start:])
+
+
+def _sign_of_life_event(request: BrokerHeartbeat, at: LogPosition) -> AppliedEvent:
+    return AppliedEvent(
+        cause="BROKER_HEARTBEAT",
+        event_time=at.event_time,
+        partition=at.partition,
+        offset=at.offset,
+        broker_addr=request.broker_addr,
+    )
 
 
 def _registration_event(request: RegisterBroker, at: LogPosition, end_type: str | None = None) -> AppliedEvent:

@@ -189,9 +189,22 @@ class UpdateNamesrvConfig(_TaggedRecord, frozen=True, kw_only=True, tag="UPDATE_
     requested_by: str | None = None
 
 
+class LiftExpiryGuard(_TaggedRecord, frozen=True, kw_only=True, tag="LIFT_EXPIRY_GUARD"):
+    """End all leases that the guard against mass expiry holds (D11)."""
+
+    requested_by: str | None = None
+
+
 BrokerRequest = RegisterBroker | BrokerHeartbeat | UnregisterBroker | ChannelClosed
 Command = (
-    PutKvConfig | DeleteKvConfig | WipeWritePerm | AddWritePerm | DeleteTopic | RegisterTopic | UpdateNamesrvConfig
+    PutKvConfig
+    | DeleteKvConfig
+    | WipeWritePerm
+    | AddWritePerm
+    | DeleteTopic
+    | RegisterTopic
+    | UpdateNamesrvConfig
+    | LiftExpiryGuard
 )
 Request = BrokerRequest | Scan | Command
 

@@ -61,7 +61,7 @@ class LiveRow(NamedTuple):
 
     `last_update_timestamp` is the last sign of life; in the tables that of the last publication. `grace_until` is the
     time until which the lease lasts at least after an outage (D9). `channels`: connection -> epoch ms of the last sign
-    of life over it.
+    of life over it. `suspect_since`: the tick since which the guard against mass expiry holds the silent lease (D11).
     """
 
     broker_addr: str
@@ -75,6 +75,7 @@ class LiveRow(NamedTuple):
     lease_began_at: int
     grace_until: int | None = None
     channels: Mapping[str, int] = {}
+    suspect_since: int | None = None
 
 
 SIGN_OF_LIFE_COLUMNS = frozenset({"last_update_timestamp", "grace_until", "channels"})
@@ -83,7 +84,8 @@ SIGN_OF_LIFE_COLUMNS = frozenset({"last_update_timestamp", "grace_until", "chann
 
 def is_same_but_for_life(before: LiveRow, after: LiveRow) -> bool:
     """Return whether two rows of one lease differ at most in its signs of life."""
-    return before[:4] == after[:4] and before[5:9] == after[5:9]
+    is_same_lease = before[:4] == after[:4] and before[5:9] == after[5:9]
+    return is_same_lease and before.suspect_since == after.suspect_since
 
 
 class KvConfigRow(NamedTuple):

@@ -7,7 +7,7 @@ equal settings are one object, so that a row is only an entry of a dictionary.
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 
 from namesrv_stream.rules.journal import Journal, Key, Table
 from namesrv_stream.rules.queues import QueueSettings, TopicQueues
@@ -36,7 +36,7 @@ class TopicTable(Table[TopicRow]):
         """Return the rows of one broker name by key. The mapping is live: copy it before a `put` or `drop`."""
         return _TopicRows(str(group), self._topics.get(str(group), {}))
 
-    def groups(self) -> Iterable[Hashable]:
+    def groups(self) -> Collection[Hashable]:
         """Return the broker names that have topics."""
         return self._topics.keys()
 

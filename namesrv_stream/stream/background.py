@@ -79,7 +79,7 @@ class BackgroundJob:
         self._thread.join(_STOP_LIMIT_S)
         if error is not None:  # on its way already, and most likely why all ends
             if self._thread.is_alive():
-                log.error("%s", JobNotStoppedError(_STOP_LIMIT_S))
+                log.error("an error has ended this process, and %s", JobNotStoppedError(_STOP_LIMIT_S))
             return
         if self._thread.is_alive():
             raise JobNotStoppedError(_STOP_LIMIT_S)

@@ -45,7 +45,9 @@ from namesrv_stream.stream.failures import (
     storage_errors,
 )
 from namesrv_stream.stream.log_identity import log_to_go_on_with
+from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.micro_batch import MicroBatches
+from namesrv_stream.stream.monitoring import monitoring, progress_to
 from namesrv_stream.stream.query import check_query, start_query
 from namesrv_stream.stream.warm_up import warm_up
 from namesrv_stream.stream.watch import QueryWatch, TermWatch
@@ -105,6 +107,7 @@ class RouteRegistryJob:
         self._kafka = kafka_client_arguments(settings)
         self._root = Root(settings.delta_root, settings.storage_options or None)
         self.run_id = uuid.uuid4().hex
+        self.metrics = JobMetrics()
         self.started = threading.Event()
         """Set while a query runs: the tables are there, the term is ours."""
         self.query: StreamingQuery | None = None
@@ -124,6 +127,10 @@ class RouteRegistryJob:
         """Lead the registry until `stop` is set, as a standby whenever it is this job's turn. Raises NamesrvError."""
         for key in settings_without_effect(self._settings):
             log.warning("setting %s is accepted for RocketMQ's sake and has no effect here", key)
+        with monitoring(self._settings, self.metrics):
+            self._run(stop)
+
+    def _run(self, stop: threading.Event) -> None:
         reach_checkpoint(self._spark, self._settings)
         self._retrying(stop)(self._prepare_topic)
         if stop.is_set():
@@ -152,7 +159,7 @@ class RouteRegistryJob:
 
     def _before_next_attempt(self, lock: JobLock, state: RetryCallState) -> None:
         """Log what failed. Let another job try if this one fails again and again: the fault may be its machine's."""
-        _log_next_attempt(state)
+        self._on_outage(state)
         if self._failed_in_a_row >= _HAND_OVER_AFTER and self._others():
             log.warning("another job waits and may take the registry over for the next %.0f s", _LEAVE_TO_CLAIMANT_S)
             lock.step_back(_LEAVE_TO_CLAIMANT_S)
@@ -177,6 +184,7 @@ class RouteRegistryJob:
             return False
 
     def _await_turn(self, lock: JobLock, stop: threading.Event) -> bool:
+        self.metrics.take_role("standby")
         while not stop.is_set():
             require_session(self._spark)
             if lock.held.wait(_LOOK_EVERY_S):
@@ -203,9 +211,15 @@ class RouteRegistryJob:
             wait=self._pause_s,
             stop=stop_when_event_set(stop),
             sleep=sleep_using_event(stop),
-            before_sleep=_log_next_attempt,
+            before_sleep=self._on_outage,
             reraise=True,
         )
+
+    def _on_outage(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        pause_s = state.next_action.sleep if state.next_action else 0
+        self.metrics.take_role("waiting", error)
+        log.warning("%s Next attempt in %.0f s; no record is lost.", error, pause_s)
 
     def _can_wait_out(self, error: BaseException) -> bool:
         """Return whether to try again after an error.
@@ -236,7 +250,7 @@ class RouteRegistryJob:
                 reader = open_things.enter_context(RecordReader(self._kafka, self._settings.kafka_topic))
                 checkpoint = self._checkpoint(log_here, publisher.last.log_accepted_at)
                 next_offset = self._next_offset(publisher, checkpoint)
-                batches = MicroBatches(self._settings, publisher, reader, next_offset)
+                batches = MicroBatches(self._settings, publisher, reader, next_offset, self.metrics)
                 live = publisher.table(LIVE.name)
             if self._settings.job_ticker:
                 producer = open_things.enter_context(HeartbeatProducer(self._kafka, self._settings.kafka_topic))
@@ -245,7 +259,10 @@ class RouteRegistryJob:
                 query = start_query(self._spark, self._settings, batches, live, checkpoint)
             open_things.callback(self._stop_query, query, batches)
             open_things.callback(self.started.clear)
+            open_things.enter_context(progress_to(self.metrics, self._spark, self._settings))
             self.query, self._batches = query, batches
+            self.metrics.query_starts.inc()
+            self.metrics.take_role("active")
             self.started.set()
             try:
                 self._watch(query, batches, terms, stop)
@@ -264,7 +281,7 @@ class RouteRegistryJob:
         require_one_order(facts, self._kafka, is_replay=self._is_replay)
         if not self._has_claimed and not self._is_replay:
             for warning in facts.warnings:
-                log.warning("%s", warning)
+                log.warning("settings of %s", warning)
         return KafkaLog(facts.cluster_id, facts.topic_id)
 
     def _claim(self, log_here: KafkaLog) -> Publisher:
@@ -276,15 +293,20 @@ class RouteRegistryJob:
             self.run_id,
             _now_ms(),
             retention_ms,
-            self._on_step,
+            self._note_step,
             lambda former: self._log_of(former, log_here, end),
         )
         self._has_claimed = True
+        self.metrics.claimed(publisher.last)
         self._accepts_new_log = False
         log.info("run %s holds the registry %s: term %d", self.run_id, settings.delta_root, publisher.last.term)
         if publisher.restored:
             log.warning("restored what another run left half done: %s", ", ".join(publisher.restored))
         return publisher
+
+    def _note_step(self, step: str) -> None:
+        self.metrics.on_step(step)
+        self._on_step(step)
 
     def _log_of(self, former: SnapshotRow | None, log_here: KafkaLog, end: int) -> KafkaLog:
         """The log to go on with. A checkpoint whose tables are gone, another run's claim and another log are refused.
@@ -354,12 +376,6 @@ class RouteRegistryJob:
                 batches.close()
         finally:
             query.stop()
-
-
-def _log_next_attempt(state: RetryCallState) -> None:
-    error = state.outcome.exception() if state.outcome else None
-    pause_s = state.next_action.sleep if state.next_action else 0
-    log.warning("%s Next attempt in %.0f s; no record is lost.", error, pause_s)
 
 
 def _now_ms() -> int:

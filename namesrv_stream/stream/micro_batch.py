@@ -22,7 +22,9 @@ from namesrv_stream.records import decode_lease_only, decode_record
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, Request, Scan, UnregisterBroker
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
+from namesrv_stream.stream.broker_log import log_brokers
 from namesrv_stream.stream.log_records import Expiry, LogRecord, as_passed_on, in_log_order
+from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.source import COMMAND_TYPES, MAX_REASON_CHARS, REJECTED
 from namesrv_stream.tables.publication import Batch, Publisher, SnapshotKind
 from namesrv_stream.tables.schemas import ROUTE_TABLES
@@ -68,10 +70,18 @@ class MicroBatches:
     the query is stopped, so that no batch is cut in two.
     """
 
-    def __init__(self, settings: NamesrvSettings, publisher: Publisher, reader: RecordReader, next_offset: int) -> None:
+    def __init__(
+        self,
+        settings: NamesrvSettings,
+        publisher: Publisher,
+        reader: RecordReader,
+        next_offset: int,
+        metrics: JobMetrics | None = None,
+    ) -> None:
         self.failure: BaseException | None = None
         self.last_tick_at_s = time.monotonic()
         self.disagreements = 0
+        self.metrics = metrics or JobMetrics()
         self._lock = threading.Lock()
         self._is_closed = False
         self._is_abandoned = False
@@ -156,6 +166,7 @@ class MicroBatches:
         self._compare(expiries)
         is_published = self._is_due() and self._publish("PUBLICATION")
         self._handled_offset = self._next_offset
+        self.metrics.applied(self._event_time_ms, self._registry.lease_count, self._registry.suspect_count)
         if is_published:
             self._care_for_tables()
 
@@ -210,7 +221,7 @@ class MicroBatches:
 
     def _apply_value(self, stored: StoredRecord, at: LogPosition) -> None:
         """Apply the value of a record. A registration whose topics cannot be read counts for its lease, and is kept."""
-        self._waiting_bytes += len(stored.value or b"")
+        self._take_bytes(stored.value)
         try:
             request: Request = decode_record(stored.value or b"")
         except MalformedRecordError as error:
@@ -229,25 +240,29 @@ class MicroBatches:
         if behind_ms > limit_ms >= before_ms:
             log.error("Kafka's clock has stepped back by %d s (offset %d): event time stands still until it has caught "
                       "up, and no lease ends until then. Set the clock of the topic's leader right.",
-                      behind_ms // 1000, at.offset)  # fmt: skip
+                      behind_ms // 1000, at.offset, extra={"offset": at.offset})  # fmt: skip
 
     def _compare(self, expiries: Iterable[Expiry]) -> None:
         """An address that the keyed state evicted can have no lease: otherwise one of the two lost a record."""
         for expiry in expiries:
             lease = self._registry.lease(expiry.broker_addr)
-            if lease is None or lease.grace_until is not None:  # a grace after an outage (D9): the state has none
+            # The state knows neither a grace after an outage (D9) nor the guard (D11).
+            if lease is None or lease.grace_until is not None or lease.suspect_since is not None:
                 continue
             self.disagreements += 1
+            self.metrics.disagreements.inc()
             log.error("the keyed state let %s expire (last sign of life %d), but its lease goes on (last sign of life "
                       "%d, newest tick %s): were ticks missing, or is this a defect? The lease counts.",
                       expiry.broker_addr, expiry.last_heard_ms, lease.last_update_timestamp,
-                      self._registry.clock.newest_tick_ms)  # fmt: skip
+                      self._registry.clock.newest_tick_ms, extra={"address": expiry.broker_addr})  # fmt: skip
 
     def _reject(self, stored: StoredRecord, at: LogPosition, reason: str) -> None:
-        log.warning("record rejected at partition %d offset %d: %s", at.partition, at.offset, reason)
+        log.warning("record rejected at partition %d offset %d: %s", at.partition, at.offset, reason,
+                    extra={"offset": at.offset})  # fmt: skip
         value = stored.value
         kept = value[:MAX_REJECTED_BYTES] if value is not None else None
-        self._waiting_bytes += len(kept or b"")
+        self._take_bytes(kept)
+        self.metrics.rejected.inc()
         self._rejected.append(
             RejectedRow(
                 self._registry.clock.event_time_ms(at.event_time),
@@ -259,6 +274,10 @@ class MicroBatches:
                 reason[:MAX_REASON_CHARS],
             )
         )
+
+    def _take_bytes(self, value: bytes | None) -> None:
+        self._waiting_bytes += len(value or b"")
+        self.metrics.value_bytes.inc(len(value or b""))
 
     def _publish_if_large(self) -> None:
         if self._waiting_bytes > PUBLISH_AT_BYTES:
@@ -300,7 +319,10 @@ class MicroBatches:
         row = self._publisher.publish(batch, published_at_ms=time.time_ns() // 1_000_000)
         self._rejected, self._waiting_bytes = [], 0
         self._published_event_ms, self._published_at_s = self._event_time_ms, time.monotonic()
-        log.info("epoch %d: %s", row.epoch, ", ".join(f"{name} {count}" for name, count in row.changes.items()) or kind)
+        log.info("epoch %d: %s", row.epoch, ", ".join(f"{name} {count}" for name, count in row.changes.items()) or kind,
+                 extra={"epoch": row.epoch, "offset": self._next_offset})  # fmt: skip
+        log_brokers(came.events, row.epoch)
+        self.metrics.published(row, came.events)
         return True
 
     def _care_for_tables(self) -> None:

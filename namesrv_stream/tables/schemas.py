@@ -118,6 +118,7 @@ LIVE = TableSpec(
             "lease_began_at": TIMESTAMP,
             "grace_until": TIMESTAMP,
             "channels": CHANNELS,
+            "suspect_since": TIMESTAMP,
         }
     ),
     key=("broker_addr",),

@@ -15,6 +15,7 @@ from namesrv_stream.rules.requests import (
     AddWritePerm,
     DeleteKvConfig,
     DeleteTopic,
+    LiftExpiryGuard,
     PutKvConfig,
     UpdateNamesrvConfig,
     WipeWritePerm,
@@ -49,6 +50,7 @@ def record_at(kafka, topic, offset):
         ("wipeWritePerm -b broker-a", WipeWritePerm(broker_name="broker-a", requested_by=ME)),
         ("addWritePerm -b broker-a", AddWritePerm(broker_name="broker-a", requested_by=ME)),
         ("deleteTopic -t TopicA", DeleteTopic(topic="TopicA", requested_by=ME)),
+        ("liftExpiryGuard", LiftExpiryGuard(requested_by=ME)),
         ("deleteTopic -t TopicA -c c1", DeleteTopic(topic="TopicA", cluster_name="c1", requested_by=ME)),
         (
             "updateNamesrvConfig -k orderMessageEnable -v true",

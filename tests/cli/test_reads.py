@@ -4,7 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from namesrv_stream.rules.requests import DeleteKvConfig, PutKvConfig, UpdateNamesrvConfig, WipeWritePerm
+from namesrv_stream.cli.output import iso_text
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.registry import RouteRegistry
+from namesrv_stream.rules.requests import DeleteKvConfig, PutKvConfig, Scan, UpdateNamesrvConfig, WipeWritePerm
 
 MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 
@@ -159,6 +162,38 @@ def test_history_is_of_a_broker_name_or_an_address(run, cluster):
     assert of_address[-1]["leaseMillis"] == 10_000
     assert of_address[-1]["before"]["live"][0]["broker_addr"] == SLAVE
     assert "after" not in of_address[-1]
+
+
+def test_a_broker_that_the_guard_holds_is_suspect_in_lists_and_story(run, registry):
+    registry.rules = RouteRegistry(NamesrvSettings(expiry_guard_ratio=0.5))
+    registry.register(MASTER, "c1", "broker-a", heartbeat_timeout_millis=10_000)
+    registry.now_ms += 10_001
+    registry.command(Scan())
+    (lease,) = json.loads(run("brokerList --json").stdout)
+    assert lease["suspectSince"] == iso_text(registry.now_ms)
+    assert "ago, suspect" in run("brokerList").stdout
+    assert "ago, suspect" in run("clusterList").stdout
+    assert "is suspect: the guard against mass expiry keeps it in the routes" in run("why broker-a").stdout
+
+
+@pytest.mark.parametrize("command", ["history --broker broker-a", "why broker-a", "why 10.0.0.2:10911"])
+def test_a_registration_with_a_new_version_alone_is_shown_on_request_only(run, cluster, command):
+    cluster.now_ms += 1_000
+    before = json.loads(run(f"{command} --json").stdout)
+    cluster.register(SLAVE, "c1", "broker-a", 1)
+    assert json.loads(run(f"{command} --json").stdout) == before
+    assert len(json.loads(run(f"{command} --json --versions").stdout)) == len(before) + 1
+    cluster.now_ms += 1_000
+    cluster.register(SLAVE, "c1", "broker-a", 1, zone_name="z2")
+    assert len(json.loads(run(f"{command} --json").stdout)) == len(before) + 1, "a zone and a version"
+
+
+def test_what_shows_nothing_takes_no_place_of_the_newest_events(run, cluster):
+    newest = json.loads(run("history --json --limit 2").stdout)
+    for _ in range(3):
+        cluster.now_ms += 1_000
+        cluster.register(SLAVE, "c1", "broker-a", 1)
+    assert json.loads(run("history --json --limit 2").stdout) == newest
 
 
 def test_history_gives_the_newest_since_a_time(run, cluster):

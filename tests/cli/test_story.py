@@ -222,3 +222,37 @@ def test_every_line_has_a_sentence_and_nothing_changed_only_if_it_has_no_row(see
                 story = texts(story_of_topic(topic, [line]))
                 assert story
                 assert all(("nothing changed" in text) is (not changed) for text in story)
+
+
+@pytest.mark.parametrize(
+    ("happens", "undid"),
+    [
+        (lambda life: life.register(counter=1), "; this undid the WIPE_WRITE_PERM_OF_BROKER of epoch 0 by ann@desk."),
+        (lambda life: life.register(), None),
+        (lambda life: life.command(AddWritePerm(broker_name="broker-a")), None),
+    ],
+    ids=["a new version brings its permissions", "the same version changes nothing", "an operator does it himself"],
+)
+def test_the_registration_that_undid_an_operators_wipe_is_named(life, happens, undid):
+    life.command(WipeWritePerm(broker_name="broker-a", **ASKED))
+    happens(life)
+    told = [text for text in texts(story_of_broker(life.lines())) if "undid" in text]
+    assert len(told) == (undid is not None)
+    assert all(text.endswith(undid) for text in told)
+
+
+def test_a_wipe_is_undone_once_and_one_that_changed_nothing_is_not(life):
+    life.command(WipeWritePerm(broker_name="broker-a", **ASKED))
+    life.register(counter=1)
+    life.register(topics=("T", "U"), counter=2)
+    life.command(WipeWritePerm(broker_name="nobody"))
+    assert sum("undid" in text for text in texts(story_of_broker(life.lines()))) == 1
+
+
+def test_of_very_many_topics_the_registration_that_may_have_undone_the_wipe_is_named(life):
+    many = [f"T{number}" for number in range(300)]
+    life.register(topics=many, counter=1)
+    life.lines()
+    life.command(WipeWritePerm(broker_name="broker-a", **ASKED))
+    life.register(topics=many, counter=2)
+    assert "may have undone the WIPE_WRITE_PERM_OF_BROKER" in texts(story_of_broker(life.lines()))[-1]

@@ -1,15 +1,17 @@
-"""/metrics and /healthz: their contents, and that no client keeps another one waiting."""
+"""/metrics, /healthz and /readyz: their contents, and that no client keeps another one waiting."""
 
 import contextlib
 import socket
+import urllib.error
 import urllib.request
 
 import pytest
 from prometheus_client import generate_latest
 from tenacity import retry, stop_after_delay, wait_fixed
 
-from namesrv_stream.gateway import metrics as metrics_module
-from namesrv_stream.gateway.metrics import MAX_CLUSTERS, MAX_REQUESTS, Metrics, MetricsServer
+from namesrv_stream import monitoring
+from namesrv_stream.gateway.metrics import MAX_CLUSTERS, Metrics
+from namesrv_stream.monitoring import MAX_REQUESTS, MonitoringAddressError, MonitoringServer
 
 eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
 
@@ -21,7 +23,7 @@ def metrics():
 
 @pytest.fixture
 def server(metrics):
-    running = MetricsServer(metrics, "127.0.0.1", 0, lambda: None)
+    running = MonitoringServer(metrics.registry, ("127.0.0.1", 0), "metricsPort", lambda: None, lambda: "no snapshot")
     yield running
     running.close()
 
@@ -38,6 +40,19 @@ def test_more_slow_clients_than_are_served_at_a_time_keep_no_probe_waiting(serve
         assert healthz(server) == b"ok\n"
 
 
+def test_a_process_that_is_not_ready_says_why_and_is_healthy_all_the_same(server):
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"http://127.0.0.1:{server.port}/readyz", timeout=30)
+    assert (refused.value.code, refused.value.read()) == (503, b"no snapshot\n")
+    assert healthz(server) == b"ok\n"
+
+
+def test_a_port_that_is_taken_is_an_error_that_names_the_setting(server, metrics):
+    taken = "127.0.0.1", server.port
+    with pytest.raises(MonitoringAddressError, match=r"Set job\.metricsPort to another"):
+        MonitoringServer(metrics.registry, taken, "job.metricsPort", lambda: None, lambda: None)
+
+
 def is_cut_off(slow):
     try:
         slow.sendall(b"x")
@@ -49,7 +64,7 @@ def is_cut_off(slow):
 
 
 def test_a_client_that_trickles_is_cut_off(server, monkeypatch):
-    monkeypatch.setattr(metrics_module, "REQUEST_LIMIT_S", 0.5)
+    monkeypatch.setattr(monitoring, "REQUEST_LIMIT_S", 0.5)
     with socket.create_connection(("127.0.0.1", server.port), timeout=0.05) as slow:
         slow.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
 

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 
 import pytest
@@ -234,8 +235,7 @@ def test_stop_closes_connections_and_frees_the_port(registry, settings):
 
 
 def test_metrics_and_health(registry, settings):
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = found.getsockname()[1]
+    port = free_port()
     with BackgroundGateway(settings(metricsPort=port)) as running, Peer(running.gateway.port) as peer:
         for topic in ("TopicA", "TopicA", "Nowhere"):
             peer.ask(105, topic=topic)
@@ -260,6 +260,26 @@ def test_metrics_and_health(registry, settings):
 
         counted()
         assert urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10).read() == b"ok\n"
+        assert "takes no records" in unreadiness(port), "no Kafka runs at the gateway's address"
+
+
+def test_a_gateway_without_a_snapshot_is_healthy_and_not_ready(tmp_path, settings):
+    port = free_port()
+    with BackgroundGateway(settings(**{"metricsPort": port, "delta.root": str(tmp_path / "none")})):
+        assert unreadiness(port) == "no snapshot has been read yet\n"
+        assert urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10).read() == b"ok\n"
+
+
+def unreadiness(port):
+    """Reasons for which /readyz answers 503."""
+    with pytest.raises(urllib.error.HTTPError, match="503") as refused:
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10)
+    return refused.value.read().decode()
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return found.getsockname()[1]
 
 
 # --- fuzz

@@ -436,3 +436,18 @@ def test_a_tick_that_was_worth_no_epoch_counts_after_a_restart(registry, tmp_pat
     again = Registry(tmp_path / "registry", "run-2", log=registry.log)
     again.handle(registered(A, 1_000, 1), tick(17_000, 2))
     assert [row.grace_until - T0 for row in again.rows("live")] == [77_000]
+
+
+def test_metrics_count_what_a_batch_did(registry):
+    registry.handle(registered(A, 0, 0), registered(B, 0, 1), event("REJECTED", "", 0, 2, value=b"junk", reason="none"))
+    registry.handle(tick(0, 3), *(tick(10_000 * number, 3 + number) for number in range(1, 13)), tick(120_001, 16))
+
+    def value(name, **labels):
+        return registry.batches.metrics.registry.get_sample_value(f"namesrv_job_{name}", labels)
+
+    assert value("rejected_total") == 1
+    assert value("leases_ended_total", type="EXPIRED") == 2
+    assert value("brokers") == 0
+    assert value("publications_total", kind="PUBLICATION") == 2
+    assert value("value_bytes_total") > len(b"junk")
+    assert value("disagreements_total") == 0

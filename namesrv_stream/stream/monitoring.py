@@ -1,0 +1,44 @@
+"""The job's monitoring pages, and Spark's reports on the query's progress, if a port for them is set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.monitoring import MonitoringServer
+from namesrv_stream.stream.metrics import JobMetrics, ProgressListener
+from namesrv_stream.stream.query import QUERY_NAME
+
+
+@contextmanager
+def monitoring(settings: NamesrvSettings, metrics: JobMetrics) -> Iterator[None]:
+    """Serve the pages within the `with`; without job.metricsPort do nothing. Raises MonitoringAddressError.
+
+    A process that answers is healthy: to restart a job that waits for Kafka or for its turn mends nothing.
+    """
+    if not settings.job_metrics_port:
+        yield
+        return
+    address = settings.bind_address, settings.job_metrics_port
+    server = MonitoringServer(metrics.registry, address, "job.metricsPort", lambda: None, metrics.readiness)
+    try:
+        yield
+    finally:
+        server.close()
+
+
+@contextmanager
+def progress_to(metrics: JobMetrics, spark: SparkSession, settings: NamesrvSettings) -> Iterator[None]:
+    """Have Spark report each micro-batch to `metrics` within the `with`; without job.metricsPort do nothing."""
+    if not settings.job_metrics_port:
+        yield
+        return
+    listener = ProgressListener(QUERY_NAME, metrics.progressed)
+    spark.streams.addListener(listener)
+    try:
+        yield
+    finally:
+        spark.streams.removeListener(listener)

@@ -1,0 +1,78 @@
+"""The job's metrics: its role and readiness, its lag, and how long each table takes."""
+
+import time
+
+import pytest
+
+from namesrv_stream.errors import StorageError
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.stream.metrics import JobMetrics
+
+
+@pytest.fixture
+def metrics():
+    return JobMetrics()
+
+
+def value(metrics, name, **labels):
+    return metrics.registry.get_sample_value(f"namesrv_job_{name}", labels)
+
+
+def snapshot(event_time_ms):
+    return SnapshotRow(7, 3, "run", None, None, 1_000_000, event_time_ms, {}, {}, {}, "CLAIM")
+
+
+@pytest.mark.parametrize(
+    ("role", "problem"),
+    [("starting", "the query has not started yet"), ("standby", None), ("active", None)],
+)
+def test_a_job_is_ready_when_it_is_active_or_stands_by(metrics, role, problem):
+    metrics.take_role(role)
+    assert metrics.readiness() == problem
+    roles = ("starting", "standby", "active", "waiting")
+    assert [each for each in roles if value(metrics, "role", role=each)] == [role]
+
+
+def test_a_job_that_waits_for_the_storage_is_not_ready_and_says_why_until_it_is_active_again(metrics):
+    metrics.take_role("waiting", StorageError("s3://bucket", "no route"))
+    assert "s3://bucket" in metrics.readiness()
+    assert value(metrics, "outages_total", error="StorageError") == 1
+    metrics.take_role("active")
+    assert metrics.readiness() is None
+    assert value(metrics, "outages_total", error="StorageError") == 1
+
+
+def test_lag_grows_with_the_clock_while_no_batch_comes(metrics):
+    metrics.claimed(snapshot(int(time.time() * 1000) - 60_000))
+    first = value(metrics, "lag_seconds")
+    assert first >= 60
+    metrics.take_role("waiting", StorageError("s3://bucket", "no route"))
+    assert value(metrics, "lag_seconds") >= first
+    assert (value(metrics, "term"), value(metrics, "epoch")) == (3, 7)
+
+
+def test_a_standby_has_no_lag_for_the_tables_are_another_jobs(metrics):
+    metrics.claimed(snapshot(0))
+    metrics.take_role("standby")
+    assert value(metrics, "lag_seconds") == 0
+
+
+def test_an_empty_log_has_no_lag(metrics):
+    metrics.claimed(snapshot(None))
+    assert value(metrics, "lag_seconds") == 0
+
+
+def test_each_table_is_timed_and_a_write_that_began_anew_once(metrics):
+    for step in (
+        "claiming",
+        "writing live",
+        "writing live",
+        "written live",
+        "publishing",
+        "published",
+        "compacting live",
+    ):
+        metrics.on_step(step)
+    assert value(metrics, "publication_seconds_count", table="live") == 1
+    assert value(metrics, "publication_seconds_count", table="snapshot") == 1
+    assert value(metrics, "publication_seconds_count", table="topic") is None

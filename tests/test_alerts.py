@@ -1,0 +1,78 @@
+"""Alert rules and dashboards: they ask for metrics that are exported, and each alert has a runbook entry."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+import yaml
+
+from namesrv_stream.gateway.metrics import Metrics
+from namesrv_stream.local.jars import CHECKOUT
+from namesrv_stream.stream.metrics import JobMetrics
+
+PROMETHEUS = CHECKOUT / "deploy" / "prometheus"
+DASHBOARDS = sorted((CHECKOUT / "deploy" / "grafana").glob("*.json"))
+RULES = [
+    rule
+    for group in yaml.safe_load((PROMETHEUS / "alerts.yml").read_text())["groups"]
+    for rule in group["rules"]
+]  # fmt: skip
+SUFFIXES = {"counter": ["_total"], "gauge": [""], "histogram": ["_bucket", "_sum", "_count"]}
+EXPORTED = {
+    family.name + suffix
+    for metrics in (Metrics(), JobMetrics())
+    for family in metrics.registry.collect()
+    for suffix in SUFFIXES[family.type]
+}
+
+
+def names_in(expression):
+    """The metrics' names, without label values such as those of the scrape job."""
+    return set(re.findall(r"\bnamesrv_\w+", re.sub(r'"[^"]*"', '""', expression)))
+
+
+def expressions(dashboard):
+    return [target["expr"] for panel in json.loads(dashboard.read_text())["panels"] for target in panel["targets"]]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_an_alert_asks_for_exported_metrics_and_leads_to_its_runbook_entry(rule):
+    assert names_in(rule["expr"]) <= EXPORTED
+    file, anchor = rule["annotations"]["runbook_url"].split("#")
+    headings = re.findall(r"^#+ (.+)$", (CHECKOUT / file).read_text(), re.MULTILINE)
+    assert rule["alert"] in headings
+    assert anchor == rule["alert"].lower()
+
+
+def test_each_runbook_entry_is_of_an_alert():
+    headings = re.findall(r"^#+ (Namesrv\w+)$", (CHECKOUT / "docs" / "operations.md").read_text(), re.MULTILINE)
+    assert headings == [rule["alert"] for rule in RULES]
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda dashboard: dashboard.stem)
+def test_a_dashboard_asks_for_exported_metrics(dashboard):
+    found = [names_in(expression) for expression in expressions(dashboard)]
+    assert found
+    assert set.union(*found) <= EXPORTED
+
+
+def test_every_metric_is_on_a_dashboard():
+    """A metric that nobody looks at is not worth its export. A histogram needs one of its series."""
+    shown = set.union(*(names_in(expression) for dashboard in DASHBOARDS for expression in expressions(dashboard)))
+    stems = {re.sub(r"_(bucket|sum|count)$", "", name) for name in shown}
+    assert {re.sub(r"_(bucket|sum|count)$", "", name) for name in EXPORTED} <= stems
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool, of Debian's package prometheus")
+@pytest.mark.parametrize("arguments", [["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]])
+def test_promtool_accepts_the_rules_and_each_is_raised_when_it_should(arguments):
+    done = subprocess.run(["promtool", *arguments], cwd=PROMETHEUS, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_promtool_plays_every_alert():
+    played = yaml.safe_load((PROMETHEUS / "alerts_test.yml").read_text())["tests"]
+    raised = {case["alertname"] for each in played for case in each["alert_rule_test"] if case["exp_alerts"]}
+    assert raised == {rule["alert"] for rule in RULES}
