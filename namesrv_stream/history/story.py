@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, get_args
 
-from namesrv_stream.cli.output import counted, duration_text, perm_text
+from namesrv_stream.history.events import Span, names_told, newest_events
 from namesrv_stream.history.membership import Rows, counts_told, rows_told
-from namesrv_stream.history.topics import ONE_OF_SEVERAL
+from namesrv_stream.history.topics import ONE_OF_SEVERAL, topic_history
 from namesrv_stream.rules.requests import Command
-from namesrv_stream.rules.rows import BrokerEventRow
+from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
+from namesrv_stream.tables.root import Root
+from namesrv_stream.texts import counted, duration_text, perm_text
 
 _NAMED = 5
 _COMMANDS = frozenset(kind.__struct_config__.tag for kind in get_args(Command))
@@ -34,6 +36,26 @@ class Sentence(NamedTuple):
     epoch: int
     event_time: int
     text: str
+
+
+def story_of(root: Root, snapshot: SnapshotRow, name: str, span: Span, topics: Container[str]) -> list[Sentence] | None:
+    """Return the story of a broker name, a broker address or a topic; None if neither history nor tables have it.
+
+    `topics` are those of the snapshot. A name that is both is taken for a broker.
+    """
+    if name in names_told(root, snapshot):
+        return story_of_broker(newest_events(root, snapshot, name, span, limit=None))
+    return topic_story(root, snapshot, name, span, topics)
+
+
+def topic_story(
+    root: Root, snapshot: SnapshotRow, topic: str, span: Span, topics: Container[str]
+) -> list[Sentence] | None:
+    """Return the story of a topic, also where a broker has its name; None if neither history nor tables have it."""
+    found = topic_history(root, snapshot, topic, span)
+    if found.lines or topic in topics or topic_history(root, snapshot, topic).lines:
+        return story_of_topic(topic, found.lines, found.untold)
+    return None
 
 
 def story_of_broker(lines: Sequence[BrokerEventRow]) -> list[Sentence]:
