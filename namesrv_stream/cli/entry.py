@@ -46,6 +46,7 @@ COMMANDS = {
     "gateway": LazyCommand(
         "namesrv_stream.gateway.command:gateway", _RUN, "Name server for real RocketMQ brokers and clients."
     ),
+    "console": LazyCommand("namesrv_stream.console.command:console", _RUN, "Page and HTTP API: routes at any moment."),
     "fleet": LazyCommand("namesrv_stream.cli.fleet:fleet", _RUN, "Simulated brokers against any Kafka."),
     "replay": LazyCommand("namesrv_stream.replay.command:replay", _RUN, "Scenario cases through rules or stream."),
 }

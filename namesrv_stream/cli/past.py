@@ -37,7 +37,7 @@ DEFAULT_EVENTS = 50
 DEFAULT_SNAPSHOTS = 20
 _NAMED = 3
 _TIME = Moment(epochs=False)
-_NOT_TOLD = ("type", "requestedBy")
+_NOT_TOLD = ("type", "requestedBy", "reason")
 _COLOURS = {
     "REGISTERED": "green",
     "ID_TAKEN": "green",
@@ -119,6 +119,8 @@ def _what(event: BrokerEventRow) -> Iterator[str]:
         yield f"lasted {duration_text(event.lease_millis)}"
     if event.requested_by:
         yield f"by {event.requested_by}"
+    if event.reason:
+        yield f"reason: {event.reason}"
 
 
 def _changed_names(before: Any, after: Any, name: Callable[[dict[str, Any]], str]) -> str:  # JSON

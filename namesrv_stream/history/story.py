@@ -108,14 +108,15 @@ def _of_broker(line: BrokerEventRow) -> Iterator[str]:
             yield f"{who if 'broker' in before else lost} {_end(line)}; it had been alive for {lasted}."
         case _:
             effects = [*_topics(line, before, after), *_settings(before, after)]
-            yield f"{_asker(line)} asked for {line.type}: {', '.join(effects) or 'nothing changed'}."
+            effect = ", ".join(effects) or "nothing changed"
+            yield f"{_asker(line)} asked for {line.type}: {effect}{_given_reason(line)}."
 
 
 def _of_topic(topic: str, line: BrokerEventRow) -> Iterator[str]:
     changes = [*_row_changes(topic, line, "topic", _topic_change), *_row_changes(topic, line, "topic_mapping", _mapped)]
     yield from (f"{change}, {_because(line)}." for change in changes)
     if not changes and line.type in _COMMANDS:
-        yield f"{_asker(line)} asked for {line.type} of {topic}: nothing changed."
+        yield f"{_asker(line)} asked for {line.type} of {topic}: nothing changed{_given_reason(line)}."
 
 
 def _row_changes(topic: str, line: BrokerEventRow, table: str, sentence: Callable[..., str]) -> Iterator[str]:
@@ -189,11 +190,15 @@ def _because(line: BrokerEventRow) -> str:
         case cause if cause == ONE_OF_SEVERAL:
             return "in one or more of several changes of very many topics at once"
         case _:
-            return f"because {_asker(line)} asked for {line.cause}"
+            return f"because {_asker(line)} asked for {line.cause}{_given_reason(line)}"
 
 
 def _asker(line: BrokerEventRow) -> str:
     return line.requested_by or "an operator without a name"
+
+
+def _given_reason(line: BrokerEventRow) -> str:
+    return f" (reason: {line.reason})" if line.reason else ""
 
 
 def _changes(before: Rows, after: Rows) -> Iterator[str]:

@@ -122,6 +122,7 @@ class PutKvConfig(_TaggedRecord, frozen=True, kw_only=True, tag="PUT_KV_CONFIG")
     key: Name
     value: str
     requested_by: str | None = None
+    reason: str | None = None
 
 
 class DeleteKvConfig(_TaggedRecord, frozen=True, kw_only=True, tag="DELETE_KV_CONFIG"):
@@ -130,6 +131,7 @@ class DeleteKvConfig(_TaggedRecord, frozen=True, kw_only=True, tag="DELETE_KV_CO
     namespace: str
     key: Name
     requested_by: str | None = None
+    reason: str | None = None
 
 
 class WipeWritePerm(_TaggedRecord, frozen=True, kw_only=True, tag="WIPE_WRITE_PERM_OF_BROKER"):
@@ -137,6 +139,7 @@ class WipeWritePerm(_TaggedRecord, frozen=True, kw_only=True, tag="WIPE_WRITE_PE
 
     broker_name: str
     requested_by: str | None = None
+    reason: str | None = None
 
 
 class AddWritePerm(_TaggedRecord, frozen=True, kw_only=True, tag="ADD_WRITE_PERM_OF_BROKER"):
@@ -144,6 +147,7 @@ class AddWritePerm(_TaggedRecord, frozen=True, kw_only=True, tag="ADD_WRITE_PERM
 
     broker_name: str
     requested_by: str | None = None
+    reason: str | None = None
 
 
 class DeleteTopic(_TaggedRecord, frozen=True, kw_only=True, tag="DELETE_TOPIC_IN_NAMESRV"):
@@ -152,6 +156,7 @@ class DeleteTopic(_TaggedRecord, frozen=True, kw_only=True, tag="DELETE_TOPIC_IN
     topic: str
     cluster_name: str | None = None
     requested_by: str | None = None
+    reason: str | None = None
 
 
 class QueueData(msgspec.Struct, frozen=True, rename="camel"):
@@ -170,6 +175,7 @@ class RegisterTopic(_TaggedRecord, frozen=True, kw_only=True, tag="REGISTER_TOPI
     topic: str
     queue_datas: list[QueueData]
     requested_by: str | None = None
+    reason: str | None = None
 
 
 class UpdateNamesrvConfig(_TaggedRecord, frozen=True, kw_only=True, tag="UPDATE_NAMESRV_CONFIG"):
@@ -177,6 +183,7 @@ class UpdateNamesrvConfig(_TaggedRecord, frozen=True, kw_only=True, tag="UPDATE_
 
     properties: dict[str, str]
     requested_by: str | None = None
+    reason: str | None = None
 
 
 BrokerRequest = RegisterBroker | BrokerHeartbeat | UnregisterBroker | ChannelClosed
