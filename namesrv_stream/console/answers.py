@@ -199,7 +199,8 @@ def overview(root: Root, view: RegistryView) -> dict[str, Any]:
     """Return what the page shows of a moment first: the clusters, who is gone, and the last hour's events."""
     row, tables = view.snapshot, view.routes
     now_ms = row.event_time or row.published_at
-    lines = newest_events(root, row, span=Span(now_ms - HOUR_MS), limit=MOST_LISTED)
+    lines = newest_events(root, row, limit=MOST_LISTED)
+    recent = [line for line in lines if line.event_time > now_ms - HOUR_MS]
     found = clusters(view)
     states = Counter(holder["state"] for each in found for name in each["brokers"] for holder in name["holders"])
     return {
@@ -215,8 +216,8 @@ def overview(root: Root, view: RegistryView) -> dict[str, Any]:
             "topics": len(tables.queues),
         },
         "clusters": found,
-        "gone": gone(view, lines),
-        "lastHour": dict(Counter(line.type for line in lines)),
+        "gone": gone(view, recent),
+        "lastHour": dict(Counter(line.type for line in recent)),
         "events": [told(line) for line in lines[-30:]][::-1],
     }
 

@@ -277,7 +277,7 @@ def timeline(asked: Asked, since: Since = "24h", until: Until = None) -> Respons
     def compute(view: RegistryView) -> dict[str, Any]:
         row, oldest = view.snapshot, asked.console.snapshots.oldest()
         oldest_ms = oldest.event_time or oldest.published_at
-        since_ms = max(_time_at(since, row) or 0, oldest_ms if oldest.epoch > 1 else 0)
+        since_ms = max(_time_at(since, row) or 0, oldest_ms)
         marks = answers.timeline(asked.console.root, row, since_ms, _time_at(until, row))
         return {
             "snapshot": answers.moment_fields(row),

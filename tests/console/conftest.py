@@ -57,22 +57,40 @@ def nobody():
         yield f"127.0.0.1:{bound.getsockname()[1]}"
 
 
-@pytest.fixture
-def registry(tmp_path):
+def make_registry(root):
     """Epoch 1 is the run's claim; 2 and 3 bring broker-a and broker-b."""
-    registry = PublishedRegistry(str(tmp_path / "registry"), time.time_ns() // 1_000_000 - 60_000)
+    registry = PublishedRegistry(root, time.time_ns() // 1_000_000 - 60_000)
     registry.register(A, "c1", "broker-a", topics=("TopicA", "Shared"))
     registry.register(B, "c2", "broker-b", zone_name="z1", topics=("TopicB", "Shared"))
     return registry
 
 
+def make_settings(root, kafka, **more):
+    given = {"delta.root": root, "kafka.bootstrap.servers": kafka, "console.port": 0}
+    return NamesrvSettings.model_validate(given | {key.replace("__", "."): value for key, value in more.items()})
+
+
+@pytest.fixture(scope="session")
+def still_root(tmp_path_factory):
+    """The tables of a registry that no test changes."""
+    return make_registry(str(tmp_path_factory.mktemp("still") / "registry")).root
+
+
+@pytest.fixture(scope="session")
+def still(still_root, nobody):
+    """A client of a console on that registry."""
+    with BackgroundConsole(make_settings(still_root, nobody)) as console:
+        yield Client(console.url)
+
+
+@pytest.fixture
+def registry(tmp_path):
+    return make_registry(str(tmp_path / "registry"))
+
+
 @pytest.fixture
 def settings(tmp_path, nobody):
-    def make(**more):
-        given = {"delta.root": str(tmp_path / "registry"), "kafka.bootstrap.servers": nobody, "console.port": 0}
-        return NamesrvSettings.model_validate(given | {key.replace("__", "."): value for key, value in more.items()})
-
-    return make
+    return lambda **more: make_settings(more.pop("delta__root", str(tmp_path / "registry")), nobody, **more)
 
 
 @pytest.fixture

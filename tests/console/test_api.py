@@ -50,12 +50,12 @@ def test_an_answer_that_its_sender_has_is_not_sent_again(registry, client):
     assert (newer.status, newer.headers["x-registry-epoch"]) == (200, "4")
 
 
-def test_a_list_is_read_page_by_page(client):
-    first = client.get("/v1/brokers?limit=1").json
-    second = client.get(f"/v1/brokers?limit=1&after={first['next']}").json
+def test_a_list_is_read_page_by_page(still):
+    first = still.get("/v1/brokers?limit=1").json
+    second = still.get(f"/v1/brokers?limit=1&after={first['next']}").json
     assert [each["brokerAddr"] for each in first["brokers"] + second["brokers"]] == [A, B]
     assert (first["total"], second["next"]) == (2, None)
-    topics = client.get("/v1/topics?limit=2&q=topic").json
+    topics = still.get("/v1/topics?limit=2&q=topic").json
     assert ([each["topic"] for each in topics["topics"]], topics["next"]) == (["TopicA", "TopicB"], None)
 
 
@@ -68,8 +68,8 @@ def test_a_broker_that_is_gone_has_a_story_and_no_lease(registry, client):
     assert "expired" in client.get("/v1/why/broker-a?epoch=4").json["sentences"][-1]["text"]
 
 
-def test_the_difference_of_two_epochs_has_the_rows_between_them(client):
-    answer = client.get("/v1/diff?from=2&to=3").json
+def test_the_difference_of_two_epochs_has_the_rows_between_them(still):
+    answer = still.get("/v1/diff?from=2&to=3").json
     assert answer["epochs"] == [2, 3]
     assert {tuple(each["key"]) for each in answer["differences"] if each["table"] == "topic"} == {
         ("Shared", "broker-b"),
@@ -130,8 +130,8 @@ def test_the_reason_of_a_command_is_in_events_and_story(registry, client):
         ("/v1/nothing", 404, "openapi.json"),
     ],
 )
-def test_an_error_is_json_that_says_what_to_do(client, path, status, told):
-    answer = client.get(path)
+def test_an_error_is_json_that_says_what_to_do(still, path, status, told):
+    answer = still.get(path)
     assert (answer.status, answer.json["status"]) == (status, status)
     assert told in answer.json["message"]
 
@@ -142,7 +142,7 @@ def test_a_registry_that_is_not_there_yet_is_said_and_then_served(settings, tmp_
         assert (answer.status, "holds no registry" in answer.json["message"]) == (503, True)
 
 
-def test_the_description_has_every_path_and_every_command(client):
-    described = client.get("/v1/openapi.json").json
+def test_the_description_has_every_path_and_every_command(still):
+    described = still.get("/v1/openapi.json").json
     assert {"/v1/watch", "/v1/topics/{topic}", "/v1/commands"} <= described["paths"].keys()
     assert {"WipeWritePerm", "DeleteTopic", "PutKvConfig"} <= described["components"]["schemas"].keys()

@@ -18,7 +18,7 @@ def test_every_part_of_the_document_has_its_commands():
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_of_the_document_is_answered(client, command):
-    line = command.replace("curl -s", "curl -sf").replace("http://127.0.0.1:9870", client.url)
+def test_a_command_of_the_document_is_answered(still, command):
+    line = command.replace("curl -s", "curl -sf").replace("http://127.0.0.1:9870", still.url)
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, bool(done.stdout)) == (0, True), done.stderr

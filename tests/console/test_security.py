@@ -7,7 +7,7 @@ import pytest
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console.server import BackgroundConsole, ConsoleAddressError, ConsoleServer
 from namesrv_stream.errors import SettingError
-from tests.console.conftest import Client
+from tests.console.conftest import Client, make_settings
 
 WIPE = {"type": "WIPE_WRITE_PERM_OF_BROKER", "brokerName": "broker-a", "reason": "disk full"}
 USERS = """
@@ -29,17 +29,18 @@ def basic(name, password):
     return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
 
 
-@pytest.fixture
-def users(tmp_path):
-    file = tmp_path / "users.toml"
+@pytest.fixture(scope="module")
+def users(tmp_path_factory):
+    file = tmp_path_factory.mktemp("users") / "users.toml"
     file.write_text(USERS)
     file.chmod(0o600)
     return str(file)
 
 
-@pytest.fixture
-def closed(registry, settings, users):
-    with BackgroundConsole(settings(auth__mode="operators", auth__usersPath=users)) as console:
+@pytest.fixture(scope="module")
+def closed(still_root, nobody, users):
+    settings = make_settings(still_root, nobody, auth__mode="operators", auth__usersPath=users)
+    with BackgroundConsole(settings) as console:
         yield Client(console.url)
 
 
@@ -76,12 +77,12 @@ def test_lookups_need_no_keys(closed):
         ({"Content_Type": "application/x-www-form-urlencoded"}, 415),
     ],
 )
-def test_a_page_of_another_origin_sends_no_command(client, headers, status):
-    assert client.post(WIPE, **headers).status == status
+def test_a_page_of_another_origin_sends_no_command(still, headers, status):
+    assert still.post(WIPE, **headers).status == status
 
 
-def test_the_consoles_own_page_may_send_commands(client):
-    answer = client.post(WIPE, Origin=client.url, Sec_Fetch_Site="same-origin")
+def test_the_consoles_own_page_may_send_commands(still):
+    answer = still.post(WIPE, Origin=still.url, Sec_Fetch_Site="same-origin")
     assert (answer.status, "Kafka" in answer.json["message"]) == (503, True)
 
 
@@ -97,26 +98,26 @@ def test_the_consoles_own_page_may_send_commands(client):
         ("10.1.2.3", 200),
     ],
 )
-def test_a_name_that_is_not_the_consoles_is_refused(client, host, status):
-    assert client.get("/v1/clusters", Host=host).status == status
+def test_a_name_that_is_not_the_consoles_is_refused(still, host, status):
+    assert still.get("/v1/clusters", Host=host).status == status
 
 
-def test_a_name_in_the_settings_is_the_consoles(registry, settings):
-    with BackgroundConsole(settings(console__hosts="registry.example")) as console:
+def test_a_name_in_the_settings_is_the_consoles(settings, still_root):
+    with BackgroundConsole(settings(delta__root=still_root, console__hosts="registry.example")) as console:
         assert Client(console.url).get("/v1/clusters", Host="registry.example").status == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/v1/clusters", "/v1/nothing", "/main.js"])
-def test_every_answer_forbids_scripts_and_frames_of_others(client, path):
-    headers = client.get(path).headers
+def test_every_answer_forbids_scripts_and_frames_of_others(still, path):
+    headers = still.get(path).headers
     assert "script-src 'self'" in headers["content-security-policy"]
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
     assert headers["x-content-type-options"] == "nosniff"
 
 
 @pytest.mark.parametrize("path", ["/../app.py", "/%2e%2e/app.py", "/..%2fapp.py", "//etc/passwd"])
-def test_no_file_but_the_pages_is_served(client, path):
-    assert client.get(path).status == 404
+def test_no_file_but_the_pages_is_served(still, path):
+    assert still.get(path).status == 404
 
 
 @pytest.mark.parametrize(
@@ -134,14 +135,14 @@ def test_no_file_but_the_pages_is_served(client, path):
         (b"x" * 70_000, "at most"),
     ],
 )
-def test_what_the_job_would_reject_is_not_sent(client, body, told):
-    answer = client.post(body)
+def test_what_the_job_would_reject_is_not_sent(still, body, told):
+    answer = still.post(body)
     assert (answer.status, told in answer.json["message"]) == (400, True)
 
 
-def test_settings_that_stop_lookups_need_an_admin_also_where_all_else_is_open(registry, settings):
+def test_settings_that_stop_lookups_need_an_admin_also_where_all_else_is_open(settings, still_root):
     update = {"type": "UPDATE_NAMESRV_CONFIG", "properties": {"needWaitForService": "true"}, "reason": "r"}
-    open_to_all = settings(console__bindAddress="0.0.0.0", auth__mode="off")
+    open_to_all = settings(delta__root=still_root, console__bindAddress="0.0.0.0", auth__mode="off")
     with BackgroundConsole(open_to_all) as console:
         client = Client(console.url.replace("0.0.0.0", "127.0.0.1"))
         assert client.post(update).status == 401
@@ -153,8 +154,8 @@ def test_a_console_that_others_reach_needs_a_decision(settings):
         ConsoleServer(settings(console__bindAddress="0.0.0.0"))
 
 
-def test_a_port_that_is_taken_is_named(client):
-    taken = int(client.url.rpartition(":")[2])
+def test_a_port_that_is_taken_is_named(still):
+    taken = int(still.url.rpartition(":")[2])
     with pytest.raises(ConsoleAddressError, match=r"console\.port"):
         ConsoleServer(NamesrvSettings.model_validate({"console.port": taken}))
 

@@ -11,7 +11,10 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console import hub
 from namesrv_stream.console.hub import Event, Hub, TooManyWatchersError, Watcher
 from namesrv_stream.console.server import BackgroundConsole
+from namesrv_stream.console.snapshots import KeptSnapshots
+from namesrv_stream.history.events import AsOf
 from namesrv_stream.rules.requests import DeleteTopic, WipeWritePerm
+from namesrv_stream.tables.root import Root
 from namesrv_stream.watch import watch
 from tests.console.conftest import A, C, Client
 
@@ -60,8 +63,8 @@ def test_nothing_is_lost_or_repeated_over_a_restart(registry, settings, topics):
         assert next(events).epoch == 7
 
 
-def test_last_event_id_wins_over_the_epoch_of_the_url(client):
-    stream = socket.create_connection(urlsplit(client.url).netloc.split(":"))
+def test_last_event_id_wins_over_the_epoch_of_the_url(still):
+    stream = socket.create_connection(urlsplit(still.url).netloc.split(":"))
     with stream, stream.makefile("rb") as lines:
         stream.sendall(b"GET /v1/watch?epoch=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nLast-Event-ID: 2\r\n\r\n")
         ids = (line for line in lines if line.startswith(b"id: "))
@@ -69,37 +72,37 @@ def test_last_event_id_wins_over_the_epoch_of_the_url(client):
 
 
 @pytest.mark.parametrize("epoch", [99, 0])
-def test_a_place_that_is_not_known_is_answered_by_a_reset_and_the_state(client, epoch):
-    reset, state = first(watch(client.url, ["TopicA"], epoch), 2)
+def test_a_place_that_is_not_known_is_answered_by_a_reset_and_the_state(still, epoch):
+    reset, state = first(watch(still.url, ["TopicA"], epoch), 2)
     assert (reset.name, state.name, state.epoch) == ("reset", "route", 3)
     assert "epoch" in reset.data["reason"]
 
 
-def test_one_that_is_too_far_behind_gets_a_reset(registry, client, monkeypatch):
+def test_one_that_is_too_far_behind_gets_a_reset(still, monkeypatch):
     monkeypatch.setattr(hub, "MOST_REPLAYED", 1)
-    assert [each.name for each in first(watch(client.url, ["TopicA"], 1), 2)] == ["reset", "route"]
+    assert [each.name for each in first(watch(still.url, ["TopicA"], 1), 2)] == ["reset", "route"]
 
 
-def test_a_blocking_query_returns_at_once_if_it_is_behind(registry, client):
-    answer = client.get("/v1/watch?topic=TopicB&epoch=2&wait=300s").json
+def test_a_blocking_query_returns_at_once_if_it_is_behind(still):
+    answer = still.get("/v1/watch?topic=TopicB&epoch=2&wait=300s").json
     assert (answer["epoch"], [each["data"]["epoch"] for each in answer["events"]]) == (3, [3])
 
 
-def test_a_blocking_query_ends_without_events_when_its_time_is_over(client):
-    assert client.get("/v1/watch?topic=TopicB&epoch=3&wait=50ms").json == {"epoch": 3, "events": []}
+def test_a_blocking_query_ends_without_events_when_its_time_is_over(still):
+    assert still.get("/v1/watch?topic=TopicB&epoch=3&wait=50ms").json == {"epoch": 3, "events": []}
 
 
-def test_there_is_a_limit_of_watchers(registry, settings):
-    with BackgroundConsole(settings(console__maxWatchers="1")) as console:
+def test_there_is_a_limit_of_watchers(settings, still_root):
+    with BackgroundConsole(settings(delta__root=still_root, console__maxWatchers="1")) as console:
         events = watch(console.url)
         next(events)
         answer = Client(console.url).get("/v1/watch?wait=1s&epoch=3")
         assert (answer.status, "console.maxWatchers" in answer.json["message"]) == (503, True)
 
 
-def test_one_watchers_topics_are_limited(client):
+def test_one_watchers_topics_are_limited(still):
     topics = "&".join(f"topic=t{number}" for number in range(101))
-    assert client.get(f"/v1/watch?{topics}").status == 400
+    assert still.get(f"/v1/watch?{topics}").status == 400
 
 
 def test_a_slow_watcher_keeps_one_event_that_does_not_move_its_place():
@@ -114,13 +117,9 @@ def test_a_slow_watcher_keeps_one_event_that_does_not_move_its_place():
     assert b"id:" not in kept[0].text
 
 
-def test_an_event_is_encoded_once_for_all_watchers_of_the_same_topics(registry):
-    from namesrv_stream.console.snapshots import KeptSnapshots  # noqa: PLC0415
-    from namesrv_stream.history.events import AsOf  # noqa: PLC0415
-    from namesrv_stream.tables.root import Root  # noqa: PLC0415
-
+def test_an_event_is_encoded_once_for_all_watchers_of_the_same_topics(still_root):
     async def step():
-        kept = KeptSnapshots(Root(registry.root))
+        kept = KeptSnapshots(Root(still_root))
         watchers = Hub(kept, NamesrvSettings(), limit=3)
         watchers.leap(kept.view(kept.find(AsOf(epoch=2))))
         both = [watchers.attach(("Shared",)) for _ in range(2)]

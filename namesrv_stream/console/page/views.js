@@ -7,6 +7,7 @@ import { sessionsChart } from "./chart.js";
 const path = encodeURIComponent;
 const STATES = { alive: "alive", late: "late: silent for more than half its lease", gone: "gone" };
 
+const stamp = (at, text = when) => (at ? h("time", { datetime: at }, text(at)) : "");
 const dot = (state) => h("i", { class: `dot ${state}`, title: STATES[state], role: "img", "aria-label": state });
 
 function story(lines, empty) {
@@ -66,9 +67,14 @@ function overview(found, moment) {
       h("div", {},
         found.clusters.map((cluster) => card(cluster.name, h("div", { class: "groups" }, cluster.brokers.map((group) => groupCard(group, goneOf(group.brokerName, cluster.name), moment))))),
         !found.clusters.length && card("Clusters", h("p", { class: "quiet" }, "No broker is registered at this moment. Point a broker's namesrvAddr at a gateway, or start `namesrv-stream fleet`.")),
-        lost.length > 0 && card("Gone in the last hour", table(["broker", "address", "how", "when"], lost.map((each) => [link("broker", each.brokerName ?? "", moment, `${each.brokerName} ${each.brokerId}`), each.brokerAddr, each.endedBy, when(each.goneAt)]), ""))),
-      card("The last hour", story(found.events, "Nothing changed in the hour before this moment."))),
+        lost.length > 0 && card("Gone in the last hour", table(["broker", "address", "how", "when"], lost.map((each) => [link("broker", each.brokerName ?? "", moment, `${each.brokerName} ${each.brokerId}`), each.brokerAddr, each.endedBy, stamp(each.goneAt)]), ""))),
+      card("What happened last", lastHour(found.lastHour), story(found.events, "Nothing has happened up to this moment."))),
   ];
+}
+
+function lastHour(counts) {
+  const told = Object.entries(counts).map(([kind, count]) => `${count.toLocaleString()} ${kind.toLowerCase().replaceAll("_", " ")}`);
+  return h("p", { class: "quiet" }, told.length ? `In the last hour: ${told.join(", ")}.` : "Nothing in the last hour.");
 }
 
 function groupCard(group, gone, moment) {
@@ -98,7 +104,7 @@ function topic([found, why], moment, actions) {
 }
 
 function broker([found, churned, why], moment, actions) {
-  const rows = (found?.brokers ?? []).map((lease) => [h("span", { class: "holder" }, dot(lease.state), lease.brokerAddr), lease.holdsId ? lease.brokerId : `(${lease.brokerId})`, lease.clusterName, lease.zoneName, `${duration(lease.silentMillis)} ago`, duration(lease.heartbeatTimeoutMillis), when(lease.leaseBeganAt)]);
+  const rows = (found?.brokers ?? []).map((lease) => [h("span", { class: "holder" }, dot(lease.state), lease.brokerAddr), lease.holdsId ? lease.brokerId : `(${lease.brokerId})`, lease.clusterName, lease.zoneName, `${duration(lease.silentMillis)} ago`, duration(lease.heartbeatTimeoutMillis), stamp(lease.leaseBeganAt)]);
   const shares = Object.entries(churned?.availability ?? {});
   const topics = (found?.topics ?? []).map((row) => [link("topic", row.topic, moment), row.readQueueNums, row.writeQueueNums, perm(row.perm)]);
   const name = found?.brokerName;
@@ -122,8 +128,8 @@ function churn(found, moment) {
     card("Up and down", sessionsChart(found, name)),
     h("div", { class: "columns" },
       card("Flapping", table(["broker", "#unplanned ends", "#back within 10 min", "shortest session"], found.flapping.map((each) => [name(each.broker), each.unplannedEnds, each.flaps, duration(each.shortestMillis)]), "No broker ended unplanned in this time.")),
-      card("Several at once", table(["from", "to", "brokers"], found.outages.map((each) => [when(each.firstGoneAt), clock(each.lastGoneAt), each.brokers.join(", ")]), "No two brokers ended unplanned within a minute."))),
-    card("Rejected records", table(["time", "#offset", "key", "reason", "begins with"], found.rejected.map((each) => [when(each.eventTime), each.offset, each.key, each.reason, h("code", {}, each.text)]), "Every record kept the contract.")),
+      card("Several at once", table(["from", "to", "brokers"], found.outages.map((each) => [stamp(each.firstGoneAt), stamp(each.lastGoneAt, clock), each.brokers.join(", ")]), "No two brokers ended unplanned within a minute."))),
+    card("Rejected records", table(["time", "#offset", "key", "reason", "begins with"], found.rejected.map((each) => [stamp(each.eventTime), each.offset, each.key, each.reason, h("code", {}, each.text)]), "Every record kept the contract.")),
   ];
 }
 
