@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +13,8 @@ from pathlib import Path
 from deltalake.exceptions import DeltaError
 
 from namesrv_stream.console.snapshots import KeptSnapshots
-from namesrv_stream.errors import NamesrvError, StorageError
+from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGoneError, StorageError
+from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import SNAPSHOT
@@ -24,6 +26,12 @@ LOOK_EVERY_S = 0.25
 
 LOOK_AT_FOLDER_EVERY_S = 0.01
 """The pause between two looks at a local folder, each of which reads the time of its last change."""
+
+LOOK_ANYWAY_AFTER_S = 1.0
+"""The pause after which a local folder is read even if its time has not changed: some file systems are late."""
+
+_CLOCK_TICK_NS = 50_000_000
+"""Two commits within a tick of the file system's clock have the same time. A time this recent is not relied upon."""
 
 MOST_STEPS = 100
 """Most epochs that are read one by one. A console that is further behind goes on from the newest, with a reset."""
@@ -50,6 +58,7 @@ class Feed:
         self._view: RegistryView | None = None
         self._folder = _folder_of(root)
         self._seen_ns = 0
+        self._looked_s = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
         self.problem: str | None = None
@@ -82,17 +91,22 @@ class Feed:
         if self._folder is None:
             return True
         try:
-            seen_ns = self._folder.stat().st_mtime_ns
+            changed_ns = self._folder.stat().st_mtime_ns
         except OSError:
-            return True  # the look says what is wrong
-        if seen_ns == self._seen_ns:
+            self._reader = None  # the look says what is wrong, and opens what may be made anew
+            return True
+        if changed_ns == self._seen_ns and time.monotonic() - self._looked_s < LOOK_ANYWAY_AFTER_S:
             return False
-        self._seen_ns = seen_ns
+        self._seen_ns = changed_ns if time.time_ns() - changed_ns > _CLOCK_TICK_NS else 0
+        self._looked_s = time.monotonic()
         return True
 
     def _look(self) -> None:
         if self._reader is None:
             self._reader = RouteReader(self._root)
+            if self._view is not None and not _has(self._reader, self._view.snapshot):
+                self._view = None
+                self._kept.forget()
         self._reader.snapshots.refresh()
         if self._view is None:
             self._go_to(self._reader.view(self._reader.snapshots.newest(), None), self._on_leap)
@@ -118,6 +132,16 @@ class Feed:
         if str(error) != self.problem:
             log.warning("no newer snapshot: %s", error)
         self.problem = str(error)
+
+
+def _has(reader: RouteReader, row: SnapshotRow) -> bool:
+    """Return whether a registry that was opened anew is the one that the row is of."""
+    try:
+        return reader.snapshots.find(row.epoch) == row
+    except NoSuchSnapshotError:
+        return False
+    except SnapshotGoneError:
+        return True
 
 
 def _folder_of(root: Root) -> Path | None:

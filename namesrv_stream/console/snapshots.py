@@ -79,6 +79,12 @@ class KeptSnapshots:
             while len(self._views) > max(4, min(MOST_VIEWS, MOST_ROWS // (1 + len(view.routes.queues)))):
                 self._views.popitem(last=False)
 
+    def forget(self) -> None:
+        """Forget all views: the tables are those of another registry now."""
+        with self._lock:
+            self._views.clear()
+            self._reader = None
+
     def compare(self, before: AsOf, after: AsOf) -> Comparison:
         """Return the differences between two moments."""
         with self._lock:

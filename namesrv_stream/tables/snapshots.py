@@ -62,7 +62,7 @@ class Snapshots:
         return self._rows(f"epoch >= {first}", "ORDER BY epoch DESC")
 
     def after(self, epoch: int) -> list[SnapshotRow]:
-        """Return the rows of higher epochs that can be read, lowest first. None of them is missing but gone ones."""
+        """Return the rows of higher epochs, lowest first, without those past retention."""
         rows = self._rows(f"epoch > {epoch}", "ORDER BY epoch")
         kept_ms = self._now_ms() - self.retention_ms
         return [row for row in rows if row.published_at >= kept_ms or row is rows[-1]]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import socket
 from urllib.parse import urlsplit
 
@@ -13,9 +14,10 @@ from namesrv_stream.console.hub import Event, Hub, TooManyWatchersError, Watcher
 from namesrv_stream.console.server import BackgroundConsole
 from namesrv_stream.console.snapshots import KeptSnapshots
 from namesrv_stream.history.events import AsOf
-from namesrv_stream.rules.requests import DeleteTopic, WipeWritePerm
+from namesrv_stream.rules.requests import DeleteTopic, PutKvConfig, WipeWritePerm
 from namesrv_stream.tables.root import Root
 from namesrv_stream.watch import watch
+from tests.cli.registry import PublishedRegistry
 from tests.console.conftest import A, C, Client
 
 
@@ -81,6 +83,24 @@ def test_a_place_that_is_not_known_is_answered_by_a_reset_and_the_state(still, e
 def test_one_that_is_too_far_behind_gets_a_reset(still, monkeypatch):
     monkeypatch.setattr(hub, "MOST_REPLAYED", 1)
     assert [each.name for each in first(watch(still.url, ["TopicA"], 1), 2)] == ["reset", "route"]
+
+
+def test_a_registry_that_was_made_anew_is_a_reset(registry, client):
+    events = watch(client.url, ["TopicA"])
+    assert next(events).epoch == 3
+    shutil.rmtree(registry.root)
+    again = PublishedRegistry(registry.root, registry.now_ms + 1)
+    again.register(A, "c1", "broker-a", topics=("TopicA", "TopicZ"))
+    assert next(events).name == "reset"
+    assert next(event for event in events if event.epoch == 2).data["routes"]["TopicA"]
+
+
+def test_snapshots_in_quick_succession_are_all_seen(registry, client):
+    events = watch(client.url)
+    next(events)
+    for number in range(10):
+        registry.command(PutKvConfig(namespace="N", key="k", value=str(number)))
+    assert [each.epoch for each in first(events, 10)] == list(range(4, 14))
 
 
 def test_a_blocking_query_returns_at_once_if_it_is_behind(still):

@@ -148,9 +148,16 @@ export function comparison([found, before, after], moment) {
 }
 
 function values({ before, after, key }) {
-  if (before && after) return Object.keys(after).filter((name) => text(before[name]) !== text(after[name])).map((name) => h("div", {}, `${name}: ${text(before[name])} → ${text(after[name])}`));
+  if (before && after) return Object.keys(after).filter((name) => text(before[name]) !== text(after[name])).map((name) => h("div", {}, `${name}: ${shown(name, before[name])} → ${shown(name, after[name])}`));
   const row = after ?? before;
-  return Object.entries(row).filter(([, value]) => value !== null && value !== "" && !key.includes(value)).map(([name, value]) => `${name} ${text(value)}`).join(", ");
+  return Object.entries(row).filter(([, value]) => value !== null && value !== "" && !key.includes(value)).map(([name, value]) => `${name} ${shown(name, value)}`).join(", ");
+}
+
+function shown(name, value) {
+  if (value === null || value === undefined) return "none";
+  if (name === "perm") return perm(value);
+  if (name.endsWith("_at")) return when(value);
+  return name.endsWith("_millis") ? duration(value) : text(value);
 }
 
 const text = (value) => (value === null || value === undefined ? "none" : typeof value === "object" ? JSON.stringify(value) : String(value));
