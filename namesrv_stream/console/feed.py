@@ -102,22 +102,23 @@ class Feed:
         return True
 
     def _look(self) -> None:
-        if self._reader is None:
-            self._reader = RouteReader(self._root)
-            if self._view is not None and not _has(self._reader, self._view.snapshot):
-                self._view = None
-                self._kept.forget()
-        self._reader.snapshots.refresh()
+        reader, was_open = self._reader or RouteReader(self._root), self._reader is not None
+        self._reader = reader
+        if not was_open and self._view is not None and not _has(reader, self._view.snapshot):
+            self._view = None
+            self._kept.forget()
+        if not reader.snapshots.refresh() and was_open:
+            return
         if self._view is None:
-            self._go_to(self._reader.view(self._reader.snapshots.newest(), None), self._on_leap)
+            self._go_to(reader.view(reader.snapshots.newest(), None), self._on_leap)
             return
         epoch = self._view.snapshot.epoch
-        rows = self._reader.snapshots.after(epoch)
+        rows = reader.snapshots.after(epoch)
         if len(rows) > MOST_STEPS or (rows and rows[0].epoch != epoch + 1):
-            self._go_to(self._reader.view(rows[-1], self._view), self._on_leap)
+            self._go_to(reader.view(rows[-1], self._view), self._on_leap)
             return
         for row in rows:
-            self._go_to(self._reader.view(row, self._view), self._on_step)
+            self._go_to(reader.view(row, self._view), self._on_step)
 
     def _go_to(self, view: RegistryView, call: OnView) -> None:
         _ = view.routes  # the indexes are made in this thread
