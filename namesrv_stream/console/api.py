@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from namesrv_stream import __version__
 from namesrv_stream.cli.moments import parsed_time
 from namesrv_stream.config.values import parsed_duration
-from namesrv_stream.console import answers
+from namesrv_stream.console import answers, periods
 from namesrv_stream.console.commands import MAX_BODY_BYTES, OperatorCommand
 from namesrv_stream.console.hub import route_json
 from namesrv_stream.console.problems import BadQuestionError, NoSuchNameError
@@ -32,6 +32,9 @@ from namesrv_stream.wire.json_text import encode_json
 
 MOST_WAIT_S = 300.0
 _MOST_WATCHED = 100
+MOST_SUGGESTED = 2_000
+"""Most topics among which the nearest name is looked for."""
+
 _COMMAND_SCHEMAS, _COMMAND_PARTS = msgspec.json.schema_components(
     [OperatorCommand], ref_template="#/components/schemas/{name}"
 )
@@ -130,7 +133,7 @@ def topic(asked: Asked, topic: Name, zone: str | None = None) -> Response:
         route = route_json(view, asked.console.in_force(view), topic, zone)
         if route == b"null":
             queues = view.routes.queues
-            advice = did_you_mean(topic, queues) if len(queues) <= answers.MOST_MARKS else ""
+            advice = did_you_mean(topic, queues) if len(queues) <= MOST_SUGGESTED else ""
             raise NoSuchNameError("topic with a route", topic, view.snapshot.epoch, advice)
         names = {row.broker_name for row in view.routes.queues[topic]}
         leases = [lease for lease in view.routes.live.values() if lease.broker_name in names]
@@ -278,7 +281,7 @@ def timeline(asked: Asked, since: Since = "24h", until: Until = None) -> Respons
         row, oldest = view.snapshot, asked.console.snapshots.oldest()
         oldest_ms = oldest.event_time or oldest.published_at
         since_ms = max(_time_at(since, row) or 0, oldest_ms)
-        marks = answers.timeline(asked.console.root, row, since_ms, _time_at(until, row))
+        marks = periods.timeline(asked.console.root, row, since_ms, _time_at(until, row))
         return {
             "snapshot": answers.moment_fields(row),
             "oldest": answers.moment_fields(oldest),
@@ -294,7 +297,7 @@ def churn(asked: Asked, since: Since = "24h", broker: str | None = None) -> Resp
     """Return the sessions since a time, up to the moment; with `broker` only those of a broker name or address."""
 
     def compute(view: RegistryView) -> dict[str, Any]:
-        return answers.churn(asked.console.root, view.snapshot, _time_at(since, view.snapshot) or 0, broker)
+        return periods.churn(asked.console.root, view.snapshot, _time_at(since, view.snapshot) or 0, broker)
 
     return asked.answer(compute)
 
