@@ -14,6 +14,7 @@
 #   make bench-gateway  the gateway beside RocketMQ's own NameServer, under the same load
 #   make bench-heartbeats  5,000 brokers with leases of 10 s and a heartbeat every second; ARGS='--minutes 10'
 #   make bench-scale  what a change costs in registries of 1,000,000 and 3,000,000 rows
+#   make bench-watch  from a snapshot to 1,000 watchers of the console
 #   make bench-history  the cookbook's questions on a year of history, 10 million lines
 #   make league       users' reports of the NameServer, played against RocketMQ and the gateway; writes docs/league.md
 #   make soak-hostile  ten kinds of hostile peers beside good brokers and clients, for ten minutes
@@ -34,7 +35,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-quick test-full test-alerts lint bench bench-gateway bench-heartbeats bench-scale bench-history league soak-hostile chaos lock clean java
+.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-quick test-full test-alerts lint bench bench-gateway bench-heartbeats bench-scale bench-watch bench-history league soak-hostile chaos lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -108,6 +109,9 @@ bench-scale: install
 	$(BIN)/python -m benchmarks.scale $(ARGS)
 	$(BIN)/python -m benchmarks.driver $(ARGS)
 	$(BIN)/python -m benchmarks.bulk
+
+bench-watch: install
+	$(BIN)/python -m benchmarks.watch $(ARGS)
 
 bench-history: java install
 	$(BIN)/python -m benchmarks.history $(ARGS)

@@ -6,6 +6,7 @@ reads a file, a socket or a clock.
 
 from __future__ import annotations
 
+import hmac
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -98,6 +99,13 @@ class Users:
             return self._signer(command, access_key)
         user = self._of_certificate(origin.certificate_names) or self._of_address(origin.address)
         return Sender(user, "" if user else "it is not signed")
+
+    def holder_of(self, access_key: str, secret_key: bytes) -> Sender:
+        """Return the user who has these keys. The reason is the same for an unknown key and a wrong secret."""
+        user, expected = self._by_access_key.get(access_key, (None, b""))
+        if user is None or not hmac.compare_digest(expected, secret_key):
+            return Sender(None, "its accessKey is not known, or its secretKey is wrong")
+        return Sender(user)
 
     def _signer(self, command: RemotingCommand, access_key: str) -> Sender:
         """Return the signer. The reason is the same for an unknown key and a wrong signature, to reveal no key."""

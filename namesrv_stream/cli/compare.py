@@ -12,7 +12,6 @@ from rich.console import Group, RenderableType
 from namesrv_stream.cli.group import say
 from namesrv_stream.cli.moments import ACCEPTED, Moment
 from namesrv_stream.cli.output import counted, duration_text, heading, iso_text, perm_text, table, time_text
-from namesrv_stream.cli.story import Sentence, story_of_broker, story_of_topic
 from namesrv_stream.cli.view import (
     Answer,
     NotFoundError,
@@ -27,11 +26,10 @@ from namesrv_stream.cli.view import (
     view_options,
 )
 from namesrv_stream.config import Invocation
-from namesrv_stream.errors import SnapshotGoneError
-from namesrv_stream.history.diff import Diff, Difference, Row, diff_of_events, diff_of_views
-from namesrv_stream.history.events import AsOf, Span, events_between, newest_events, recorded_names
-from namesrv_stream.history.topics import topic_history
-from namesrv_stream.tables.reader import RegistryView, RouteReader
+from namesrv_stream.history.comparison import comparison
+from namesrv_stream.history.diff import Diff, Difference, Row
+from namesrv_stream.history.events import Span, recorded_names
+from namesrv_stream.history.story import Sentence, story_of, topic_story
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.wire.json_text import encode_json
@@ -56,41 +54,17 @@ def diff(invocation: Invocation, before: int | datetime, after: int | datetime, 
     If a moment is past snapshot.retention, the differences are taken from the events between A and B.
     """
     moments = moment_of(before), moment_of(after)
-    found, source, epochs = _diff(open_reader(invocation.settings), root_of(invocation.settings), *moments)
-    fields = {
-        "from": str(moments[0]),
-        "to": str(moments[1]),
-        "source": source,
-        "differences": [each._asdict() for each in found.differences],
-        "unnamedTopics": found.unnamed,
-    }
+    compared = comparison(open_reader(invocation.settings), root_of(invocation.settings), *moments)
+    if compared.gone:
+        gone = " and ".join(map(str, compared.gone))
+        say(f"past snapshot.retention: {gone}. Compared by the events between the two moments.")
+    found = compared.diff
     title = f"{counted(len(found.differences), 'difference')}"
-    span = f"{moments[0]} to {moments[1]}, by {source}{epochs}"
-    print_answer(Answer(encode_json(fields), lambda plain: _diff_shown(found, title, span, plain)), as_json=as_json)
-
-
-def _diff(reader: RouteReader, root: Root, before: AsOf, after: AsOf) -> tuple[Diff, str, str]:
-    """Return the differences, their source, and a text with the epochs of the two snapshots if these are the source."""
-    views = [_opened(reader, moment) for moment in (before, after)]
-    if views[0] is not None and views[1] is not None:
-        epochs = f" of epochs {views[0].snapshot.epoch} and {views[1].snapshot.epoch}"
-        return diff_of_views(views[0], views[1]), "snapshots", epochs
-    gone = [str(moment) for moment, view in zip((before, after), views, strict=True) if view is None]
-    say(f"past snapshot.retention: {' and '.join(gone)}. Compared by the events between the two moments.")
-    newest = reader.snapshots.newest()
-    undone, done = events_between(root, newest, after, before), events_between(root, newest, before, after)
-    return diff_of_events(done, undone), "events", ""
-
-
-def _opened(reader: RouteReader, moment: AsOf) -> RegistryView | None:
-    """Return the view of a moment, None if its snapshot is past retention.
-
-    Raises NoSuchSnapshotError if there never was one.
-    """
-    try:
-        return reader.open(moment.epoch, moment.at_ms)
-    except SnapshotGoneError:
-        return None
+    span = f"{moments[0]} to {moments[1]}, by {compared.source}"
+    if compared.epochs is not None:
+        span += " of epochs {} and {}".format(*compared.epochs)
+    fields = encode_json(compared.fields())
+    print_answer(Answer(fields, lambda plain: _diff_shown(found, title, span, plain)), as_json=as_json)
 
 
 def _diff_shown(found: Diff, title: str, span: str, plain: bool) -> RenderableType:
@@ -161,16 +135,14 @@ def _story(  # noqa: PLR0913  # what the user chose
     root: Root, served: Served, subject: str, span: Span, *, is_topic: bool, with_versions: bool
 ) -> list[Sentence]:
     tables, snapshot = served.tables, served.snapshot
-    ever = () if is_topic else recorded_names(root, snapshot)
-    if subject in ever:
-        events = newest_events(root, snapshot, subject, span, limit=None, with_versions=with_versions)
-        return story_of_broker(events)
-    found = topic_history(root, snapshot, subject, span)
-    if not (found.lines or subject in tables.queues or topic_history(root, snapshot, subject).lines):
-        raise NotFoundError(
-            "topic" if is_topic else "broker or topic", subject, [*ever, *tables.queues], snapshot.epoch
-        )
-    return story_of_topic(subject, found.lines, found.uncertain)
+    if is_topic:
+        story = topic_story(root, snapshot, subject, span, tables.queues)
+    else:
+        story = story_of(root, snapshot, subject, span, tables.queues, with_versions=with_versions)
+    if story is None:
+        kind, ever = ("topic", set[str]()) if is_topic else ("broker or topic", recorded_names(root, snapshot))
+        raise NotFoundError(kind, subject, [*ever, *tables.queues], snapshot.epoch)
+    return story
 
 
 def _story_shown(served: Served, subject: str, story: list[Sentence], plain: bool) -> RenderableType:

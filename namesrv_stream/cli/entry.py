@@ -63,6 +63,7 @@ COMMANDS = {
     "replay": LazyCommand(
         "namesrv_stream.replay.command:replay", _RUN, "Replay scenario cases through the rules or the job."
     ),
+    "console": LazyCommand("namesrv_stream.console.command:console", _RUN, "Serve a page and an HTTP API."),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal
 
 import click
@@ -12,13 +12,23 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from namesrv_stream.durations import duration_text as duration_text  # noqa: PLC0414 -- one of the layouts of this module, so exported
 from namesrv_stream.logs import printable
+from namesrv_stream.texts import counted, duration_text, iso_text, perm_text
+
+__all__ = [
+    "console",
+    "counted",
+    "duration_text",
+    "heading",
+    "iso_text",
+    "perm_text",
+    "print_shown",
+    "table",
+    "time_text",
+]
 
 _PLAIN_WIDTH = 10_000
 """Width of a line that is written to a file or a pipe: nothing is wrapped or cut."""
-
-_PERMS = ((4, "R"), (2, "W"), (1, "X"))
 
 
 def console() -> Console:
@@ -60,12 +70,6 @@ def _cell(value: object) -> Text:
     return value if isinstance(value, Text) else Text("" if value is None else printable(str(value)))
 
 
-def perm_text(perm: int) -> str:
-    """Return a perm as RocketMQ's admin tool writes it: `RW-` for 6, with `P` in front for the priority bit."""
-    letters = "".join(letter if perm & bit else "-" for bit, letter in _PERMS)
-    return f"P{letters}" if perm & 8 else letters
-
-
 def time_text(epoch_ms: int | None) -> str:
     """Return local time to the second, with the day unless it is today; `-` for None."""
     if epoch_ms is None:
@@ -73,19 +77,6 @@ def time_text(epoch_ms: int | None) -> str:
     moment = datetime.fromtimestamp(epoch_ms / 1000).astimezone()
     is_today = moment.date() == datetime.now().astimezone().date()
     return moment.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S")
-
-
-def iso_text(epoch_ms: int | None) -> str | None:
-    """Return the time in UTC with milliseconds, for JSON."""
-    if epoch_ms is None:
-        return None
-    return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def counted(count: int, noun: str) -> str:
-    """Return the number with its noun: `1 topic`, `20,000 topics`, `2 addresses`."""
-    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
-    return f"{count:,} {noun if count == 1 else plural}"
 
 
 def heading(left: str, right: str) -> Text:

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 import click
-import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -28,6 +27,7 @@ from namesrv_stream.cli.view import (
 )
 from namesrv_stream.config import Invocation
 from namesrv_stream.history.events import newest_events, recorded_names
+from namesrv_stream.history.fields import event_fields, snapshot_fields
 from namesrv_stream.history.views import history_sql
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.root import Root
@@ -37,7 +37,7 @@ DEFAULT_EVENTS = 50
 DEFAULT_SNAPSHOTS = 20
 _NAMED = 3
 _TIME = Moment(epochs=False)
-_NOT_SHOWN = ("type", "requestedBy")
+_NOT_SHOWN = ("type", "requestedBy", "reason")
 _COLOURS = {
     "REGISTERED": "green",
     "ID_TAKEN": "green",
@@ -84,21 +84,10 @@ def history(  # noqa: PLR0913, PLR0917  # one argument an option, as click hands
         if broker is not None and not events and broker not in (ever := recorded_names(root, served.snapshot)):
             raise NotFoundError("event of broker", broker, ever, served.snapshot.epoch)
         return Answer(
-            encode_json([_event_fields(event) for event in events]), lambda plain: _events_shown(served, events, plain)
+            encode_json([event_fields(event) for event in events]), lambda plain: _events_shown(served, events, plain)
         )
 
     show(invocation, view, answer, remembers="all of them up to that moment")
-
-
-def _event_fields(event: BrokerEventRow) -> dict[str, Any]:
-    fields = {_camel(name): value for name, value in event._asdict().items() if value is not None}
-    fields |= {name: iso_text(fields[name]) for name in ("eventTime", "lastHeardAt") if name in fields}
-    return fields | {name: msgspec.Raw(fields[name].encode()) for name in ("before", "after") if name in fields}
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
 
 
 def _events_shown(served: Served, events: list[BrokerEventRow], plain: bool) -> RenderableType:
@@ -134,6 +123,8 @@ def _what(event: BrokerEventRow) -> Iterator[str]:
         yield f"lasted {duration_text(event.lease_millis)}"
     if event.requested_by:
         yield f"by {event.requested_by}"
+    if event.reason:
+        yield f"reason: {event.reason}"
 
 
 def _changed_names(before: Any, after: Any, name: Callable[[dict[str, Any]], str]) -> str:  # JSON
@@ -161,7 +152,7 @@ def snapshots(invocation: Invocation, limit: int, sql: bool, view: View) -> None
     if sql:
         click.echo(pinning_sql(root_of(invocation.settings), rows[0]), nl=False)
         return
-    fields = encode_json([_snapshot_fields(row) for row in rows])
+    fields = encode_json([snapshot_fields(row) for row in rows])
     print_answer(Answer(fields, lambda plain: _snapshots_shown(rows, plain)), as_json=view.as_json)
 
 
@@ -169,11 +160,6 @@ def pinning_sql(root: Root, snapshot: SnapshotRow) -> str:
     """Return Spark SQL that makes temporary views of one snapshot's tables, and the views for analysts over them."""
     statements = "".join(f"{statement};\n" for statement in history_sql(root, snapshot))
     return f"-- epoch {snapshot.epoch}, event time {iso_text(snapshot.event_time)}\n{statements}"
-
-
-def _snapshot_fields(row: SnapshotRow) -> dict[str, object]:
-    fields = {_camel(name): value for name, value in row._asdict().items() if value is not None}
-    return fields | {"publishedAt": iso_text(row.published_at), "eventTime": iso_text(row.event_time)}
 
 
 def _snapshots_shown(rows: list[SnapshotRow], plain: bool) -> RenderableType:

@@ -186,11 +186,13 @@ class NamesrvSettings(RocketmqSettings):
         "tls.server.mode",
         "permissive",
         "permissive: TLS and plain text on one port; enforcing: TLS alone; disabled: plain text alone.",
-        "gateway",
+        "gateway, console",
     )
-    tls_cert_path: Location = setting("tls.server.certPath", "", "Certificate chain, PEM.", "gateway")
-    tls_key_path: Location = setting("tls.server.keyPath", "", "Private key, PEM.", "gateway")
-    tls_key_password: str = setting("tls.server.keyPassword", "", "Password of the key.", "gateway", repr=False)
+    tls_cert_path: Location = setting("tls.server.certPath", "", "Certificate chain, PEM.", "gateway, console")
+    tls_key_path: Location = setting("tls.server.keyPath", "", "Private key, PEM.", "gateway, console")
+    tls_key_password: str = setting(
+        "tls.server.keyPassword", "", "Password of the key.", "gateway, console", repr=False
+    )
     tls_auth_client: Boolean = setting(
         "tls.server.authClient", False, "Require a certificate of every client.", "gateway"
     )
@@ -205,9 +207,27 @@ class NamesrvSettings(RocketmqSettings):
         "besides, only users with the role broker send what brokers send. observe: nothing is refused, and what "
         "`writes` would refuse is counted and logged. At a bindAddress that is not loopback, off has to be set "
         "explicitly.",
-        "gateway",
+        "gateway, console",
     )
-    auth_users_path: Location = setting("auth.usersPath", "", "Users file, see security.md.", "gateway")
+    auth_users_path: Location = setting("auth.usersPath", "", "Users file, see security.md.", "gateway, console")
+
+    console_port: Port = setting("console.port", 9870, "Port of the console; 0 takes a free one.", "console")
+    console_bind_address: str = setting(
+        "console.bindAddress",
+        "127.0.0.1",
+        "Address at which the console listens. At one that is not loopback, auth.mode has to be set explicitly.",
+        "console",
+    )
+    console_hosts: str = setting(
+        "console.hosts",
+        "",
+        "Names under which browsers reach the console, separated by commas. IP addresses and localhost need not be "
+        "named; requests to other names are refused.",
+        "console",
+    )
+    console_max_watchers: Count = setting(
+        "console.maxWatchers", 2000, "Most watchers of changes at one time.", "console"
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -5,7 +5,6 @@ This is decided before the request is handled. Only the bodies of 217 and 318 ar
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import time
 from collections.abc import Mapping
@@ -14,11 +13,11 @@ from typing import Protocol
 
 import msgspec
 
+from namesrv_stream.access.exposure import check_exposure, is_loopback
 from namesrv_stream.access.rights import WRITING_CODES, Mode, NotAllowedError, check_right, check_settings
 from namesrv_stream.access.users import Origin, Sender, Users
 from namesrv_stream.access.users_file import UsersFile
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.errors import SettingError
 from namesrv_stream.gateway.metrics import Metrics
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire.codes import RequestCode
@@ -54,13 +53,7 @@ class Authorization:
         be used.
         """
         mode, is_local = settings.auth_mode, is_loopback(settings.bind_address)
-        if mode == "off" and not is_local and "auth_mode" not in settings.model_fields_set:
-            raise SettingError(
-                "auth.mode",
-                f"is not set, and bindAddress {settings.bind_address} lets other machines connect",
-                "Set observe, operators or writes with auth.usersPath, or auth.mode=off if everybody who reaches "
-                "this address may change routes.",
-            )
+        check_exposure(settings, "bindAddress", settings.bind_address)
         self._metrics = metrics
         self._file = None if mode == "off" else UsersFile(Path(settings.auth_users_path))
         self._mode: Mode | None = None if mode == "off" else "operators" if mode == "operators" else "writes"
@@ -116,11 +109,3 @@ class Authorization:
         log.warning(
             "request of %s %s: %s", speaker.peer, "is refused" if effect == "refused" else "would be refused", error
         )
-
-
-def is_loopback(bind_address: str) -> bool:
-    """Return whether only programs on this machine can connect to the address."""
-    try:
-        return ipaddress.ip_address(bind_address).is_loopback
-    except ValueError:
-        return bind_address == "localhost"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from namesrv_stream.durations import duration_text
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.rules.rows import LiveRow
+from namesrv_stream.texts import duration_text
 
 log = logging.getLogger(__name__)
 

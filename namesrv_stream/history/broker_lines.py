@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from namesrv_stream.durations import duration_text
 from namesrv_stream.history.membership import recorded_rows
 from namesrv_stream.rules.rows import BrokerEventRow
+from namesrv_stream.texts import duration_text
 
 MOST_LINES = 20
 """Most lines of one publication that name a broker each. A last line counts the others."""

@@ -121,6 +121,29 @@ def events_between(root: Root, snapshot: SnapshotRow, after: AsOf, until: AsOf) 
     return _lines(root, snapshot, f"NOT ({after.up_to_here}) AND {until.up_to_here} ORDER BY epoch, seq")
 
 
+class EpochEvents(NamedTuple):
+    """The numbers of one epoch's events by type; `event_time` is that of the last one."""
+
+    epoch: int
+    event_time: int
+    counts: dict[str, int]
+
+
+def events_by_epoch(root: Root, snapshot: SnapshotRow, span: Span) -> list[EpochEvents]:
+    """Return every epoch with events within a span, lowest first, up to a snapshot."""
+    counted = "SELECT epoch, type, max(event_time) AS at, count(*) AS n FROM rows"
+    rows = query(_table(root, snapshot), f"{counted} WHERE {span.covers} GROUP BY epoch, type ORDER BY epoch, type")
+    at_ms = rows.column("at").cast("timestamp[ms]").cast("int64").to_pylist()
+    found: list[EpochEvents] = []
+    for epoch, kind, at, count in zip(*(rows.column(name).to_pylist() for name in ("epoch", "type")), at_ms,
+                                      rows.column("n").to_pylist(), strict=True):  # fmt: skip
+        if not found or found[-1].epoch != epoch:
+            found.append(EpochEvents(epoch, at, {}))
+        found[-1].counts[kind] = count
+        found[-1] = found[-1]._replace(event_time=max(at, found[-1].event_time))
+    return found
+
+
 def members_at(root: Root, snapshot: SnapshotRow, moment: AsOf) -> Membership:
     """Return the members at any moment of the past. `snapshot` is the newest one, whose history is read.
 

@@ -306,4 +306,5 @@ def _line(  # noqa: PLR0913  # the columns of broker_event, by name
         after=rows[1],
         last_heard_at=last_heard_at,
         lease_millis=lease_millis,
+        reason=getattr(step.command, "reason", None),
     )

@@ -132,6 +132,7 @@ class PutKvConfig(_TaggedRecord, frozen=True, kw_only=True, tag="PUT_KV_CONFIG")
     key: Name
     value: str
     requested_by: str | None = None
+    reason: str | None = None
 
 
 class DeleteKvConfig(_TaggedRecord, frozen=True, kw_only=True, tag="DELETE_KV_CONFIG"):
@@ -140,6 +141,7 @@ class DeleteKvConfig(_TaggedRecord, frozen=True, kw_only=True, tag="DELETE_KV_CO
     namespace: str
     key: Name
     requested_by: str | None = None
+    reason: str | None = None
 
 
 class WipeWritePerm(_TaggedRecord, frozen=True, kw_only=True, tag="WIPE_WRITE_PERM_OF_BROKER"):
@@ -147,6 +149,7 @@ class WipeWritePerm(_TaggedRecord, frozen=True, kw_only=True, tag="WIPE_WRITE_PE
 
     broker_name: str
     requested_by: str | None = None
+    reason: str | None = None
 
 
 class AddWritePerm(_TaggedRecord, frozen=True, kw_only=True, tag="ADD_WRITE_PERM_OF_BROKER"):
@@ -154,6 +157,7 @@ class AddWritePerm(_TaggedRecord, frozen=True, kw_only=True, tag="ADD_WRITE_PERM
 
     broker_name: str
     requested_by: str | None = None
+    reason: str | None = None
 
 
 class DeleteTopic(_TaggedRecord, frozen=True, kw_only=True, tag="DELETE_TOPIC_IN_NAMESRV"):
@@ -162,6 +166,7 @@ class DeleteTopic(_TaggedRecord, frozen=True, kw_only=True, tag="DELETE_TOPIC_IN
     topic: str
     cluster_name: str | None = None
     requested_by: str | None = None
+    reason: str | None = None
 
 
 class QueueData(msgspec.Struct, frozen=True, rename="camel"):
@@ -180,6 +185,7 @@ class RegisterTopic(_TaggedRecord, frozen=True, kw_only=True, tag="REGISTER_TOPI
     topic: str
     queue_datas: list[QueueData]
     requested_by: str | None = None
+    reason: str | None = None
 
 
 class UpdateNamesrvConfig(_TaggedRecord, frozen=True, kw_only=True, tag="UPDATE_NAMESRV_CONFIG"):
@@ -187,6 +193,7 @@ class UpdateNamesrvConfig(_TaggedRecord, frozen=True, kw_only=True, tag="UPDATE_
 
     properties: dict[str, str]
     requested_by: str | None = None
+    reason: str | None = None
 
 
 class LiftExpiryGuard(_TaggedRecord, frozen=True, kw_only=True, tag="LIFT_EXPIRY_GUARD"):

@@ -135,6 +135,7 @@ class BrokerEventRow(NamedTuple):
     after: str | None
     last_heard_at: int | None
     lease_millis: int | None
+    reason: str | None = None
 
 
 class RejectedRow(NamedTuple):

@@ -64,7 +64,7 @@ class LoadedTopics:
 class RegistryView:
     """One snapshot: the row that names it, and its tables.
 
-    `changed_topics` are the topics that the change feed names since the view that `follow` returned before. It is None
+    `changed_topics` are the topics that the change feed names since the view that was the base of this one. It is None
     if the table `topic` was loaded whole: then any topic may have changed.
     """
 
@@ -96,7 +96,20 @@ class RouteReader:
 
         Raises NoSuchSnapshotError if there is none, SnapshotGoneError if it is past retention.
         """
-        return self._view(self.snapshots.find(epoch, at_ms))
+        return self.view(self.snapshots.find(epoch, at_ms), self._latest)
+
+    def view(self, snapshot: SnapshotRow, base: RegistryView | None) -> RegistryView:
+        """Return the view of a snapshot. Of the tables in `base`, another view, only what differs is read.
+
+        Raises SnapshotGoneError if the snapshot is past retention.
+        """
+        with ThreadPoolExecutor() as pool:
+            topics = pool.submit(self._topics, snapshot, base)
+            loaded = pool.map(lambda spec: self._loaded(spec, snapshot, base), _SMALL_TABLES)
+        queues, changed_topics = topics.result()
+        return RegistryView(
+            snapshot, {TOPIC.name: queues} | {table.spec.name: table for table in loaded}, changed_topics
+        )
 
     def follow(self) -> RegistryView:
         """Return a view of the newest snapshot, or the former view itself if no new snapshot is published.
@@ -108,7 +121,7 @@ class RouteReader:
             return self._latest
         newest = self.snapshots.newest()
         if self._latest is None or self._latest.snapshot != newest:
-            self._latest = self._view(newest)
+            self._latest = self.view(newest, self._latest)
         return self._latest
 
     def table(self, spec: TableSpec, snapshot: SnapshotRow) -> pa.Table:
@@ -116,26 +129,17 @@ class RouteReader:
         with self._naming_what_is_gone(snapshot):
             return select(self._root.open(spec, snapshot.versions[spec.name]), spec)
 
-    def _view(self, snapshot: SnapshotRow) -> RegistryView:
-        with ThreadPoolExecutor() as pool:
-            topics = pool.submit(self._topics, snapshot)
-            loaded = pool.map(lambda spec: self._loaded(spec, snapshot), _SMALL_TABLES)
-        queues, changed_topics = topics.result()
-        return RegistryView(
-            snapshot, {TOPIC.name: queues} | {table.spec.name: table for table in loaded}, changed_topics
-        )
-
-    def _loaded(self, spec: TableSpec, snapshot: SnapshotRow) -> LoadedTable:
+    def _loaded(self, spec: TableSpec, snapshot: SnapshotRow, base: RegistryView | None) -> LoadedTable:
         version = snapshot.versions[spec.name]
-        known = self._latest.tables[spec.name] if self._latest is not None else None
+        known = base.tables[spec.name] if base is not None else None
         if isinstance(known, LoadedTable) and known.version == version:
             return known
         return LoadedTable(spec, version, self.table(spec, snapshot))
 
-    def _topics(self, snapshot: SnapshotRow) -> tuple[LoadedTopics, frozenset[str] | None]:
-        """Return the table `topic` and the topics that have changed since the latest view, None if that is unknown."""
+    def _topics(self, snapshot: SnapshotRow, base: RegistryView | None) -> tuple[LoadedTopics, frozenset[str] | None]:
+        """Return the table `topic` and the topics that have changed since `base`, None if that is unknown."""
         version = snapshot.versions[TOPIC.name]
-        known = self._latest.tables[TOPIC.name] if self._latest is not None else None
+        known = base.tables[TOPIC.name] if base is not None else None
         if isinstance(known, LoadedTopics) and known.version == version:
             return known, frozenset()
         with self._naming_what_is_gone(snapshot):

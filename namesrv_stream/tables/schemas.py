@@ -154,9 +154,11 @@ BROKER_EVENT = TableSpec(
             "after": TEXT,
             "last_heard_at": TIMESTAMP,
             "lease_millis": LONG,
+            "reason": TEXT,
         }
     ),
     partition_column=EVENT_MONTH,
+    later_columns=True,
 )
 REJECTED = TableSpec(
     "rejected",

@@ -61,6 +61,12 @@ class Snapshots:
         first = oldest if limit is None else max(oldest, self.newest().epoch - limit + 1)
         return self._rows(f"epoch >= {first}", "ORDER BY epoch DESC")
 
+    def after(self, epoch: int) -> list[SnapshotRow]:
+        """Return the rows of higher epochs, lowest first, without those past retention."""
+        rows = self._rows(f"epoch > {epoch}", "ORDER BY epoch")
+        kept_ms = self._now_ms() - self.retention_ms
+        return [row for row in rows if row.published_at >= kept_ms or row is rows[-1]]
+
     def find(self, epoch: int | None = None, at_ms: int | None = None) -> SnapshotRow:
         """Return the newest row, the row of `epoch`, or the row in force at the event time `at_ms`.
 

@@ -10,7 +10,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent.parent / "namesrv_stream"
 ENGINES = ("pyspark", "kafka", "deltalake", "delta", "pyarrow")
 OUTSIDE_WORLD = {"socket", "asyncio", "time", "os", "threading", "pathlib", "subprocess"}
-LAYERS = ["errors", "config", "rules", "records", "wire", "access", "tables", "history", "kafka", "stream", "fleet"]
+LAYERS = ["errors", "texts", "config", "rules", "records", "wire", "access", "tables", "history"]
+LAYERS += ["kafka", "stream", "fleet"]
 """Each may import from those before it; `local`, `replay`, `gateway` and `cli` come after all of them."""
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, get_args
 
-from namesrv_stream.cli.output import counted, duration_text, perm_text
+from namesrv_stream.history.events import Span, newest_events, recorded_names
 from namesrv_stream.history.membership import Rows, recorded_counts, recorded_rows
-from namesrv_stream.history.topics import ONE_OF_SEVERAL
+from namesrv_stream.history.topics import ONE_OF_SEVERAL, topic_history
 from namesrv_stream.rules.requests import PERM_WRITE, AddWritePerm, Command, WipeWritePerm
-from namesrv_stream.rules.rows import BrokerEventRow
+from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
+from namesrv_stream.tables.root import Root
+from namesrv_stream.texts import counted, duration_text, perm_text
 
 _NAMED = 5
 _COMMANDS = frozenset(kind.__struct_config__.tag for kind in get_args(Command))
@@ -36,6 +38,36 @@ class Sentence(NamedTuple):
     epoch: int
     event_time: int
     text: str
+
+
+def story_of(  # noqa: PLR0913  # what the user chose
+    root: Root,
+    snapshot: SnapshotRow,
+    name: str,
+    span: Span,
+    topics: Container[str],
+    *,
+    with_versions: bool = False,
+) -> list[Sentence] | None:
+    """Return the story of a broker name, a broker address or a topic; None if neither history nor tables have it.
+
+    `topics` are those of the snapshot. A name that is both is taken for a broker. `with_versions`: also registrations
+    that changed nothing but the data version.
+    """
+    if name in recorded_names(root, snapshot):
+        events = newest_events(root, snapshot, name, span, limit=None, with_versions=with_versions)
+        return story_of_broker(events)
+    return topic_story(root, snapshot, name, span, topics)
+
+
+def topic_story(
+    root: Root, snapshot: SnapshotRow, topic: str, span: Span, topics: Container[str]
+) -> list[Sentence] | None:
+    """Return the story of a topic, also where a broker has its name; None if neither history nor tables have it."""
+    found = topic_history(root, snapshot, topic, span)
+    if found.lines or topic in topics or topic_history(root, snapshot, topic).lines:
+        return story_of_topic(topic, found.lines, found.uncertain)
+    return None
 
 
 def story_of_broker(lines: Sequence[BrokerEventRow]) -> list[Sentence]:
@@ -120,7 +152,8 @@ def _of_broker(line: BrokerEventRow) -> Iterator[str]:
             yield f"{who if 'broker' in before else lost} {_end(line)}; it had been alive for {lasted}."
         case _:
             effects = [*_topics(line, before, after), *_settings(before, after)]
-            yield f"{_asker(line)} asked for {line.type}: {', '.join(effects) or 'nothing changed'}."
+            effect = ", ".join(effects) or "nothing changed"
+            yield f"{_asker(line)} asked for {line.type}: {effect}{_given_reason(line)}."
 
 
 def _changed(line: BrokerEventRow, before: Rows, after: Rows) -> str:
@@ -138,7 +171,7 @@ def _of_topic(topic: str, line: BrokerEventRow) -> Iterator[str]:
     changes = [*_row_changes(topic, line, "topic", _topic_change), *_row_changes(topic, line, "topic_mapping", _mapped)]
     yield from (f"{change}, {_because(line)}." for change in changes)
     if not changes and line.type in _COMMANDS:
-        yield f"{_asker(line)} asked for {line.type} of {topic}: nothing changed."
+        yield f"{_asker(line)} asked for {line.type} of {topic}: nothing changed{_given_reason(line)}."
 
 
 def _row_changes(topic: str, line: BrokerEventRow, table: str, sentence: Callable[..., str]) -> Iterator[str]:
@@ -214,11 +247,15 @@ def _because(line: BrokerEventRow) -> str:
         case cause if cause == ONE_OF_SEVERAL:
             return "in one or more of several changes of very many topics at once"
         case _:
-            return f"because {_asker(line)} asked for {line.cause}"
+            return f"because {_asker(line)} asked for {line.cause}{_given_reason(line)}"
 
 
 def _asker(line: BrokerEventRow) -> str:
     return line.requested_by or "an operator without a name"
+
+
+def _given_reason(line: BrokerEventRow) -> str:
+    return f" (reason: {line.reason})" if line.reason else ""
 
 
 def _changes(before: Rows, after: Rows) -> Iterator[str]:

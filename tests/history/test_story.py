@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from namesrv_stream.cli.story import story_of_broker, story_of_topic
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.history.story import story_of_broker, story_of_topic
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import (
     AddWritePerm,

@@ -1,0 +1,95 @@
+"""The ASGI application: the API, the page, and what both are guarded by."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+
+from namesrv_stream import __version__
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.console import api
+from namesrv_stream.console.guard import Guard
+from namesrv_stream.console.problems import answer_of, problem_response
+from namesrv_stream.console.running import Running
+from namesrv_stream.errors import NamesrvError
+
+PAGE = Path(__file__).parent / "page"
+
+
+class _Page(StaticFiles):
+    """The files of the page. They are looked up anew each time, so that an update is seen at once."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers["cache-control"] = "no-cache"
+        return response
+
+
+class _Application(FastAPI):
+    """FastAPI with the schemas of the commands in its description."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the description of the API."""
+        if self.openapi_schema is None:
+            described = super().openapi()
+            described.setdefault("components", {}).setdefault("schemas", {}).update(api.COMPONENTS)
+        assert self.openapi_schema is not None
+        return self.openapi_schema
+
+
+def make_app(settings: NamesrvSettings) -> FastAPI:
+    """Return the application. Raises SettingError or UsersFileError."""
+    running = Running(settings)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        async with running:
+            yield
+
+    app = _Application(
+        title="namesrv-stream",
+        version=__version__,
+        description="Routes of RocketMQ topics at any moment, their history, and pushed changes.",
+        openapi_url="/v1/openapi.json",
+        docs_url=None,  # its page loads scripts from the internet
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.state.running = running
+    app.include_router(api.router)
+    app.mount("/", _Page(directory=PAGE, html=True))
+    app.add_exception_handler(NamesrvError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_bad_parameter)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    names = [name.strip().lower() for name in settings.console_hosts.split(",") if name.strip()]
+    app.add_middleware(Guard, names=[*names, settings.console_bind_address.lower()])
+    return app
+
+
+async def _on_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, NamesrvError)
+    return answer_of(error)
+
+
+async def _on_bad_parameter(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    name = first["loc"][-1] if first["loc"] else "the request"
+    message = f"{name}: {first['msg']}. /v1/openapi.json describes all parameters."
+    return problem_response(HTTPStatus.UNPROCESSABLE_ENTITY, message)
+
+
+async def _on_http_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    return problem_response(status, f"{error.detail}. /v1/openapi.json describes the API.", dict(error.headers or {}))

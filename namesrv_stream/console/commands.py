@@ -1,0 +1,160 @@
+"""Operator commands over HTTP: each is a record of the Kafka contract with a reason, checked and sent to Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+
+from namesrv_stream.access.exposure import check_exposure, is_loopback
+from namesrv_stream.access.rights import Mode, NotAllowedError, check_right, check_settings
+from namesrv_stream.access.users import Sender, Users
+from namesrv_stream.access.users_file import UsersFile
+from namesrv_stream.config import CATALOGUE, ConfigBlackListError, NamesrvSettings, kafka_client_arguments
+from namesrv_stream.console.problems import BadQuestionError
+from namesrv_stream.errors import SettingError, did_you_mean
+from namesrv_stream.records import decode_record
+from namesrv_stream.rules.requests import (
+    AddWritePerm,
+    DeleteKvConfig,
+    DeleteTopic,
+    PutKvConfig,
+    UpdateNamesrvConfig,
+    WipeWritePerm,
+)
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.wire.bodies import encode_properties
+from namesrv_stream.wire.codes import RequestCode
+from namesrv_stream.wire.command import RemotingCommand
+
+log = logging.getLogger(__name__)
+
+OperatorCommand = WipeWritePerm | AddWritePerm | DeleteTopic | PutKvConfig | DeleteKvConfig | UpdateNamesrvConfig
+"""What operators send. Topics are registered by brokers and by mqadmin, at a gateway."""
+
+MAX_BODY_BYTES = 64 * 1024
+MAX_REASON_CHARS = 500
+_DELIVERY_LIMIT_MS = 15_000
+
+
+class Commands:
+    """Decides who may send a command, and sends it to Kafka."""
+
+    def __init__(self, settings: NamesrvSettings) -> None:
+        """Read the users file.
+
+        Raises SettingError if other machines can connect and auth.mode is not set; UsersFileError if the file cannot
+        be used.
+        """
+        check_exposure(settings, "console.bindAddress", settings.console_bind_address)
+        mode = settings.auth_mode
+        self._settings = settings
+        self._file = None if mode == "off" else UsersFile(Path(settings.auth_users_path))
+        self._mode: Mode | None = None if mode == "off" else "operators" if mode == "operators" else "writes"
+        self._is_observing = mode == "observe"
+        self._is_local = is_loopback(settings.console_bind_address)
+
+    def parsed(self, body: bytes) -> OperatorCommand:
+        """Return the command in a body. Raises MalformedRecordError or BadQuestionError."""
+        command = decode_record(body)
+        if not isinstance(command, OperatorCommand):
+            kinds = ", ".join(str(kind.__struct_config__.tag) for kind in get_args(OperatorCommand))
+            raise BadQuestionError(f"{command.__struct_config__.tag} is no operator's command. Send one of {kinds}.")
+        _check_reason(command.reason)
+        self._check_settings(command)
+        return command
+
+    def admitted(self, command: OperatorCommand, authorization: str | None, peer: str) -> OperatorCommand:
+        """Return the command with the name of its sender. Raises NotAllowedError.
+
+        `authorization`: the header of that name, HTTP Basic with an accessKey and its secretKey.
+        """
+        sender = self._sender(authorization)
+        request = _as_request(command)
+        try:
+            if isinstance(command, UpdateNamesrvConfig) and not (self._file is None and self._is_local):
+                check_settings(request, sender)
+            if self._mode is not None:
+                self._check_mode(self._mode, request, sender, peer)
+        except NotAllowedError as error:
+            log.warning("console: %s is refused: %s", peer, error)
+            raise
+        name = f"{sender.user.name}@{peer}" if sender.user else peer
+        return msgspec.structs.replace(command, requested_by=name)
+
+    def send(self, command: OperatorCommand) -> LogPosition:
+        """Send the command, and return its place in the log. Blocks until Kafka has acknowledged it.
+
+        Raises KafkaUnreachableError or KafkaRefusedError.
+        """
+        from namesrv_stream.kafka.producer import HeartbeatProducer  # noqa: PLC0415  # a console may do without Kafka
+
+        kafka, topic = kafka_client_arguments(self._settings), self._settings.kafka_topic
+        with HeartbeatProducer(kafka, topic, delivery_timeout_ms=_DELIVERY_LIMIT_MS) as producer:
+            return producer.send(command).result()
+
+    async def sent(self, command: OperatorCommand) -> LogPosition:
+        """Send the command in a thread."""
+        return await asyncio.to_thread(self.send, command)
+
+    def _sender(self, authorization: str | None) -> Sender:
+        if self._file is None:
+            return Sender(None, "this console has no users file")
+        self._file.reload()
+        if authorization is None:
+            return Sender(None, "it has no name and password")
+        return _holder(self._file.users, authorization)
+
+    def _check_mode(self, mode: Mode, request: RemotingCommand, sender: Sender, peer: str) -> None:
+        try:
+            check_right(mode, request, sender, {})
+        except NotAllowedError as error:
+            if not self._is_observing:
+                raise
+            log.warning("console: %s would be refused: %s", peer, error)
+
+    def _check_settings(self, command: OperatorCommand) -> None:
+        if not isinstance(command, UpdateNamesrvConfig):
+            return
+        for key, value in command.properties.items():
+            if key not in CATALOGUE:
+                raise SettingError(key, "is not known", f"{did_you_mean(key, CATALOGUE)}See docs/configuration.md.")
+            try:
+                accepted = self._settings.live_changes({key: value})
+            except ConfigBlackListError as error:
+                raise SettingError(
+                    key, "cannot be changed at run time", "Set it in the file and start again."
+                ) from error
+            if not accepted:
+                raise SettingError(key, f"{value!r} is not accepted", f"Now it is {self._settings.get_config(key)}.")
+
+
+def _check_reason(reason: str | None) -> None:
+    if reason is None or not reason.strip():
+        raise BadQuestionError('say why: the body needs a "reason", which the history keeps.')
+    if len(reason) > MAX_REASON_CHARS or not reason.isprintable():
+        raise BadQuestionError(f"the reason is one line of at most {MAX_REASON_CHARS} printable characters.")
+
+
+def _as_request(command: OperatorCommand) -> RemotingCommand:
+    """Return the command in the form for which the rights are written: RocketMQ's request."""
+    properties: Mapping[str, str] = getattr(command, "properties", {})
+    code = RequestCode[str(command.__struct_config__.tag)]
+    return RemotingCommand(code=code, body=encode_properties(properties))
+
+
+def _holder(users: Users, authorization: str) -> Sender:
+    scheme, _, encoded = authorization.partition(" ")
+    if scheme.lower() != "basic":
+        return Sender(None, "it has no HTTP Basic name and password")
+    try:
+        name, _, password = base64.b64decode(encoded, validate=True).partition(b":")
+        return users.holder_of(name.decode(), password)
+    except (binascii.Error, UnicodeDecodeError):
+        return Sender(None, "its HTTP Basic header cannot be read")

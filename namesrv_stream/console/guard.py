@@ -1,0 +1,96 @@
+"""Keeps web pages of others away from the console: which names it is asked under, and from where it takes commands.
+
+A browser sends requests for any page that its user visits, to this machine too. A page under a name of its own that
+resolves to this machine (DNS rebinding) is refused by that name; a page that posts across origins, by its origin.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from http import HTTPStatus
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from namesrv_stream.console.problems import problem_response
+
+_PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_SECURITY_HEADERS = {
+    "content-security-policy": _PAGE_POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
+_HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Guard:
+    """ASGI middleware that refuses such requests, and adds the headers that limit what the page may load."""
+
+    def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
+        """`names`: the host names under which the console may be asked, besides IP addresses and localhost."""
+        self._app = app
+        self._names = frozenset(names) | {"localhost"}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(scope["method"], Headers(scope=scope))
+        app = self._app if refusal is None else problem_response(*refusal)
+        await app(scope, receive, _with_security_headers(send))
+
+    def _refusal(self, method: str, headers: Headers) -> tuple[HTTPStatus, str] | None:
+        """Return why a request is refused, None if it is not."""
+        host = headers.get("host", "")
+        if not self._is_known(host):
+            return HTTPStatus.MISDIRECTED_REQUEST, (
+                f"this console is not asked under the name {host[:200]!r}: use its IP address, or put the name into "
+                "console.hosts"
+            )
+        if method in _HARMLESS:
+            return None
+        if not _is_same_origin(headers, host):
+            return HTTPStatus.FORBIDDEN, "a page of another origin may not send commands: use the console's own page"
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send the body as JSON, with Content-Type: application/json"
+        return None
+
+    def _is_known(self, host: str) -> bool:
+        name = _host_name(host)
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return name.lower().rstrip(".") in self._names
+        return True  # an address cannot be made to resolve to another machine
+
+
+def _host_name(host: str) -> str:
+    """Return the name or address of a Host header, without the port and an IPv6 address's brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _is_same_origin(headers: Headers, host: str) -> bool:
+    """Return whether a browser sent the request for this console's page, or no browser sent it."""
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return False
+    origin = headers.get("origin")
+    return origin is None or origin.partition("://")[2] == host
+
+
+def _with_security_headers(send: Send) -> Send:
+    async def with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(_SECURITY_HEADERS)
+        await send(message)
+
+    return with_headers

@@ -1,0 +1,323 @@
+"""Computes what each new snapshot changes for those who watch, once for all who watch the same topics.
+
+A watcher receives the events of its subscription in order of the epoch. Nothing here blocks: the hub lives in the event
+loop, and `past_events` is called in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.console.snapshots import KeptSnapshots
+from namesrv_stream.errors import NamesrvError, SnapshotGoneError
+from namesrv_stream.history.events import AsOf
+from namesrv_stream.rules import lookup
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.reader import RegistryView
+from namesrv_stream.texts import iso_text
+from namesrv_stream.wire import bodies
+from namesrv_stream.wire.json_text import encode_json
+
+MOST_REPLAYED = 1_000
+"""Most snapshots that are compared to resume a watcher. One that is further behind gets a reset."""
+
+MOST_PENDING_BYTES = 1024 * 1024
+"""Most bytes of events that wait for one watcher."""
+
+_MOST_NAMED_TOPICS = 200
+_OF_ROUTES = ("topic", "broker", "filter", "topic_mapping", "kv_config", "namesrv_config")
+"""Tables that a route is made from. A snapshot that changes none of them changes no route."""
+
+Topics = tuple[str, ...]
+"""The topics of a subscription, sorted; empty for the subscription to all snapshots."""
+
+
+class TooManyWatchersError(NamesrvError):
+    """Refusal of one more watcher."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"{limit} watchers are connected, which is the limit console.maxWatchers. Ask another console, or raise it."
+        )
+        self.limit = limit
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event for watchers. `epoch` is None if the event does not move the place from which a watcher resumes."""
+
+    name: str
+    epoch: int | None
+    data: bytes
+
+    @cached_property
+    def text(self) -> bytes:
+        """The event in the format of Server-Sent Events."""
+        place = b"" if self.epoch is None else b"id: %d\n" % self.epoch
+        return b"event: %s\n%sdata: %s\n\n" % (self.name.encode(), place, self.data)
+
+
+class Bodies(NamedTuple):
+    """The routes of a subscription's topics in one snapshot, as JSON, in order of the topics; `null` for no route."""
+
+    routes: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, view: RegistryView, settings: NamesrvSettings, topics: Topics) -> Bodies:
+        """Return the routes in a view. `settings` are those with which the console was started."""
+        in_force = settings.restored(view.routes.namesrv_config)
+        return cls(tuple(route_json(view, in_force, topic) for topic in topics))
+
+
+def route_json(view: RegistryView, settings: NamesrvSettings, topic: str, zone: str | None = None) -> bytes:
+    """Return RocketMQ's TopicRouteData of a topic as JSON, `null` for no route. `settings` are those in force."""
+    found = lookup.route(view.routes, topic, settings, zone)
+    return b"null" if found is None else bodies.encode_body(bodies.topic_route_data(found))
+
+
+def routes_event(row: SnapshotRow, topics: Topics, now: Bodies, before: Bodies | None) -> Event | None:
+    """Return the event with the routes that differ from those before, None if none does."""
+    changed = [
+        (topic, route)
+        for index, (topic, route) in enumerate(zip(topics, now.routes, strict=True))
+        if before is None or before.routes[index] != route
+    ]
+    if not changed:
+        return None
+    routes = b",".join(b"%s:%s" % (encode_json(topic), route) for topic, route in changed)
+    return Event("route", row.epoch, b'%s,"routes":{%s}}' % (encode_json(_moment(row))[:-1], routes))
+
+
+def snapshot_event(view: RegistryView, before: SnapshotRow | None) -> Event:
+    """Return the event of a snapshot: its moment, and the tables and topics that it changed."""
+    row, topics = view.snapshot, view.changed_topics
+    is_listed = before is not None and topics is not None and len(topics) <= _MOST_NAMED_TOPICS
+    more = _tables_changed(before, row) | {"changedTopics": sorted(topics or ()) if is_listed else None}
+    return Event("snapshot", row.epoch, encode_json(_moment(row) | more))
+
+
+def _tables_changed(before: SnapshotRow | None, row: SnapshotRow) -> dict[str, object]:
+    known = before.versions if before else {}
+    return {"changedTables": sorted(name for name, version in row.versions.items() if known.get(name) != version)}
+
+
+def _tables_of_routes_changed(before: SnapshotRow, row: SnapshotRow) -> set[str]:
+    return {name for name in _OF_ROUTES if before.versions[name] != row.versions[name]}
+
+
+def _moment(row: SnapshotRow) -> dict[str, object]:
+    return {"epoch": row.epoch, "eventTime": iso_text(row.event_time), "publishedAt": iso_text(row.published_at)}
+
+
+class Watcher:
+    """One watcher's events that were not sent yet. A watcher that takes too few is dropped, and may resume."""
+
+    def __init__(self) -> None:
+        self._pending: deque[Event] = deque()
+        self._bytes = 0
+        self._has_some = asyncio.Event()
+        self.is_dropped = False
+
+    def push(self, event: Event) -> None:
+        """Add an event. Too many that wait are replaced by one, `dropped`, which leaves the place to resume from."""
+        if self.is_dropped:
+            return
+        self._pending.append(event)
+        self._bytes += len(event.data)
+        if self._bytes > MOST_PENDING_BYTES:
+            self.drop("this watcher has read too slowly")
+        self._has_some.set()
+
+    def drop(self, reason: str) -> None:
+        """Replace all that waits by the event `dropped`, the watcher's last."""
+        self.is_dropped = True
+        told = encode_json({"reason": f"{reason}: connect again with Last-Event-ID to go on"})
+        self._pending = deque([Event("dropped", None, told)])
+        self._has_some.set()
+
+    def take(self) -> list[Event]:
+        """Return the events that wait."""
+        taken = list(self._pending)
+        self._pending.clear()
+        self._bytes = 0
+        self._has_some.clear()
+        return taken
+
+    async def wait(self) -> None:
+        """Return when at least one event waits."""
+        await self._has_some.wait()
+
+
+class _Subscription:
+    """All watchers of the same topics, and the routes that they know."""
+
+    def __init__(self, topics: Topics, known: Bodies) -> None:
+        self.topics = topics
+        self.known = known
+        self.watchers: set[Watcher] = set()
+
+
+class Hub:
+    """All watchers. `limit` is the most of them."""
+
+    def __init__(self, snapshots: KeptSnapshots, settings: NamesrvSettings, limit: int) -> None:
+        self._snapshots = snapshots
+        self._settings = settings
+        self._limit = limit
+        self._subscriptions: dict[Topics, _Subscription] = {}
+        self._count = 0
+        self.view: RegistryView | None = None
+        self.has_view = asyncio.Event()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch up to which watchers have received events, 0 before the first snapshot."""
+        return self.view.snapshot.epoch if self.view else 0
+
+    def check_room(self) -> None:
+        """Raise TooManyWatchersError if there is no room for one more watcher."""
+        if self._count >= self._limit:
+            raise TooManyWatchersError(self._limit)
+
+    def attach(self, topics: Topics) -> Watcher:
+        """Return a new watcher of the events after `epoch`. Raises TooManyWatchersError."""
+        assert self.view is not None
+        self.check_room()
+        subscription = self._subscriptions.get(topics)
+        if subscription is None:
+            known = Bodies.of(self.view, self._settings, topics)
+            subscription = self._subscriptions[topics] = _Subscription(topics, known)
+        watcher = Watcher()
+        subscription.watchers.add(watcher)
+        self._count += 1
+        return watcher
+
+    def detach(self, topics: Topics, watcher: Watcher) -> None:
+        """Forget a watcher."""
+        subscription = self._subscriptions[topics]
+        subscription.watchers.discard(watcher)
+        self._count -= 1
+        if not subscription.watchers:
+            del self._subscriptions[topics]
+
+    def step(self, view: RegistryView) -> None:
+        """Send all watchers what a view changes. `view` is of the next epoch."""
+        before = self.view.snapshot if self.view else None
+        self.view = view
+        for subscription in self._subscriptions.values():
+            event = self._event(subscription, view, before)
+            if event is not None:
+                for watcher in subscription.watchers:
+                    watcher.push(event)
+        self.has_view.set()
+
+    def leap(self, view: RegistryView) -> None:
+        """Go on from a view that is not of the next epoch: all watchers get a reset."""
+        self.view = view
+        for subscription in self._subscriptions.values():
+            subscription.known = Bodies.of(view, self._settings, subscription.topics)
+            events = list(reset_events(view, self._settings, subscription.topics, "snapshots are missing in between"))
+            for watcher in subscription.watchers:
+                for event in events:
+                    watcher.push(event)
+        self.has_view.set()
+
+    def tell_progress(self) -> None:
+        """Send all watchers the epoch up to which they have received everything. It keeps connections open, too."""
+        if self.view is not None:
+            self._push_to_all(Event("progress", self.epoch, encode_json(_moment(self.view.snapshot))))
+
+    def drop_all(self, reason: str) -> None:
+        """Send all watchers their last event."""
+        for watcher in self._watchers():
+            watcher.drop(reason)
+
+    def _push_to_all(self, event: Event) -> None:
+        for watcher in self._watchers():
+            watcher.push(event)
+
+    def _watchers(self) -> Iterator[Watcher]:
+        return (watcher for each in self._subscriptions.values() for watcher in each.watchers)
+
+    def _event(self, subscription: _Subscription, view: RegistryView, before: SnapshotRow | None) -> Event | None:
+        topics = subscription.topics
+        if not topics:
+            return snapshot_event(view, before)
+        if before is not None and not may_change(before, view, topics):
+            return None
+        known, subscription.known = subscription.known, Bodies.of(view, self._settings, topics)
+        return routes_event(view.snapshot, topics, subscription.known, known)
+
+
+def may_change(before: SnapshotRow, view: RegistryView, topics: Iterable[str]) -> bool:
+    """Return whether a route of `topics` may differ from the snapshot before.
+
+    The base of `view` must not be of a later epoch than `before`.
+    """
+    changed = _tables_of_routes_changed(before, view.snapshot)
+    if changed == {"topic"} and view.changed_topics is not None:
+        return not view.changed_topics.isdisjoint(topics)
+    return bool(changed)
+
+
+def reset_events(view: RegistryView, settings: NamesrvSettings, topics: Topics, reason: str) -> Iterator[Event]:
+    """Yield the event that tells a watcher to forget what it knows, and the present state."""
+    yield Event("reset", None, encode_json({"reason": reason, "epoch": view.snapshot.epoch}))
+    yield present_event(view, settings, topics)
+
+
+def present_event(view: RegistryView, settings: NamesrvSettings, topics: Topics) -> Event:
+    """Return the event with the present state, with which a watcher without a past begins."""
+    if not topics:
+        return snapshot_event(view, None)
+    event = routes_event(view.snapshot, topics, Bodies.of(view, settings, topics), None)
+    assert event is not None
+    return event
+
+
+def past_events(
+    snapshots: KeptSnapshots, settings: NamesrvSettings, topics: Topics, since: int, until: RegistryView
+) -> list[Event]:
+    """Return the events after epoch `since`, up to the epoch of `until`. May block on the storage.
+
+    If they are not known any more, the result is a reset and the present state.
+    """
+    try:
+        first = snapshots.find(AsOf(epoch=since))
+        rows = [row for row in snapshots.after(since) if row.epoch <= until.snapshot.epoch]
+        if len(rows) > MOST_REPLAYED:
+            raise SnapshotGoneError(f"epoch {since}", rows[-MOST_REPLAYED].epoch)
+        if not topics:
+            return [_event_of_past(before, row) for before, row in pairwise([first, *rows])]
+        return list(_replayed(snapshots, settings, topics, [first, *rows]))
+    except NamesrvError as error:
+        return list(reset_events(until, settings, topics, str(error)))
+
+
+def _event_of_past(before: SnapshotRow, row: SnapshotRow) -> Event:
+    return Event(
+        "snapshot", row.epoch, encode_json(_moment(row) | _tables_changed(before, row) | {"changedTopics": None})
+    )
+
+
+def _replayed(
+    snapshots: KeptSnapshots, settings: NamesrvSettings, topics: Topics, rows: Sequence[SnapshotRow]
+) -> Iterator[Event]:
+    """Yield an event for each row after the first that changed a route of the topics."""
+    known = Bodies.of(snapshots.view(rows[0]), settings, topics)
+    for before, row in pairwise(rows):
+        if not _tables_of_routes_changed(before, row):
+            continue
+        view = snapshots.view(row)
+        if may_change(before, view, topics):
+            former, known = known, Bodies.of(view, settings, topics)
+            event = routes_event(row, topics, known, former)
+            if event is not None:
+                yield event

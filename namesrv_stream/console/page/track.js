@@ -1,0 +1,184 @@
+// The track of time: every moment at which something changed is a mark, and the handle moves the whole page there.
+
+import { h } from "./dom.js";
+import { ago, counted, eventsText, momentText, when } from "./words.js";
+
+const WIDTH = 1000;
+const HEIGHT = 64;
+const MIDDLE = 34;
+const PLAY_EVERY_MS = 220;
+
+export class Track {
+  // `go(epoch | null, isFinal)` is called when the reader moves; null is the present.
+  constructor(place, go, choose) {
+    this.marks = [];
+    this.range = [0, 1];
+    this.epoch = null;
+    this.go = go;
+    this.label = h("p", { class: "moment", "aria-live": "polite" });
+    this.surface = h("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" });
+    this.handle = h("div", { class: "handle" });
+    this.tip = h("div", { class: "tip", hidden: true });
+    this.edges = [h("span"), h("span")];
+    this.rail = h("div", {
+      class: "rail", tabindex: "0", role: "slider", "aria-label": "Moment", "aria-orientation": "horizontal",
+      onkeydown: (event) => this.onKey(event),
+      onpointerdown: (event) => this.onDown(event),
+      onpointermove: (event) => this.onMove(event),
+      onpointerup: (event) => this.onUp(event),
+      onpointercancel: (event) => this.onUp(event),
+      onpointerleave: () => { this.tip.hidden = true; },
+    }, this.surface, this.handle, this.tip);
+    this.play = h("button", { type: "button", onclick: () => this.togglePlay() }, "▶ Play");
+    this.now = h("button", { type: "button", onclick: () => { this.stop(); go(null, true); } }, "Now");
+    this.spans = h("select", { "aria-label": "Length of the track", onchange: (event) => choose(event.target.value) },
+      [["1h", "1 hour"], ["6h", "6 hours"], ["24h", "1 day"], ["7d", "1 week"], ["30d", "30 days"]].map(
+        ([value, text]) => h("option", { value }, text)));
+    const step = (by, text, title) => h("button", { type: "button", title, "aria-label": title, onclick: () => { this.stop(); this.step(by, true); } }, text);
+    place.replaceChildren(
+      h("div", { class: "moments" }, this.label, h("div", { class: "buttons" }, step(-1, "‹", "Change before"), this.play, step(1, "›", "Next change"), this.now, this.spans)),
+      this.rail,
+      h("div", { class: "edges" }, this.edges[0], h("span", { class: "legend" }, h("i", { class: "came" }), "came ", h("i", { class: "left" }), "left ", h("i", { class: "asked" }), "command"), this.edges[1]));
+  }
+
+  show(timeline) {
+    this.marks = timeline.marks;
+    const last = new Date(timeline.snapshot.eventTime ?? timeline.snapshot.publishedAt).getTime();
+    const first = new Date(timeline.since ?? timeline.snapshot.publishedAt).getTime();
+    this.newest = timeline.snapshot.epoch;
+    this.range = [Math.min(first, last - 60_000), last];
+    this.edges[0].textContent = when(this.range[0]);
+    this.edges[1].textContent = this.marks.length ? `${counted(this.marks.length, "moment")} of change` : "nothing changed in this time";
+    this.draw();
+    this.place(this.epoch);
+  }
+
+  draw() {
+    const paths = { others: "", came: "", left: "", asked: "" };
+    for (const mark of this.marks) {
+      const x = this.x(mark).toFixed(1);
+      const tall = (count) => (6 + 7 * Math.log2(1 + count)).toFixed(1);
+      if (mark.others) paths.others += `M${x} ${MIDDLE - 3}v6`;
+      if (mark.begins) paths.came += `M${x} ${MIDDLE}v-${Math.min(26, tall(mark.begins))}`;
+      if (mark.ends) paths.left += `M${x} ${MIDDLE}v${Math.min(26, tall(mark.ends))}`;
+      if (mark.commands) paths.asked += `M${x} 3v7`;
+    }
+    this.surface.replaceChildren(
+      h("line", { x1: 0, x2: WIDTH, y1: MIDDLE, y2: MIDDLE, class: "base" }),
+      ...Object.entries(paths).map(([kind, d]) => h("path", { class: kind, d })));
+  }
+
+  x(mark) {
+    const [first, last] = this.range;
+    return (WIDTH * (new Date(mark.eventTime) - first)) / Math.max(1, last - first);
+  }
+
+  // Index of the mark whose state was in force at an epoch, -1 before the first.
+  index(epoch) {
+    if (epoch === null) return this.marks.length;
+    let low = 0, high = this.marks.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.marks[middle].epoch <= epoch) low = middle + 1;
+      else high = middle;
+    }
+    return low - 1;
+  }
+
+  place(epoch, time = null) {
+    this.epoch = epoch;
+    const at = this.index(epoch);
+    const mark = this.marks[at];
+    const share = epoch === null ? 1 : mark ? this.x(mark) / WIDTH : 0;
+    this.handle.style.setProperty("inset-inline-start", `${100 * Math.min(1, Math.max(0, share))}%`);
+    this.rail.classList.toggle("past", epoch !== null);
+    this.rail.setAttribute("aria-valuemin", 0);
+    this.rail.setAttribute("aria-valuemax", this.marks.length);
+    this.rail.setAttribute("aria-valuenow", Math.max(0, at));
+    this.now.disabled = epoch === null;
+    const text = this.words(mark, at, time);
+    this.label.replaceChildren(...text);
+    this.rail.setAttribute("aria-valuetext", this.label.textContent);
+  }
+
+  words(mark, at, time) {
+    if (this.epoch === null) return [h("strong", {}, "Now"), h("span", {}, " — this page follows every change as it happens")];
+    const seen = mark?.epoch === this.epoch ? mark.eventTime : time;
+    if (!seen) return [h("strong", {}, `Epoch ${this.epoch}`), h("span", {}, " — before this track begins")];
+    const next = this.marks[at + 1];
+    const then = next ? `; nothing more until ${when(next.eventTime)}` : "; nothing has changed since";
+    return [h("strong", {}, momentText(seen)), h("span", {}, ` — ${ago(seen)}. ${mark ? eventsText(mark) : ""}${mark ? then : ""}`)];
+  }
+
+  step(by, isFinal) {
+    const at = Math.max(0, Math.min(this.marks.length, this.index(this.epoch) + by));
+    this.go(at >= this.marks.length ? null : this.marks[at].epoch, isFinal);
+    return at < this.marks.length;
+  }
+
+  togglePlay() {
+    if (this.timer) return this.stop();
+    if (this.epoch === null && this.marks.length) this.go(this.marks[0].epoch, false);
+    this.play.textContent = "❚❚ Pause";
+    this.timer = setInterval(() => { if (!this.step(1, false)) this.stop(); }, PLAY_EVERY_MS);
+  }
+
+  stop() {
+    if (this.timer) clearInterval(this.timer);
+    this.timer = null;
+    this.play.textContent = "▶ Play";
+  }
+
+  onKey(event) {
+    const steps = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10, Home: -Infinity };
+    if (event.key === "End") this.go(null, true);
+    else if (event.key === " ") this.togglePlay();
+    else if (event.key in steps) { this.stop(); this.step(steps[event.key], true); }
+    else return;
+    event.preventDefault();
+  }
+
+  nearest(event) {
+    const box = this.surface.getBoundingClientRect();
+    const share = (event.clientX - box.left) / box.width;
+    if (share > 0.995) return this.marks.length;
+    const x = share * WIDTH;
+    let best = -1, distance = Infinity;
+    for (let i = 0; i < this.marks.length; i += 1) {
+      const away = Math.abs(this.x(this.marks[i]) - x);
+      if (away < distance) { best = i; distance = away; }
+    }
+    return best;
+  }
+
+  onDown(event) {
+    if (!this.marks.length) return;
+    this.stop();
+    this.rail.setPointerCapture(event.pointerId);
+    this.isDragging = true;
+    this.drag(event, false);
+  }
+
+  onMove(event) {
+    if (this.isDragging) this.drag(event, false);
+    const mark = this.marks[this.nearest(event)];
+    this.tip.hidden = !mark;
+    if (!mark) return;
+    this.tip.textContent = `${when(mark.eventTime)} · ${eventsText(mark)}`;
+    const share = this.x(mark) / WIDTH;
+    this.tip.style.setProperty("inset-inline-start", `${100 * share}%`);
+    this.tip.style.setProperty("translate", `${-100 * share}% 0`);
+  }
+
+  onUp(event) {
+    if (!this.isDragging) return;
+    this.isDragging = false;
+    this.drag(event, true);
+  }
+
+  drag(event, isFinal) {
+    const mark = this.marks[this.nearest(event)];
+    const epoch = mark ? mark.epoch : null;
+    if (isFinal || epoch !== this.epoch) this.go(epoch, isFinal);
+  }
+}

@@ -1,0 +1,162 @@
+"""Answers about a stretch of time up to a snapshot: where something changed, sessions of brokers, rejected records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NotRequired, TypedDict
+
+from namesrv_stream.console.answers import moment_fields
+from namesrv_stream.history.churn import UNPLANNED, Session, flapping, outages, sessions
+from namesrv_stream.history.events import AsOf, EpochEvents, Span, events_between, events_by_epoch, members_at
+from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
+from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
+from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.root import Root, select
+from namesrv_stream.tables.schemas import REJECTED
+from namesrv_stream.texts import iso_text
+
+MOST_MARKS = 2_000
+_SHOWN_VALUE_BYTES = 300
+_COMMAND_KINDS = ("PUT_KV", "DELETE_KV", "WIPE_", "ADD_WRITE", "DELETE_TOPIC", "REGISTER_TOPIC", "UPDATE_NAMESRV")
+
+
+class MarkFields(TypedDict):
+    """An epoch with events, or several that are close together: then `epoch` is the last of them."""
+
+    epoch: int
+    eventTime: str | None
+    ends: int
+    begins: int
+    commands: int
+    others: int
+    epochs: NotRequired[int]
+
+
+def timeline(root: Root, row: SnapshotRow, since_ms: int, until_ms: int | None) -> list[MarkFields]:
+    """Return the epochs with events after `since_ms`, as marks along a track; at most MOST_MARKS of them.
+
+    Between two marks no route, lease or setting changed. If there are too many epochs, neighbours share a mark.
+    """
+    span = Span(since_ms, () if until_ms is None else (AsOf(at_ms=until_ms),))
+    found = events_by_epoch(root, row, span)
+    if not found:
+        return []
+    first_ms = found[0].event_time
+    width_ms = max(1, (found[-1].event_time - first_ms) // MOST_MARKS + 1) if len(found) > MOST_MARKS else 0
+    marks: list[MarkFields] = []
+    bucket = -1
+    for each in found:
+        here = (each.event_time - first_ms) // width_ms if width_ms else bucket + 1
+        mark = _mark(each)
+        if here == bucket and marks:
+            mark = _together(marks.pop(), mark)
+        marks.append(mark)
+        bucket = here
+    return marks
+
+
+def _mark(each: EpochEvents) -> MarkFields:
+    ends = sum(each.counts.get(kind, 0) for kind in LEASE_ENDS)
+    begins = sum(each.counts.get(kind, 0) for kind in BEGINS)
+    commands = sum(count for kind, count in each.counts.items() if kind.startswith(_COMMAND_KINDS))
+    others = sum(each.counts.values()) - ends - begins - commands
+    return {
+        "epoch": each.epoch,
+        "eventTime": iso_text(each.event_time),
+        "ends": ends,
+        "begins": begins,
+        "commands": commands,
+        "others": others,
+    }
+
+
+def _together(one: MarkFields, other: MarkFields) -> MarkFields:
+    return {
+        **other,
+        "ends": one["ends"] + other["ends"],
+        "begins": one["begins"] + other["begins"],
+        "commands": one["commands"] + other["commands"],
+        "others": one["others"] + other["others"],
+        "epochs": one.get("epochs", 1) + other.get("epochs", 1),
+    }
+
+
+def churn(root: Root, row: SnapshotRow, since_ms: int, broker: str | None = None) -> dict[str, Any]:
+    """Return the sessions of brokers from `since_ms` to the snapshot, who flapped, and outages of several at once."""
+    until_ms = row.event_time or row.published_at
+    lines = events_between(root, row, AsOf(at_ms=since_ms), AsOf(epoch=row.epoch))
+    found = sessions(members_at(root, row, AsOf(at_ms=since_ms)), lines)
+    if broker is not None:
+        found = [each for each in found if broker in (each.broker_name, each.address)]
+    return {
+        "snapshot": moment_fields(row),
+        "since": iso_text(since_ms),
+        "sessions": [_session_fields(each) for each in found],
+        "availability": _availability(found, since_ms, until_ms),
+        "flapping": [
+            {
+                "broker": _broker_text(each.broker),
+                "unplannedEnds": each.unplanned_ends,
+                "flaps": each.flaps,
+                "shortestMillis": each.shortest_ms,
+            }
+            for each in flapping(found)
+        ],
+        "outages": [
+            {
+                "firstGoneAt": iso_text(each.first_gone_ms),
+                "lastGoneAt": iso_text(each.last_gone_ms),
+                "brokers": [_broker_text(broker) for broker in each.brokers],
+            }
+            for each in outages(found)
+        ],
+        "rejected": rejected(root, row),
+    }
+
+
+def _session_fields(session: Session) -> dict[str, Any]:
+    return {
+        "broker": _broker_text(session.broker),
+        "brokerName": session.broker_name,
+        "brokerAddr": session.address,
+        "from": iso_text(session.from_ms),
+        "to": iso_text(session.to_ms),
+        "endedBy": session.ended_by,
+        "unplanned": session.ended_by in UNPLANNED,
+    }
+
+
+def _availability(found: Iterable[Session], since_ms: int, until_ms: int) -> dict[str, float]:
+    """Return the share of the time since a broker's first session began in which it was in the routes."""
+    up: dict[str, int] = {}
+    first: dict[str, int] = {}
+    for each in found:
+        name = _broker_text(each.broker)
+        from_ms = max(since_ms, each.from_ms)
+        first[name] = min(first.get(name, from_ms), from_ms)
+        up[name] = up.get(name, 0) + max(0, (each.to_ms or until_ms) - from_ms)
+    return {name: min(1.0, up[name] / max(1, until_ms - first[name])) for name in sorted(up)}
+
+
+def _broker_text(broker: Sequence[object]) -> str:
+    return " ".join(map(str, broker))
+
+
+def rejected(root: Root, row: SnapshotRow, limit: int = 50) -> list[dict[str, Any]]:
+    """Return the newest records outside the contract, newest first."""
+    table = root.open(REJECTED, row.versions[REJECTED.name])
+    rows: list[RejectedRow] = rows_from_arrow(
+        REJECTED, select(table, REJECTED, "true", f'ORDER BY event_time DESC, "offset" DESC LIMIT {limit}')
+    )
+    return [
+        {
+            "eventTime": iso_text(each.event_time),
+            "partition": each.partition,
+            "offset": each.offset,
+            "key": each.key,
+            "length": each.length,
+            "reason": each.reason,
+            "text": (each.value or b"")[:_SHOWN_VALUE_BYTES].decode(errors="replace"),
+        }
+        for each in rows
+    ]

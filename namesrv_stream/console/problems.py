@@ -1,0 +1,74 @@
+"""Errors as answers: a status, and a JSON object whose message tells the reader what to do."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from starlette.responses import Response
+
+from namesrv_stream.access.rights import NotAllowedError
+from namesrv_stream.console.hub import TooManyWatchersError
+from namesrv_stream.errors import (
+    KafkaRefusedError,
+    KafkaUnreachableError,
+    MalformedRecordError,
+    NamesrvError,
+    NoSuchSnapshotError,
+    NotARegistryError,
+    SettingError,
+    SnapshotGoneError,
+    StorageError,
+)
+from namesrv_stream.wire.json_text import encode_json
+
+
+class NoSuchNameError(NamesrvError):
+    """Neither the tables nor the history have the name that was asked for."""
+
+    def __init__(self, kind: str, name: str, epoch: int, advice: str) -> None:
+        super().__init__(f"there is no {kind} {name} up to epoch {epoch}. {advice}".rstrip())
+        self.kind = kind
+        self.name = name
+
+
+class NothingToWatchError(NamesrvError):
+    """No snapshot has been read, so there is no place from which to watch."""
+
+    def __init__(self, problem: str | None) -> None:
+        super().__init__(problem or "no snapshot is read yet: try again in a moment.")
+
+
+class BadQuestionError(NamesrvError):
+    """A parameter or a body that the console cannot use."""
+
+
+_STATUS: tuple[tuple[type[NamesrvError], HTTPStatus], ...] = (
+    (NoSuchNameError, HTTPStatus.NOT_FOUND),
+    (NoSuchSnapshotError, HTTPStatus.NOT_FOUND),
+    (SnapshotGoneError, HTTPStatus.GONE),
+    (BadQuestionError, HTTPStatus.BAD_REQUEST),
+    (MalformedRecordError, HTTPStatus.BAD_REQUEST),
+    (SettingError, HTTPStatus.BAD_REQUEST),
+    (NotAllowedError, HTTPStatus.FORBIDDEN),
+    (NothingToWatchError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (TooManyWatchersError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (NotARegistryError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (StorageError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (KafkaUnreachableError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (KafkaRefusedError, HTTPStatus.BAD_GATEWAY),
+)
+
+
+def answer_of(error: NamesrvError) -> Response:
+    """Return the answer that tells of an error. A sender who is not known is asked for a name and a password."""
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
+    if isinstance(error, NotAllowedError) and error.user is None:
+        asked = {"www-authenticate": 'Basic realm="namesrv-stream: accessKey and secretKey", charset="UTF-8"'}
+        return problem_response(HTTPStatus.UNAUTHORIZED, str(error), asked)
+    return problem_response(status, str(error))
+
+
+def problem_response(status: HTTPStatus, message: str, headers: dict[str, str] | None = None) -> Response:
+    """Return an answer that tells of a problem."""
+    body = encode_json({"error": status.phrase, "status": status.value, "message": message})
+    return Response(body, status, {"cache-control": "no-store"} | (headers or {}), "application/json")

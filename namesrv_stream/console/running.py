@@ -1,0 +1,120 @@
+"""A console while it runs: what its requests share."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import Self
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.console.commands import Commands
+from namesrv_stream.console.feed import Feed
+from namesrv_stream.console.hub import Hub
+from namesrv_stream.console.problems import NothingToWatchError
+from namesrv_stream.console.snapshots import KeptSnapshots
+from namesrv_stream.history.events import AsOf
+from namesrv_stream.rules.progress import is_stale, job_progress
+from namesrv_stream.rules.rows import LogPosition, SnapshotRow
+from namesrv_stream.tables.reader import RegistryView
+from namesrv_stream.tables.root import Root
+from namesrv_stream.texts import iso_text
+
+PROGRESS_EVERY_S = 15.0
+FIRST_SNAPSHOT_LIMIT_S = 5.0
+
+
+class Running:
+    """A console within an `async with`. Lives in the event loop; threads may call `row`, `view` and `status`."""
+
+    def __init__(self, settings: NamesrvSettings) -> None:
+        """Raises SettingError or UsersFileError."""
+        self.settings = settings
+        self.root = Root(settings.delta_root, settings.storage_options or None)
+        self.snapshots = KeptSnapshots(self.root)
+        self.commands = Commands(settings)
+        self.hub: Hub
+        self._feed: Feed
+        self._progress: asyncio.Task[None]
+
+    async def __aenter__(self) -> Self:
+        self.hub = Hub(self.snapshots, self.settings, self.settings.console_max_watchers)
+        self._feed = Feed(self.root, self.snapshots, self.hub.step, self.hub.leap)
+        self._feed.start()
+        self._progress = asyncio.ensure_future(self._tell_progress())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._progress.cancel()
+        self.stop_watching()
+        await asyncio.to_thread(self._feed.stop)
+
+    def stop_watching(self) -> None:
+        """Send all watchers their last event, so that their connections end."""
+        self.hub.drop_all("this console stops")
+
+    def row(self, moment: AsOf) -> SnapshotRow:
+        """Return the snapshot row of a moment, for an empty one the newest. May block. Raises NamesrvError."""
+        newest = self.hub.view
+        if newest is not None and moment.epoch in (None, newest.snapshot.epoch) and moment.at_ms is None:
+            return newest.snapshot
+        return self.snapshots.find(moment)
+
+    def view(self, row: SnapshotRow) -> RegistryView:
+        """Return the view of a row. May block."""
+        newest = self.hub.view
+        return newest if newest is not None and newest.snapshot == row else self.snapshots.view(row)
+
+    def in_force(self, view: RegistryView) -> NamesrvSettings:
+        """Return the settings with those changed at run time up to a view."""
+        return self.settings.restored(view.routes.namesrv_config)
+
+    def status(self) -> dict[str, object]:
+        """Return the state of the job, judged now. Raises NamesrvError if there is no snapshot."""
+        row = self.row(AsOf())
+        now_ms = time.time_ns() // 1_000_000
+        progress = job_progress(row, now_ms, self.settings.stale_after_ms)
+        has_leases = self.hub.view is not None and bool(self.hub.view.routes.live)
+        return {
+            "state": progress.state,
+            "since": iso_text(progress.since_ms),
+            "lagMillis": progress.lag_ms,
+            "stale": has_leases and is_stale(row, now_ms, self.settings.stale_after_ms),
+            "epoch": row.epoch,
+            "eventTime": iso_text(row.event_time),
+            "publishedAt": iso_text(row.published_at),
+            "term": row.term,
+            "runId": row.run_id,
+            "problem": self._feed.problem,
+        }
+
+    async def has_snapshot(self) -> None:
+        """Return when there is a snapshot to watch from. Raises NothingToWatchError after a few seconds without."""
+        try:
+            async with asyncio.timeout(FIRST_SNAPSHOT_LIMIT_S):
+                await self.hub.has_view.wait()
+        except TimeoutError as error:
+            raise NothingToWatchError(self._feed.problem) from error
+
+    async def published(self, at: LogPosition, limit_s: float) -> int | None:
+        """Return the epoch that has a record, None if there is none within `limit_s`."""
+        await self.has_snapshot()
+        watcher = self.hub.attach(())
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limit_s):
+                    while not self._has(at):
+                        await watcher.wait()
+                        watcher.take()
+            return self.hub.epoch if self._has(at) else None
+        finally:
+            self.hub.detach((), watcher)
+
+    def _has(self, at: LogPosition) -> bool:
+        view = self.hub.view
+        return view is not None and view.snapshot.offsets.get(at.partition, 0) > at.offset
+
+    async def _tell_progress(self) -> None:
+        while True:
+            await asyncio.sleep(PROGRESS_EVERY_S)
+            self.hub.tell_progress()

@@ -1,0 +1,118 @@
+"""Sends a watcher's events as Server-Sent Events, or waits for the first of them: a blocking query."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.console.hub import Event, Hub, Topics, Watcher, past_events, present_event
+from namesrv_stream.console.snapshots import KeptSnapshots
+from namesrv_stream.wire.json_text import encode_json
+
+SEND_LIMIT_S = 60.0
+"""The time after which a watcher whose connection takes no bytes is given up."""
+
+_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # nginx would hold events back
+]
+
+
+@dataclass(frozen=True)
+class Watch:
+    """One request to watch: the topics, and the epoch whose state its sender has, None for none."""
+
+    hub: Hub
+    snapshots: KeptSnapshots
+    settings: NamesrvSettings
+    topics: Topics
+    since: int | None
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[tuple[Watcher, list[Event]]]:
+        """Yield the watcher, attached, and the events that come before the watcher's.
+
+        Attached first, then the past up to that moment: no event is missing between the two, and none is there twice.
+        """
+        watcher = self.hub.attach(self.topics)
+        view = self.hub.view
+        assert view is not None
+        try:
+            if self.since is None:
+                yield watcher, [present_event(view, self.settings, self.topics)]
+            elif self.since == view.snapshot.epoch:
+                yield watcher, []
+            else:
+                past = asyncio.to_thread(past_events, self.snapshots, self.settings, self.topics, self.since, view)
+                yield watcher, await past
+        finally:
+            self.hub.detach(self.topics, watcher)
+
+    async def first(self, wait_s: float) -> bytes:
+        """Return the first events as JSON, `wait_s` later at the latest, with the epoch from which to ask next."""
+        async with self.opened() as (watcher, past):
+            events = [*past, *_news(watcher)]
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    while not events:
+                        await watcher.wait()
+                        events = _news(watcher)
+            return _joined(events or _news(watcher), self.hub.epoch)
+
+
+class WatchResponse(Response):
+    """The answer to a watch: an event stream that ends when its reader goes, or has read too slowly."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until the connection ends."""
+        sending = asyncio.ensure_future(self._send_all(send))
+        leaving = asyncio.ensure_future(_until_disconnected(receive))
+        try:
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            sending.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+
+    async def _send_all(self, send: Send) -> None:
+        async with self._watch.opened() as (watcher, events):
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            await _send(send, b"retry: 1000\n\n" + b"".join(event.text for event in events))
+            while not watcher.is_dropped:
+                await watcher.wait()
+                await _send(send, b"".join(event.text for event in watcher.take()))
+            await _send(send, b"".join(event.text for event in watcher.take()))
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _send(send: Send, body: bytes) -> None:
+    if body:
+        async with asyncio.timeout(SEND_LIMIT_S):
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+async def _until_disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _news(watcher: Watcher) -> list[Event]:
+    """Return the events that wait, but for `progress`, which says that there is none."""
+    return [event for event in watcher.take() if event.name != "progress"]
+
+
+def _joined(events: Sequence[Event], epoch: int) -> bytes:
+    shown = [{"event": event.name, "data": msgspec.Raw(event.data)} for event in events]
+    return encode_json({"epoch": epoch, "events": shown})

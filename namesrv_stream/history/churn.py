@@ -1,0 +1,155 @@
+"""Sessions of brokers, flapping and shared outages, from lines of history and without Spark.
+
+The terms are those of the views for analysts (history/views.sql): a broker is (cluster, broker name, id) and stays the
+same broker when its address changes; an end is unplanned if the lease expired or the last connection was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from namesrv_stream.history.membership import Membership
+from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
+from namesrv_stream.rules.rows import BrokerEventRow
+
+UNPLANNED = ("EXPIRED", "CHANNEL_CLOSED")
+FLAP_MS = 600_000
+"""An unplanned end is a flap if the broker is back within this time."""
+
+OUTAGE_GAP_MS = 60_000
+"""Unplanned ends belong to one outage if each comes within this time of the one before."""
+
+BrokerKey = tuple[str, str, int]
+
+
+class Session(NamedTuple):
+    """A stretch of time in which a broker was in the routes; `to_ms` and `ended_by` are None while it lasts."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    address: str
+    from_ms: int
+    to_ms: int | None = None
+    ended_by: str | None = None
+    last_heard_ms: int | None = None
+
+    @property
+    def broker(self) -> BrokerKey:
+        """The broker of the session."""
+        return self[:3]
+
+
+class Flapping(NamedTuple):
+    """The unplanned ends of one broker, and how many of them were flaps."""
+
+    broker: BrokerKey
+    unplanned_ends: int
+    flaps: int
+    shortest_ms: int
+
+
+class Outage(NamedTuple):
+    """Brokers that ended unplanned together: those of a zone, a switch or a host."""
+
+    first_gone_ms: int
+    last_gone_ms: int
+    brokers: list[BrokerKey]
+
+
+def sessions(members: Membership, lines: Iterable[BrokerEventRow]) -> list[Session]:
+    """Return the sessions of a stretch of time, in order of their beginning.
+
+    `members` are those at its beginning, `lines` all that follows, in order of the log.
+    """
+    told = _Sessions()
+    for row in members.brokers.values():
+        lease = members.live.get(row.broker_addr)
+        began_ms = lease.lease_began_at if lease else row.registered_at.event_time
+        told.begin((row.cluster_name, row.broker_name, row.broker_id), row.broker_addr, began_ms)
+    for line in lines:
+        key = (line.cluster_name or "", line.broker_name or "", line.broker_id or 0)
+        if line.type in BEGINS:
+            told.begin(key, line.broker_addr or "", line.event_time)
+        elif line.type == "ID_LOST" or (line.type in LEASE_ENDS and line.lease_millis is not None):
+            told.end(key, line)
+    return sorted(told.found(), key=lambda each: (each.from_ms, each.broker))
+
+
+def flapping(found: Sequence[Session]) -> list[Flapping]:
+    """Return the brokers with unplanned ends, those with most flaps first."""
+    by_broker: dict[BrokerKey, list[Session]] = {}
+    for session in found:
+        by_broker.setdefault(session.broker, []).append(session)
+    counted = [_flapping_of(broker, of_one) for broker, of_one in by_broker.items()]
+    ranked = [each for each in counted if each.unplanned_ends]
+    return sorted(ranked, key=lambda each: (-each.flaps, -each.unplanned_ends, each.broker))
+
+
+def outages(found: Iterable[Session]) -> list[Outage]:
+    """Return the groups of two or more brokers that ended unplanned together.
+
+    A silent broker ended at its last sign of life: brokers that die together expire at different times.
+    """
+    gone = sorted(
+        ((each.last_heard_ms if each.ended_by == "EXPIRED" else each.to_ms) or 0, each.broker)
+        for each in found
+        if each.ended_by in UNPLANNED
+    )
+    groups: list[Outage] = []
+    for at_ms, broker in gone:
+        if groups and at_ms - groups[-1].last_gone_ms < OUTAGE_GAP_MS:
+            brokers = sorted({*groups[-1].brokers, broker})
+            groups[-1] = Outage(groups[-1].first_gone_ms, at_ms, brokers)
+        else:
+            groups.append(Outage(at_ms, at_ms, [broker]))
+    return [group for group in groups if len(group.brokers) > 1]
+
+
+class _Sessions:
+    """Sessions that have begun, and those that have ended, while lines are read."""
+
+    def __init__(self) -> None:
+        self._open: dict[BrokerKey, Session] = {}
+        self._ended: list[Session] = []
+
+    def begin(self, broker: BrokerKey, address: str, at_ms: int) -> None:
+        """Begin a session, or go on with the one that another address has handed over in the same step."""
+        self._open[broker] = self._open.get(broker) or self._handed_over(broker, at_ms) or Session(*broker, "", at_ms)
+        self._open[broker] = self._open[broker]._replace(address=address)
+
+    def end(self, broker: BrokerKey, line: BrokerEventRow) -> None:
+        """End the session of a broker, if the line's address still holds its id."""
+        held = self._open.get(broker)
+        if held is not None and held.address == line.broker_addr:
+            ended = held._replace(to_ms=line.event_time, ended_by=line.type, last_heard_ms=line.last_heard_at)
+            self._ended.append(ended)
+            del self._open[broker]
+
+    def found(self) -> Iterator[Session]:
+        """Yield all sessions, in no particular order."""
+        yield from self._ended
+        yield from self._open.values()
+
+    def _handed_over(self, broker: BrokerKey, at_ms: int) -> Session | None:
+        for index in range(len(self._ended) - 1, -1, -1):
+            ended = self._ended[index]
+            if ended.to_ms != at_ms:
+                return None
+            if ended.broker == broker and ended.ended_by == "ID_LOST":
+                del self._ended[index]
+                return ended._replace(to_ms=None, ended_by=None, last_heard_ms=None)
+        return None
+
+
+def _flapping_of(broker: BrokerKey, found: Sequence[Session]) -> Flapping:
+    ends = [each for each in found if each.ended_by in UNPLANNED]
+    backs = sorted(each.from_ms for each in found)
+    flaps = sum(_is_back_soon(each.to_ms or 0, backs) for each in ends)
+    shortest_ms = min(((each.to_ms or 0) - each.from_ms for each in ends), default=0)
+    return Flapping(broker, len(ends), flaps, shortest_ms)
+
+
+def _is_back_soon(gone_ms: int, backs: Iterable[int]) -> bool:
+    return any(gone_ms <= back_ms <= gone_ms + FLAP_MS for back_ms in backs)

@@ -1,0 +1,37 @@
+"""Numbers, times and permissions as people read them, the same on the command line, in sentences and on the page."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+_PERMS = ((4, "R"), (2, "W"), (1, "X"))
+
+
+def perm_text(perm: int) -> str:
+    """Return a perm as RocketMQ's admin tool writes it: `RW-` for 6, with `P` in front for the priority bit."""
+    letters = "".join(letter if perm & bit else "-" for bit, letter in _PERMS)
+    return f"P{letters}" if perm & 8 else letters
+
+
+def iso_text(epoch_ms: int | None) -> str | None:
+    """Return the time in UTC with milliseconds, for JSON."""
+    if epoch_ms is None:
+        return None
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def duration_text(millis: int) -> str:
+    """Return the duration in its two greatest units: `3m 20s`, `2d 4h`, `12s`; `0s` if it is below a second."""
+    parts: list[str] = []
+    rest = max(0, millis) // 1000
+    for unit, seconds in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        count, rest = divmod(rest, seconds)
+        if count or (unit == "s" and not parts):
+            parts.append(f"{count}{unit}")
+    return " ".join(parts[:2])
+
+
+def counted(count: int, noun: str) -> str:
+    """Return the number with its noun: `1 topic`, `20,000 topics`, `2 addresses`."""
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"

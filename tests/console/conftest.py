@@ -1,0 +1,99 @@
+"""A console on real tables, with a Kafka that nobody runs, and a client that speaks plain HTTP to it."""
+
+import http.client
+import json
+import socket
+import time
+from urllib.parse import urlsplit
+
+import pytest
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.console.server import BackgroundConsole
+from tests.cli.registry import PublishedRegistry
+
+A, B, C = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
+
+
+class Answered:
+    """A status, headers and a body, which is JSON unless it is a file of the page."""
+
+    def __init__(self, response):
+        self.status = response.status
+        self.headers = {name.lower(): value for name, value in response.getheaders()}
+        self.body = response.read()
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+class Client:
+    """Sends requests as they are given: no header is added but Host."""
+
+    def __init__(self, url):
+        self.url = url
+        self.address = urlsplit(url).netloc
+
+    def get(self, path, method="GET", body=None, **headers):
+        connection = http.client.HTTPConnection(self.address, timeout=60)
+        try:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(method, path, body, named)
+            return Answered(connection.getresponse())
+        finally:
+            connection.close()
+
+    def post(self, body, path="/v1/commands", **headers):
+        text = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self.get(path, "POST", text, **{"Content_Type": "application/json"} | headers)
+
+
+@pytest.fixture(scope="session")
+def nobody():
+    """host:port where nobody listens for as long as the tests run."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{bound.getsockname()[1]}"
+
+
+def make_registry(root):
+    """Epoch 1 is the run's claim; 2 and 3 bring broker-a and broker-b."""
+    registry = PublishedRegistry(root, time.time_ns() // 1_000_000 - 60_000)
+    registry.register(A, "c1", "broker-a", topics=("TopicA", "Shared"))
+    registry.register(B, "c2", "broker-b", zone_name="z1", topics=("TopicB", "Shared"))
+    return registry
+
+
+def make_settings(root, kafka, **more):
+    given = {"delta.root": root, "kafka.bootstrap.servers": kafka, "console.port": 0}
+    return NamesrvSettings.model_validate(given | {key.replace("__", "."): value for key, value in more.items()})
+
+
+@pytest.fixture(scope="session")
+def still_root(tmp_path_factory):
+    """The tables of a registry that no test changes."""
+    return make_registry(str(tmp_path_factory.mktemp("still") / "registry")).root
+
+
+@pytest.fixture(scope="session")
+def still(still_root, nobody):
+    """A client of a console on that registry."""
+    with BackgroundConsole(make_settings(still_root, nobody)) as console:
+        yield Client(console.url)
+
+
+@pytest.fixture
+def registry(tmp_path):
+    return make_registry(str(tmp_path / "registry"))
+
+
+@pytest.fixture
+def settings(tmp_path, nobody):
+    return lambda **more: make_settings(more.pop("delta__root", str(tmp_path / "registry")), nobody, **more)
+
+
+@pytest.fixture
+def client(registry, settings):
+    with BackgroundConsole(settings()) as console:
+        yield Client(console.url)

@@ -1,0 +1,148 @@
+"""Answers over HTTP are those of the rules, of one snapshot, at any moment, and errors say what to do."""
+
+import json
+
+import pytest
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.console.server import BackgroundConsole
+from namesrv_stream.rules import lookup
+from namesrv_stream.rules.requests import DeleteTopic, WipeWritePerm
+from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.wire import bodies
+from tests.console.conftest import A, B, C, Client
+
+
+def route_by_rules(root, topic, epoch):
+    tables = RouteReader(root).open(epoch).routes
+    found = lookup.route(tables, topic, NamesrvSettings())
+    return None if found is None else json.loads(bodies.encode_body(bodies.topic_route_data(found)))
+
+
+def test_the_route_of_each_moment_is_that_of_the_rules(registry, client):
+    registry.register(C, "c1", "broker-a", 1, topics=("TopicA",))
+    registry.command(WipeWritePerm(broker_name="broker-a"))
+    registry.command(DeleteTopic(topic="Shared"))
+    for topic in ("TopicA", "Shared"):
+        for epoch in range(1, 7):
+            answer = client.get(f"/v1/topics/{topic}?epoch={epoch}")
+            expected = route_by_rules(registry.root, topic, epoch)
+            assert answer.status == (404 if expected is None else 200)
+            assert expected is None or (answer.json["route"], answer.json["snapshot"]["epoch"]) == (expected, epoch)
+
+
+def test_a_moment_is_an_epoch_or_an_event_time(registry, client):
+    earlier = client.get("/v1/brokers").json["snapshot"]["eventTime"]
+    registry.now_ms += 30_000
+    registry.expire(A)
+    assert [each["brokerAddr"] for each in client.get(f"/v1/brokers?at={earlier}").json["brokers"]] == [A, B]
+    assert [each["brokerAddr"] for each in client.get("/v1/brokers?epoch=3").json["brokers"]] == [A, B]
+    assert client.get("/v1/brokers?epoch=4").json["total"] == 1
+
+
+def test_an_answer_that_its_sender_has_is_not_sent_again(registry, client):
+    first = client.get("/v1/clusters")
+    again = client.get("/v1/clusters", If_None_Match=first.headers["etag"])
+    assert (again.status, again.body) == (304, b"")
+    registry.register(C, "c1", "broker-c")
+    assert client.get("/v1/watch?epoch=3&wait=30s").json["epoch"] == 4
+    newer = client.get("/v1/clusters", If_None_Match=first.headers["etag"])
+    assert (newer.status, newer.headers["x-registry-epoch"]) == (200, "4")
+
+
+def test_a_list_is_read_page_by_page(still):
+    first = still.get("/v1/brokers?limit=1").json
+    second = still.get(f"/v1/brokers?limit=1&after={first['next']}").json
+    assert [each["brokerAddr"] for each in first["brokers"] + second["brokers"]] == [A, B]
+    assert (first["total"], second["next"]) == (2, None)
+    topics = still.get("/v1/topics?limit=2&q=topic").json
+    assert ([each["topic"] for each in topics["topics"]], topics["next"]) == (["TopicA", "TopicB"], None)
+
+
+def test_a_broker_that_is_gone_has_a_story_and_no_lease(registry, client):
+    registry.expire(A)
+    answer = client.get("/v1/brokers/broker-a?epoch=4")
+    assert (answer.status, answer.json["brokers"], answer.json["total"]) == (200, [], 0)
+    gone = client.get("/v1/overview?epoch=4").json["gone"]
+    assert [(each["brokerAddr"], each["endedBy"]) for each in gone] == [(A, "EXPIRED")]
+    assert "expired" in client.get("/v1/why/broker-a?epoch=4").json["sentences"][-1]["text"]
+
+
+def test_the_difference_of_two_epochs_has_the_rows_between_them(still):
+    answer = still.get("/v1/diff?from=2&to=3").json
+    assert answer["epochs"] == [2, 3]
+    assert {tuple(each["key"]) for each in answer["differences"] if each["table"] == "topic"} == {
+        ("Shared", "broker-b"),
+        ("TopicB", "broker-b"),
+    }
+
+
+def test_each_epoch_with_events_is_a_mark_of_the_timeline(registry, client):
+    registry.now_ms += 1000
+    registry.expire(A)
+    registry.command(WipeWritePerm(broker_name="broker-b", requested_by="ann", reason="disk full"))
+    marks = client.get("/v1/timeline?epoch=5").json["marks"]
+    assert [(each["epoch"], each["begins"], each["ends"], each["commands"]) for each in marks] == [
+        (2, 1, 0, 0),
+        (3, 1, 0, 0),
+        (4, 0, 1, 0),
+        (5, 0, 0, 1),
+    ]
+
+
+def test_sessions_outages_and_flaps_follow_from_the_events(registry, client):
+    registry.now_ms += 1000
+    registry.expire(A, publish=False)
+    registry.expire(B)
+    registry.now_ms += 1000
+    registry.register(A, "c1", "broker-a", topics=("TopicA",))
+    churn = client.get("/v1/churn?epoch=5").json
+    assert [(each["broker"], each["endedBy"]) for each in churn["sessions"]] == [
+        ("c1 broker-a 0", "EXPIRED"),
+        ("c2 broker-b 0", "EXPIRED"),
+        ("c1 broker-a 0", None),
+    ]
+    assert [each["brokers"] for each in churn["outages"]] == [["c1 broker-a 0", "c2 broker-b 0"]]
+    assert {each["broker"]: each["flaps"] for each in churn["flapping"]} == {"c1 broker-a 0": 1, "c2 broker-b 0": 0}
+
+
+def test_the_reason_of_a_command_is_in_events_and_story(registry, client):
+    registry.command(WipeWritePerm(broker_name="broker-a", requested_by="ann", reason="disk full"))
+    event = client.get("/v1/events?epoch=4&limit=1").json["events"][0]
+    assert (event["reason"], event["requestedBy"]) == ("disk full", "ann")
+    assert "(reason: disk full)" in client.get("/v1/why/TopicA?topic=true&epoch=4").json["sentences"][-1]["text"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "told"),
+    [
+        ("/v1/topics/TopicX", 404, "Did you mean Topic"),
+        ("/v1/brokers/broker-x", 404, "Did you mean broker-"),
+        ("/v1/why/broker-x", 404, "Did you mean broker-"),
+        ("/v1/overview?epoch=99", 404, "the newest epoch is 3"),
+        ("/v1/overview?epoch=0", 422, "epoch"),
+        ("/v1/overview?epoch=1&at=03:12", 400, "give one of them"),
+        ("/v1/overview?at=yesterday-ish", 400, "Accepted are"),
+        ("/v1/brokers?limit=0", 422, "limit"),
+        ("/v1/brokers?limit=100000", 422, "limit"),
+        ("/v1/diff?from=1", 422, "to"),
+        ("/v1/watch?wait=soon", 400, "a number with a unit"),
+        ("/v1/nothing", 404, "openapi.json"),
+    ],
+)
+def test_an_error_is_json_that_says_what_to_do(still, path, status, told):
+    answer = still.get(path)
+    assert (answer.status, answer.json["status"]) == (status, status)
+    assert told in answer.json["message"]
+
+
+def test_a_registry_that_is_not_there_yet_is_said_and_then_served(settings, tmp_path):
+    with BackgroundConsole(settings(delta__root=str(tmp_path / "none"))) as console:
+        answer = Client(console.url).get("/v1/overview")
+        assert (answer.status, "holds no registry" in answer.json["message"]) == (503, True)
+
+
+def test_the_description_has_every_path_and_every_command(still):
+    described = still.get("/v1/openapi.json").json
+    assert {"/v1/watch", "/v1/topics/{topic}", "/v1/commands"} <= described["paths"].keys()
+    assert {"WipeWritePerm", "DeleteTopic", "PutKvConfig"} <= described["components"]["schemas"].keys()

@@ -1,0 +1,36 @@
+"""A command over HTTP is one record on a real Kafka, with who asked and why."""
+
+from kafka import KafkaConsumer, TopicPartition
+
+from namesrv_stream.console.server import BackgroundConsole
+from namesrv_stream.kafka.topic import ensure_topic
+from namesrv_stream.records import decode_record
+from tests.console.conftest import Client
+
+WIPE = {"type": "WIPE_WRITE_PERM_OF_BROKER", "brokerName": "broker-a", "reason": "disk full"}
+
+
+def test_a_command_is_one_record_that_history_keeps_with_its_reason(kafka, topic, registry, settings):
+    ensure_topic({"bootstrap_servers": kafka.bootstrap_servers}, topic)
+    given = {"kafka__bootstrap__servers": kafka.bootstrap_servers, "kafka__topic": topic}
+    with BackgroundConsole(settings(**given)) as console:
+        client = Client(console.url)
+        answer = client.post(WIPE, "/v1/commands?wait=10ms")
+        assert (answer.status, answer.json["offset"]) == (202, 0)
+        record = _first_record(kafka, topic)
+        assert (record.broker_name, record.reason) == ("broker-a", "disk full")
+        assert record.requested_by.startswith("127.0.0.1:")
+        registry.command(record)
+        assert client.get("/v1/watch?epoch=3&wait=30s").json["epoch"] == 4
+        assert "(reason: disk full)" in client.get("/v1/why/TopicA?topic=true").json["sentences"][-1]["text"]
+
+
+def _first_record(kafka, topic):
+    partition = TopicPartition(topic, 0)
+    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, consumer_timeout_ms=30_000)
+    try:
+        consumer.assign([partition])
+        consumer.seek(partition, 0)
+        return decode_record(next(consumer).value)
+    finally:
+        consumer.close()

@@ -1,0 +1,160 @@
+"""The page in a real Chromium. Debian: apt-get install chromium chromium-driver."""
+
+import shutil
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+from namesrv_stream.console.server import BackgroundConsole
+from namesrv_stream.rules.requests import WipeWritePerm
+from tests.cli.registry import PublishedRegistry
+from tests.console.conftest import A, C
+
+pytestmark = pytest.mark.full
+LIMIT_S = 60
+
+
+class Page:
+    """One window on one console."""
+
+    def __init__(self, driver, url):
+        self.driver = driver
+        self.url = url
+
+    def open(self, address="#/"):
+        self.driver.get("about:blank")
+        self.driver.get(f"{self.url}/{address}")
+        self.until(lambda: self.find("main h1, main .problem"))
+
+    def find(self, selector):
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    @property
+    def text(self):
+        return self.find("main")[0].text
+
+    @property
+    def moment(self):
+        return self.find("#time .moment")[0].text
+
+    def until(self, condition):
+        return WebDriverWait(self.driver, LIMIT_S, ignored_exceptions=[Exception]).until(lambda _: condition())
+
+    def shows(self, text):
+        self.until(lambda: text in self.text)
+
+    def press(self, key):
+        self.find("[role=slider]")[0].send_keys(key)
+
+    @property
+    def errors(self):
+        return [each["message"] for each in self.driver.get_log("browser") if each["level"] == "SEVERE"]
+
+
+@pytest.fixture(scope="module")
+def driver():
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def page(client, driver):
+    page = Page(driver, client.url)
+    yield page
+    assert page.errors == []
+
+
+def test_the_overview_follows_the_present(page, registry):
+    page.open()
+    page.shows("broker-a")
+    assert "Now" in page.moment
+    registry.register(C, "c1", "broker-c", topics=("T",))
+    page.shows("broker-c")
+    registry.expire(A)
+    page.until(lambda: page.find(".ghost"))
+
+
+def test_the_slider_moves_the_page_to_the_moment_and_the_address_keeps_it(page, registry):
+    registry.now_ms += 1000
+    registry.expire(A)
+    page.open()
+    page.until(lambda: page.find(".rail path.left[d^=M]"))
+    page.press(Keys.ARROW_LEFT)
+    page.press(Keys.ARROW_LEFT)
+    page.until(lambda: "epoch=3" in page.driver.current_url)
+    page.until(lambda: not page.find(".ghost") and "1 broker came" in page.moment)
+    shared = page.driver.current_url.partition("/#")[2]
+    page.open(f"#{shared}")
+    page.shows(A)
+    page.press(Keys.END)
+    page.until(lambda: "Now" in page.moment and page.find(".ghost"))
+
+
+def test_a_topic_shows_its_route_and_why(page, registry):
+    registry.command(WipeWritePerm(broker_name="broker-a", requested_by="ann", reason="disk full"))
+    page.open("#/topic/TopicA")
+    page.shows("(reason: disk full)")
+    assert "R--" in page.text
+    page.open("#/topic/TopicA?epoch=2")
+    page.shows("RW-")
+
+
+def test_two_moments_are_compared(page):
+    page.open("#/compare?with=2&epoch=3")
+    page.shows("broker-b")
+    assert page.find("b.came")
+    page.open("#/churn")
+    page.shows("Up and down")
+
+
+@pytest.mark.parametrize("view", ["overview", "topics", "broker/broker-a", "topic/TopicA", "churn", "compare"])
+def test_a_narrow_window_does_not_scroll_sideways(page, view):
+    page.driver.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    )
+    page.open(f"#/{view}")
+    assert page.driver.execute_script("return document.documentElement.scrollWidth") <= 390
+    page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_names_of_brokers_are_text_and_never_markup(page, registry):
+    registry.register(C, "<img src=x onerror=alert(1)>", "<script>alert(2)</script>", topics=("<b>bold</b>",))
+    page.open()
+    page.shows("<script>alert(2)</script>")
+    page.open("#/topics")
+    page.shows("<b>bold</b>")
+    assert not page.find("main img, main script, main b.bold")
+
+
+def test_a_command_asks_for_its_reason_and_says_what_became_of_it(page):
+    page.open("#/broker/broker-a")
+    page.until(lambda: page.find("main .card .buttons button"))
+    page.find("main .card .buttons button")[0].click()
+    page.find("dialog input")[0].send_keys("disk full", Keys.ENTER)
+    page.until(lambda: "Kafka at" in page.find("dialog")[0].text)
+    assert len(page.errors) == 1  # Chromium reports the answer 503
+
+
+def test_an_empty_registry_says_so(tmp_path, settings, driver):
+    PublishedRegistry(str(tmp_path / "empty"), 1_700_000_000_000)
+    with BackgroundConsole(settings(delta__root=str(tmp_path / "empty"))) as console:
+        page = Page(driver, console.url)
+        page.open()
+        page.shows("No broker is registered")
+
+
+def test_tables_that_are_not_there_are_said(tmp_path, settings, driver):
+    with BackgroundConsole(settings(delta__root=str(tmp_path / "none"))) as console:
+        page = Page(driver, console.url)
+        page.open()
+        page.shows("holds no registry")

@@ -1,0 +1,164 @@
+"""Rights to send commands, and the web pages that may reach the console at all."""
+
+import base64
+
+import pytest
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.console.server import BackgroundConsole, ConsoleAddressError, ConsoleServer
+from namesrv_stream.errors import SettingError
+from tests.console.conftest import Client, make_settings
+
+WIPE = {"type": "WIPE_WRITE_PERM_OF_BROKER", "brokerName": "broker-a", "reason": "disk full"}
+USERS = """
+[[user]]
+name = "ann"
+role = "admin"
+accessKey = "ann"
+secretKey = "ann-secret"
+
+[[user]]
+name = "bob"
+role = "reader"
+accessKey = "bob"
+secretKey = "bob-secret"
+"""
+
+
+def basic(name, password):
+    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
+
+
+@pytest.fixture(scope="module")
+def users(tmp_path_factory):
+    file = tmp_path_factory.mktemp("users") / "users.toml"
+    file.write_text(USERS)
+    file.chmod(0o600)
+    return str(file)
+
+
+@pytest.fixture(scope="module")
+def closed(still_root, nobody, users):
+    settings = make_settings(still_root, nobody, auth__mode="operators", auth__usersPath=users)
+    with BackgroundConsole(settings) as console:
+        yield Client(console.url)
+
+
+@pytest.mark.parametrize(
+    ("authorization", "status"),
+    [
+        (None, 401),
+        ("Basic ???", 401),
+        ("Bearer ann-secret", 401),
+        (basic("ann", "wrong"), 401),
+        (basic("nobody", "ann-secret"), 401),
+        (basic("bob", "bob-secret"), 403),
+        (basic("ann", "ann-secret"), 503),  # admitted, and Kafka is away
+    ],
+)
+def test_a_command_needs_the_keys_of_an_admin(closed, authorization, status):
+    headers = {} if authorization is None else {"Authorization": authorization}
+    answer = closed.post(WIPE, **headers)
+    assert (answer.status, "www-authenticate" in answer.headers) == (status, status == 401)
+
+
+def test_lookups_need_no_keys(closed):
+    assert closed.get("/v1/clusters").status == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec_Fetch_Site": "cross-site"}, 403),
+        ({"Sec_Fetch_Site": "same-site"}, 403),
+        ({"Content_Type": "text/plain"}, 415),
+        ({"Content_Type": "application/x-www-form-urlencoded"}, 415),
+    ],
+)
+def test_a_page_of_another_origin_sends_no_command(still, headers, status):
+    assert still.post(WIPE, **headers).status == status
+
+
+def test_the_consoles_own_page_may_send_commands(still):
+    answer = still.post(WIPE, Origin=still.url, Sec_Fetch_Site="same-origin")
+    assert (answer.status, "Kafka" in answer.json["message"]) == (503, True)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example:80", 421),
+        ("", 421),
+        ("localhost:1", 200),
+        ("LOCALHOST", 200),
+        ("[::1]:80", 200),
+        ("10.1.2.3", 200),
+    ],
+)
+def test_a_name_that_is_not_the_consoles_is_refused(still, host, status):
+    assert still.get("/v1/clusters", Host=host).status == status
+
+
+def test_a_name_in_the_settings_is_the_consoles(settings, still_root):
+    with BackgroundConsole(settings(delta__root=still_root, console__hosts="registry.example")) as console:
+        assert Client(console.url).get("/v1/clusters", Host="registry.example").status == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/v1/clusters", "/v1/nothing", "/main.js"])
+def test_every_answer_forbids_scripts_and_frames_of_others(still, path):
+    headers = still.get(path).headers
+    assert "script-src 'self'" in headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("path", ["/../app.py", "/%2e%2e/app.py", "/..%2fapp.py", "//etc/passwd"])
+def test_no_file_but_the_pages_is_served(still, path):
+    assert still.get(path).status == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (WIPE | {"reason": ""}, "say why"),
+        ({name: WIPE[name] for name in ("type", "brokerName")}, "say why"),
+        (WIPE | {"reason": "two\nlines"}, "one line"),
+        (WIPE | {"reason": "x" * 501}, "500"),
+        ({"type": "SCAN", "reason": "r"}, "no operator's command"),
+        ({"type": "REGISTER_TOPIC_IN_NAMESRV", "topic": "T", "queueDatas": [], "reason": "r"}, "no operator's command"),
+        ({"type": "UPDATE_NAMESRV_CONFIG", "properties": {"nonsense": "1"}, "reason": "r"}, "not known"),
+        ({"type": "UPDATE_NAMESRV_CONFIG", "properties": {"listenPort": "1"}, "reason": "r"}, "run time"),
+        (b"{", "JSON"),
+        (b"x" * 70_000, "at most"),
+    ],
+)
+def test_what_the_job_would_reject_is_not_sent(still, body, told):
+    answer = still.post(body)
+    assert (answer.status, told in answer.json["message"]) == (400, True)
+
+
+def test_settings_that_stop_lookups_need_an_admin_also_where_all_else_is_open(settings, still_root):
+    update = {"type": "UPDATE_NAMESRV_CONFIG", "properties": {"needWaitForService": "true"}, "reason": "r"}
+    open_to_all = settings(delta__root=still_root, console__bindAddress="0.0.0.0", auth__mode="off")
+    with BackgroundConsole(open_to_all) as console:
+        client = Client(console.url.replace("0.0.0.0", "127.0.0.1"))
+        assert client.post(update).status == 401
+        assert client.post(WIPE).status == 503
+
+
+def test_a_console_that_others_reach_needs_a_decision(settings):
+    with pytest.raises(SettingError, match=r"auth\.mode"):
+        ConsoleServer(settings(console__bindAddress="0.0.0.0"))
+
+
+def test_a_port_that_is_taken_is_named(still):
+    taken = int(still.url.rpartition(":")[2])
+    with pytest.raises(ConsoleAddressError, match=r"console\.port"):
+        ConsoleServer(NamesrvSettings.model_validate({"console.port": taken}))
+
+
+def test_the_right_of_a_command_is_asked_before_kafka(closed):
+    assert closed.post(WIPE, Authorization=basic("ann", "ann-secret")).json["message"].startswith("Kafka at ")

@@ -1,0 +1,167 @@
+"""Watchers get every change once, in order, also over a restart; those who read too slowly are dropped."""
+
+import asyncio
+import json
+import shutil
+import socket
+from urllib.parse import urlsplit
+
+import pytest
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.console import hub
+from namesrv_stream.console.hub import Event, Hub, TooManyWatchersError, Watcher
+from namesrv_stream.console.server import BackgroundConsole
+from namesrv_stream.console.snapshots import KeptSnapshots
+from namesrv_stream.history.events import AsOf
+from namesrv_stream.rules.requests import DeleteTopic, PutKvConfig, WipeWritePerm
+from namesrv_stream.tables.root import Root
+from namesrv_stream.watch import watch
+from tests.cli.registry import PublishedRegistry
+from tests.console.conftest import A, C, Client
+
+
+def first(events, count):
+    return [next(events) for _ in range(count)]
+
+
+def test_a_watcher_gets_the_state_and_then_each_change_of_its_topic(registry, client):
+    events = watch(client.url, ["TopicA"])
+    assert next(events).epoch == 3
+    registry.register(C, "c9", "broker-c", topics=("Other",))
+    registry.command(WipeWritePerm(broker_name="broker-a"))
+    registry.command(DeleteTopic(topic="TopicA"))
+    wiped, deleted = first(events, 2)
+    assert (wiped.epoch, deleted.epoch) == (5, 6)
+    assert wiped.data["routes"]["TopicA"]["queueDatas"][0]["perm"] == 4
+    assert deleted.data["routes"] == {"TopicA": None}
+
+
+def test_without_topics_every_snapshot_is_an_event(registry, client):
+    events = watch(client.url)
+    assert next(events).epoch == 3
+    registry.expire(A)
+    registry.register(C, "c1", "broker-c", topics=("T",))
+    gone, came = first(events, 2)
+    assert (gone.epoch, came.epoch, came.data["changedTopics"]) == (4, 5, ["T"])
+    assert "broker" in gone.data["changedTables"]
+
+
+@pytest.mark.parametrize("topics", [(), ("TopicA",)])
+def test_nothing_is_lost_or_repeated_over_a_restart(registry, settings, topics):
+    with BackgroundConsole(settings()) as console:
+        events = watch(console.url, topics)
+        last = next(events).epoch
+        registry.command(WipeWritePerm(broker_name="broker-a"))
+        last = next(events).epoch
+        events.close()
+    assert last == 4
+    registry.register(C, "c1", "broker-a", 1)
+    registry.command(DeleteTopic(topic="TopicA"))
+    with BackgroundConsole(settings()) as console:
+        events = watch(console.url, topics, last)
+        assert [each.epoch for each in first(events, 2)] == [5, 6]
+        registry.register(A, "c1", "broker-a", topics=("TopicA",), zone_name="z9")
+        assert next(events).epoch == 7
+
+
+def test_last_event_id_wins_over_the_epoch_of_the_url(still):
+    stream = socket.create_connection(urlsplit(still.url).netloc.split(":"))
+    with stream, stream.makefile("rb") as lines:
+        stream.sendall(b"GET /v1/watch?epoch=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nLast-Event-ID: 2\r\n\r\n")
+        ids = (line for line in lines if line.startswith(b"id: "))
+        assert next(ids) == b"id: 3\n"
+
+
+@pytest.mark.parametrize("epoch", [99, 0])
+def test_a_place_that_is_not_known_is_answered_by_a_reset_and_the_state(still, epoch):
+    reset, state = first(watch(still.url, ["TopicA"], epoch), 2)
+    assert (reset.name, state.name, state.epoch) == ("reset", "route", 3)
+    assert "epoch" in reset.data["reason"]
+
+
+def test_one_that_is_too_far_behind_gets_a_reset(still, monkeypatch):
+    monkeypatch.setattr(hub, "MOST_REPLAYED", 1)
+    assert [each.name for each in first(watch(still.url, ["TopicA"], 1), 2)] == ["reset", "route"]
+
+
+def test_a_registry_that_was_made_anew_is_a_reset(registry, client):
+    events = watch(client.url, ["TopicA"])
+    assert next(events).epoch == 3
+    shutil.rmtree(registry.root)
+    again = PublishedRegistry(registry.root, registry.now_ms + 1)
+    again.register(A, "c1", "broker-a", topics=("TopicA", "TopicZ"))
+    assert next(events).name == "reset"
+    assert next(event for event in events if event.epoch == 2).data["routes"]["TopicA"]
+
+
+def test_snapshots_in_quick_succession_are_all_seen(registry, client):
+    events = watch(client.url)
+    next(events)
+    for number in range(10):
+        registry.command(PutKvConfig(namespace="N", key="k", value=str(number)))
+    assert [each.epoch for each in first(events, 10)] == list(range(4, 14))
+
+
+def test_a_blocking_query_returns_at_once_if_it_is_behind(still):
+    answer = still.get("/v1/watch?topic=TopicB&epoch=2&wait=300s").json
+    assert (answer["epoch"], [each["data"]["epoch"] for each in answer["events"]]) == (3, [3])
+
+
+def test_a_blocking_query_ends_without_events_when_its_time_is_over(still):
+    assert still.get("/v1/watch?topic=TopicB&epoch=3&wait=50ms").json == {"epoch": 3, "events": []}
+
+
+def test_there_is_a_limit_of_watchers(settings, still_root):
+    with BackgroundConsole(settings(delta__root=still_root, console__maxWatchers="1")) as console:
+        events = watch(console.url)
+        next(events)
+        answer = Client(console.url).get("/v1/watch?wait=1s&epoch=3")
+        assert (answer.status, "console.maxWatchers" in answer.json["message"]) == (503, True)
+
+
+def test_one_watchers_topics_are_limited(still):
+    topics = "&".join(f"topic=t{number}" for number in range(101))
+    assert still.get(f"/v1/watch?{topics}").status == 400
+
+
+def test_a_slow_watcher_keeps_one_event_that_does_not_move_its_place():
+    async def fill():
+        slow = Watcher()
+        for epoch in range(3):
+            slow.push(Event("route", epoch, b"x" * (hub.MOST_PENDING_BYTES // 2)))
+        return slow.take(), slow.is_dropped
+
+    kept, is_dropped = asyncio.run(fill())
+    assert ([each.name for each in kept], kept[0].epoch, is_dropped) == (["dropped"], None, True)
+    assert b"id:" not in kept[0].text
+
+
+def test_an_event_is_encoded_once_for_all_watchers_of_the_same_topics(still_root):
+    async def step():
+        kept = KeptSnapshots(Root(still_root))
+        watchers = Hub(kept, NamesrvSettings(), limit=3)
+        watchers.leap(kept.view(kept.find(AsOf(epoch=2))))
+        both = [watchers.attach(("Shared",)) for _ in range(2)]
+        watchers.step(kept.view(kept.find(AsOf(epoch=3))))
+        watchers.attach(())
+        with pytest.raises(TooManyWatchersError):
+            watchers.attach(())
+        return [watcher.take() for watcher in both]
+
+    one, other = asyncio.run(step())
+    assert one[0].epoch == 3
+    assert one[0] is other[0]
+
+
+def test_a_watch_ends_in_order_when_the_console_stops(registry, settings):
+    with BackgroundConsole(settings()) as console:
+        netloc = urlsplit(console.url).netloc.split(":")
+        stream = socket.create_connection(netloc)
+        stream.sendall(b"GET /v1/watch HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        lines = stream.makefile("rb")
+        next(line for line in lines if line.startswith(b"id: "))
+    with stream, lines:
+        rest = lines.read().decode()
+    told = json.loads([line for line in rest.splitlines() if line.startswith("data: ")][-1][6:])
+    assert "this console stops" in told["reason"]
