@@ -18,6 +18,9 @@ DEFAULT_RETENTION_MS = 30 * DAY_MS
 CHECKPOINT_INTERVAL = 100
 """Commits between two checkpoints of a table's log."""
 
+_WRITER_THAT_CHECKS = 3
+"""Delta's writer version from which a writer must honour CHECK constraints."""
+
 FORMAT_PROPERTY = "registry.format"
 RETENTION_PROPERTY = "registry.snapshotRetentionMillis"
 
@@ -129,3 +132,11 @@ def table_properties(spec: TableSpec, retention_ms: int) -> dict[str, str]:
         "delta.logRetentionDuration": kept,
         "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
     }
+
+
+def constraint_properties(spec: TableSpec) -> dict[str, str]:
+    """Return the properties with which a table is created so that Delta checks its constraints at every write."""
+    if not spec.checks:
+        return {}
+    checks = {f"delta.constraints.{name}": condition for name, condition in spec.checks.items()}
+    return {"delta.minWriterVersion": str(_WRITER_THAT_CHECKS), **checks}

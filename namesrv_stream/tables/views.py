@@ -54,7 +54,7 @@ def snapshot_sql(root: str | Root, snapshot: SnapshotRow) -> list[str]:
 
 def all_columns(root: Root, spec: TableSpec, version: int | None = None) -> str:
     """The select list that gives a table all its columns: one that a former release did not have reads as NULL."""
-    if not spec.later_columns:
+    if not spec.has_later_columns:
         return "*"
     missing = [spec.schema.field(name) for name in missing_columns(root.open(spec, version), spec)]
     return ", ".join(["*", *(f"CAST(NULL AS {_SPARK_TYPES[column.type]}) AS {column.name}" for column in missing)])

@@ -29,6 +29,8 @@ _OPERATIONS_THAT_KEEP_ROWS = frozenset(
         "VACUUM START",
         "VACUUM END",
         "SET TBLPROPERTIES",
+        "UPDATE FIELD METADATA",
+        "UPDATE TABLE METADATA",
         "COMPUTE STATS",
     }
 )
