@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from namesrv_stream.rules.rows import SnapshotRow
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def register_views(
     spark: SparkSession,
-    root: str | Root,
+    root: str | Path | Root,
     epoch: int | None = None,
     at: datetime | int | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -27,16 +28,16 @@ def register_views(
 
     Returns the snapshot's row. A further call moves all views to another snapshot.
     """
-    place = root if isinstance(root, Root) else Root(root, storage_options)
+    place = Root.at(root, storage_options)
     snapshot = open_snapshot(spark, place, epoch, at)
     for statement in [_snapshots_up_to(place, snapshot), *_view_statements()]:
         spark.sql(statement)
     return snapshot
 
 
-def history_sql(root: str | Root, snapshot: SnapshotRow) -> list[str]:
+def history_sql(root: str | Path | Root, snapshot: SnapshotRow) -> list[str]:
     """Return the SQL statements of `register_views`, for a plain spark-sql or a notebook without this package."""
-    place = root if isinstance(root, Root) else Root(root)
+    place = Root.at(root)
     return [*snapshot_sql(place, snapshot), _snapshots_up_to(place, snapshot), *_view_statements()]
 
 

@@ -32,6 +32,11 @@ class Root:
     url: str
     storage_options: Mapping[str, str] | None = None
 
+    @classmethod
+    def at(cls, place: str | Path | Root, storage_options: Mapping[str, str] | None = None) -> Root:
+        """Return `place`, or the root at the folder or URL that it names, with these options."""
+        return place if isinstance(place, Root) else cls(str(place), storage_options)
+
     def uri(self, spec: TableSpec) -> str:
         """Return the URI of a table's folder."""
         return f"{self.url.rstrip('/')}/{spec.name}"
