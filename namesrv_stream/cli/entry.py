@@ -51,7 +51,8 @@ COMMANDS = {
 }
 
 
-def _pairs(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+def key_values(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """Return the values of a repeatable option KEY=VALUE as a dict, or refuse one without `=`."""
     wrong = [value for value in values if "=" not in value]
     if wrong:
         raise click.BadParameter(f"{wrong[0]} is no KEY=VALUE.")
@@ -72,7 +73,9 @@ def _note_debug(context: click.Context, _parameter: click.Parameter, debug: bool
 @click.option("-c", "--config", "file", type=click.Path(path_type=Path), help="Settings, Java properties.")
 @click.option("-p", "--print", "print_only", is_flag=True, help="Print all settings in force and end.")
 @click.option("--root", metavar="FOLDER", help="Where the tables are (setting delta.root).")
-@click.option("--set", "options", multiple=True, callback=_pairs, metavar="KEY=VALUE", help="Any setting; repeatable.")
+@click.option(
+    "--set", "options", multiple=True, callback=key_values, metavar="KEY=VALUE", help="Any setting; repeatable."
+)
 @click.option(
     "--debug", is_flag=True, expose_value=False, callback=_note_debug, help="Tracebacks, and what libraries log."
 )

@@ -1,4 +1,4 @@
-"""Options, errors and Spark session of the spark-submit programs that work on a registry's tables."""
+"""Options, errors and Spark session of the spark-submit programs."""
 
 from __future__ import annotations
 
@@ -12,29 +12,51 @@ from typing import Any
 import click
 from pyspark.sql import SparkSession
 
+from namesrv_stream.cli.entry import key_values
 from namesrv_stream.cli.view import root_of
-from namesrv_stream.config import Invocation
+from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.logs import set_up_logging
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import SNAPSHOT
 
 
-def table_job(program: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds -c and --root to a click command and passes their registry as its first argument.
+def settings_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add -c, --set and --root to a click command, and pass their `Invocation` as its first argument."""
 
-    The registry is opened before Spark starts. A NamesrvError is printed as its message and ends the program with the
+    @click.option("-c", "--config", type=click.Path(path_type=Path), help="Properties file with the settings.")
+    @click.option("--root", metavar="FOLDER", help="Where the tables are (setting delta.root).")
+    @click.option(
+        "-s",
+        "--set",
+        "settings",
+        multiple=True,
+        callback=key_values,
+        metavar="KEY=VALUE",
+        help="A setting; wins over the file. Repeatable.",
+    )
+    @functools.wraps(function)
+    def command(config: Path | None, root: str | None, settings: dict[str, str], **options: Any) -> None:
+        function(Invocation(config, settings | ({} if root is None else {"delta.root": root})), **options)
+
+    return command
+
+
+def table_job(program: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator for a program that works on a registry's tables.
+
+    It adds -c, --set and --root to a click command, and passes their registry and settings as its first arguments. The
+    registry is opened before Spark starts. A NamesrvError is printed as its message and ends the program with the
     error's exit status.
     """
 
     def decorated(function: Callable[..., None]) -> Callable[..., None]:
-        @click.option("-c", "--config", type=click.Path(path_type=Path), help="Properties file with the settings.")
-        @click.option("--root", metavar="FOLDER", help="Where the tables are (setting delta.root).")
+        @settings_options
         @functools.wraps(function)
-        def command(config: Path | None, root: str | None, **options: Any) -> None:
+        def command(invocation: Invocation, **options: Any) -> None:
             set_up_logging()
             try:
-                function(_registry(config, root), **options)
+                function(_registry(invocation.settings), invocation.settings, **options)
             except NamesrvError as error:
                 click.echo(f"{program}: {error}", err=True)
                 sys.exit(error.exit_status)
@@ -44,8 +66,8 @@ def table_job(program: str) -> Callable[[Callable[..., None]], Callable[..., Non
     return decorated
 
 
-def _registry(config: Path | None, root: str | None) -> Root:
-    place = root_of(Invocation(config, {} if root is None else {"delta.root": root}).settings)
+def _registry(settings: NamesrvSettings) -> Root:
+    place = root_of(settings)
     place.open(SNAPSHOT)
     return place
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import SNAPSHOT
+from namesrv_stream.tables.root import Root, is_there
+from namesrv_stream.tables.schemas import PAST_SNAPSHOT, SNAPSHOT
 from namesrv_stream.tables.views import all_columns, open_snapshot, snapshot_sql
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def register_views(
     """
     place = Root.at(root, storage_options)
     snapshot = open_snapshot(spark, place, epoch, at)
-    for statement in [_snapshots_up_to(place, snapshot), *_view_statements()]:
+    for statement in _statements(place, snapshot):
         spark.sql(statement)
     return snapshot
 
@@ -38,7 +38,26 @@ def register_views(
 def history_sql(root: str | Path | Root, snapshot: SnapshotRow) -> list[str]:
     """Return the SQL statements of `register_views`, for a plain spark-sql or a notebook without this package."""
     place = Root.at(root)
-    return [*snapshot_sql(place, snapshot), _snapshots_up_to(place, snapshot), *_view_statements()]
+    return [*snapshot_sql(place, snapshot), *_statements(place, snapshot)]
+
+
+def _statements(root: Root, snapshot: SnapshotRow) -> list[str]:
+    return [_snapshots_up_to(root, snapshot), _publications(root), *_view_statements()]
+
+
+def _publications(root: Root) -> str:
+    """Return the statement of the view `publication`: one row for each epoch, readable or not.
+
+    Rows of `past_snapshot` whose snapshot row is still there are left out: maintenance adds the one before it drops the
+    other, and may have died in between.
+    """
+    columns = ", ".join(PAST_SNAPSHOT.schema.names)
+    kept = f"SELECT {columns}, true AS is_kept FROM {SNAPSHOT.name}"
+    past = (
+        f" UNION ALL SELECT {columns}, false FROM delta.`{root.spark_path(PAST_SNAPSHOT)}` "
+        f"WHERE epoch < (SELECT min(epoch) FROM {SNAPSHOT.name})"
+    )
+    return f"CREATE OR REPLACE TEMPORARY VIEW publication AS {kept}{past if is_there(root, PAST_SNAPSHOT) else ''}"
 
 
 def _snapshots_up_to(root: Root, snapshot: SnapshotRow) -> str:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from namesrv_stream.tables.schemas import TABLES, Column, TableSpec
+from namesrv_stream.tables.schemas import PAST_SNAPSHOT, TABLES, Column, TableSpec
 
+_DOCUMENTED = (*TABLES.values(), PAST_SNAPSHOT)
 _END = "<!-- end of columns -->\n"
 _NAMES = {
     pa.string(): "string",
@@ -50,7 +51,7 @@ def tables_list() -> str:
     """Return the list of all tables in Markdown."""
     rows = [
         f"| [`{spec.name}`](#{spec.name}) | {spec.grain} | {', '.join(spec.key) or 'append only'} |"
-        for spec in TABLES.values()
+        for spec in _DOCUMENTED
     ]
     return "\n".join(["| table | one row is | key |", "|---|---|---|", *rows]) + "\n"
 
@@ -60,7 +61,7 @@ def with_columns(document: str) -> str:
     document = _replaced(
         document, "<!-- tables: written by `python -m namesrv_stream.tables.documentation` -->\n", tables_list()
     )
-    for spec in TABLES.values():
+    for spec in _DOCUMENTED:
         document = _replaced(document, f"<!-- columns of {spec.name} -->\n", columns_table(spec))
     return document
 

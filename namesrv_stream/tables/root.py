@@ -71,6 +71,15 @@ class Root:
         return table
 
 
+def is_there(root: Root, spec: TableSpec) -> bool:
+    """Return whether the registry has a table that not every registry has."""
+    try:
+        root.open(spec)
+    except NotARegistryError:
+        return False
+    return True
+
+
 def select(table: DeltaTable, spec: TableSpec, condition: str = "true", then: str = "") -> pa.Table:
     """The rows that meet a SQL condition, with the row's columns; files that cannot hold any are not read.
 
@@ -121,13 +130,18 @@ def check_format(root: Root, spec: TableSpec, properties: Mapping[str, str | Non
         raise RegistryTooNewError(spec.name, int(found), FORMAT)
 
 
+def kept_for_ms(retention_ms: int) -> int:
+    """Return how long Delta keeps the log and replaced files, if snapshots can be read for `retention_ms`."""
+    return 2 * retention_ms
+
+
 def table_properties(spec: TableSpec, retention_ms: int) -> dict[str, str]:
     """Return the properties with which a table is created.
 
     Delta keeps versions and log twice as long as a snapshot is kept: it counts a version's age from its commit, and
     a snapshot may name a version that is as old as `retention_ms` on the day it is published.
     """
-    kept = f"interval {2 * retention_ms // 1000} seconds"
+    kept = f"interval {kept_for_ms(retention_ms) // 1000} seconds"
     return {
         FORMAT_PROPERTY: str(FORMAT),
         RETENTION_PROPERTY: str(retention_ms),

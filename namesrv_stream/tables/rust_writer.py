@@ -50,10 +50,14 @@ class RustWriter:
 
     def ensure_tables(self, retention_ms: int) -> None:
         for spec in TABLES.values():
-            try:
-                self._bring_up_to_date(spec, retention_ms)
-            except NotARegistryError:
-                self._create(spec, retention_ms)
+            self.ensure_table(spec, retention_ms)
+
+    def ensure_table(self, spec: TableSpec, retention_ms: int) -> None:
+        """Make one table if it is missing, and bring it up to date otherwise."""
+        try:
+            self._bring_up_to_date(spec, retention_ms)
+        except NotARegistryError:
+            self._create(spec, retention_ms)
 
     def head(self, spec: TableSpec) -> int:
         table = self._open.get(spec.name)

@@ -340,6 +340,15 @@ SNAPSHOT = TableSpec(
     ),
     checks={"epoch_is_positive": "epoch >= 1", "term_is_positive": "term >= 1"},
 )
+PAST_SNAPSHOT = TableSpec(
+    "past_snapshot",
+    rows.PastSnapshotRow,
+    "a snapshot that can no longer be read",
+    tuple(
+        column._replace(is_later=False) for column in SNAPSHOT.columns if column.name in rows.PastSnapshotRow._fields
+    ),
+)
+"""Written by maintenance alone, when it drops rows of `snapshot`; a registry that has dropped none lacks the table."""
 
 ROUTE_TABLES = (TOPIC, BROKER, CLUSTER, FILTER, LIVE, KV_CONFIG, NAMESRV_CONFIG, TOPIC_MAPPING)
 """Tables that lookups read: keyed, and written by merges."""
