@@ -47,6 +47,7 @@ COMMANDS = {
         "namesrv_stream.gateway.command:gateway", _RUN, "Name server for real RocketMQ brokers and clients."
     ),
     "fleet": LazyCommand("namesrv_stream.cli.fleet:fleet", _RUN, "Simulated brokers against any Kafka."),
+    "jars": LazyCommand("namesrv_stream.cli.jars:jars", _RUN, "Fetch the jars of Spark, once."),
     "replay": LazyCommand("namesrv_stream.replay.command:replay", _RUN, "Scenario cases through rules or stream."),
 }
 

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.object_store import give_spark_access
 from namesrv_stream.tables.root import Root, is_there
 from namesrv_stream.tables.schemas import PAST_SNAPSHOT, SNAPSHOT
+from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.views import all_columns, open_snapshot, snapshot_sql
 
 if TYPE_CHECKING:
@@ -39,6 +41,29 @@ def history_sql(root: str | Path | Root, snapshot: SnapshotRow) -> list[str]:
     """Return the SQL statements of `register_views`, for a plain spark-sql or a notebook without this package."""
     place = Root.at(root)
     return [*snapshot_sql(place, snapshot), *_statements(place, snapshot)]
+
+
+def permanent_sql(root: str | Path | Root, snapshot: SnapshotRow, schema: str) -> list[str]:
+    """Return the SQL statements that make the same views permanent in a schema of a metastore, for a Thrift server.
+
+    A permanent view is pinned as a temporary one is. Run the statements again to move the views to a newer snapshot.
+    """
+    views = [statement.replace(" TEMPORARY VIEW ", " VIEW ", 1) for statement in history_sql(root, snapshot)]
+    return [f"CREATE SCHEMA IF NOT EXISTS `{schema}`", f"USE `{schema}`", *views]
+
+
+def create_views(spark: SparkSession, root: str | Path | Root, schema: str, epoch: int | None = None) -> SnapshotRow:
+    """Make the views of `register_views` permanent in a schema of the session's metastore, or move them.
+
+    Returns the snapshot's row. A query of several views that runs meanwhile may see two snapshots.
+    """
+    place = Root.at(root)
+    give_spark_access(spark, place)
+    snapshot = Snapshots(place).find(epoch)
+    session = spark.newSession()  # permanent views must not refer to temporary ones of the same name
+    for statement in permanent_sql(place, snapshot, schema):
+        session.sql(statement)
+    return snapshot
 
 
 def _statements(root: Root, snapshot: SnapshotRow) -> list[str]:
