@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import click
 
-from namesrv_stream.cli.job import submitted_session, table_job
+from namesrv_stream.cli.job import progress, submitted_session, table_job
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.root import Root
@@ -22,10 +22,17 @@ from namesrv_stream.tables.root import Root
 def main(root: Root, settings: NamesrvSettings, no_vacuum: bool) -> None:
     """Merge small files, and remove rows past retention and files that no retained snapshot needs."""
     rejected_retention_ms = round(settings.rejected_retention.total_seconds() * 1000)
-    with submitted_session("maintain-tables") as spark:
-        for care in maintain(spark, root, vacuum=not no_vacuum, rejected_retention_ms=rejected_retention_ms):
-            put_off = f", put off: {care.put_off}" if care.put_off else ""
-            click.echo(f"{care.table}: {care.files_before} files, now {care.files_after}{put_off}")
+    with progress("maintain_tables") as shown, submitted_session("maintain-tables") as spark:
+
+        def on_table(name: str) -> None:
+            shown.step = f"table {name}"
+
+        maintained = maintain(
+            spark, root, vacuum=not no_vacuum, rejected_retention_ms=rejected_retention_ms, on_table=on_table
+        )
+    for care in maintained:
+        put_off = f", put off: {care.put_off}" if care.put_off else ""
+        click.echo(f"{care.table}: {care.files_before} files, now {care.files_after}{put_off}")
 
 
 if __name__ == "__main__":

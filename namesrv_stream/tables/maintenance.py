@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -71,7 +73,12 @@ class Care(NamedTuple):
 
 
 def maintain(
-    spark: SparkSession, root: Root, *, vacuum: bool = True, rejected_retention_ms: int = DEFAULT_REJECTED_RETENTION_MS
+    spark: SparkSession,
+    root: Root,
+    *,
+    vacuum: bool = True,
+    rejected_retention_ms: int = DEFAULT_REJECTED_RETENTION_MS,
+    on_table: Callable[[str], None] = lambda _name: None,
 ) -> list[Care]:
     """Compacts every table, drops rows past retention, and removes files that no retained snapshot needs.
 
@@ -79,7 +86,7 @@ def maintain(
     `rejected_retention_ms` after their event time. History is never shortened. Files go twice `snapshot.retention`
     after the commit that replaced them (the tables' own property), so what a retained snapshot names stays readable.
     The newest snapshot is retained for ever: once a registry has published nothing for so long that Delta would let its
-    version go, a table is left alone.
+    version go, a table is left alone. `on_table` is called with the name of each table before its turn.
     """
     snapshots = Snapshots(root)
     session = spark.newSession()  # its own settings
@@ -87,8 +94,12 @@ def maintain(
         session.conf.set(name, value)
     rejected_before_ms = time.time_ns() // 1_000_000 - rejected_retention_ms
     caretaker = _Caretaker(session, root, snapshots.oldest_readable(), snapshots.retention_ms, rejected_before_ms)
-    care = [caretaker.care_for(spec, vacuum) for spec in TABLES.values()]
-    return [*care, *(caretaker.care_for(spec, vacuum) for spec in (PAST_SNAPSHOT,) if is_there(root, spec))]
+    care = []
+    for spec in (*TABLES.values(), PAST_SNAPSHOT):
+        if spec is not PAST_SNAPSHOT or is_there(root, spec):
+            on_table(spec.name)
+            care.append(caretaker.care_for(spec, vacuum))
+    return care
 
 
 @dataclass(frozen=True)
@@ -195,7 +206,8 @@ class _Caretaker:
 
     def _drop_old_rejected(self) -> None:
         table = self.root.open(REJECTED)
-        old = f"event_time < arrow_cast({self.rejected_before_ms}, 'Timestamp(Millisecond, Some(\"UTC\"))')"
+        before = datetime.fromtimestamp(self.rejected_before_ms / 1000, UTC)
+        old = f"event_time < '{before.isoformat()}'"  # text, for delta-rs compares it with no other kind of timestamp
         table.delete(old, commit_properties=CommitProperties(max_commit_retries=0, custom_metadata=RETENTION_METADATA))
 
     def _file_count(self, spec: TableSpec) -> int:
