@@ -13,7 +13,8 @@ from pathlib import Path
 
 import click
 
-from namesrv_stream.cli.job import submitted_session, table_job
+from namesrv_stream.cli.job import progress, submitted_session, table_job
+from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
 
@@ -38,7 +39,7 @@ def _in_a_folder(_context: click.Context, _parameter: click.Parameter, file: Pat
     callback=_in_a_folder,
     help="The HTML file.",
 )
-def main(root: Root, since: datetime | None, until: datetime | None, out: Path) -> None:
+def main(root: Root, _settings: NamesrvSettings, since: datetime | None, until: datetime | None, out: Path) -> None:
     """Write the churn report of a period as one HTML file."""
     from namesrv_stream.history.report import churn_report  # noqa: PLC0415 -- raises a NamesrvError without matplotlib
 
@@ -46,7 +47,8 @@ def main(root: Root, since: datetime | None, until: datetime | None, out: Path) 
     start = since.replace(tzinfo=UTC) if since else end - timedelta(days=DEFAULT_DAYS)
     if start >= end:
         raise click.UsageError(f"--since {start:%Y-%m-%d %H:%M} is not before --until {end:%Y-%m-%d %H:%M}.")
-    with submitted_session("churn-report") as spark:
+    with progress("churn_report") as shown, submitted_session("churn-report") as spark:
+        shown.step = "asking the history"
         out.write_text(churn_report(spark, root, start, end), "utf-8")
     click.echo(f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}: {out}")
 

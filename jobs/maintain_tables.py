@@ -2,14 +2,16 @@
 
     SPARK_CONF_DIR=conf spark-submit jobs/maintain_tables.py -c conf/namesrv.properties
 
-It merges small files, deletes snapshot rows past retention, and removes files that no retained snapshot needs (VACUUM).
+It merges small files, deletes rows of `snapshot` and `rejected` past their retention, and removes files that no
+retained snapshot needs (VACUUM).
 """
 
 from __future__ import annotations
 
 import click
 
-from namesrv_stream.cli.job import submitted_session, table_job
+from namesrv_stream.cli.job import progress, submitted_session, table_job
+from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.root import Root
 
@@ -17,12 +19,20 @@ from namesrv_stream.tables.root import Root
 @click.command()
 @table_job("maintain_tables")
 @click.option("--no-vacuum", is_flag=True, help="Keep files that no retained snapshot needs.")
-def main(root: Root, no_vacuum: bool) -> None:
-    """Merge small files, and remove files and rows that no retained snapshot needs."""
-    with submitted_session("maintain-tables") as spark:
-        for care in maintain(spark, root, vacuum=not no_vacuum):
-            put_off = f", put off: {care.put_off}" if care.put_off else ""
-            click.echo(f"{care.table}: {care.files_before} files, now {care.files_after}{put_off}")
+def main(root: Root, settings: NamesrvSettings, no_vacuum: bool) -> None:
+    """Merge small files, and remove rows past retention and files that no retained snapshot needs."""
+    rejected_retention_ms = round(settings.rejected_retention.total_seconds() * 1000)
+    with progress("maintain_tables") as shown, submitted_session("maintain-tables") as spark:
+
+        def on_table(name: str) -> None:
+            shown.step = f"table {name}"
+
+        maintained = maintain(
+            spark, root, vacuum=not no_vacuum, rejected_retention_ms=rejected_retention_ms, on_table=on_table
+        )
+    for care in maintained:
+        put_off = f", put off: {care.put_off}" if care.put_off else ""
+        click.echo(f"{care.table}: {care.files_before} files, now {care.files_after}{put_off}")
 
 
 if __name__ == "__main__":

@@ -9,15 +9,15 @@ It runs until SIGTERM or Ctrl-C, which end it in order. If the executors of a cl
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import threading
-from pathlib import Path
+from dataclasses import replace
 
 import click
 from pyspark.sql import SparkSession
 
-from namesrv_stream.config import load_settings
+from namesrv_stream.cli.job import settings_options
+from namesrv_stream.config import Invocation
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.logs import set_up_logging
 from namesrv_stream.stream.job import RouteRegistryJob
@@ -27,20 +27,18 @@ log = logging.getLogger("namesrv_stream.route_registry")
 
 
 @click.command()
-@click.option("-c", "--config", type=click.Path(path_type=Path), help="Properties file with the settings.")
-@click.option("-s", "--set", "options", multiple=True, metavar="KEY=VALUE", help="A setting; wins over the file.")
+@settings_options
 @click.option("--standby", is_flag=True, help="Wait while another job is active, and take over when it ends.")
 @click.option(
     "--accept-new-log", is_flag=True, help="Keep the tables, and go on with another topic or Kafka than theirs."
 )
 @click.option("--debug", is_flag=True, help="Log more, and show tracebacks.")
-def main(config: Path | None, options: tuple[str, ...], standby: bool, accept_new_log: bool, debug: bool) -> None:
+def main(invocation: Invocation, standby: bool, accept_new_log: bool, debug: bool) -> None:
     """Run the route registry until SIGTERM or Ctrl-C."""
     set_up_logging(logging.DEBUG if debug else logging.INFO)
     stop = threading.Event()
     try:
-        given = dict(_pair(option) for option in options) | ({"standby": "true"} if standby else {})
-        settings = load_settings(config, os.environ, given)
+        settings = replace(invocation, options=invocation.options | _options(standby)).settings
         set_up_logging(log_format=settings.log_format)
         spark = SparkSession.builder.appName("route-registry").getOrCreate()
         stop_on_signals(stop)  # only now: Spark sets a handler of its own when it starts
@@ -57,9 +55,8 @@ def main(config: Path | None, options: tuple[str, ...], standby: bool, accept_ne
         sys.exit(error.exit_status)
 
 
-def _pair(option: str) -> tuple[str, str]:
-    key, _, value = option.partition("=")
-    return key, value
+def _options(standby: bool) -> dict[str, str]:
+    return {"standby": "true"} if standby else {}
 
 
 if __name__ == "__main__":

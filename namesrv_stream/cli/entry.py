@@ -64,6 +64,7 @@ COMMANDS = {
         "namesrv_stream.replay.command:replay", _RUN, "Replay scenario cases through the rules or the job."
     ),
     "console": LazyCommand("namesrv_stream.console.command:console", _RUN, "Serve a page and an HTTP API."),
+    "jars": LazyCommand("namesrv_stream.cli.jars:jars", _RUN, "Fetch the jars of Spark, once."),
 }
 
 
@@ -89,10 +90,15 @@ def _note_root(context: click.Context, _parameter: click.Parameter, root: str | 
         _add_options(context, {"delta.root": root})
 
 
-def _note_pairs(context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> None:
+def key_values(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """Return the values of a repeatable option KEY=VALUE as a dict, or refuse one without `=`."""
     if wrong := [value for value in values if "=" not in value]:
         raise click.BadParameter(f"{wrong[0]} is no KEY=VALUE.")
-    _add_options(context, dict(value.split("=", 1) for value in values))
+    return dict(value.split("=", 1) for value in values)
+
+
+def _note_pairs(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> None:
+    _add_options(context, key_values(context, parameter, values))
 
 
 def _note_debug(context: click.Context, _parameter: click.Parameter, debug: bool) -> None:

@@ -1,9 +1,11 @@
-"""Options, errors and Spark session of the spark-submit programs that work on a registry's tables."""
+"""Options, errors and Spark session of the spark-submit programs."""
 
 from __future__ import annotations
 
 import functools
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,29 +14,51 @@ from typing import Any
 import click
 from pyspark.sql import SparkSession
 
+from namesrv_stream.cli.entry import key_values
 from namesrv_stream.cli.view import root_of
-from namesrv_stream.config import Invocation
+from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.logs import set_up_logging
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import SNAPSHOT
 
 
-def table_job(program: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds -c and --root to a click command and passes their registry as its first argument.
+def settings_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add -c, --set and --root to a click command, and pass their `Invocation` as its first argument."""
 
-    The registry is opened before Spark starts. A NamesrvError is printed as its message and ends the program with the
+    @click.option("-c", "--config", type=click.Path(path_type=Path), help="Properties file with the settings.")
+    @click.option("--root", metavar="FOLDER", help="Where the tables are (setting delta.root).")
+    @click.option(
+        "-s",
+        "--set",
+        "settings",
+        multiple=True,
+        callback=key_values,
+        metavar="KEY=VALUE",
+        help="A setting; wins over the file. Repeatable.",
+    )
+    @functools.wraps(function)
+    def command(config: Path | None, root: str | None, settings: dict[str, str], **options: Any) -> None:
+        function(Invocation(config, settings | ({} if root is None else {"delta.root": root})), **options)
+
+    return command
+
+
+def table_job(program: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator for a program that works on a registry's tables.
+
+    It adds -c, --set and --root to a click command, and passes their registry and settings as its first arguments. The
+    registry is opened before Spark starts. A NamesrvError is printed as its message and ends the program with the
     error's exit status.
     """
 
     def decorated(function: Callable[..., None]) -> Callable[..., None]:
-        @click.option("-c", "--config", type=click.Path(path_type=Path), help="Properties file with the settings.")
-        @click.option("--root", metavar="FOLDER", help="Folder or URL of the tables (setting delta.root).")
+        @settings_options
         @functools.wraps(function)
-        def command(config: Path | None, root: str | None, **options: Any) -> None:
+        def command(invocation: Invocation, **options: Any) -> None:
             set_up_logging()
             try:
-                function(_registry(config, root), **options)
+                function(_registry(invocation.settings), invocation.settings, **options)
             except NamesrvError as error:
                 click.echo(f"{program}: {error}", err=True)
                 sys.exit(error.exit_status)
@@ -44,10 +68,44 @@ def table_job(program: str) -> Callable[[Callable[..., None]], Callable[..., Non
     return decorated
 
 
-def _registry(config: Path | None, root: str | None) -> Root:
-    place = root_of(Invocation(config, {} if root is None else {"delta.root": root}).settings)
+def _registry(settings: NamesrvSettings) -> Root:
+    place = root_of(settings)
     place.open(SNAPSHOT)
     return place
+
+
+class Progress:
+    """What a long program is doing, printed on standard error every few seconds, for those who have only its log."""
+
+    def __init__(self, program: str, every_s: float) -> None:
+        self._program = program
+        self._every_s = every_s
+        self._began_s = time.monotonic()
+        self._ended = threading.Event()
+        self.step = "starting Spark"
+
+    def say_until_ended(self) -> None:
+        """Print a line every few seconds until `end`."""
+        while not self._ended.wait(self._every_s):
+            passed_s = time.monotonic() - self._began_s
+            click.echo(f"{self._program}: {self.step}, {passed_s:,.0f} s after the start", err=True)
+
+    def end(self) -> None:
+        """Let `say_until_ended` return."""
+        self._ended.set()
+
+
+@contextmanager
+def progress(program: str, every_s: float = 10.0) -> Iterator[Progress]:
+    """Print the step that the yielded object has, every ten seconds within the `with`."""
+    shown = Progress(program, every_s)
+    thread = threading.Thread(target=shown.say_until_ended, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield shown
+    finally:
+        shown.end()
+        thread.join()
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -28,7 +29,7 @@ from namesrv_stream.cli.view import (
 from namesrv_stream.config import Invocation
 from namesrv_stream.history.events import newest_events, recorded_names
 from namesrv_stream.history.fields import event_fields, snapshot_fields
-from namesrv_stream.history.views import history_sql
+from namesrv_stream.history.views import history_sql, permanent_sql
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.wire.json_text import encode_json
@@ -135,14 +136,23 @@ def _changed_names(before: Any, after: Any, name: Callable[[dict[str, Any]], str
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else "")
 
 
+def _schema_name(context: click.Context, _parameter: click.Parameter, name: str | None) -> str | None:
+    if name is not None and not re.fullmatch(r"[A-Za-z0-9_]+", name):
+        raise click.BadParameter("a schema's name has letters, digits and _ alone.")
+    if name is not None and not context.params.get("sql"):
+        raise click.BadParameter("it needs --sql.")
+    return name
+
+
 @click.command("snapshots")
 @click.option(
     "--limit", type=click.IntRange(min=1), default=DEFAULT_SNAPSHOTS, show_default=True, help="Show the newest N."
 )
-@click.option("--sql", is_flag=True, help="Print the statements by which spark-sql reads one snapshot.")
+@click.option("--sql", is_flag=True, is_eager=True, help="Print the statements by which spark-sql reads one snapshot.")
+@click.option("--schema", callback=_schema_name, metavar="NAME", help="With --sql: permanent views in this schema.")
 @view_options(watch=False)
 @click.pass_obj
-def snapshots(invocation: Invocation, limit: int, sql: bool, view: View) -> None:
+def snapshots(invocation: Invocation, limit: int, sql: bool, schema: str | None, view: View) -> None:
     """List the published snapshots that can be read, newest last. With --as-of only the one that was in force then."""
     published = open_reader(invocation.settings).snapshots
     if sql or view.as_of is not None:
@@ -150,15 +160,19 @@ def snapshots(invocation: Invocation, limit: int, sql: bool, view: View) -> None
     else:
         rows = published.readable(limit)[::-1]
     if sql:
-        click.echo(pinning_sql(root_of(invocation.settings), rows[0]), nl=False)
+        click.echo(pinning_sql(root_of(invocation.settings), rows[0], schema), nl=False)
         return
     fields = encode_json([snapshot_fields(row) for row in rows])
     print_answer(Answer(fields, lambda plain: _snapshots_shown(rows, plain)), as_json=view.as_json)
 
 
-def pinning_sql(root: Root, snapshot: SnapshotRow) -> str:
-    """Return Spark SQL that makes temporary views of one snapshot's tables, and the views for analysts over them."""
-    statements = "".join(f"{statement};\n" for statement in history_sql(root, snapshot))
+def pinning_sql(root: Root, snapshot: SnapshotRow, schema: str | None = None) -> str:
+    """Return Spark SQL that makes views of one snapshot's tables, and the views for analysts over them.
+
+    The views are temporary, or permanent ones of `schema`.
+    """
+    pinned = history_sql(root, snapshot) if schema is None else permanent_sql(root, snapshot, schema)
+    statements = "".join(f"{statement};\n" for statement in pinned)
     return f"-- epoch {snapshot.epoch}, event time {iso_text(snapshot.event_time)}\n{statements}"
 
 

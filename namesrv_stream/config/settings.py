@@ -73,7 +73,7 @@ class NamesrvSettings(RocketmqSettings):
         "delta.storage.*",
         dict,
         "Options of delta-rs for an object store, as delta.storage.aws_region; for S3 Spark gets them too.",
-        "job, gateway, cli",
+        "job, gateway, cli, maintenance",
         repr=False,
     )
     checkpoint_location: Location = setting(
@@ -88,6 +88,13 @@ class NamesrvSettings(RocketmqSettings):
         "30d",
         "How long a snapshot can be read: 30d, 720h.",
         "job, maintenance",
+        validate_default=True,
+    )
+    rejected_retention: Duration = setting(
+        "rejected.retention",
+        "90d",
+        "How long maintenance keeps the rows of the table `rejected`.",
+        "maintenance",
         validate_default=True,
     )
     writer: Literal["auto", "spark", "rust"] = setting(

@@ -7,8 +7,9 @@ import html
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from io import BytesIO
+from textwrap import dedent
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGoneError
@@ -17,20 +18,28 @@ from namesrv_stream.history.views import register_views
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.views import open_snapshot
 
+_GREATEST_OUTAGE = """
+    SELECT first_gone_at, last_gone_at, brokers, which FROM shared_outage
+    WHERE event_month >= :first_month AND last_gone_at >= :since AND first_gone_at <= :until
+    ORDER BY brokers DESC, first_gone_at"""
 _PLOTS: dict[str, tuple[plots.Plot, str]] = {
     "Availability": (
         plots.availability_heat_map,
-        "Each broker's share of each day in the routes. White: nobody expected it.",
+        "Each broker's share of each day in the routes, in percent, rounded down. White: nobody expected it.",
     ),
-    "Sessions": (plots.up_down_timeline, "When each broker was in the routes; dots show how a session ended."),
+    "Sessions": (
+        plots.up_down_timeline,
+        "When each broker was in the routes. Marks have the colour of what ended the session; a number counts "
+        "ends that lie together.",
+    ),
     "Flapping": (plots.flapping_rank, "Who fell out unplanned, and was back at once."),
     "Time to expiry": (plots.time_to_expiry, "How long clients were still sent to a broker that was silent."),
     "Changes": (plots.changes_by_hour, "Everything that happened, by kind."),
 }
 _CLUSTERS = """
     SELECT cluster_name, count(DISTINCT broker_name, broker_id) AS brokers,
-           CAST(100 * sum(up_millis) / sum(expected_millis) AS DECIMAL(6, 3)) AS availability_percent,
-           CAST(100 * min(availability) AS DECIMAL(6, 3)) AS lowest_percent,
+           floor(100 * sum(up_millis) / sum(expected_millis), 2) AS availability_percent,
+           floor(100 * min(availability), 2) AS lowest_percent,
            min_by(concat(broker_name, ' ', broker_id), (availability, day, broker_name, broker_id)) AS of_broker,
            min_by(day, (availability, day, broker_name, broker_id)) AS on_day
     FROM broker_availability WHERE day BETWEEN :first_day AND :last_day
@@ -39,9 +48,15 @@ _MOST_LINES = 100
 _TABLES = {
     "Several brokers gone at once": f"""
         SELECT first_gone_at, last_gone_at, brokers, concat_ws(', ', which) AS which
-        FROM shared_outage
-        WHERE event_month >= :first_month AND last_gone_at >= :since AND first_gone_at <= :until
-        ORDER BY brokers DESC, first_gone_at LIMIT {_MOST_LINES}""",
+        FROM ({_GREATEST_OUTAGE}) LIMIT {_MOST_LINES}""",
+    "Brokers by zone at the greatest of these": f"""
+        WITH outage AS ({_GREATEST_OUTAGE} LIMIT 1), gone AS (SELECT explode(which) AS broker FROM outage)
+        SELECT coalesce(zone_name, 'none') AS zone, count(*) AS brokers_before, count(gone.broker) AS brokers_gone
+        FROM outage
+        JOIN broker_session ON from_time <= first_gone_at AND coalesce(to_time, last_gone_at) >= first_gone_at
+        JOIN broker_dim USING (broker_key)
+        LEFT JOIN gone ON broker = concat_ws(' ', broker_dim.cluster_name, broker_dim.broker_name, broker_dim.broker_id)
+        GROUP BY zone ORDER BY brokers_gone DESC, zone""",
     "Operator commands": f"""
         SELECT event_time, requested_by, command, broker_name FROM operator_command
         WHERE event_time BETWEEN :since AND :until AND event_month BETWEEN :first_month AND :last_month
@@ -50,14 +65,37 @@ _TABLES = {
         SELECT reason, count(*) AS records, max(event_time) AS last_time FROM rejected_record
         WHERE event_time BETWEEN :since AND :until GROUP BY reason ORDER BY records DESC""",
 }
+_SUMMARY = (
+    """
+    SELECT concat('Brokers were in the routes ', floor(100 * sum(up_millis) / sum(expected_millis), 2),
+                  ' % of the time they were expected. The lowest was ',
+                  min_by(concat(cluster_name, ' ', broker_name, ' ', broker_id), (availability, day, broker_key)),
+                  ' on ', min_by(day, (availability, day, broker_key)), ', with ', floor(100 * min(availability), 2),
+                  ' %.')
+    FROM broker_availability WHERE day BETWEEN :first_day AND :last_day""",
+    f"""
+    SELECT concat('The greatest outage took ', brokers, ' brokers at once, from ',
+                  date_format(first_gone_at, 'yyyy-MM-dd HH:mm:ss'), ' UTC on: ', concat_ws(', ', slice(which, 1, 6)),
+                  IF(brokers > 6, ' and others', ''), '.')
+    FROM ({_GREATEST_OUTAGE} LIMIT 1)""",
+    """
+    SELECT concat(cluster_name, ' ', broker_name, ' ', broker_id, ' fell out unplanned most often: ', count(*),
+                  IF(count(*) = 1, ' time, ', ' times, '), count_if(back_at <= to_time + INTERVAL 10 MINUTES),
+                  ' of them for less than ten minutes.')
+    FROM broker_session WHERE ended_by IN ('EXPIRED', 'CHANNEL_CLOSED') AND to_time BETWEEN :since AND :until
+    GROUP BY cluster_name, broker_name, broker_id
+    ORDER BY count(*) DESC, cluster_name, broker_name, broker_id LIMIT 1""",
+)
+"""The three things worth knowing first; a statement without a row has nothing to say."""
 _LONELY_TOPICS = "SELECT broker_name, count(*) AS topics FROM topic_with_one_broker GROUP BY 1 ORDER BY topics DESC, 1"
-_CLASSES = {"bigint": "number", "decimal": "number", "timestamp": "time", "date": "time"}
+_CLASSES = {"int": "number", "bigint": "number", "decimal": "number", "timestamp": "time", "date": "time"}
 """Name of a column's Spark type -> its CSS class; columns of other types are text."""
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #212121; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 table { border-collapse: collapse; margin: 0.5rem 0 } img { max-width: 100% }
 th, td { text-align: left; padding: 0.2rem 1.2rem 0.2rem 0; border-bottom: 1px solid #e0e0e0; vertical-align: top }
 th, .time { white-space: nowrap } .number { text-align: right; font-variant-numeric: tabular-nums }
+pre { font-size: 12px; overflow-x: auto } details { color: #616161 }
 h2 { margin-top: 2.5rem; break-after: avoid } p { color: #616161; break-after: avoid } img, tr { break-inside: avoid }
 """
 
@@ -89,7 +127,9 @@ def churn_report(spark: SparkSession, root: Root, since: datetime, until: dateti
     sessions = session.table("broker_session").persist()  # half of the page reads this view
     try:
         _require_brokers(session, since, until)
+        since, until = plots.known_period(session, since, until)
         parts = [
+            _summary(session, since, until),
             _table(session, "Clusters, in whole days", plots.bounded(_CLUSTERS, since, until)),
             *_plot_parts(session, since, until),
             *(_table(session, heading, plots.bounded(asked, since, until)) for heading, asked in _TABLES.items()),
@@ -98,12 +138,20 @@ def churn_report(spark: SparkSession, root: Root, since: datetime, until: dateti
         sessions.unpersist()
     parts.append(topics_at(session, root, until))
     title = f"Churn from {plots.period(since, until)}"
-    made = f"From the registry {root.url}, epoch {snapshot.epoch}, at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC."
+    made = (
+        f"From the registry {root.url}, epoch {snapshot.epoch}, at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC. "
+        "docs/cookbook.md has more questions."
+    )
     return (
         '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{title}</title><style>{_STYLE}</style>"
         f"<h1>{title}</h1><p>{html.escape(made)}</p>{''.join(parts)}</html>\n"
     )
+
+
+def _summary(session: SparkSession, since: datetime, until: datetime) -> str:
+    found = [row[0] for asked in _SUMMARY for row in session.sql(plots.bounded(asked, since, until)).collect()]
+    return f"<ul>{''.join(f'<li>{html.escape(text)}</li>' for text in found if text)}</ul>"
 
 
 def _require_brokers(session: SparkSession, since: datetime, until: datetime) -> None:
@@ -120,8 +168,12 @@ def _require_brokers(session: SparkSession, since: datetime, until: datetime) ->
 
 def _plot_parts(session: SparkSession, since: datetime, until: datetime) -> Iterator[str]:
     for heading, (plot, words) in _PLOTS.items():
+        figure = plot(session, since, until)
+        if sentence := plots.sentence_of(figure):
+            yield f"<h2>{heading}</h2><p>{html.escape(sentence)}</p>"
+            continue
         image = BytesIO()
-        plot(session, since, until).savefig(image, format="png")
+        figure.savefig(image, format="png")
         data = base64.b64encode(image.getvalue()).decode()
         yield f"<h2>{heading}</h2><p>{words}</p>"
         yield f'<img alt="{words}" src="data:image/png;base64,{data}">'
@@ -141,18 +193,26 @@ def topics_at(session: SparkSession, root: Root, end: datetime) -> str:
 
 
 def _table(session: SparkSession, heading: str, statement: str) -> str:
-    """Return the statement's result as an HTML table.
+    """Return the statement's result as an HTML table, with the statement to unfold below it.
 
     Spark turns all values into text: Python's datetimes would be in this machine's time zone.
     """
     frame = session.sql(statement)
-    rows = frame.select([F.col(name).cast("string") for name in frame.columns]).collect()
+    rows = frame.select([_text(name, kind) for name, kind in frame.dtypes]).collect()
     if not rows:
         return f"<h2>{heading}</h2><p>None.</p>"
     classes = [_CLASSES.get(kind.partition("(")[0], "text") for _, kind in frame.dtypes]
-    head = "".join(f'<th class="{of}">{name}</th>' for of, name in zip(classes, frame.columns, strict=True))
+    words = [name.replace("_", " ") for name in frame.columns]
+    head = "".join(f'<th class="{of}">{name}</th>' for of, name in zip(classes, words, strict=True))
     body = "".join(f"<tr>{_cells(classes, row)}</tr>" for row in rows)
-    return f"<h2>{heading}</h2><table><tr>{head}</tr>{body}</table>"
+    query = f"<details><summary>query</summary><pre>{html.escape(dedent(statement).strip())}</pre></details>"
+    return f"<h2>{heading}</h2><table><tr>{head}</tr>{body}</table>{query}"
+
+
+def _text(name: str, kind: str) -> Column:
+    """Return a column as text, times by the second."""
+    column = F.date_trunc("second", name) if kind == "timestamp" else F.col(name)
+    return column.cast("string")
 
 
 def _cells(classes: Iterable[str], texts: Iterable[str | None]) -> str:

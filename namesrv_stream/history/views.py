@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.schemas import SNAPSHOT
+from namesrv_stream.tables.object_store import give_spark_access
+from namesrv_stream.tables.root import Root, is_there
+from namesrv_stream.tables.schemas import PAST_SNAPSHOT, SNAPSHOT
+from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.views import all_columns, open_snapshot, snapshot_sql
 
 if TYPE_CHECKING:
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
 def register_views(
     spark: SparkSession,
-    root: str | Root,
+    root: str | Path | Root,
     epoch: int | None = None,
     at: datetime | int | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -27,17 +30,59 @@ def register_views(
 
     Returns the snapshot's row. A further call moves all views to another snapshot.
     """
-    place = root if isinstance(root, Root) else Root(root, storage_options)
+    place = Root.at(root, storage_options)
     snapshot = open_snapshot(spark, place, epoch, at)
-    for statement in [_snapshots_up_to(place, snapshot), *_view_statements()]:
+    for statement in _statements(place, snapshot):
         spark.sql(statement)
     return snapshot
 
 
-def history_sql(root: str | Root, snapshot: SnapshotRow) -> list[str]:
+def history_sql(root: str | Path | Root, snapshot: SnapshotRow) -> list[str]:
     """Return the SQL statements of `register_views`, for a plain spark-sql or a notebook without this package."""
-    place = root if isinstance(root, Root) else Root(root)
-    return [*snapshot_sql(place, snapshot), _snapshots_up_to(place, snapshot), *_view_statements()]
+    place = Root.at(root)
+    return [*snapshot_sql(place, snapshot), *_statements(place, snapshot)]
+
+
+def permanent_sql(root: str | Path | Root, snapshot: SnapshotRow, schema: str) -> list[str]:
+    """Return the SQL statements that make the same views permanent in a schema of a metastore, for a Thrift server.
+
+    A permanent view is pinned as a temporary one is. Run the statements again to move the views to a newer snapshot.
+    """
+    views = [statement.replace(" TEMPORARY VIEW ", " VIEW ", 1) for statement in history_sql(root, snapshot)]
+    return [f"CREATE SCHEMA IF NOT EXISTS `{schema}`", f"USE `{schema}`", *views]
+
+
+def create_views(spark: SparkSession, root: str | Path | Root, schema: str, epoch: int | None = None) -> SnapshotRow:
+    """Make the views of `register_views` permanent in a schema of the session's metastore, or move them.
+
+    Returns the snapshot's row. A query of several views that runs meanwhile may see two snapshots.
+    """
+    place = Root.at(root)
+    give_spark_access(spark, place)
+    snapshot = Snapshots(place).find(epoch)
+    session = spark.newSession()  # permanent views must not refer to temporary ones of the same name
+    for statement in permanent_sql(place, snapshot, schema):
+        session.sql(statement)
+    return snapshot
+
+
+def _statements(root: Root, snapshot: SnapshotRow) -> list[str]:
+    return [_snapshots_up_to(root, snapshot), _publications(root), *_view_statements()]
+
+
+def _publications(root: Root) -> str:
+    """Return the statement of the view `publication`: one row for each epoch, readable or not.
+
+    Rows of `past_snapshot` whose snapshot row is still there are left out: maintenance adds the one before it drops the
+    other, and may have died in between.
+    """
+    columns = ", ".join(PAST_SNAPSHOT.schema.names)
+    kept = f"SELECT {columns}, true AS is_kept FROM {SNAPSHOT.name}"
+    past = (
+        f" UNION ALL SELECT {columns}, false FROM delta.`{root.spark_path(PAST_SNAPSHOT)}` "
+        f"WHERE epoch < (SELECT min(epoch) FROM {SNAPSHOT.name})"
+    )
+    return f"CREATE OR REPLACE TEMPORARY VIEW publication AS {kept}{past if is_there(root, PAST_SNAPSHOT) else ''}"
 
 
 def _snapshots_up_to(root: Root, snapshot: SnapshotRow) -> str:

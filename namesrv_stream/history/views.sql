@@ -78,7 +78,8 @@ SELECT *,
          PARTITION BY hash(cluster_name, broker_name, broker_id), cluster_name, broker_name, broker_id
          ORDER BY from_time, to_time NULLS LAST
        ) AS back_at,
-       unix_millis(coalesce(to_time, (SELECT at FROM known_until))) - unix_millis(from_time) AS session_millis
+       unix_millis(coalesce(to_time, (SELECT at FROM known_until))) - unix_millis(from_time) AS session_millis,
+       concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key
 FROM session;
 
 -- One row for each broker and day on which it was expected: its time in the routes and its expected time.
@@ -108,7 +109,8 @@ WITH stretch AS (  -- a session, and the time after it in which the broker was s
   GROUP BY ALL
 )
 SELECT cluster_name, broker_name, broker_id, date_from_unix_date(CAST(day_number AS INT)) AS day,
-       up_millis, expected_millis, up_millis / expected_millis AS availability
+       up_millis, expected_millis, up_millis / expected_millis AS availability,
+       concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key
 FROM of_day
 WHERE expected_millis > 0;
 
@@ -165,13 +167,15 @@ WITH fallen AS (
 )
 SELECT rank() OVER (PARTITION BY month ORDER BY flaps DESC, unplanned_ends DESC) AS flap_rank,
        date_format(month, 'yyyy-MM') AS month, cluster_name, broker_name, broker_id, unplanned_ends, flaps,
-       shortest_session_millis
+       shortest_session_millis,
+       concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key
 FROM fallen;
 
 -- One row for each expired lease: the time from its last sign of life to its end.
 CREATE OR REPLACE TEMPORARY VIEW time_to_expiry AS
 SELECT event_month, event_time, epoch, cluster_name, broker_name, broker_id, broker_addr, last_heard_at,
-       unix_millis(event_time) - unix_millis(last_heard_at) AS expiry_millis, lease_millis
+       unix_millis(event_time) - unix_millis(last_heard_at) AS expiry_millis, lease_millis,
+       concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key
 FROM broker_event
 WHERE type = 'EXPIRED';
 
@@ -182,20 +186,112 @@ FROM topic
 GROUP BY topic
 HAVING count(*) = 1;
 
--- One row for each broker name: cluster and zone of its latest registration (D6), and its number of topics and queues.
-CREATE OR REPLACE TEMPORARY VIEW topic_spread AS
-WITH latest AS (
-  SELECT broker_name, max_by(cluster_name, registered_at) AS cluster_name, max_by(zone_name, registered_at) AS zone_name
-  FROM broker
-  GROUP BY broker_name
+-- One row for each broker name that is in the routes: cluster and zone of its latest registration (D6), as lookups show
+-- them, and its number of brokers. A broker name may be in several clusters at once (table `cluster`), so a join of
+-- `topic` or `broker` with `cluster` by broker_name alone can give a row twice. A join with this view cannot.
+CREATE OR REPLACE TEMPORARY VIEW broker_name_dim AS
+SELECT broker_name, max_by(cluster_name, registered_at) AS cluster_name, max_by(zone_name, registered_at) AS zone_name,
+       count(*) AS brokers, count_if(broker_id = 0) > 0 AS has_master
+FROM broker
+GROUP BY broker_name;
+
+-- One row for each topic and broker name, with the cluster and zone of the broker name.
+CREATE OR REPLACE TEMPORARY VIEW topic_placement AS
+SELECT topic, broker_name, cluster_name, zone_name, read_queue_nums, write_queue_nums, perm,
+       perm & 4 <> 0 AS is_readable, perm & 2 <> 0 AS is_writable
+FROM topic LEFT JOIN broker_name_dim USING (broker_name);
+
+-- One row for each broker that has ever been in the routes. broker_key is its one key, the same in every view that has
+-- the column, for tools that join by one column: 'cluster/name/id', each name as in a URL so that no name holds a slash.
+--
+-- Columns: first_seen_at and last_seen_at (while it is in the routes: the time up to which the history is known),
+-- is_in_routes, broker_addr (the latest), zone_name (of the latest registration that the history has), sessions.
+CREATE OR REPLACE TEMPORARY VIEW broker_dim AS
+WITH zone AS (
+  SELECT cluster_name, broker_name, broker_id,
+         max_by(get_json_object(after, '$.broker[0].zone_name'), (epoch, seq)) AS zone_name
+  FROM broker_event
+  WHERE type IN ('REGISTERED', 'ID_TAKEN', 'CHANGED') AND get_json_object(after, '$.broker[0].broker_name') IS NOT NULL
+  GROUP BY ALL
+), seen AS (
+  SELECT cluster_name, broker_name, broker_id, min(from_time) AS first_seen_at,
+         max(coalesce(to_time, at)) AS last_seen_at, count_if(to_time IS NULL) > 0 AS is_in_routes,
+         max_by(last_addr, from_time) AS broker_addr, count(*) AS sessions
+  FROM broker_session CROSS JOIN known_until
+  GROUP BY ALL
 )
+SELECT concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key,
+       cluster_name, broker_name, broker_id, zone_name, broker_addr, is_in_routes, first_seen_at, last_seen_at, sessions
+FROM seen LEFT JOIN zone USING (cluster_name, broker_name, broker_id);
+
+-- One row for each broker name: its place as in broker_name_dim, and its number of topics and queues.
+CREATE OR REPLACE TEMPORARY VIEW topic_spread AS
 SELECT cluster_name, zone_name, broker_name,
        count(topic) AS topics,
        sum(write_queue_nums) AS write_queues,
        sum(read_queue_nums) AS read_queues,
        count_if(perm & 2 = 0) AS topics_not_writable
-FROM latest LEFT JOIN topic USING (broker_name)
+FROM broker_name_dim LEFT JOIN topic USING (broker_name)
 GROUP BY cluster_name, zone_name, broker_name;
+
+-- One row for each topic and broker name that a line of the history changed, before and after: structs, NULL if there
+-- was or is no such row. A line that changed more than 200 topics has one row, with their number in unnamed_topics and
+-- no topic: the tables as of this epoch and the one before have the rows.
+CREATE OR REPLACE TEMPORARY VIEW topic_change AS
+WITH side AS (
+  SELECT event_month, event_time, epoch, seq, type, cause, requested_by, broker_name AS of_name,
+         greatest(CAST(get_json_object(before, '$.topic.count') AS BIGINT),
+                  CAST(get_json_object(after, '$.topic.count') AS BIGINT)) AS unnamed_topics,
+         from_json(get_json_object(before, '$.topic'), 'ARRAY<STRUCT<topic: STRING, broker_name: STRING,
+           read_queue_nums: INT, write_queue_nums: INT, perm: INT, topic_sys_flag: INT>>') AS before,
+         from_json(get_json_object(after, '$.topic'), 'ARRAY<STRUCT<topic: STRING, broker_name: STRING,
+           read_queue_nums: INT, write_queue_nums: INT, perm: INT, topic_sys_flag: INT>>') AS after
+  FROM broker_event
+  WHERE contains(before, '"topic":') OR contains(after, '"topic":')
+), by_key AS (
+  SELECT *,
+         map_from_entries(transform(coalesce(before, array()), e -> (struct(e.topic, e.broker_name), e))) AS was,
+         map_from_entries(transform(coalesce(after, array()), e -> (struct(e.topic, e.broker_name), e))) AS became
+  FROM (SELECT * EXCEPT (before, after), filter(before, e -> e.topic IS NOT NULL) AS before,
+               filter(after, e -> e.topic IS NOT NULL) AS after FROM side)
+), row AS (
+  SELECT *, explode_outer(array_union(map_keys(was), map_keys(became))) AS key FROM by_key
+)
+SELECT event_month, event_time, epoch, seq, type, cause, requested_by, key.topic AS topic,
+       coalesce(key.broker_name, of_name) AS broker_name, unnamed_topics,
+       IF(was[key] IS NULL, NULL, named_struct('read_queue_nums', was[key].read_queue_nums, 'write_queue_nums', was[key].write_queue_nums,
+                    'perm', was[key].perm, 'topic_sys_flag', was[key].topic_sys_flag)) AS before,
+       IF(became[key] IS NULL, NULL, named_struct('read_queue_nums', became[key].read_queue_nums, 'write_queue_nums', became[key].write_queue_nums,
+                    'perm', became[key].perm, 'topic_sys_flag', became[key].topic_sys_flag)) AS after
+FROM row
+WHERE key IS NOT NULL OR unnamed_topics IS NOT NULL;
+
+-- One row for each broker id whose row in `broker` a line of the history changed, before and after: structs, NULL if
+-- nobody held or holds the id.
+CREATE OR REPLACE TEMPORARY VIEW broker_change AS
+WITH side AS (
+  SELECT event_month, event_time, epoch, seq, type, cause, requested_by,
+         from_json(get_json_object(before, '$.broker'), 'ARRAY<STRUCT<broker_name: STRING, broker_id: BIGINT,
+           broker_addr: STRING, cluster_name: STRING, zone_name: STRING, enable_acting_master: BOOLEAN>>') AS before,
+         from_json(get_json_object(after, '$.broker'), 'ARRAY<STRUCT<broker_name: STRING, broker_id: BIGINT,
+           broker_addr: STRING, cluster_name: STRING, zone_name: STRING, enable_acting_master: BOOLEAN>>') AS after
+  FROM broker_event
+  WHERE contains(before, '"broker":') OR contains(after, '"broker":')
+), by_key AS (
+  SELECT *,
+         map_from_entries(transform(coalesce(before, array()), e -> (struct(e.broker_name, e.broker_id), e))) AS was,
+         map_from_entries(transform(coalesce(after, array()), e -> (struct(e.broker_name, e.broker_id), e))) AS became
+  FROM side
+), row AS (
+  SELECT *, explode(array_union(map_keys(was), map_keys(became))) AS key FROM by_key
+)
+SELECT event_month, event_time, epoch, seq, type, cause, requested_by, key.broker_name AS broker_name,
+       key.broker_id AS broker_id,
+       IF(was[key] IS NULL, NULL, named_struct('broker_addr', was[key].broker_addr, 'cluster_name', was[key].cluster_name,
+                    'zone_name', was[key].zone_name, 'enable_acting_master', was[key].enable_acting_master)) AS before,
+       IF(became[key] IS NULL, NULL, named_struct('broker_addr', became[key].broker_addr, 'cluster_name', became[key].cluster_name,
+                    'zone_name', became[key].zone_name, 'enable_acting_master', became[key].enable_acting_master)) AS after
+FROM row;
 
 -- One row for each hour and type of event.
 CREATE OR REPLACE TEMPORARY VIEW route_changes AS

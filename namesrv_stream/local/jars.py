@@ -1,11 +1,13 @@
 """Fetches the jars that pip does not: `conf/ivy.xml` lists them, the Ivy inside pyspark fetches them.
 
-Each configuration of `conf/ivy.xml` has its folder `jars/<configuration>`. Ivy keeps what it downloaded in the
-user's Ivy cache, so that a second checkout copies instead of downloading.
+Each configuration of `conf/ivy.xml` has its folder `jars/<configuration>`: of the checkout, or of the user's cache if
+the package was installed from a wheel, which has `conf` inside. Ivy keeps what it downloaded in the user's Ivy cache,
+so that a second checkout copies instead of downloading.
 """
 
 import hashlib
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -18,8 +20,25 @@ from namesrv_stream.errors import NamesrvError
 from namesrv_stream.local.java import find_java
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-IVY_FILE = CHECKOUT / "conf" / "ivy.xml"
-JARS = CHECKOUT / "jars"
+
+
+def _conf() -> Path:
+    """Return the folder of the settings files: that of the checkout, else the copy that a wheel brings."""
+    in_checkout = CHECKOUT / "conf"
+    return in_checkout if (in_checkout / "ivy.xml").exists() else Path(__file__).resolve().parents[1] / "conf"
+
+
+def _home() -> Path:
+    """Return the folder for what is fetched and made: the checkout, else one of the user's cache."""
+    if (CHECKOUT / "conf" / "ivy.xml").exists():
+        return CHECKOUT
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "namesrv-stream"
+
+
+CONF = _conf()
+HOME = _home()
+IVY_FILE = CONF / "ivy.xml"
+JARS = HOME / "jars"
 _DOWNLOAD = re.compile(r"downloading \S*/(\S+\.jar) ")
 """A line of Ivy's about a jar that it fetches, and the jar's name."""
 _LINES_OF_AN_ERROR = 40
@@ -40,6 +59,7 @@ class JarsNotRetrievedError(NamesrvError):
 def retrieved_jars(configuration: str) -> Path:
     """The folder with the jars of one configuration of `conf/ivy.xml`, fetched first where they are not those."""
     folder = JARS / configuration
+    folder.mkdir(parents=True, exist_ok=True)
     if not is_retrieved(configuration):
         _retrieve(configuration, folder)
         _stamp(configuration).write_text(_wanted())

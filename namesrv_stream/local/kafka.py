@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from namesrv_stream.kafka.topic import AdminClient
-from namesrv_stream.local.jars import CHECKOUT, retrieved_jars
+from namesrv_stream.local.jars import CONF, retrieved_jars
 from namesrv_stream.local.java import find_java
 from namesrv_stream.local.ports import HOST, check_free, free_ports, listens
 from namesrv_stream.local.server import OwnedServer, ServerNotStartedError
@@ -52,7 +52,7 @@ class LocalKafka(OwnedServer):
 
     def _server_properties(self) -> str:
         broker, controller = f"{HOST}:{self._port}", f"{HOST}:{self._controller_port}"
-        return (CHECKOUT / "conf" / "kafka.properties").read_text() + (
+        return (CONF / "kafka.properties").read_text() + (
             f"\nlisteners=PLAINTEXT://{broker},CONTROLLER://{controller}\n"
             f"advertised.listeners=PLAINTEXT://{broker}\n"
             f"controller.quorum.voters=1@{controller}\n"
@@ -70,7 +70,7 @@ class LocalKafka(OwnedServer):
             raise ServerNotStartedError(self.name, "could not format its storage", self._log)
 
     def _java(self, main: str, *arguments: str) -> list[str | Path]:
-        logging = f"-Dlog4j2.configurationFile={CHECKOUT / 'conf' / 'log4j2.properties'}"
+        logging = f"-Dlog4j2.configurationFile={CONF / 'log4j2.properties'}"
         return [find_java(), HEAP, logging, "-cp", f"{retrieved_jars('kafka')}/*", main, *arguments]
 
     def _answers(self) -> bool:

@@ -12,18 +12,18 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from namesrv_stream.local.jars import CHECKOUT, jars_of_sessions
+from namesrv_stream.local.jars import CONF, HOME, jars_of_sessions
 
 
 def local_session(
     app_name: str, options: Mapping[str, str] | None = None, cores: str = "*", log: Path | None = None
 ) -> SparkSession:
-    """Return a session on `local[cores]` with conf/spark-defaults.conf, the checkout's jars, and `options` over both.
+    """Return a session on `local[cores]` with conf/spark-defaults.conf, the fetched jars, and `options` over both.
 
     `log` receives the output of the JVM, which otherwise goes to standard error. Python workers run this interpreter,
     because another one on the PATH may lack the dependencies. The handler of Ctrl-C stays as it was.
     """
-    os.environ.setdefault("SPARK_CONF_DIR", str(CHECKOUT / "conf"))
+    os.environ.setdefault("SPARK_CONF_DIR", str(CONF))
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = (
@@ -31,7 +31,7 @@ def local_session(
         .appName(app_name)
         .config("spark.jars", ",".join(map(str, jars_of_sessions())))
         .config("spark.ui.enabled", "false")
-        .config("spark.sql.warehouse.dir", str(Path(CHECKOUT, "data", "warehouse")))
+        .config("spark.sql.warehouse.dir", str(HOME / "data" / "warehouse"))
     )
     for key, value in (options or {}).items():
         builder = builder.config(key, value)

@@ -174,3 +174,16 @@ class SnapshotRow(NamedTuple):
     kafka_cluster_id: str | None = None
     kafka_topic_id: str | None = None
     log_accepted_at: int | None = None
+
+
+class PastSnapshotRow(NamedTuple):
+    """Key epoch: what stays of a snapshot that can no longer be read, so that the epochs of the history have a run."""
+
+    epoch: int
+    term: int
+    run_id: str
+    query_id: str | None
+    batch_id: int | None
+    published_at: int
+    event_time: int | None
+    kind: str | None

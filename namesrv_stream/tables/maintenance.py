@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from delta.exceptions import DeltaConcurrentModificationException
 from deltalake import CommitProperties, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -22,19 +25,24 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.config.storage import is_object_store
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.root import DAY_MS, Root, is_there, kept_for_ms, select
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import (
     BROKER_EVENT,
     EVENT_FILE_BYTES,
     EVENT_MONTH,
+    PAST_SNAPSHOT,
+    PINNED_TABLES,
+    REJECTED,
     SMALL_EVENT_FILE_BYTES,
     SNAPSHOT,
     TABLES,
     TableSpec,
 )
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.writer import BaseMovedError
+from namesrv_stream.tables.writer import RETENTION_METADATA, BaseMovedError, CommitTag
+
+DEFAULT_REJECTED_RETENTION_MS = 90 * DAY_MS
 
 FILES_BORNE = 4
 """Small files that a table, or a month of history, may have before they are put together."""
@@ -64,35 +72,53 @@ class Care(NamedTuple):
     put_off: str
 
 
-def maintain(spark: SparkSession, root: Root, *, vacuum: bool = True) -> list[Care]:
-    """Compacts every table, drops snapshot rows past retention, and removes files that no retained snapshot needs.
+def maintain(
+    spark: SparkSession,
+    root: Root,
+    *,
+    vacuum: bool = True,
+    rejected_retention_ms: int = DEFAULT_REJECTED_RETENTION_MS,
+    on_table: Callable[[str], None] = lambda _name: None,
+) -> list[Care]:
+    """Compacts every table, drops rows past retention, and removes files that no retained snapshot needs.
 
-    History is never shortened. Files go twice `snapshot.retention` after the commit that replaced them (the tables'
-    own property), so what a retained snapshot names stays readable. The newest snapshot is retained for ever: once a
-    registry has published nothing for so long that Delta would let its version go, a table is left alone.
+    The rows are those of `snapshot`, of which `past_snapshot` keeps the epoch and its run, and of `rejected`, which go
+    `rejected_retention_ms` after their event time. History is never shortened. Files go twice `snapshot.retention`
+    after the commit that replaced them (the tables' own property), so what a retained snapshot names stays readable.
+    The newest snapshot is retained for ever: once a registry has published nothing for so long that Delta would let its
+    version go, a table is left alone. `on_table` is called with the name of each table before its turn.
     """
     snapshots = Snapshots(root)
     session = spark.newSession()  # its own settings
     for name, value in _CLUSTERING.items():
         session.conf.set(name, value)
-    caretaker = _Caretaker(session, root, snapshots.oldest_readable(), 2 * snapshots.retention_ms)
-    return [caretaker.care_for(spec, vacuum) for spec in TABLES.values()]
+    rejected_before_ms = time.time_ns() // 1_000_000 - rejected_retention_ms
+    caretaker = _Caretaker(session, root, snapshots.oldest_readable(), snapshots.retention_ms, rejected_before_ms)
+    care = []
+    for spec in (*TABLES.values(), PAST_SNAPSHOT):
+        if spec is not PAST_SNAPSHOT or is_there(root, spec):
+            on_table(spec.name)
+            care.append(caretaker.care_for(spec, vacuum))
+    return care
 
 
 @dataclass(frozen=True)
 class _Caretaker:
-    """`oldest`: the oldest readable snapshot; younger ones name the same versions or newer ones. `kept_ms`: how long
-    Delta keeps the log and files that have been replaced.
+    """Maintains one table after the other.
+
+    `oldest` is the oldest readable snapshot; younger ones name the same versions or newer ones. Rejected records from
+    before `rejected_before_ms` go.
     """
 
     session: SparkSession
     root: Root
     oldest: SnapshotRow
-    kept_ms: int
+    retention_ms: int
+    rejected_before_ms: int
 
     def care_for(self, spec: TableSpec, vacuum: bool) -> Care:
         before = self._file_count(spec)
-        if spec is not SNAPSHOT and not self._is_kept(spec):
+        if spec in PINNED_TABLES and not self._is_kept(spec):
             return Care(spec.name, before, before, _AT_REST)
         put_off = ""
         try:
@@ -111,7 +137,7 @@ class _Caretaker:
         """
         try:
             named = self.root.open(spec, self.oldest.versions[spec.name])
-            kept_since_ms = time.time_ns() // 1_000_000 - self.kept_ms
+            kept_since_ms = time.time_ns() // 1_000_000 - kept_for_ms(self.retention_ms)
             return any(commit["timestamp"] >= kept_since_ms for commit in named.history(1))
         except (DeltaError, OSError):  # it is gone
             return False
@@ -122,6 +148,8 @@ class _Caretaker:
             return
         if spec is SNAPSHOT:
             self._drop_unreadable_snapshots()
+        if spec is REJECTED:
+            self._drop_old_rejected()
         writer = RustWriter(self.root)
         head = writer.head(spec)
         if writer.file_count(spec, head) > FILES_BORNE:
@@ -158,9 +186,29 @@ class _Caretaker:
         return sorted(month for month, count in small.items() if count > FILES_BORNE)
 
     def _drop_unreadable_snapshots(self) -> None:
-        """Rows of snapshots that retention no longer lets be read: nobody can open what they name."""
-        once = CommitProperties(max_commit_retries=0)
-        self.root.open(SNAPSHOT).delete(f"epoch < {self.oldest.epoch}", commit_properties=once)
+        """Move the rows of snapshots past retention to `past_snapshot`: nobody can open what they name.
+
+        A run that dies in between leaves rows in both tables; the next one adds none a second time.
+        """
+        gone = f"epoch < {self.oldest.epoch}"
+        rows = select(self.root.open(SNAPSHOT), SNAPSHOT, gone, "ORDER BY epoch")
+        if len(rows):
+            self._remember(rows)
+            self.root.open(SNAPSHOT).delete(gone, commit_properties=CommitProperties(max_commit_retries=0))
+
+    def _remember(self, rows: pa.Table) -> None:
+        writer = RustWriter(self.root)
+        writer.ensure_table(PAST_SNAPSHOT, self.retention_ms)
+        head = writer.head(PAST_SNAPSHOT)
+        remembered = pc.max(writer.read(PAST_SNAPSHOT, head)["epoch"]).as_py() or 0
+        new = rows.filter(pc.field("epoch") > remembered).select(PAST_SNAPSHOT.schema.names)
+        writer.append(PAST_SNAPSHOT, head, new, CommitTag(self.oldest.epoch, self.oldest.term))
+
+    def _drop_old_rejected(self) -> None:
+        table = self.root.open(REJECTED)
+        before = datetime.fromtimestamp(self.rejected_before_ms / 1000, UTC)
+        old = f"event_time < '{before.isoformat()}'"  # text, for delta-rs compares it with no other kind of timestamp
+        table.delete(old, commit_properties=CommitProperties(max_commit_retries=0, custom_metadata=RETENTION_METADATA))
 
     def _file_count(self, spec: TableSpec) -> int:
         return len(self.root.open(spec).file_uris())

@@ -87,7 +87,7 @@ class RouteReader:
     """Reader of the snapshots of one registry. Use a reader from one thread at a time; share its views freely."""
 
     def __init__(self, root: str | Root, storage_options: Mapping[str, str] | None = None) -> None:
-        self._root = root if isinstance(root, Root) else Root(root, storage_options)
+        self._root = Root.at(root, storage_options)
         self._latest: RegistryView | None = None
         self.snapshots = Snapshots(self._root)
 

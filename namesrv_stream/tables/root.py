@@ -18,6 +18,9 @@ DEFAULT_RETENTION_MS = 30 * DAY_MS
 CHECKPOINT_INTERVAL = 100
 """Commits between two checkpoints of a table's log."""
 
+_WRITER_THAT_CHECKS = 3
+"""Delta's writer version from which a writer must honour CHECK constraints."""
+
 FORMAT_PROPERTY = "registry.format"
 RETENTION_PROPERTY = "registry.snapshotRetentionMillis"
 
@@ -28,6 +31,11 @@ class Root:
 
     url: str
     storage_options: Mapping[str, str] | None = None
+
+    @classmethod
+    def at(cls, place: str | Path | Root, storage_options: Mapping[str, str] | None = None) -> Root:
+        """Return `place`, or the root at the folder or URL that it names, with these options."""
+        return place if isinstance(place, Root) else cls(str(place), storage_options)
 
     def uri(self, spec: TableSpec) -> str:
         """Return the URI of a table's folder."""
@@ -61,6 +69,15 @@ class Root:
             raise StorageError(self.url, str(error)) from error
         check_format(self, spec, table.metadata().configuration)
         return table
+
+
+def is_there(root: Root, spec: TableSpec) -> bool:
+    """Return whether the registry has a table that not every registry has."""
+    try:
+        root.open(spec)
+    except NotARegistryError:
+        return False
+    return True
 
 
 def select(table: DeltaTable, spec: TableSpec, condition: str = "true", then: str = "") -> pa.Table:
@@ -113,13 +130,18 @@ def check_format(root: Root, spec: TableSpec, properties: Mapping[str, str | Non
         raise RegistryTooNewError(spec.name, int(found), FORMAT)
 
 
+def kept_for_ms(retention_ms: int) -> int:
+    """Return how long Delta keeps the log and replaced files, if snapshots can be read for `retention_ms`."""
+    return 2 * retention_ms
+
+
 def table_properties(spec: TableSpec, retention_ms: int) -> dict[str, str]:
     """Return the properties with which a table is created.
 
     Delta keeps versions and log twice as long as a snapshot is kept: it counts a version's age from its commit, and
     a snapshot may name a version that is as old as `retention_ms` on the day it is published.
     """
-    kept = f"interval {2 * retention_ms // 1000} seconds"
+    kept = f"interval {kept_for_ms(retention_ms) // 1000} seconds"
     return {
         FORMAT_PROPERTY: str(FORMAT),
         RETENTION_PROPERTY: str(retention_ms),
@@ -129,3 +151,11 @@ def table_properties(spec: TableSpec, retention_ms: int) -> dict[str, str]:
         "delta.logRetentionDuration": kept,
         "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
     }
+
+
+def constraint_properties(spec: TableSpec) -> dict[str, str]:
+    """Return the properties with which a table is created so that Delta checks its constraints at every write."""
+    if not spec.checks:
+        return {}
+    checks = {f"delta.constraints.{name}": condition for name, condition in spec.checks.items()}
+    return {"delta.minWriterVersion": str(_WRITER_THAT_CHECKS), **checks}

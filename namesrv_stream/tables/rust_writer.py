@@ -19,6 +19,7 @@ from namesrv_stream.tables.root import (
     CHECKPOINT_INTERVAL,
     RETENTION_PROPERTY,
     Root,
+    constraint_properties,
     missing_columns,
     select,
     table_properties,
@@ -32,6 +33,7 @@ from namesrv_stream.tables.schemas import (
     TOPIC,
     TOPIC_BUCKET,
     TableSpec,
+    stored_field,
 )
 from namesrv_stream.tables.snapshots import newest_row
 from namesrv_stream.tables.topic_queues import load_queues
@@ -48,10 +50,14 @@ class RustWriter:
 
     def ensure_tables(self, retention_ms: int) -> None:
         for spec in TABLES.values():
-            try:
-                self._bring_up_to_date(spec, retention_ms)
-            except NotARegistryError:
-                self._create(spec, retention_ms)
+            self.ensure_table(spec, retention_ms)
+
+    def ensure_table(self, spec: TableSpec, retention_ms: int) -> None:
+        """Make one table if it is missing, and bring it up to date otherwise."""
+        try:
+            self._bring_up_to_date(spec, retention_ms)
+        except NotARegistryError:
+            self._create(spec, retention_ms)
 
     def head(self, spec: TableSpec) -> int:
         table = self._open.get(spec.name)
@@ -149,7 +155,9 @@ class RustWriter:
                 uri,
                 spec.stored_schema,
                 partition_by=spec.partition_column,
-                configuration=table_properties(spec, retention_ms),
+                name=spec.name,
+                description=spec.description,
+                configuration=table_properties(spec, retention_ms) | constraint_properties(spec),
                 storage_options=options,
                 raise_if_key_not_exists=False,
             )
@@ -159,13 +167,31 @@ class RustWriter:
         self._root.open(spec)
 
     def _bring_up_to_date(self, spec: TableSpec, retention_ms: int) -> None:
-        """Add the columns that a former release did not have, and set the retention if it differs."""
+        """Add the columns and comments that a former release did not have, and set the retention if it differs."""
         table = self._root.open(spec)
         if missing := missing_columns(table, spec):
-            added = DeltaSchema.from_arrow(pa.schema([spec.schema.field(name) for name in missing]))
-            table.alter.add_columns(list(added.fields))
+            added = [stored_field(column) for column in spec.columns if column.name in missing]
+            table.alter.add_columns(list(DeltaSchema.from_arrow(pa.schema(added)).fields))
+        _describe(table, spec)
         if table.metadata().configuration.get(RETENTION_PROPERTY) != str(retention_ms):
             table.alter.set_table_properties(table_properties(spec, retention_ms), raise_if_not_exists=False)
+
+
+def _describe(table: DeltaTable, spec: TableSpec) -> None:
+    """Give the table the name, description and comments that it lacks: one commit each, so only the first start pays.
+
+    A table with rows does not get NOT NULL or CHECK: Delta cannot add the one, and the other would read every row.
+    """
+    said = table.metadata()
+    if said.name != spec.name:
+        table.alter.set_table_name(spec.name)
+    if said.description != spec.description:
+        table.alter.set_table_description(spec.description)
+    comments = {column.name: column.comment for column in spec.stored_columns}
+    for column in table.schema().fields:
+        comment = comments.get(column.name)
+        if comment is not None and column.metadata.get("comment") != comment:
+            table.alter.set_column_metadata(column.name, {"comment": comment})
 
 
 def _is_in_buckets(spec: TableSpec, table: DeltaTable) -> bool:

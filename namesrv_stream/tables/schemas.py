@@ -1,12 +1,17 @@
-"""Schemas of the Delta tables: row class, Arrow schema, key and partition column of each.
+"""Schemas of the Delta tables: columns with their comments, key, constraints and partition column of each.
+
+This is the one source of what the tables say about themselves: Delta stores the comments and constraints, and
+`python -m namesrv_stream.tables.documentation` writes them into docs/tables.md.
 
 Timestamps are microseconds in UTC, the one kind that both engines (Spark and delta-rs) store as TIMESTAMP.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -45,160 +50,311 @@ many broker names writes more files. 32 buckets cost a registry of 2,000 rows no
 TOPIC_BUCKETS = 32
 
 
-@dataclass(frozen=True)
+class Column(NamedTuple):
+    """One column of a Delta table, with the comment that Delta and docs/tables.md show.
+
+    `is_required`: a table made by this release has it as NOT NULL. `is_later`: a former release made the table without
+    this column, so it reads as NULL in snapshots of that release and cannot be required.
+    """
+
+    name: str
+    kind: pa.DataType
+    comment: str
+    is_required: bool = True
+    is_later: bool = False
+
+
+def _optional(name: str, kind: pa.DataType, comment: str) -> Column:
+    return Column(name, kind, comment, is_required=False)
+
+
+def _later(name: str, kind: pa.DataType, comment: str) -> Column:
+    return Column(name, kind, comment, is_required=False, is_later=True)
+
+
+@dataclass(frozen=True, eq=False)
 class TableSpec:
     """One Delta table. A table with an empty key is append only.
 
-    `partition_column` is computed from the row and is no field of it. `change_feed` is True if Delta's change data
-    feed is on; an append-only table needs none, since its rows are the feed. `later_columns` is True if a former
-    release made the table without some of its columns; these read as NULL in snapshots of that release.
+    `grain` completes the sentence "one row is ...". `partition` is computed from the row and is no field of it.
+    `change_feed` is True if Delta's change data feed is on; an append-only table needs none, since its rows are the
+    feed. `checks` are CHECK constraints, name -> SQL. They state only what the rules guarantee, because a row that
+    violates one would stop the publication.
     """
 
     name: str
     row: type[tuple[Any, ...]]
-    schema: pa.Schema
+    grain: str
+    columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
-    partition_column: str | None = None
+    partition: Column | None = None
     change_feed: bool = False
-    later_columns: bool = False
+    checks: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The row's columns in memory: every one may be null, because a merge names deleted rows by their key alone."""
+        return pa.schema([(column.name, column.kind) for column in self.columns])
+
+    @property
+    def description(self) -> str:
+        """The description that Delta stores."""
+        return f"One row is {self.grain}."
+
+    @property
+    def partition_column(self) -> str | None:
+        """Name of the partition column, None if the table has none."""
+        return None if self.partition is None else self.partition.name
+
+    @property
+    def stored_columns(self) -> tuple[Column, ...]:
+        """The columns in Delta: the row's, then the partition column."""
+        return self.columns if self.partition is None else (*self.columns, self.partition)
 
     @property
     def stored_schema(self) -> pa.Schema:
-        """The columns in Delta: the row's, then the partition column."""
-        if self.partition_column is None:
-            return self.schema
-        return self.schema.append(pa.field(self.partition_column, TEXT))
+        """The columns in Delta, with NOT NULL and comments."""
+        return pa.schema([stored_field(column) for column in self.stored_columns])
+
+    @property
+    def has_later_columns(self) -> bool:
+        """Whether a former release made the table without some of its columns."""
+        return any(column.is_later for column in self.columns)
 
 
-def _keyed(name: str, row: type[tuple[Any, ...]], keys: str, /, **columns: pa.DataType) -> TableSpec:
-    return TableSpec(name, row, pa.schema(list(columns.items())), tuple(keys.split()), change_feed=True)
+def stored_field(column: Column) -> pa.Field:
+    """Return a column as Delta stores it, in Arrow's terms."""
+    return pa.field(column.name, column.kind, not column.is_required, {"comment": column.comment})
 
 
-TOPIC = replace(
-    _keyed(
-        "topic",
-        rows.TopicRow,
-        "topic broker_name",
-        topic=TEXT,
-        broker_name=TEXT,
-        read_queue_nums=INT,
-        write_queue_nums=INT,
-        perm=INT,
-        topic_sys_flag=INT,
+TOPIC = TableSpec(
+    "topic",
+    rows.TopicRow,
+    "a topic on a broker name",
+    (
+        Column("topic", TEXT, "name of the topic"),
+        Column("broker_name", TEXT, "broker name that has the topic"),
+        Column("read_queue_nums", INT, "number of queues that consumers read"),
+        Column("write_queue_nums", INT, "number of queues that producers write"),
+        Column("perm", INT, "permission bits: 8 priority, 4 read, 2 write, 1 inherit"),
+        Column("topic_sys_flag", INT, "bits: 1 unit, 2 has unit subscription"),
     ),
-    partition_column=TOPIC_BUCKET,
+    key=("topic", "broker_name"),
+    partition=Column(
+        TOPIC_BUCKET,
+        TEXT,
+        "partition, 00 to 31: CRC32 of broker_name modulo 32. A condition on it leaves the files of other buckets "
+        "unread. Tables of release 0.1.0 lack it",
+    ),
+    change_feed=True,
 )
-BROKER = _keyed(
+BROKER = TableSpec(
     "broker",
     rows.BrokerRow,
-    "broker_name broker_id",
-    broker_name=TEXT,
-    broker_id=LONG,
-    broker_addr=TEXT,
-    cluster_name=TEXT,
-    zone_name=TEXT,
-    enable_acting_master=pa.bool_(),
-    registered_at=LOG_POSITION,
+    "the holder of a broker id",
+    (
+        Column("broker_name", TEXT, "name of the group of a master and its slaves"),
+        Column("broker_id", LONG, "0 is the master"),
+        Column("broker_addr", TEXT, "host:port of the address that holds the id"),
+        Column("cluster_name", TEXT, "cluster as this address registered"),
+        _optional("zone_name", TEXT, "zone as this address registered"),
+        _optional("enable_acting_master", pa.bool_(), "NULL: the broker did not send the flag (R9)"),
+        Column(
+            "registered_at",
+            LOG_POSITION,
+            "position in the log of the latest registration of this holder that could change a lookup (D6)",
+        ),
+    ),
+    key=("broker_name", "broker_id"),
+    change_feed=True,
+    checks={"broker_id_is_not_negative": "broker_id >= 0"},
 )
-CLUSTER = _keyed("cluster", rows.ClusterRow, "cluster_name broker_name", cluster_name=TEXT, broker_name=TEXT)
-FILTER = _keyed("filter", rows.FilterRow, "broker_addr", broker_addr=TEXT, filter_server_list=pa.list_(TEXT))
+CLUSTER = TableSpec(
+    "cluster",
+    rows.ClusterRow,
+    "a broker name in a cluster",
+    (
+        Column("cluster_name", TEXT, "cluster under which a holder of an id of the broker name registered (D6)"),
+        Column("broker_name", TEXT, "may be in several clusters: join broker by both columns"),
+    ),
+    key=("cluster_name", "broker_name"),
+    change_feed=True,
+)
+FILTER = TableSpec(
+    "filter",
+    rows.FilterRow,
+    "an address with filter servers",
+    (
+        Column("broker_addr", TEXT, "host:port"),
+        Column("filter_server_list", pa.list_(TEXT), "filter servers in the order in which they were registered"),
+    ),
+    key=("broker_addr",),
+    change_feed=True,
+)
 LIVE = TableSpec(
     "live",
     rows.LiveRow,
-    pa.schema(
-        {
-            "broker_addr": TEXT,
-            "cluster_name": TEXT,
-            "broker_name": TEXT,
-            "broker_id": LONG,
-            "last_update_timestamp": TIMESTAMP,
-            "heartbeat_timeout_millis": LONG,
-            "data_version": DATA_VERSION,
-            "ha_server_addr": TEXT,
-            "lease_began_at": TIMESTAMP,
-            "grace_until": TIMESTAMP,
-            "channels": CHANNELS,
-            "suspect_since": TIMESTAMP,
-        }
+    "a lease: a broker address that is alive",
+    (
+        Column("broker_addr", TEXT, "host:port"),
+        Column("cluster_name", TEXT, "cluster of the latest accepted registration"),
+        Column("broker_name", TEXT, "broker name of the latest accepted registration"),
+        Column("broker_id", LONG, "id of the latest accepted registration; another address may hold it now (R8)"),
+        Column(
+            "last_update_timestamp",
+            TIMESTAMP,
+            "last sign of life up to the offset of the snapshot; at most liveRefreshMillis behind the log",
+        ),
+        Column("heartbeat_timeout_millis", LONG, "how long the lease lasts after the last sign of life"),
+        Column("data_version", DATA_VERSION, "data version of the topic table of the broker"),
+        Column("ha_server_addr", TEXT, "address for replication; may be empty"),
+        Column("lease_began_at", TIMESTAMP, "the address has been alive since then without a gap"),
+        _later(
+            "grace_until",
+            TIMESTAMP,
+            "end of the grace after an outage (D9); the lease does not end before it, whatever its deadline",
+        ),
+        _later(
+            "channels",
+            CHANNELS,
+            "connections that keep the lease, each with the time of the last sign of life over it; NULL before 0.2.0",
+        ),
+        _later(
+            "suspect_since",
+            TIMESTAMP,
+            "tick since which the guard against mass expiry holds the silent lease (D11); NULL for all others",
+        ),
     ),
     key=("broker_addr",),
-    later_columns=True,
     # The feed would hold each refreshed row twice: more than half of a registry's bytes, and nothing that
     # `broker_event` does not have.
     change_feed=False,
+    checks={"broker_id_is_not_negative": "broker_id >= 0", "timeout_is_positive": "heartbeat_timeout_millis > 0"},
 )
-KV_CONFIG = _keyed("kv_config", rows.KvConfigRow, "namespace key", namespace=TEXT, key=TEXT, value=TEXT)
-NAMESRV_CONFIG = _keyed("namesrv_config", rows.NamesrvConfigRow, "key", key=TEXT, value=TEXT)
-TOPIC_MAPPING = _keyed(
-    "topic_mapping", rows.TopicMappingRow, "topic broker_name", topic=TEXT, broker_name=TEXT, mapping=TEXT
+KV_CONFIG = TableSpec(
+    "kv_config",
+    rows.KvConfigRow,
+    "a value of the KV table",
+    (
+        Column("namespace", TEXT, "namespace of the key"),
+        Column("key", TEXT, "empty: the row stands for the namespace itself (K3, K4)"),
+        _optional("value", TEXT, "NULL in the row of a namespace"),
+    ),
+    key=("namespace", "key"),
+    change_feed=True,
+)
+NAMESRV_CONFIG = TableSpec(
+    "namesrv_config",
+    rows.NamesrvConfigRow,
+    "a setting changed at run time",
+    (
+        Column("key", TEXT, "name of the setting"),
+        Column("value", TEXT, "takes precedence over the settings file of every process"),
+    ),
+    key=("key",),
+    change_feed=True,
+)
+TOPIC_MAPPING = TableSpec(
+    "topic_mapping",
+    rows.TopicMappingRow,
+    "the mapping of a static topic on a broker name",
+    (
+        Column("topic", TEXT, "name of the static topic"),
+        Column("broker_name", TEXT, "broker name that the mapping names"),
+        Column("mapping", TEXT, "TopicQueueMappingInfo as JSON"),
+    ),
+    key=("topic", "broker_name"),
+    change_feed=True,
 )
 BROKER_EVENT = TableSpec(
     "broker_event",
     rows.BrokerEventRow,
-    pa.schema(
-        {
-            "epoch": LONG,
-            "seq": LONG,
-            "event_time": TIMESTAMP,
-            "partition": INT,
-            "offset": LONG,
-            "type": TEXT,
-            "cluster_name": TEXT,
-            "broker_name": TEXT,
-            "broker_id": LONG,
-            "broker_addr": TEXT,
-            "data_version": DATA_VERSION,
-            "cause": TEXT,
-            "requested_by": TEXT,
-            "before": TEXT,
-            "after": TEXT,
-            "last_heard_at": TIMESTAMP,
-            "lease_millis": LONG,
-            "reason": TEXT,
-        }
+    "one thing that happened",
+    (
+        Column("epoch", LONG, "snapshot that published the line"),
+        Column("seq", LONG, "number of the line in its epoch, from 0"),
+        Column(
+            "event_time",
+            TIMESTAMP,
+            "event time of the record (E9); for EXPIRED that of the tick that ended the lease",
+        ),
+        _optional("partition", INT, "Kafka partition of the record that caused it; NULL for an expiry"),
+        _optional("offset", LONG, "Kafka offset of the record that caused it; NULL for an expiry"),
+        Column("type", TEXT, "what happened, such as REGISTERED or EXPIRED; docs/tables.md lists all"),
+        _optional("cluster_name", TEXT, "cluster of the broker concerned; NULL if it is no single one"),
+        _optional("broker_name", TEXT, "broker name concerned; NULL if it is no single one"),
+        _optional("broker_id", LONG, "id of the broker concerned; NULL if it is no single one"),
+        _optional("broker_addr", TEXT, "address concerned; NULL if it is no single one"),
+        _optional("data_version", DATA_VERSION, "data version of the topic table of the broker at this event"),
+        Column("cause", TEXT, "type of the record, or SILENCE"),
+        _optional(
+            "requested_by",
+            TEXT,
+            "who asked for a command or sent the registration: user@peer if the gateway knows the user, only the peer "
+            "for other commands",
+        ),
+        _optional("before", TEXT, "rows before, a JSON object: table name -> rows, or {count} for over 200 topics"),
+        _optional("after", TEXT, "rows after, in the same form as before"),
+        _optional("last_heard_at", TIMESTAMP, "last sign of life of a lease that ended"),
+        _optional("lease_millis", LONG, "duration of a lease that ended"),
+        _later("reason", TEXT, "why an operator sent the command, if the command says so; NULL before 0.2.0"),
     ),
-    partition_column=EVENT_MONTH,
-    later_columns=True,
+    partition=Column(EVENT_MONTH, TEXT, "partition: YYYY-MM of event_time in UTC"),
+    checks={
+        "seq_is_not_negative": "seq >= 0",
+        "lease_is_not_negative": "lease_millis IS NULL OR lease_millis >= 0",
+    },
 )
 REJECTED = TableSpec(
     "rejected",
     rows.RejectedRow,
-    pa.schema(
-        {
-            "event_time": TIMESTAMP,
-            "partition": INT,
-            "offset": LONG,
-            "key": TEXT,
-            "value": pa.binary(),
-            "length": LONG,
-            "reason": TEXT,
-        }
+    "a record outside the contract",
+    (
+        Column("event_time", TIMESTAMP, "event time of the record"),
+        Column("partition", INT, "Kafka partition of the record"),
+        Column("offset", LONG, "Kafka offset of the record"),
+        _optional("key", TEXT, "key of the record"),
+        _optional("value", pa.binary(), "first 64 KiB of the value"),
+        Column("length", LONG, "length of the whole value in bytes"),
+        Column("reason", TEXT, "first error that was found in the record"),
     ),
 )
 SNAPSHOT = TableSpec(
     "snapshot",
     rows.SnapshotRow,
-    pa.schema(
-        {
-            "epoch": LONG,
-            "term": LONG,
-            "run_id": TEXT,
-            "query_id": TEXT,
-            "batch_id": LONG,
-            "published_at": TIMESTAMP,
-            "event_time": TIMESTAMP,
-            "offsets": pa.map_(INT, LONG),
-            "versions": pa.map_(TEXT, LONG),
-            "changes": pa.map_(TEXT, LONG),
-            "kind": TEXT,
-            "last_tick": TIMESTAMP,
-            "kafka_cluster_id": TEXT,
-            "kafka_topic_id": TEXT,
-            "log_accepted_at": TIMESTAMP,
-        }
+    "all tables at one epoch",
+    (
+        Column("epoch", LONG, "number of the snapshot, one higher than that of the row before"),
+        Column("term", LONG, "number of the claim under which it was published; each start of the job claims one"),
+        Column("run_id", TEXT, "process of the job that published it"),
+        _optional("query_id", TEXT, "streaming query of the micro-batch"),
+        _optional("batch_id", LONG, "number of the micro-batch in its query"),
+        Column("published_at", TIMESTAMP, "wall clock of the job when the publication began"),
+        _optional("event_time", TIMESTAMP, "highest event time that was applied; NULL before the first record"),
+        Column("offsets", pa.map_(INT, LONG), "Kafka partition -> the next offset to read"),
+        Column("versions", pa.map_(TEXT, LONG), "table -> Delta version"),
+        Column("changes", pa.map_(TEXT, LONG), "table -> number of rows changed"),
+        _later("kind", TEXT, "PUBLICATION; CLAIM: a run took the registry; STOP: it ended in order. NULL before 0.2.0"),
+        _later("last_tick", TIMESTAMP, "event time of the newest tick that was applied"),
+        _later("kafka_cluster_id", TEXT, "Kafka that the tables were made from"),
+        _later("kafka_topic_id", TEXT, "topic that the tables were made from"),
+        _later(
+            "log_accepted_at",
+            TIMESTAMP,
+            "set for a log that replaced another one: its records from before this time have no effect",
+        ),
     ),
-    later_columns=True,
+    checks={"epoch_is_positive": "epoch >= 1", "term_is_positive": "term >= 1"},
 )
+PAST_SNAPSHOT = TableSpec(
+    "past_snapshot",
+    rows.PastSnapshotRow,
+    "a snapshot that can no longer be read",
+    tuple(
+        column._replace(is_later=False) for column in SNAPSHOT.columns if column.name in rows.PastSnapshotRow._fields
+    ),
+)
+"""Written by maintenance alone, when it drops rows of `snapshot`; a registry that has dropped none lacks the table."""
 
 ROUTE_TABLES = (TOPIC, BROKER, CLUSTER, FILTER, LIVE, KV_CONFIG, NAMESRV_CONFIG, TOPIC_MAPPING)
 """Tables that lookups read: keyed, and written by merges."""

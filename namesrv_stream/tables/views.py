@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.object_store import give_spark_access
+from namesrv_stream.tables.pinned import event_time_ms
 from namesrv_stream.tables.root import Root, missing_columns
 from namesrv_stream.tables.schemas import CHANNELS, PINNED_TABLES, TEXT, TIMESTAMP, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
@@ -20,7 +22,7 @@ VIEWS = PINNED_TABLES
 
 def open_snapshot(
     spark: SparkSession,
-    root: str | Root,
+    root: str | Path | Root,
     epoch: int | None = None,
     at: datetime | int | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -32,18 +34,17 @@ def open_snapshot(
 
     `storage_options` are the settings `delta.storage.*` for a root that is given by its URL; Spark gets them too.
     """
-    place = root if isinstance(root, Root) else Root(root, storage_options)
+    place = Root.at(root, storage_options)
     give_spark_access(spark, place)
-    at_ms = round(at.timestamp() * 1000) if isinstance(at, datetime) else at
-    snapshot = Snapshots(place).find(epoch, at_ms)
+    snapshot = Snapshots(place).find(epoch, event_time_ms(at))
     for statement in snapshot_sql(place, snapshot):
         spark.sql(statement)
     return snapshot
 
 
-def snapshot_sql(root: str | Root, snapshot: SnapshotRow) -> list[str]:
+def snapshot_sql(root: str | Path | Root, snapshot: SnapshotRow) -> list[str]:
     """The Spark SQL statements that pin `snapshot`, for a plain spark-sql or a notebook without this package."""
-    place = root if isinstance(root, Root) else Root(root)
+    place = Root.at(root)
     return [
         f"CREATE OR REPLACE TEMPORARY VIEW {spec.name} AS "
         f"SELECT {all_columns(place, spec, snapshot.versions[spec.name])} "
@@ -54,7 +55,7 @@ def snapshot_sql(root: str | Root, snapshot: SnapshotRow) -> list[str]:
 
 def all_columns(root: Root, spec: TableSpec, version: int | None = None) -> str:
     """The select list that gives a table all its columns: one that a former release did not have reads as NULL."""
-    if not spec.later_columns:
+    if not spec.has_later_columns:
         return "*"
     missing = [spec.schema.field(name) for name in missing_columns(root.open(spec, version), spec)]
     return ", ".join(["*", *(f"CAST(NULL AS {_SPARK_TYPES[column.type]}) AS {column.name}" for column in missing)])

@@ -29,9 +29,15 @@ _OPERATIONS_THAT_KEEP_ROWS = frozenset(
         "VACUUM START",
         "VACUUM END",
         "SET TBLPROPERTIES",
+        "UPDATE FIELD METADATA",
+        "UPDATE TABLE METADATA",
         "COMPUTE STATS",
     }
 )
+
+_RETENTION_TAG = "retention"
+RETENTION_METADATA = {"userMetadata": _RETENTION_TAG}
+"""Metadata of a commit that only deletes rows past their retention. Publication goes on from it."""
 
 Rows: TypeAlias = pa.Table | Sequence[tuple[Any, ...]]
 
@@ -123,11 +129,15 @@ class Commit(NamedTuple):
 
 
 def holds_rows_of(commits: Sequence[Commit], base: int) -> bool:
-    """Return whether a table with `commits` (newest first) above version `base` holds exactly the rows of `base`."""
+    """Return whether a table with `commits` (newest first) above version `base` holds the rows of `base`.
+
+    It may lack rows past their retention.
+    """
     for commit in commits:
         if commit.restored_version == base:
             return True
-        if commit.operation not in _OPERATIONS_THAT_KEEP_ROWS:
+        is_retention = commit.operation == "DELETE" and commit.user_metadata == _RETENTION_TAG
+        if not is_retention and commit.operation not in _OPERATIONS_THAT_KEEP_ROWS:
             return False
     return True
 

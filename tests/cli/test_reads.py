@@ -262,6 +262,21 @@ def test_sql_pins_each_table_at_the_version_of_one_snapshot(run, cluster):
     assert "epoch 3" in comment
 
 
+def test_sql_for_a_schema_makes_the_same_views_permanent(run, cluster):
+    temporary = run("snapshots --sql").stdout
+    comment, rest = temporary.split("\n", 1)
+    assert "TEMPORARY VIEW" in rest
+    wanted = rest.replace(" TEMPORARY VIEW ", " VIEW ")
+    permanent = run("snapshots --sql --schema routes").stdout
+    assert permanent == f"{comment}\nCREATE SCHEMA IF NOT EXISTS `routes`;\nUSE `routes`;\n{wanted}"
+
+
+@pytest.mark.parametrize("options", ["--sql --schema a;b", "--sql --schema `x`", "--schema routes"])
+def test_a_schema_that_is_no_name_and_one_without_sql_are_refused(run, cluster, options):
+    refused = run(f"snapshots {options}")
+    assert (refused.exit_code, "Error" in refused.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(("age_ms", "is_stale"), [(80_000, False), (100_000, True)])
 def test_old_snapshot_with_live_brokers_is_warned_of(run, registry, now_ms, age_ms, is_stale):
     registry.now_ms = now_ms - age_ms

@@ -69,7 +69,7 @@ def test_a_page_has_its_plots_inside_its_times_in_utc_wherever_it_is_made_and_th
     text = churn_report(spark, root, hours(1), hours(1.75))
     references = References()
     references.feed(text)
-    assert len(references.found) == 5
+    assert len(references.found) == 2
     assert all(reference.startswith("data:image/png;base64,") for reference in references.found)
     assert "url(" not in text
     assert "@import" not in text

@@ -14,6 +14,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 from nbclient import NotebookClient
 
+from namesrv_stream.history import palette
 from namesrv_stream.local.jars import CHECKOUT
 from namesrv_stream.tables.root import Root
 from tests.history.seeded import HOUR_MS, SeededRegistry
@@ -22,7 +23,14 @@ from tests.tables.rows import NOW
 FOLDER = CHECKOUT / "notebooks"
 FILES = sorted(FOLDER.glob("*.ipynb"))
 DATA_COLOURS = {
-    "churn_history": ["#c8e6c9", "#a5d6a7", "#c62828", "#1565c0", "#81c784", "#66c2a5"],
+    "churn_history": [
+        palette.IN_ROUTES,
+        palette.IN_ROUTES,
+        palette.VERMILION,
+        palette.VERMILION,
+        palette.GREEN,
+        palette.BLUE,
+    ],
     "route_queries": [],
 }
 """What data is drawn in, of each plot in order."""

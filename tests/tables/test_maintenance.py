@@ -8,13 +8,26 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
+from benchmarks.history import scans
+from namesrv_stream.history.views import register_views
+from namesrv_stream.local.jars import CHECKOUT
+from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.maintenance import FILES_BORNE, maintain
 from namesrv_stream.tables.publication import Batch
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import DAY_MS
 from namesrv_stream.tables.rust_writer import RustWriter
-from namesrv_stream.tables.schemas import BROKER_EVENT, CLUSTER, PINNED_TABLES, SNAPSHOT, TABLES
+from namesrv_stream.tables.schemas import (
+    BROKER_EVENT,
+    CLUSTER,
+    PAST_SNAPSHOT,
+    PINNED_TABLES,
+    REJECTED,
+    SNAPSHOT,
+    TABLES,
+)
 from namesrv_stream.tables.writer import RowChanges
 from tests.tables.rows import NOW, T0, event, live
 from tests.tables.test_publication import WRITTEN, assert_shows_exactly, batch, batches_shown, claim
@@ -153,3 +166,78 @@ def test_the_newest_snapshot_of_a_registry_at_rest_stays_readable_for_ever(spark
     assert_shows_exactly(root, *range(6))
     heir.publish(batch(6), NOW)
     assert_shows_exactly(root, *range(7))
+
+
+def publications(spark, root):
+    session = spark.newSession()
+    register_views(session, root)
+    rows = session.sql("SELECT epoch, kind, term, run_id, batch_id, is_kept FROM publication ORDER BY epoch").collect()
+    return [tuple(row) for row in rows]
+
+
+def test_the_run_of_an_epoch_stays_known_after_its_snapshot_has_gone(spark, root):
+    publisher = claim(root, "first", at_ms=NOW - 40 * DAY_MS)
+    publisher.publish(batch(0), NOW - 40 * DAY_MS)
+    publisher.publish(batch(1), NOW)
+    before = publications(spark, root)
+    assert [row[-1] for row in before] == [True] * 3
+    maintain(spark, root)
+    assert publications(spark, root) == [(*row[:-1], row[0] == 3) for row in before]
+    heir = claim(root, "second")
+    maintain(spark, root)
+    assert [row[:4] for row in publications(spark, root)] == [
+        (1, "CLAIM", 1, "first"),
+        (2, "PUBLICATION", 1, "first"),
+        (3, "PUBLICATION", 1, "first"),
+        (heir.last.epoch, "CLAIM", 2, "second"),
+    ]
+
+
+def test_a_maintenance_that_died_before_it_dropped_rows_is_gone_on_with(spark, root, monkeypatch):
+    publisher = claim(root, at_ms=NOW - 40 * DAY_MS)
+    publisher.publish(batch(0), NOW)
+    before = [row[:-1] for row in publications(spark, root)]
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaTable, "delete", lambda *_args, **_options: None)
+        maintain(spark, root)
+    assert [row[:-1] for row in publications(spark, root)] == before
+    maintain(spark, root)
+    assert [row[:-1] for row in publications(spark, root)] == before
+    assert root.open(PAST_SNAPSHOT).version() == 1
+
+
+def test_rejected_records_go_after_their_retention_and_the_job_goes_on(spark, root):
+    publisher = claim(root)
+    ages = (91, 89, 0)
+    for number, days in enumerate(ages):
+        rejected = [RejectedRow(NOW - days * DAY_MS, 0, number, None, b"x", 1, f"{days} days old")]
+        publisher.publish(replace(batch(number), rejected=rejected), NOW)
+    maintain(spark, root)
+    publisher.publish(batch(3), NOW)
+    assert publisher.restored == []
+    rows = RouteReader(root).table(REJECTED, publisher.publish(replace(batch(4), rejected=rejected), NOW))
+    assert sorted(rows["reason"].to_pylist()) == ["0 days old", "0 days old", "89 days old"]
+    heads = RustWriter(root).head(REJECTED)
+    maintain(spark, root, rejected_retention_ms=90 * DAY_MS)
+    assert RustWriter(root).head(REJECTED) == heads
+
+
+def test_the_files_of_every_table_stay_within_the_bound_that_the_docs_name(root):
+    publisher = claim(root)
+    for number in range(40):
+        publisher.publish(batch(number), NOW)
+        publisher.compact()
+        counts = {name: len(root.open(spec).file_uris()) for name, spec in TABLES.items()}
+        assert max(counts.values()) <= 33, counts
+    assert "at most 33 files" in (CHECKOUT / "docs" / "tables.md").read_text("utf-8")
+
+
+def test_a_condition_on_the_event_time_alone_leaves_the_files_of_other_months_unread(spark, root):
+    publisher = claim(root)
+    for number in range(3):
+        publisher.publish(replace(batch(number), events=[event("x", T0 + number * 40 * DAY_MS)]), NOW)
+    session = spark.newSession()
+    register_views(session, root)
+    asked = session.sql(f"SELECT * FROM broker_event WHERE event_time >= timestamp_millis({T0 + 70 * DAY_MS})")
+    assert len(asked.collect()) == 1
+    assert [files for _, _, files in scans(asked._jdf.queryExecution().executedPlan())] == [1]

@@ -207,7 +207,8 @@ def former_topic(root, writer):
 
 @pytest.mark.usefixtures("former_topic")
 def test_a_table_without_buckets_is_merged_into_and_compacted_as_it_is(root):
-    writer, base = RustWriter(root), 0
+    writer = RustWriter(root)
+    base = writer.head(TOPIC)
     for number in range(3):
         base = writer.merge(TOPIC, base, RowChanges([topic(str(number), name) for name in BUCKETED]), TAG)
     base = writer.merge(TOPIC, base, RowChanges([topic("0", "broker-a", perm=4)], [("1", "broker-a")]), TAG)

@@ -1,0 +1,153 @@
+"""Changes between two epochs by the change feed, and the views that show them typed."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from namesrv_stream.errors import NoSuchSnapshotError
+from namesrv_stream.history.changes import FEED_TABLES, EpochsReversedError, changes_between
+from namesrv_stream.history.views import register_views
+from namesrv_stream.rules.history import MAX_LISTED_TOPICS
+from namesrv_stream.rules.requests import WipeWritePerm
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.schemas import TOPIC
+from namesrv_stream.tables.writer import CommitTag, RowChanges
+from tests.history.seeded import HOUR_MS, SeededRegistry
+from tests.tables.rows import NOW, topic
+from tests.tables.test_publication import Died, batch, claim, dies_at
+
+pytestmark = pytest.mark.spark
+
+START_MS = int(datetime(2026, 11, 14, tzinfo=UTC).timestamp() * 1000)
+A, B, C = (f"10.0.0.{number}:10911" for number in range(1, 4))
+
+
+def topic_changes(spark, root, first, last):
+    rows = changes_between(spark, root, first, last)["topic"].collect()
+    return sorted((row.epoch, row["_change_type"], row.topic, row.perm) for row in rows)
+
+
+def test_changes_are_those_of_the_epochs_after_the_first_up_to_the_last(spark, root):
+    publisher = claim(root)
+    for number in range(3):
+        publisher.publish(batch(number), NOW)
+    assert topic_changes(spark, root, 2, 4) == [
+        (3, "insert", "batch-1", 6),
+        (3, "update_postimage", "shared", 1),
+        (3, "update_preimage", "shared", 0),
+        (4, "insert", "batch-2", 6),
+        (4, "update_postimage", "shared", 2),
+        (4, "update_preimage", "shared", 1),
+    ]
+    assert topic_changes(spark, root, 1, 2) == [(2, "insert", "batch-0", 6), (2, "insert", "shared", 0)]
+    assert topic_changes(spark, root, 4, 4) == []
+    changes = changes_between(spark, root, 1, 4)
+    assert list(changes) == [spec.name for spec in FEED_TABLES]
+    assert {name: frame.count() for name, frame in changes.items()}["broker"] == 0
+
+
+def test_commits_that_a_restore_has_undone_are_no_changes(spark, root):
+    claim(root).publish(batch(0), NOW)
+    dying = claim(root, on_step=dies_at("written topic"))
+    with pytest.raises(Died):
+        dying.publish(batch(1), NOW)
+    heir = claim(root)
+    heir.publish(batch(2), NOW)
+    assert topic_changes(spark, root, 2, heir.last.epoch) == [
+        (heir.last.epoch, "insert", "batch-2", 6),
+        (heir.last.epoch, "update_postimage", "shared", 2),
+        (heir.last.epoch, "update_preimage", "shared", 0),
+    ]
+
+
+def test_a_commit_that_no_snapshot_names_yet_is_no_change(spark, root):
+    publisher = claim(root)
+    row = publisher.publish(batch(0), NOW)
+    RustWriter(root).merge(TOPIC, row.versions["topic"], RowChanges([topic("unseen")]), CommitTag(9, 9))
+    assert "unseen" not in {each[2] for each in topic_changes(spark, root, 1, row.epoch)}
+
+
+def test_epochs_in_the_wrong_order_and_unknown_ones_are_refused(spark, root):
+    claim(root)
+    with pytest.raises(EpochsReversedError, match="epoch 1 is before epoch 2"):
+        changes_between(spark, root, 2, 1)
+    with pytest.raises(NoSuchSnapshotError):
+        changes_between(spark, root, 1, 2)
+
+
+@pytest.fixture(scope="module")
+def session(spark, tmp_path_factory):
+    """Views of a broker that changes its zone, topics and address, and of a broker name in two clusters."""
+    place = Root(str(tmp_path_factory.mktemp("changes") / "registry"))
+    registry = SeededRegistry(place, NOW)
+    registry.register(START_MS, A, "broker/a", topics=("T",), zone="z1")
+    registry.command(START_MS + HOUR_MS, WipeWritePerm(broker_name="broker/a", requested_by="ann@desk"))
+    registry.register(START_MS + 2 * HOUR_MS, A, "broker/a", zone="z2", topics=("T",))
+    registry.register(START_MS + 3 * HOUR_MS, B, "broker/a", zone="z2", topics=("T",))
+    registry.register(START_MS + 4 * HOUR_MS, C, "broker/a", 1, cluster="c2")
+    many = tuple(f"topic-{number}" for number in range(MAX_LISTED_TOPICS + 1))
+    registry.register(START_MS + 5 * HOUR_MS, B, "broker/a", topics=many, zone="z2")
+    registry.unregister(START_MS + 6 * HOUR_MS, C)
+    registry.publish(at_ms=START_MS + 7 * HOUR_MS)
+    session = spark.newSession()
+    register_views(session, place)
+    return session
+
+
+def answers(session, statement):
+    return [tuple(row) for row in session.sql(statement).collect()]
+
+
+def test_topic_change_has_the_settings_before_and_after_and_who_asked(session):
+    found = answers(
+        session,
+        "SELECT type, requested_by, topic, broker_name, before.perm, after.perm, before IS NULL, unnamed_topics "
+        "FROM topic_change WHERE topic = 'T' OR topic IS NULL ORDER BY epoch, seq",
+    )
+    assert found[:2] == [
+        ("TOPICS_CHANGED", None, "T", "broker/a", None, 6, True, None),
+        ("WIPE_WRITE_PERM_OF_BROKER", "ann@desk", "T", "broker/a", 6, 4, False, None),
+    ]
+    assert found[-1] == ("TOPICS_CHANGED", None, None, "broker/a", None, None, True, MAX_LISTED_TOPICS + 1)
+
+
+def test_broker_change_has_the_holder_before_and_after(session):
+    found = answers(
+        session,
+        "SELECT broker_id, before.broker_addr, after.broker_addr, before.zone_name, after.zone_name, before IS NULL, "
+        "after IS NULL FROM broker_change ORDER BY epoch, seq",
+    )
+    first, *_, last = found
+    assert first == (0, None, A, None, "z1", True, False)
+    assert (0, A, A, "z1", "z2", False, False) in found
+    assert (0, A, B, "z2", "z2", False, False) in found
+    assert last == (1, C, None, None, None, False, True)
+
+
+def test_broker_dim_has_one_key_for_each_broker_that_no_other_broker_can_have(session):
+    found = answers(
+        session,
+        "SELECT broker_key, broker_addr, zone_name, is_in_routes, sessions FROM broker_dim ORDER BY broker_key",
+    )
+    assert found == [("c1/broker%2Fa/0", B, "z2", True, 1), ("c2/broker%2Fa/1", C, None, False, 1)]
+    keys = {row[0] for row in found}
+    for view in ("broker_session", "broker_availability"):
+        assert {key for (key,) in answers(session, f"SELECT broker_key FROM {view}")} == keys
+
+
+def test_topic_placement_does_not_fan_out_where_a_broker_name_is_in_two_clusters(spark, root):
+    registry = SeededRegistry(root, NOW)
+    registry.register(START_MS, A, "broker-a", topics=("T",), zone="z1")
+    registry.register(START_MS + HOUR_MS, B, "broker-a", 1, cluster="c2", zone="z2")
+    registry.publish(at_ms=START_MS + HOUR_MS)
+    session = spark.newSession()
+    register_views(session, root)
+    assert answers(session, "SELECT count(*) FROM topic JOIN cluster USING (broker_name)") == [(2,)]
+    placed = "SELECT topic, broker_name, cluster_name, zone_name, is_writable FROM topic_placement"
+    assert answers(session, placed) == [("T", "broker-a", "c2", "z2", True)]
+
+
+@pytest.fixture
+def root(tmp_path):
+    return Root(str(tmp_path / "registry"))

@@ -1,0 +1,105 @@
+"""A wheel in an environment that has the dependencies and nothing of the checkout."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.local.jars import CHECKOUT
+from namesrv_stream.tables.root import Root
+from tests.tables.rows import NOW
+from tests.tables.test_publication import batch, claim
+
+ARROW = """
+import sys
+from namesrv_stream.tables.pinned import open_tables
+print(len(open_tables(sys.argv[1])["topic"]))
+"""
+SPARK = """
+import sys
+from namesrv_stream.history.views import register_views
+from namesrv_stream.local.jars import CONF, JARS
+from namesrv_stream.local.spark import local_session
+spark = local_session("wheel", {"spark.driver.memory": "1g"}, cores="1")
+register_views(spark, sys.argv[1])
+print(CONF, JARS, spark.table("topic_placement").count())
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*build, "--wheel-dir", folder, CHECKOUT], check=True)
+    [built] = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def environment(wheel, tmp_path_factory):
+    """A function that runs a program of the environment in a folder of its own, and returns its output."""
+    place = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place / "venv"], check=True)
+    python = place / "venv" / "bin" / "python"
+    [packages] = (place / "venv").glob("lib/python*/site-packages")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel],
+        check=True,
+    )
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    own = {"XDG_CACHE_HOME": str(place / "cache"), "PATH": f"{python.parent}:{os.environ['PATH']}"}
+
+    def run(*command):
+        done = subprocess.run(command, capture_output=True, text=True, cwd=place, env=clean() | own, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    return run
+
+
+def clean():
+    return {name: text for name, text in os.environ.items() if name not in ("PYTHONPATH", "SPARK_CONF_DIR")}
+
+
+@pytest.mark.full
+def test_a_wheel_has_all_that_runs_outside_of_the_checkout(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    files = ["conf/ivy.xml", "conf/spark-defaults.conf", "conf/kafka.properties", "jobs/churn_report.py",
+             "notebooks/churn_history.ipynb", "history/views.sql", "py.typed"]  # fmt: skip
+    assert {f"namesrv_stream/{file}" for file in files} <= names
+    assert not [name for name in names if name.startswith(("tests/", "benchmarks/"))]
+
+
+@pytest.mark.full
+def test_an_installed_wheel_reads_a_registry_without_the_checkout(environment, root):
+    claim(root).publish(batch(0), NOW)
+    where = environment("python", "-c", "import namesrv_stream; print(namesrv_stream.__file__)")
+    assert str(CHECKOUT) not in where
+    assert "CREATE OR REPLACE TEMPORARY VIEW broker_dim" in environment(
+        "namesrv-stream", "--root", root.url, "snapshots", "--sql"
+    )
+    reading = (
+        "import sys; from namesrv_stream.tables.pinned import open_tables as o; print(len(o(sys.argv[1])['topic']))"
+    )
+    assert environment("python", "-c", reading, root.url) == "2\n"
+
+
+@pytest.mark.full
+@pytest.mark.spark
+def test_an_installed_wheel_fetches_its_jars_by_one_command_and_opens_a_spark_session(environment, root):
+    claim(root).publish(batch(0), NOW)
+    [folder] = environment("namesrv-stream", "jars").splitlines()
+    assert list(Path(folder).glob("delta-spark*.jar"))
+    conf, jars, topics = environment("python", "-c", SPARK, root.url).splitlines()[-1].split()
+    assert str(CHECKOUT) not in conf + jars + folder
+    assert folder.startswith(jars)
+    assert topics == "2"
+
+
+@pytest.fixture
+def root(tmp_path):
+    return Root(str(tmp_path / "registry"))

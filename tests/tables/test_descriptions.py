@@ -1,0 +1,120 @@
+"""What tables say about themselves in Delta: names, comments, NOT NULL and CHECK, as docs/tables.md has them."""
+
+import pytest
+from deltalake.exceptions import DeltaError
+
+from namesrv_stream.local.jars import CHECKOUT
+from namesrv_stream.rules.rows import ClusterRow, RejectedRow
+from namesrv_stream.tables.arrow import rows_to_arrow
+from namesrv_stream.tables.documentation import with_columns
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.schemas import (
+    BROKER,
+    BROKER_EVENT,
+    CLUSTER,
+    LIVE,
+    REJECTED,
+    TABLES,
+    TOPIC,
+)
+from namesrv_stream.tables.writer import CommitTag, RowChanges
+from tests.tables.rows import T0, broker, event, live, topic
+from tests.upgrade import RETENTION_MS, unpack
+
+TAG = CommitTag(epoch=2, term=1)
+
+
+def stored(table):
+    """Name to (NOT NULL, comment) of each column, as Delta has it."""
+    return {column.name: (not column.nullable, column.metadata.get("comment")) for column in table.schema().fields}
+
+
+def test_docs_have_the_columns_and_constraints_of_the_schemas():
+    document = (CHECKOUT / "docs" / "tables.md").read_text("utf-8")
+    assert with_columns(document) == document
+
+
+@pytest.fixture(scope="module")
+def new_root(tmp_path_factory):
+    root = Root(str(tmp_path_factory.mktemp("new") / "registry"))
+    RustWriter(root).ensure_tables(RETENTION_MS)
+    return root
+
+
+@pytest.mark.parametrize("spec", TABLES.values(), ids=lambda spec: spec.name)
+def test_a_new_table_has_its_name_description_comments_and_constraints(new_root, spec):
+    table = new_root.open(spec)
+    assert (table.metadata().name, table.metadata().description) == (spec.name, spec.description)
+    assert stored(table) == {column.name: (column.is_required, column.comment) for column in spec.stored_columns}
+    properties = table.metadata().configuration
+    assert {f"delta.constraints.{name}": sql for name, sql in spec.checks.items()}.items() <= properties.items()
+    assert table.protocol().min_writer_version >= (3 if spec.checks else 2)
+
+
+@pytest.mark.parametrize("spec", TABLES.values(), ids=lambda spec: spec.name)
+def test_keys_are_required_and_every_column_has_a_comment(spec):
+    assert not [column.name for column in spec.stored_columns if not column.comment]
+    assert not [column.name for column in spec.columns if column.name in spec.key and not column.is_required]
+    assert not [column.name for column in spec.columns if column.is_later and column.is_required]
+
+
+@pytest.mark.parametrize(
+    ("spec", "row"),
+    [
+        (TOPIC, topic(None)),
+        (TOPIC, topic("t")._replace(perm=None)),
+        (BROKER, broker(-1)),
+        (CLUSTER, ClusterRow(None, "broker-a")),
+        (LIVE, live("a")._replace(heartbeat_timeout_millis=0)),
+        (LIVE, live("a")._replace(lease_began_at=None)),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_a_merge_of_a_row_that_breaks_a_constraint_is_refused(new_root, spec, row):
+    writer = RustWriter(new_root)
+    with pytest.raises(DeltaError, match="failed validation check"):
+        writer.merge(spec, 0, RowChanges([row]), TAG)
+    assert writer.head(spec) == 0
+
+
+@pytest.mark.parametrize(
+    ("spec", "row"),
+    [
+        (BROKER_EVENT, event("a")._replace(cause=None)),
+        (BROKER_EVENT, event("a")._replace(lease_millis=-1)),
+        (REJECTED, RejectedRow(T0, 0, 1, None, None, 0, None)),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_an_append_of_a_row_that_breaks_a_constraint_is_refused(new_root, spec, row):
+    writer = RustWriter(new_root)
+    with pytest.raises(DeltaError, match="failed validation check"):
+        writer.append(spec, 0, rows_to_arrow(spec, [row]), TAG)
+    assert writer.head(spec) == 0
+
+
+def test_rows_are_deleted_by_key_from_a_table_whose_other_columns_are_required(writer):
+    first = writer.merge(TOPIC, 0, RowChanges([topic("t"), topic("gone")]), TAG)
+    second = writer.merge(TOPIC, first, RowChanges(deletes=[("gone", "broker-a")]), TAG)
+    assert writer.read(TOPIC, second)["topic"].to_pylist() == ["t"]
+
+
+def test_tables_of_the_former_release_get_comments_once_and_keep_their_rows(tmp_path):
+    unpack(tmp_path)
+    root = Root(str(tmp_path / "registry"))
+    before = {name: rows(root, spec) for name, spec in TABLES.items()}
+    RustWriter(root).ensure_tables(RETENTION_MS)
+    for spec in TABLES.values():
+        table = root.open(spec)
+        comments = {column.name: column.comment for column in spec.stored_columns if column is not TOPIC.partition}
+        assert (table.metadata().name, table.metadata().description) == (spec.name, spec.description)
+        assert {name: comment for name, (_, comment) in stored(table).items()} == comments
+    assert {name: rows(root, spec) for name, spec in TABLES.items()} == before
+    heads = {name: root.open(spec).version() for name, spec in TABLES.items()}
+    RustWriter(root).ensure_tables(RETENTION_MS)
+    assert {name: root.open(spec).version() for name, spec in TABLES.items()} == heads
+
+
+def rows(root, spec):
+    return sorted(map(str, RustWriter(root).read(spec, root.open(spec).version()).to_pylist()))
