@@ -75,7 +75,7 @@ def _registry(settings: NamesrvSettings) -> Root:
 
 
 class Progress:
-    """What a long program is doing, printed on standard error every few seconds, for those who have only its log."""
+    """Progress of a long program, printed on standard error every few seconds, for those who have only its log."""
 
     def __init__(self, program: str, every_s: float) -> None:
         self._program = program

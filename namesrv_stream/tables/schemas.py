@@ -118,7 +118,7 @@ class TableSpec:
 
     @property
     def has_later_columns(self) -> bool:
-        """Whether a former release made the table without some of its columns."""
+        """True if a former release made the table without some of its columns."""
         return any(column.is_later for column in self.columns)
 
 

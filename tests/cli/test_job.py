@@ -1,4 +1,4 @@
-"""What the programs of jobs/ share."""
+"""Options and progress that the programs of jobs/ share."""
 
 import io
 import re

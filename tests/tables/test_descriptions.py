@@ -1,4 +1,4 @@
-"""What tables say about themselves in Delta: names, comments, NOT NULL and CHECK, as docs/tables.md has them."""
+"""Names, comments, NOT NULL and CHECK of the tables in Delta, as docs/tables.md has them."""
 
 import pytest
 from deltalake.exceptions import DeltaError

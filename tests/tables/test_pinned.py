@@ -20,7 +20,7 @@ RECIPES = re.findall(
 
 @pytest.fixture
 def publisher(root):
-    """Of two batches; the claim is epoch 1."""
+    """A registry of two batches; the claim is epoch 1."""
     publisher = claim(root)
     for number in range(2):
         publisher.publish(batch(number), NOW)
