@@ -275,11 +275,15 @@ class Registrations:
         """
         return address in self._incomplete
 
-    def failed(self, address: str, published: Published) -> None:
-        """Record that a registration did not get to the log, and forget what is known of its address."""
+    def failed(self, address: str, published: Published, *, was_sent: bool = True) -> None:
+        """Record that a registration did not get to the log, and forget what is known of its address.
+
+        `was_sent`: it was handed to Kafka, so the log may have it all the same.
+        """
         if address in self._registered or address in published.live:  # others have to register anyway
             self._incomplete.add(address)
-        self.forget(address)
+        if was_sent or address in self._registered:
+            self.forget(address)
 
     def asked_for_all(self, address: str) -> None:
         """Record that the broker was asked to register."""

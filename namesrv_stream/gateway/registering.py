@@ -107,12 +107,13 @@ class Registering:
     async def register(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Send a registration, and return its answer once Kafka has it. Raises NamesrvError."""
         address = (command.ext_fields or {}).get("brokerAddr", "")
+        place: asyncio.Future[LogPosition] | None = None
         try:
             async with connection.order:
                 head, place = await self._send(address, command, connection)
             await self._sending.in_log(place, REGISTRATION_LIMIT_S)
         except _NOT_IN_LOG:
-            self._registrations.failed(address, self._answers)
+            self._registrations.failed(address, self._answers, was_sent=place is not None)
             raise
         return self._answer(command, head)
 
