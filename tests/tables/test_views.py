@@ -17,7 +17,9 @@ pytestmark = pytest.mark.spark
 
 def assert_view_holds(spark, spec, rows):
     wanted = spark.createDataFrame(with_partition_column(spec, rows_to_arrow(spec, rows)))
-    assert_df_equality(spark.table(spec.name), wanted, ignore_row_order=True, ignore_nullable=True)
+    assert_df_equality(
+        spark.table(spec.name), wanted, ignore_row_order=True, ignore_nullable=True, ignore_metadata=True
+    )
 
 
 def test_views_show_one_snapshot_by_epoch_by_time_and_the_newest(spark, root):
