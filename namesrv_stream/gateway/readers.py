@@ -142,10 +142,6 @@ def _system_topics(source: Source, command: RemotingCommand) -> RemotingCommand:
     return _topic_list(lookup.system_topics(source.tables), command, some.broker_addr if some else None)
 
 
-def _cluster_names(source: Source, command: RemotingCommand) -> RemotingCommand:
-    return _topic_list(lookup.cluster_names(source.tables), command)
-
-
 def _flagged(topics: Callable[[RouteTables], list[str]]) -> Reader:
     def read(source: Source, command: RemotingCommand) -> RemotingCommand:
         if not source.settings.enable_topic_list:
@@ -200,7 +196,6 @@ READERS: Final[Mapping[int, Reading]] = {
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _whole(_all_topics, "topic"),
     RequestCode.GET_TOPICS_BY_CLUSTER: _by(ClusterHeader, _topics_by_cluster, "topic cluster"),
     RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: _whole(_system_topics, "broker cluster"),
-    RequestCode.GET_CLUSTER_NAMES: _whole(_cluster_names, "cluster"),
     RequestCode.GET_UNIT_TOPIC_LIST: _whole(_flagged(lookup.unit_topics), "topic"),
     RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: _whole(_flagged(lookup.unit_sub_topics), "topic"),
     RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: _whole(_flagged(lookup.unit_sub_ununit_topics), "topic"),

@@ -195,11 +195,6 @@ def topics_by_cluster(tables: RouteTables, cluster: str) -> list[str]:
     return tables.queues.topics_on(set(tables.clusters.get(cluster, ())))
 
 
-def cluster_names(tables: RouteTables) -> list[str]:
-    """Return the names of all clusters."""
-    return [*tables.clusters]
-
-
 def system_topics(tables: RouteTables) -> list[str]:
     """Return cluster names and broker names, which are topics of their own, and nothing else (M7)."""
     return [*tables.clusters, *(name for name in tables.brokers if name not in tables.clusters)]

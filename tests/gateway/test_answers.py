@@ -193,10 +193,3 @@ def test_made_up_request_codes_are_counted_as_one():
     counted = {"code": "unknown", "result": "REQUEST_CODE_NOT_SUPPORTED"}
     assert metrics.registry.get_sample_value("namesrv_requests_total", counted) == 1_000
     assert len(metrics._of_code) == 0, "nothing is kept of each"
-
-
-def test_cluster_names_are_those_of_the_snapshot(settings):
-    answers = Answers(RouteTables(clusters={"c1": ("b",)}), settings())
-    kept = answers.answer(asked(999))
-    assert kept.result == 0 and b'"c1"' in kept.prepared.frame(1)
-    assert answers.answer(asked(999)) is kept
