@@ -108,7 +108,8 @@ def run(caplog, seed, frames):
 
     asyncio.run(watched())
     assert errors == []
-    assert [record.getMessage() for record in caplog.records] == []
+    ours = [record.getMessage() for record in caplog.records if record.name.startswith("namesrv_stream")]
+    assert ours == []  # a Kafka client of another test may still be ending
 
 
 def test_spoilt_frames_cost_their_own_connection_alone(caplog):
