@@ -81,7 +81,15 @@ def test_the_overview_follows_the_present(page, registry):
     registry.register(C, "c1", "broker-c", topics=("T",))
     page.shows("broker-c")
     registry.expire(A)
-    page.until(lambda: page.find(".ghost"))
+    page.shows("Gone in the last hour")
+
+
+def test_an_address_that_is_gone_stays_beside_the_others_of_its_name(page, registry):
+    registry.register(C, "c1", "broker-a", broker_id=1)
+    registry.expire(A)
+    page.open()
+    page.until(lambda: [A in each.text for each in page.find(".group .ghost")] == [True])
+    assert "Gone in the last hour" not in page.text
 
 
 def test_the_slider_moves_the_page_to_the_moment_and_the_address_keeps_it(page, registry):
@@ -92,12 +100,12 @@ def test_the_slider_moves_the_page_to_the_moment_and_the_address_keeps_it(page, 
     page.press(Keys.ARROW_LEFT)
     page.press(Keys.ARROW_LEFT)
     page.until(lambda: "epoch=3" in page.driver.current_url)
-    page.until(lambda: not page.find(".ghost") and "1 broker came" in page.moment)
+    page.until(lambda: A in page.text and "Gone in the last hour" not in page.text and "1 broker came" in page.moment)
     shared = page.driver.current_url.partition("/#")[2]
     page.open(f"#{shared}")
     page.shows(A)
     page.press(Keys.END)
-    page.until(lambda: "Now" in page.moment and page.find(".ghost"))
+    page.until(lambda: "Now" in page.moment and "Gone in the last hour" in page.text)
 
 
 def test_a_topic_shows_its_route_and_why(page, registry):
