@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos.figures import expiry_figures
-from chaos.incidents import ALL
+from chaos.incidents import ALL, ON_REQUEST
 from chaos.world import World
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.local.spark import local_session
@@ -31,7 +31,7 @@ out = Console()
 @click.command()
 @click.option("--seed", type=int, help="Of the fleet and of the order of incidents; printed at the start.")
 @click.option("--minutes", type=float, default=20, show_default=True, help="No incident begins after that.")
-@click.option("--only", "names", multiple=True, type=click.Choice(list(ALL)), help="These incidents, in this order.")
+@click.option("--only", "names", multiple=True, type=click.Choice(list(ALL | ON_REQUEST)), help="These, in this order.")
 @click.option("--times", type=int, help="Each incident so often, however long that takes.")
 def main(seed: int | None, minutes: float, names: tuple[str, ...], times: int | None) -> None:
     """End jobs, Kafka and gateway under churn, and compare what is left with the rules."""
@@ -63,7 +63,7 @@ def run(folder: Path, seed: int, minutes: float, names: list[str]) -> None:
         for name in names or _in_turn(rng):
             if time.monotonic() > ends_s:
                 break
-            happened[name].append(ALL[name](world, rng))
+            happened[name].append((ALL | ON_REQUEST)[name](world, rng))
             world.check()
             out.print(_line(name, len(world.verifier.snapshots), happened[name][-1]), soft_wrap=True)
         last = world.start_job()

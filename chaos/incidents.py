@@ -25,6 +25,7 @@ Figures = dict[str, float]
 Incident = Callable[[World, random.Random], Figures]
 
 OUTAGE_S = 60.0
+LONG_OUTAGE_S = 600.0
 FULL_DISK_S = 20.0
 
 RARE = ("claiming", "claimed", "taken over")
@@ -119,31 +120,33 @@ def standby_takes_over(world: World, _rng: random.Random) -> Figures:
     return figures
 
 
-def kafka_away(world: World, _rng: random.Random) -> Figures:
-    """Kafka is killed, and back after a minute."""
-    job = world.start_job()
-    world.await_published(job)
-    world.kafka.kill()
-    _let_pass(OUTAGE_S)
-    world.kafka.start()
-    back_s = time.time()
-    figures = {"after_kafka_s": world.await_published(job) - back_s}
-    job.stop(limit_s=60)
-    return figures
+def kafka_away(seconds: float) -> Incident:
+    """Kafka is killed, and back after so many seconds."""
+
+    def incident(world: World, _rng: random.Random) -> Figures:
+        job = world.start_job()
+        world.await_published(job)
+        world.kafka.kill()
+        _let_pass(seconds)
+        world.kafka.start()
+        back_s = time.time()
+        figures = {"after_kafka_s": world.await_published(job) - back_s}
+        job.stop(limit_s=60)
+        return figures
+
+    return incident
 
 
 def gateway_killed(world: World, _rng: random.Random) -> Figures:
     """The gateway is killed and started again; it answers from the last snapshot."""
     job = world.start_job()
     world.await_published(job)
-    gateway = world.start_gateway()
     _await_answers(world)
-    gateway.kill()
+    world.gateway.kill()
     started_s = time.time()
-    gateway = world.start_gateway()
+    world.start_gateway()
     _await_answers(world)
     figures = {"gateway_answers_after_s": time.time() - started_s}
-    gateway.stop()
     job.stop(limit_s=60)
     return figures
 
@@ -199,13 +202,15 @@ OTHERS: dict[str, Incident] = {
     "heir killed in the handover": heir_killed,
     "former job killed in the handover": former_killed,
     "standby": standby_takes_over,
-    "Kafka away": kafka_away,
+    "Kafka away": kafka_away(OUTAGE_S),
     "gateway killed": gateway_killed,
     "disk full": disk_full,
     "JVM killed": jvm_killed,
     "checkpoint damaged": checkpoint_damaged,
 }
 ALL: dict[str, Incident] = {**{f"killed at {step}": killed_at(step) for step in failpoints()}, **OTHERS}
+ON_REQUEST: dict[str, Incident] = {"Kafka away for ten minutes": kafka_away(LONG_OUTAGE_S)}
+"""Too long for a turn of their own: they happen when they are named."""
 SHORT = ["killed at written live", "killed at publishing", f"killed at {COMMITTED}", "replacement", "standby"]
 """For the test suite: a few, of which each is one that the others do not cover."""
 

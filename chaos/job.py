@@ -75,7 +75,7 @@ class _Commits(StreamingQueryListener):
 def main(settings: Path, die_at: str | None, count: int, standby: bool) -> None:
     """Run the job, with the settings of a properties file, until SIGTERM or the step."""
     set_up_logging(logging.INFO)
-    micro_batch._PUBLICATIONS_BETWEEN_CARE = 5  # so that a short run meets compaction too
+    micro_batch.PUBLICATIONS_BETWEEN_CARE, micro_batch.MAX_SMALL_FILES = 5, 3  # so that a short run compacts too
     given = load_settings(settings, {}, {"standby": "true"} if standby else {})
     failpoint, stop = Failpoint(die_at, count), threading.Event()
     spark = local_session("chaos", cores="2")

@@ -45,7 +45,10 @@ _VALUE_KINDS = frozenset({"REGISTER_BROKER", REJECTED, *COMMAND_TYPES})
 """Kinds of records whose value is read from Kafka when their turn comes."""
 
 _STOP_LIMIT_S = 30.0
-_PUBLICATIONS_BETWEEN_CARE = 100
+PUBLICATIONS_BETWEEN_CARE = 100
+
+MAX_SMALL_FILES = 32
+"""A table with more files than that is compacted."""
 
 
 class AbandonedError(NamesrvError):
@@ -327,10 +330,10 @@ class MicroBatches:
 
     def _care_for_tables(self) -> None:
         self._publications += 1
-        if self._publications % _PUBLICATIONS_BETWEEN_CARE:
+        if self._publications % PUBLICATIONS_BETWEEN_CARE:
             return
         try:
-            compacted = self._publisher.compact()
+            compacted = self._publisher.compact(MAX_SMALL_FILES)
         except Exception as error:
             log.warning("small files were not put together, which the next time mends: %s", error)
             return

@@ -197,7 +197,7 @@ class Publisher:
         self._on_step("published")
         return row
 
-    def compact(self, max_files: int = 32) -> list[str]:
+    def compact(self, max_files: int) -> list[str]:
         """Merge the small files of tables with more than `max_files`, and return the names of these tables.
 
         The next snapshot names the new versions. A table that another writer commits to at this moment is left for
