@@ -40,7 +40,8 @@ def failpoints() -> list[str]:
     return [
         step
         for step in FAILPOINTS
-        if not step.endswith(SELDOM_WRITTEN) and (not step.startswith("compact") or step.endswith(("broker_event", "snapshot")))
+        if not step.endswith(SELDOM_WRITTEN)
+        and (not step.startswith("compact") or step.endswith(("broker_event", "snapshot")))
     ]
 
 
