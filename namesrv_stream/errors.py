@@ -4,9 +4,12 @@ Each keeps its facts as attributes, and its message names the next step. The com
 ends with `exit_status`; it shows a traceback only with --debug.
 """
 
+from __future__ import annotations
+
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m")
 _TIMES_OF_ATTEMPTS = re.compile(r" in [\d.]+m?s, after \d+ retries, max_retries:? \d+, retry_timeout:? \d+s")
@@ -27,6 +30,16 @@ class NamesrvError(Exception):
     """Base of all errors of this package. A command that ends with this error exits with `exit_status`."""
 
     exit_status = 1
+
+    def __reduce__(self) -> tuple[Callable[..., NamesrvError], tuple[Any, ...]]:
+        """Pickle the message and the facts: an error may come from another process."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[NamesrvError], args: tuple[Any, ...], facts: dict[str, Any]) -> NamesrvError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(facts)
+    return error
 
 
 class SettingError(NamesrvError):

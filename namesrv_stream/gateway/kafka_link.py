@@ -13,6 +13,7 @@ from typing import Self, TypeVar
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
+from namesrv_stream.gateway.body_processes import BodyProcesses
 from namesrv_stream.gateway.librdkafka import RecordProducer
 from namesrv_stream.gateway.turns import Share, Turns
 from namesrv_stream.kafka.topic import ensure_topic, wait_for_kafka
@@ -35,8 +36,7 @@ _RETRY_S = 1.0
 _MAX_RETRY_S = 15.0
 _CLOSE_LIMIT_S = 5.0
 _WORKERS = 2
-"""Threads that read large bodies. Each may hold an inflated registration and all its topics; more threads would only
-wait for each other."""
+"""Large bodies that are read at a time. Each may hold an inflated registration and all its topics."""
 
 TURN_LIMIT_S = 10.0
 """Limit of a large body's wait to be read: a broker waits 24 s for its answer, and Kafka needs a part of them."""
@@ -77,6 +77,7 @@ class KafkaLink:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._connect, name="kafka-link", daemon=True)
         self._workers = ThreadPoolExecutor(_WORKERS, "large-body")
+        self._processes = BodyProcesses(_WORKERS)
         self._producer: RecordProducer | None = None
         self._poll_timer: asyncio.TimerHandle | None = None
         self._tick_timer: asyncio.TimerHandle | None = None
@@ -98,6 +99,7 @@ class KafkaLink:
         if self._tick_timer is not None:
             self._tick_timer.cancel()
         self._workers.shutdown(wait=False)
+        self._processes.close()
         until_s = self._loop.time() + _CLOSE_LIMIT_S
         while self.on_the_way and self._loop.time() < until_s:
             await asyncio.sleep(_POLL_S)
@@ -150,6 +152,10 @@ class KafkaLink:
                     return await self._loop.run_in_executor(self._workers, work)
             except TimeoutError as error:
                 raise NoTurnError(TURN_LIMIT_S) from error
+
+    def run_in_process(self, work: Callable[[], T]) -> T:
+        """Run `work` in another process and wait for it, within `aside`. Raises as BodyProcesses.run."""
+        return self._processes.run(work)
 
     @contextmanager
     def _held(self, host: str, held_bytes: int) -> Iterator[None]:

@@ -18,7 +18,6 @@ from namesrv_stream.gateway.ledger import (
     MAX_BROKERS_OF_A_HOST,
     Fingerprint,
     FullRegistration,
-    Registered,
     Registrations,
     fingerprint,
 )
@@ -26,7 +25,7 @@ from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.records import encode_record
 from namesrv_stream.rules.registration import changes_nothing, reply
 from namesrv_stream.rules.requests import MASTER_ID, MAX_HEARTBEAT_TIMEOUT_MS, ChannelClosed, RegisterBroker
-from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.rules.rows import LiveRow, LogPosition
 from namesrv_stream.wire.codes import ResponseCode
 from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.errors import BadRequestError
@@ -127,23 +126,37 @@ class Registering:
             return known.head, self.sign_of_life(address, connection)
         if not self._registrations.has_room(address, channel_id, connection.host):
             raise TooManyBrokersError
-        is_compared = self._registrations.may_be_published(address, self._answers)
-        read = partial(_read, command, channel_id, connection.host, self._answers if is_compared else None)
-        request, part, record = await self._sending.made(command, connection, read)
+        part, record = await self._read(address, command, connection)
         self._speaking[channel_id] = connection
-        if record is None and self._registrations.may_be_published(address, self._answers):
+        if record is None:
             log.debug("%s registers what epoch %d shows", address, self._answers.epoch)
             part.was_published = True
             place = self.sign_of_life(address, connection)
             self._note(identity, part, channel_id, place)
             return part.head, place
         log.debug("%s registers in full: %s", address, why)
-        place = self._send_in_full(identity, part, request, record)
+        place = self._send_in_full(identity, part, channel_id, record)
         if not self._registrations.has_sign_of_life(address, channel_id):
             self._broker_log.came(address, f"{part.head.broker_name} {part.head.broker_id}", connection)
         self._registrations.note_sign_of_life(address, channel_id, self._sending.now_ms, connection.host)
         self._heartbeats.sent(address, channel_id, place)
         return part.head, place
+
+    async def _read(
+        self, address: str, command: RemotingCommand, connection: Connection
+    ) -> tuple[FullRegistration, bytes | None]:
+        """Return what to keep of a registration and its record; no record if the newest snapshot shows all it says.
+
+        A comparison with the snapshot needs the tables, which are in this process alone.
+        """
+        channel_id, answers = self._sending.channel_id(connection), self._answers
+        is_of_holder = _is_head_of(answers.live.get(address), command)
+        if is_of_holder and self._registrations.may_be_published(address, answers):
+            compare = partial(_compare, command, channel_id, connection.host, answers)
+            compared = await self._sending.made(command, connection, compare, in_process=False)
+            if compared[1] is not None or self._registrations.may_be_published(address, self._answers):
+                return compared
+        return await self._sending.made(command, connection, partial(_read, command, channel_id, connection.host))
 
     def sign_of_life(self, address: str, connection: Connection) -> asyncio.Future[LogPosition]:
         """Send a light heartbeat, now or later. Return the future by which the broker may be answered.
@@ -168,14 +181,14 @@ class Registering:
         self._broker_log.unregisters(address, self._answers.live.get(address))
 
     def _send_in_full(
-        self, identity: Fingerprint, part: FullRegistration, request: RegisterBroker, record: bytes | None
+        self, identity: Fingerprint, part: FullRegistration, channel_id: str, record: bytes
     ) -> asyncio.Future[LogPosition]:
         """Send a full registration, and record it in the ledger before anything else can be sent.
 
         So the ledger has the order of the log.
         """
-        place = self._sending.link.send(request, record, part.host)
-        self._note(identity, part, str(request.channel_id), place)
+        place = self._sending.link.send(part.head, record, part.host)
+        self._note(identity, part, channel_id, place)
         return place
 
     def _note(
@@ -230,13 +243,14 @@ class Registering:
         connection = self._speaking[channel_id]
         try:
             async with self._sending.turn(connection):
-                read = partial(_read_again, known, channel_id)
-                again = await self._sending.link.aside(read, known.held_bytes, known.host)
+                parts = list(known.parts.items())
+                link, read = self._sending.link, partial(_read_again, [part for _, part in parts], channel_id)
+                records = await link.aside(partial(link.run_in_process, read), known.held_bytes, known.host)
                 if self._registrations.lost_by(address, self._answers, self._sending.now_ms) is known:
                     log.warning("%s is connected and not in the tables: its registration is sent again", address,
                                 extra={"address": address})  # fmt: skip
-                    for identity, part, request, record in again:
-                        self._send_in_full(identity, part, request, record)
+                    for (identity, part), record in zip(parts, records, strict=True):
+                        self._send_in_full(identity, part, channel_id, record)
         except NamesrvError as error:
             self._registrations.forget(address)
             log.warning("%s is not sent again: %s", address, error)
@@ -271,19 +285,27 @@ def busy(command: RemotingCommand, error: BaseException, fields: dict[str, str] 
     return command.answer(ResponseCode.SYSTEM_BUSY, f"[REJECTREQUEST]{error}", fields)
 
 
-def _read(
-    command: RemotingCommand, channel_id: str, host: str, compared: Answers | None
-) -> tuple[RegisterBroker, FullRegistration, bytes | None]:
-    """Decode a registration, and encode its record unless the snapshot to compare it with shows all that it says."""
+def _is_head_of(lease: LiveRow | None, command: RemotingCommand) -> bool:
+    """Return whether a registration comes from the broker that holds this lease."""
+    fields = command.ext_fields or {}
+    head = fields.get("clusterName"), fields.get("brokerName"), fields.get("brokerId")
+    return lease is not None and head == (lease.cluster_name, lease.broker_name, str(lease.broker_id))
+
+
+def _read(command: RemotingCommand, channel_id: str, host: str) -> tuple[FullRegistration, bytes]:
+    """Decode a registration. Return what to keep of it, and its record."""
     read = register_broker(command, channel_id)
-    is_shown = compared is not None and changes_nothing(compared.tables, compared.settings, read)
-    return read, FullRegistration.of(command, read, host), None if is_shown else encode_record(read)
+    return FullRegistration.of(command, read, host), encode_record(read)
 
 
-def _read_again(
-    known: Registered, channel_id: str
-) -> list[tuple[Fingerprint, FullRegistration, RegisterBroker, bytes]]:
-    requests = [
-        (identity, part, register_broker(part.registration(), channel_id)) for identity, part in known.parts.items()
-    ]
-    return [(identity, part, request, encode_record(request)) for identity, part, request in requests]
+def _compare(
+    command: RemotingCommand, channel_id: str, host: str, answers: Answers
+) -> tuple[FullRegistration, bytes | None]:
+    """Decode a registration, and encode its record unless the snapshot shows all that it says."""
+    read = register_broker(command, channel_id)
+    is_shown = changes_nothing(answers.tables, answers.settings, read)
+    return FullRegistration.of(command, read, host), None if is_shown else encode_record(read)
+
+
+def _read_again(parts: list[FullRegistration], channel_id: str) -> list[bytes]:
+    return [encode_record(register_broker(part.registration(), channel_id)) for part in parts]

@@ -59,8 +59,13 @@ class Sending:
                 raise ConnectionLostError
             yield self.channel_id(connection)
 
-    async def made(self, command: RemotingCommand, connection: Connection, make: Callable[[], T]) -> T:
-        """Return what `make` reads from a request. Run it in a thread if the body is large, or may be once inflated."""
+    async def made(
+        self, command: RemotingCommand, connection: Connection, make: Callable[[], T], *, in_process: bool = True
+    ) -> T:
+        """Return what `make` reads from a request.
+
+        If the body is large, or may be once inflated, `make` runs in another process, or else in a thread of this one.
+        """
         may_inflate = command.code == RequestCode.REGISTER_BROKER and command.body[:1] not in (b"", b"{")
         if not may_inflate and len(command.body) <= LARGE_BODY_BYTES:
             return make()
@@ -68,7 +73,7 @@ class Sending:
         def make_if_wanted() -> T:
             if connection.is_lost:
                 raise ConnectionLostError
-            return make()
+            return self.link.run_in_process(make) if in_process else make()
 
         return await self.link.aside(make_if_wanted, len(command.body), connection.host)
 

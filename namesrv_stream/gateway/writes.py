@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final
 
 from namesrv_stream.config import ConfigBlackListError
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.body_processes import ReadingProcessLostError
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink, NoTurnError
 from namesrv_stream.gateway.ledger import MAX_KEPT_BYTES, Registrations
@@ -66,7 +68,7 @@ class Writes:
         except BadRequestError as error:
             connection.complain(str(error))
             return command.answer(ResponseCode.SYSTEM_ERROR, error.remark, _no_fields(command))
-        except (GatewayBusyError, NoTurnError) as error:
+        except (GatewayBusyError, NoTurnError, ReadingProcessLostError) as error:
             connection.complain(str(error))
             return busy(command, error, _no_fields(command))
         except (KafkaUnreachableError, KafkaRefusedError) as error:
@@ -85,7 +87,8 @@ class Writes:
 
     async def _query_data_version(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         asking = read_names(command, BrokerHeader)
-        version = await self._sending.made(command, connection, lambda: decode_body(command.body or b"{}", DataVersion))
+        read = partial(decode_body, command.body or b"{}", DataVersion)
+        version = await self._sending.made(command, connection, read)
         await self._sign_of_life(asking.broker_addr, connection)
         changed = self._answers.is_changed(asking, version) or self._registrations.has_failed(asking.broker_addr)
         if not command.is_oneway:
@@ -108,9 +111,8 @@ class Writes:
 
     async def _operate(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         async with connection.order:
-            request = await self._sending.made(
-                command, connection, lambda: operator_command(command, requested_by=connection.peer)
-            )
+            read = partial(operator_command, command, requested_by=connection.peer)
+            request = await self._sending.made(command, connection, read)
             place = self._link.send(request, host=connection.host)
         await self._sending.in_log(place)
         match request:
@@ -125,9 +127,8 @@ class Writes:
     async def _update_config(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Change settings (A5). If one of them may not change at run time, refuse all of them."""
         try:
-            request = await self._sending.made(
-                command, connection, lambda: operator_command(command, requested_by=connection.peer)
-            )
+            read = partial(operator_command, command, requested_by=connection.peer)
+            request = await self._sending.made(command, connection, read)
             assert isinstance(request, UpdateNamesrvConfig), "the code says so"
             changes = self._answers.settings.live_changes(request.properties)
         except MalformedBodyError:

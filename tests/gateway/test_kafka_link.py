@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from namesrv_stream.config import kafka_client_arguments
-from namesrv_stream.gateway import kafka_link, registering, writes
+from namesrv_stream.gateway import kafka_link
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.kafka_link import MAX_ON_THE_WAY_BYTES, GatewayBusyError, KafkaLink
@@ -61,37 +61,32 @@ def registration(number, topics, *, compressed):
 
 
 @pytest.mark.parametrize(
-    ("command", "reader", "is_aside"),
+    ("command", "is_large"),
     [
-        (registration(1, 20, compressed=False), "register_broker", False),
-        (registration(1, 20, compressed=True), "register_broker", True),
-        (registration(1, 1_000, compressed=False), "register_broker", True),
-        (RemotingCommand(code=217, ext_fields={"topic": "T"}, body=b"{}"), "operator_command", False),
-        (
-            RemotingCommand(code=217, ext_fields={"topic": "T"}, body=b"{0:" * LARGE_BODY_BYTES),
-            "operator_command",
-            True,
-        ),
-        (RemotingCommand(code=318, body=b"a=b\n" * LARGE_BODY_BYTES), "operator_command", True),
-        (RemotingCommand(code=322, ext_fields=OF_A_BROKER, body=b"{}"), "decode_body", False),
-        (RemotingCommand(code=322, ext_fields=OF_A_BROKER, body=b"{0:" * LARGE_BODY_BYTES), "decode_body", True),
+        (registration(1, 20, compressed=False), False),
+        (registration(1, 20, compressed=True), True),
+        (registration(1, 1_000, compressed=False), True),
+        (RemotingCommand(code=217, ext_fields={"topic": "T"}, body=b"{}"), False),
+        (RemotingCommand(code=217, ext_fields={"topic": "T"}, body=b"{0:" * LARGE_BODY_BYTES), True),
+        (RemotingCommand(code=318, body=b"a=b\n" * LARGE_BODY_BYTES), True),
+        (RemotingCommand(code=322, ext_fields=OF_A_BROKER, body=b"{}"), False),
+        (RemotingCommand(code=322, ext_fields=OF_A_BROKER, body=b"{0:" * LARGE_BODY_BYTES), True),
     ],
 )
-def test_what_is_long_to_read_is_not_read_in_the_event_loop(settings, monkeypatch, command, reader, is_aside):
-    module = registering if reader == "register_broker" else writes
-    read, threads = getattr(module, reader), []
+def test_a_body_that_is_long_to_read_is_read_in_another_process(settings, monkeypatch, command, is_large):
+    run, read_elsewhere = KafkaLink.run_in_process, []
 
-    def noting(*args, **more):
-        threads.append(threading.current_thread())
-        return read(*args, **more)
+    def noting(link, work):
+        read_elsewhere.append(threading.current_thread() is not threading.main_thread())
+        return run(link, work)
 
-    monkeypatch.setattr(module, reader, noting)
+    monkeypatch.setattr(KafkaLink, "run_in_process", noting)
 
     async def asked():
         await Way(settings()).answer_or_none(command)
 
     asyncio.run(asked())
-    assert [thread is not threading.current_thread() for thread in threads] == [is_aside]
+    assert read_elsewhere == [True] * is_large
 
 
 def test_a_small_body_weighs_what_it_inflates_to(settings, monkeypatch):
