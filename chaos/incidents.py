@@ -212,7 +212,14 @@ OTHERS: dict[str, Incident] = {
 ALL: dict[str, Incident] = {**{f"killed at {step}": killed_at(step) for step in failpoints()}, **OTHERS}
 ON_REQUEST: dict[str, Incident] = {"Kafka away for ten minutes": kafka_away(LONG_OUTAGE_S)}
 """Too long for a turn of their own: they happen when they are named."""
-SHORT = ["killed at written live", "killed at publishing", f"killed at {COMMITTED}", "replacement", "standby"]
+SHORT = [
+    "killed at written live",
+    "killed at publishing",
+    f"killed at {COMMITTED}",
+    "replacement",
+    "standby",
+    "disk full",
+]
 """For the test suite: a few, of which each is one that the others do not cover."""
 
 

@@ -48,7 +48,7 @@ class Way:
         before = self.link.on_the_way
         answering = asyncio.ensure_future(self.writes.answered(command, self.connection))
         while not answering.done() and self.link.on_the_way == before:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
         return answering.result() if answering.done() else None
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import time
 import urllib.error
 import urllib.request
 
@@ -10,8 +11,10 @@ from prometheus_client import generate_latest
 from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream import monitoring
+from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.gateway.metrics import MAX_CLUSTERS, Metrics
 from namesrv_stream.monitoring import MAX_REQUESTS, MonitoringAddressError, MonitoringServer
+from tests.cli.registry import PublishedRegistry
 
 eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
 
@@ -51,6 +54,24 @@ def test_a_port_that_is_taken_is_an_error_that_names_the_setting(server, metrics
     taken = "127.0.0.1", server.port
     with pytest.raises(MonitoringAddressError, match=r"Set job\.metricsPort to another"):
         MonitoringServer(metrics.registry, taken, "job.metricsPort", lambda: None, lambda: None)
+
+
+@pytest.mark.parametrize("late_s", [0, 90])
+def test_the_lag_is_the_event_time_between_the_newest_snapshot_and_now(settings, tmp_path, late_s):
+    began_s = time.time()
+    PublishedRegistry(str(tmp_path / "registry"), round((began_s - late_s) * 1_000)).register(
+        "10.0.0.1:10911", "c1", "broker-a"
+    )
+    with BackgroundGateway(settings()) as running:
+        lag_s = eventually(shown_lag_s)(running.gateway.metrics)
+    assert late_s <= round(lag_s, 3) <= late_s + time.time() - began_s + 0.001
+
+
+def shown_lag_s(metrics):
+    assert metrics.registry.get_sample_value("namesrv_snapshot_epoch")
+    lag_s = metrics.registry.get_sample_value("namesrv_registry_lag_seconds")
+    assert lag_s, "not set yet"
+    return lag_s
 
 
 def is_cut_off(slow):

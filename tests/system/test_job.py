@@ -3,7 +3,9 @@
 import contextlib
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import msgspec
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
@@ -241,6 +243,28 @@ def test_another_log_than_the_tables_were_made_from_is_refused_until_it_is_accep
     assert after.log_accepted_at == before.event_time
     with BackgroundJob(spark.newSession(), heartbeats.settings):
         pass
+
+
+def test_of_a_log_that_is_accepted_no_record_counts_that_is_older_than_the_snapshot(heartbeats, kafka, spark):
+    """A copy of the topic on another Kafka may hold what the present has outlived: here a former holder of an id."""
+    former, holder = registration(1), msgspec.structs.replace(registration(1), broker_addr=address(9))
+    copied = Heartbeats(kafka, f"{heartbeats.topic}-copy", Path(heartbeats.root).parent)
+    copied.say(former, registration(2))
+    copied.tick()
+    heartbeats.tick()
+    heartbeats.say(holder)
+    heartbeats.tick()
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        job.process_all()
+    assert heartbeats.live() == [address(9)]
+    with BackgroundJob(spark.newSession(), copied.settings, accepts_new_log=True) as job:
+        copied.tick()
+        copied.say(registration(3))
+        copied.tick()
+        job.process_all()
+        assert heartbeats.live() == [address(3), address(9)]
+    assert heartbeats.view().routes.brokers["broker-1"][0].broker_addr == address(9)
+    copied.close()
 
 
 def remake_topic(heartbeats):
