@@ -30,8 +30,8 @@ from tests.system.heartbeats import (
     assert_told_once,
     eventually,
     registration,
-    shown,
 )
+from tests.system.rivals import assert_one_of_two_jobs_wins, await_end_of_one
 
 MIB = 1 << 20
 BROKERS = range(1, 11)
@@ -95,40 +95,7 @@ def test_an_outage_of_ten_minutes_ends_no_living_brokers_lease(timed, spark):
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["claimed at once", "claimed from one that runs"])
 def test_of_two_jobs_on_one_registry_one_wins_and_the_other_ends_with_an_error(heartbeats, spark, tmp_path, at_once):
-    own_checkpoint = {"checkpoint.location": str(tmp_path / "other-checkpoint")}
-    settings = [heartbeats.settings, NamesrvSettings.model_validate(heartbeats.options | own_checkpoint)]
-    rivals = [BackgroundJob(spark.newSession(), each) for each in settings]
-    with ThreadPoolExecutor(2 if at_once else 1) as pool:
-        list(pool.map(start, rivals))
-    heartbeats.say(registration(1))
-    heartbeats.await_offset(1)
-    heartbeats.say(registration(2))
-    view = heartbeats.await_offset(2)
-    loser = await_end_of_one(rivals)
-    with pytest.raises(TermLostError, match="has taken the registry over"):
-        loser.check()
-    winner = rivals[1 - rivals.index(loser)]
-    assert not winner.has_ended
-    assert at_once or winner is rivals[1]
-    winner.__exit__()
-    assert shown(view.routes) == heartbeats.states()[-1]
-    rows = RouteReader(heartbeats.root).snapshots.readable()[::-1]
-    assert [row.epoch for row in rows] == list(range(1, len(rows) + 1))
-    assert [row.term for row in rows] == sorted(row.term for row in rows)
-    assert {row.run_id for row in rows if row.term == rows[-1].term} == {view.snapshot.run_id}
-    assert_told_once(heartbeats)
-
-
-def start(job):
-    with contextlib.suppress(TermLostError):
-        job.__enter__()
-
-
-@eventually
-def await_end_of_one(jobs):
-    ended = [job for job in jobs if job.has_ended]
-    assert len(ended) == 1
-    return ended[0]
+    assert_one_of_two_jobs_wins(heartbeats, spark, tmp_path, at_once=at_once)
 
 
 @pytest.mark.full
