@@ -52,7 +52,8 @@ async def asks_and_does_not_read(port: int, host: str) -> None:
     """Send pipelined requests with large answers, and read none of them."""
     async with AsyncPeer(port, host) as peer:
         peer.writer.transport.set_write_buffer_limits(0)
-        peer.reader._transport.pause_reading()  # type: ignore[attr-defined]  # asyncio has no public way not to read
+        # asyncio has no public way not to read
+        peer.reader._transport.pause_reading()  # type: ignore[attr-defined]  # noqa: SLF001
         while True:
             await peer.send(_frame(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER) * 1_000)
             await peer.send(_frame(RequestCode.GET_TOPICS_BY_CLUSTER, cluster=f"made-up-{next(_numbers)}") * 1_000)

@@ -28,6 +28,7 @@ from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.kafka_link import KafkaLink
 from namesrv_stream.gateway.metrics import Metrics
+from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.records import encode_record
@@ -91,7 +92,7 @@ def connected(log: _Log) -> list[Connection]:
     """Return the connections of a gateway that sends its records to `log`. Call it in the event loop."""
     settings = NamesrvSettings()
     answers, metrics = Answers(RouteTables(), settings), Metrics()
-    writes = Writes(cast(KafkaLink, log), "gateway", settings.reconcile_interval_millis, answers)
+    writes = Writes(Sending(cast(KafkaLink, log), "gateway"), settings.reconcile_interval_millis, answers)
     dispatcher = Dispatcher(answers, writes, metrics, Authorization(settings, metrics))
     shared = Connections(Certificates(settings), "disabled")
     found = [Connection(dispatcher, shared) for _ in range(BROKERS)]

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from confluent_kafka import TopicCollection
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclOperation
+from confluent_kafka.admin import AclOperation, AdminClient
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.doctor.finding import Finding
@@ -90,7 +89,7 @@ def _clock(kafka: dict[str, Any], topic: str) -> Finding:
     while True:
         asked_ms, newest = _now_ms(), newest_timestamp_ms(kafka, topic)
         if newest is not None and newest != first:
-            return _difference(newest, before_ms, _now_ms())
+            return clock_finding(newest, before_ms, _now_ms())
         if time.monotonic() > deadline:
             found = f"no record came to {topic} within {_RECORD_LIMIT_S:g} s"
             next_step = "Run it again while a gateway or a fleet runs: they send ticks."
@@ -99,7 +98,7 @@ def _clock(kafka: dict[str, Any], topic: str) -> Finding:
         time.sleep(_POLL_S)
 
 
-def _difference(appended_ms: int, earliest_ms: int, latest_ms: int) -> Finding:
+def clock_finding(appended_ms: int, earliest_ms: int, latest_ms: int) -> Finding:
     """Compare the time of a record by Kafka with the times between which it came by this machine's clock."""
     ahead_ms, behind_ms = appended_ms - latest_ms, earliest_ms - appended_ms
     if max(ahead_ms, behind_ms) <= _CLOCK_TOLERANCE_MS:

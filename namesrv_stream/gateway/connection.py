@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
 
     def count_held(self) -> None:
         """Record in the budget of all peers how many bytes this connection holds now."""
-        held_bytes = 0 if self.is_lost or self.is_closing else self._holds_bytes()
+        held_bytes = 0 if self.is_lost or self.is_closing else self.held_bytes
         if held_bytes != self._held_bytes:
             self._held_bytes = held_bytes
             self._connections.hold(self, held_bytes, self._loop.time())
@@ -219,6 +219,12 @@ class Connection(asyncio.Protocol):
     def age_s(self) -> float:
         """Seconds since this connection was opened."""
         return self._loop.time() - self._opened_s
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the unfinished frame, of unanswered requests and of answers that the peer has not taken."""
+        unfinished = self._decoder.buffered_bytes + len(self._unread)
+        return unfinished + self._unanswered_bytes + self._transport.get_write_buffer_size()
 
     @property
     def is_closing(self) -> bool:
@@ -391,10 +397,6 @@ class Connection(asyncio.Protocol):
         (self._transport.resume_reading if should_read else self._transport.pause_reading)()
         if should_read and (self._unread or self._decoder.buffered_bytes):
             self._loop.call_soon(self._go_on)
-
-    def _holds_bytes(self) -> int:
-        unfinished = self._decoder.buffered_bytes + len(self._unread)
-        return unfinished + self._unanswered_bytes + self._transport.get_write_buffer_size()
 
     def _is_overdue(self, now_s: float, limit_s: float) -> bool:
         if self._unanswered:

@@ -38,7 +38,7 @@ class FollowedSnapshot:
         self.row: SnapshotRow = view.snapshot
         self.tables: RouteTables = view.routes
         self._loaded = view.tables
-        before = former._loaded if former is not None else {}
+        before = former._loaded if former is not None else {}  # noqa: SLF001 -- of its own class
         self.changed_tables = frozenset(name for name, table in view.tables.items() if before.get(name) is not table)
         self.changed_routes = self._changed_routes(former, view.changed_topics)
 

@@ -17,10 +17,12 @@ from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
 from namesrv_stream.gateway import kv_file, notices
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.authorization import Authorization
+from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.follower import FollowedSnapshot, Follower
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
 from namesrv_stream.gateway.metrics import Metrics
+from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.gateway.server import Server
 from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.monitoring import MonitoringServer
@@ -60,6 +62,11 @@ class Gateway:
         return self._server.port
 
     @property
+    def connections(self) -> Connections:
+        """The open connections."""
+        return self._server.connections
+
+    @property
     def epoch(self) -> int:
         """The epoch of the snapshot that is served, 0 before the first."""
         return self._answers.epoch
@@ -79,8 +86,7 @@ class Gateway:
         self._loop = asyncio.get_running_loop()
         self._link = KafkaLink(settings, self._count_outcome)
         self._writes = Writes(
-            self._link,
-            self.gateway_id,
+            Sending(self._link, self.gateway_id),
             settings.reconcile_interval_millis,
             self._answers,
             settings.registration_cache_max_bytes,
@@ -161,7 +167,7 @@ class Gateway:
         while True:
             self._looked_around_s = time.monotonic()
             self._authorization.reload()
-            self.metrics.connections.set(len(self._server.connections.open))
+            self.metrics.connections.set(len(self.connections.open))
             self.metrics.records_waiting.set(self._link.on_the_way)
             self.metrics.kafka_connected.set(self._link.is_connected)
             if self._latest is not None:

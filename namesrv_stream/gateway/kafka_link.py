@@ -32,7 +32,9 @@ MAX_ON_THE_WAY = 20_000
 OWN = "gateway"
 """The host for which the gateway's own records count."""
 
-_RETRY_S = 1.0
+RETRY_S = 1.0
+"""The first pause between attempts to connect; it doubles with each."""
+
 _MAX_RETRY_S = 15.0
 _CLOSE_LIMIT_S = 5.0
 _WORKERS = 2
@@ -217,7 +219,8 @@ class KafkaLink:
         finally:
             self._poll_in(pause_s)
 
-    def _on_opened(self, producer: RecordProducer) -> None:
+    def on_opened(self, producer: RecordProducer) -> None:
+        """Send by this producer from now on, unless the link is closed. The thread that opened it has this called."""
         if self._stop.is_set():
             return
         self._producer = producer
@@ -245,7 +248,7 @@ class KafkaLink:
     # --- in a thread
 
     def _connect(self) -> None:
-        pause_s = _RETRY_S
+        pause_s = RETRY_S
         while not self._stop.is_set():
             try:
                 self._open()
@@ -265,4 +268,4 @@ class KafkaLink:
         producer = RecordProducer(self._kafka, settings.kafka_topic, DELIVERY_TIMEOUT_MS)
         log.info("Kafka at %s answers; heartbeats go to %s", settings.kafka_bootstrap_servers, settings.kafka_topic)
         with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._on_opened, producer)
+            self._loop.call_soon_threadsafe(self.on_opened, producer)

@@ -31,11 +31,14 @@ class ConnectionLostError(BadRequestError):
 
 
 class Sending:
-    """Hands the requests of one gateway to Kafka. `gateway_id` is part of the channel ids in the records."""
+    """Hands the requests of one gateway to Kafka. `gateway_id` is part of the channel ids in the records.
 
-    def __init__(self, link: KafkaLink, gateway_id: str) -> None:
+    `loop`: the clock and the timers, by default the running loop's.
+    """
+
+    def __init__(self, link: KafkaLink, gateway_id: str, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.link = link
-        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.loop = loop or asyncio.get_running_loop()
         self._gateway_id = gateway_id
         self._tasks: set[asyncio.Task[None]] = set()
 

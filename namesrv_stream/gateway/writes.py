@@ -11,7 +11,7 @@ from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.body_processes import ReadingProcessLostError
 from namesrv_stream.gateway.connection import Connection
-from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink, NoTurnError
+from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
 from namesrv_stream.gateway.ledger import MAX_KEPT_BYTES, Registrations
 from namesrv_stream.gateway.registering import Registering, busy
 from namesrv_stream.gateway.sending import Sending
@@ -42,20 +42,19 @@ Handler = Callable[["Writes", RemotingCommand, Connection], Awaitable[RemotingCo
 class Writes:
     """Turns writing requests into records. Lives in the event loop.
 
-    `gateway_id` is part of the channel ids in the records; `answers` is replaced with each snapshot.
+    `answers` is replaced with each snapshot.
     """
 
     def __init__(
         self,
-        link: KafkaLink,
-        gateway_id: str,
+        sending: Sending,
         reconcile_interval_ms: int,
         answers: Answers,
         registration_cache_bytes: int = MAX_KEPT_BYTES,
     ) -> None:
-        self._link = link
+        self._sending = sending
+        self._link = sending.link
         self._answers = answers
-        self._sending = Sending(link, gateway_id)
         self._registrations = Registrations(reconcile_interval_ms, registration_cache_bytes)
         self.registering = Registering(self._sending, self._registrations, answers)
 

@@ -227,13 +227,14 @@ def _has_partition(assignment: Any) -> bool:
 
 
 class AdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python ships no types
-    """Admin client that also ends its thread if Kafka does not answer: kafka-python 3.0 leaks one at each attempt."""
+    """Admin client that closes itself if Kafka does not answer: kafka-python 3.0 leaks a thread and sockets."""
 
     def __init__(self, **options: Any) -> None:
         try:
             super().__init__(**options)
         except BaseException:
-            self._net.stop()
+            if hasattr(self, "_client"):  # else an option was refused before there was one
+                self._client.close()
             raise
 
 

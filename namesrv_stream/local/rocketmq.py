@@ -207,7 +207,7 @@ class MessageNotSentError(NamesrvError):
         self.status = status
 
 
-class _ClientJvm(OwnedServer):
+class ClientJvm(OwnedServer):
     """A JVM with RocketMQ's client in it, for Python to drive."""
 
     def __init__(self, home: Path, release: Release) -> None:
@@ -243,7 +243,7 @@ def java_client(
 
     A call that does not return within _CALL_LIMIT_S raises an error.
     """
-    with _ClientJvm(home.resolve(), release) as jvm:
+    with ClientJvm(home.resolve(), release) as jvm:
         parameters = GatewayParameters(
             port=jvm.port, auto_convert=True, read_timeout=_CALL_LIMIT_S, auth_token=jvm.token
         )

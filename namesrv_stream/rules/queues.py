@@ -99,17 +99,18 @@ class QueueCodes:
 class TopicQueues(Mapping[str, Sequence[TopicRow]]):
     """Topic -> its rows in order of broker name, for one snapshot.
 
-    `topic_counts`: broker name -> its number of topics, if above 0. Rows are made on request. `changed` returns the
-    queues of the next snapshot.
+    `topic_counts`: broker name -> its number of topics, if above 0. `pages`: the topics in order; successive snapshots
+    share the pages in which nothing has changed. Rows are made on request. `changed` returns the queues of the next
+    snapshot.
     """
 
     def __init__(
         self, codes: QueueCodes | None = None, pages: Iterable[Page] = (), topic_counts: Mapping[str, int] | None = None
     ) -> None:
         self._codes = codes or QueueCodes()
-        self._pages = [page for page in pages if page]
-        self._firsts = [next(iter(page)) for page in self._pages]
-        self._length = sum(map(len, self._pages))
+        self.pages = [page for page in pages if page]
+        self._firsts = [next(iter(page)) for page in self.pages]
+        self._length = sum(map(len, self.pages))
         self.topic_counts: Mapping[str, int] = topic_counts or {}
 
     @classmethod
@@ -127,7 +128,7 @@ class TopicQueues(Mapping[str, Sequence[TopicRow]]):
         return isinstance(topic, str) and topic in self._page_of(topic)
 
     def __iter__(self) -> Iterator[str]:
-        return chain.from_iterable(self._pages)
+        return chain.from_iterable(self.pages)
 
     def __len__(self) -> int:
         return self._length
@@ -177,7 +178,7 @@ class TopicQueues(Mapping[str, Sequence[TopicRow]]):
         for topic in changes:
             topics_by_page.setdefault(self._page_number(topic), []).append(topic)
         counts, pages = Counter(self.topic_counts), list[Page]()
-        for number, page in enumerate(self._pages or [{}]):
+        for number, page in enumerate(self.pages or [{}]):
             topics = topics_by_page.get(number)
             pages += self._changed_page(page, topics, changes, counts) if topics else [page]
         return TopicQueues(self._codes, pages, +counts)
@@ -194,10 +195,10 @@ class TopicQueues(Mapping[str, Sequence[TopicRow]]):
         return max(0, bisect_right(self._firsts, topic) - 1)
 
     def _page_of(self, topic: str) -> Page:
-        return self._pages[self._page_number(topic)] if self._pages else {}
+        return self.pages[self._page_number(topic)] if self.pages else {}
 
     def _all_cells(self) -> Iterator[tuple[str, bytes]]:
-        return chain.from_iterable(page.items() for page in self._pages)
+        return chain.from_iterable(page.items() for page in self.pages)
 
 
 def _position(cells: bytes, name_code: bytes) -> int:

@@ -36,7 +36,7 @@ _LOW_BITS = 0xFFFF_FFFF
 _FEED = TOPIC.schema.append(pa.field("_change_type", pa.string())).append(pa.field("_commit_version", pa.int64()))
 _BEFORE_A_CHANGE = "update_preimage"
 _PIECE_ROWS = 2_048
-_MOST_CHANGES = 500_000
+MOST_CHANGES = 500_000
 """Most rows of the change feed that are applied. Beyond them, loading the whole table takes no longer and needs less
 memory.
 """
@@ -95,7 +95,7 @@ def change_feed(table: DeltaTable, since: int) -> pa.Table | None:
     """Return the changes from version `since` to the version at which `table` is open, None to load the whole table.
 
     The result is None in these cases: `table` is older than `since`; the versions include a restore, which the feed
-    shows as rows deleted and inserted again; more than `_MOST_CHANGES` rows changed; Delta no longer has the feed of
+    shows as rows deleted and inserted again; more than `MOST_CHANGES` rows changed; Delta no longer has the feed of
     all these versions.
     """
     version = table.version()
@@ -106,7 +106,7 @@ def change_feed(table: DeltaTable, since: int) -> pa.Table | None:
         if any(commit.operation == "RESTORE" for commit in commits):
             return None
         feed = table.load_cdf(starting_version=since + 1, ending_version=version)
-        return _at_most(pa.RecordBatchReader.from_stream(feed), _MOST_CHANGES)
+        return _at_most(pa.RecordBatchReader.from_stream(feed), MOST_CHANGES)
     except (DeltaError, OSError, pa.ArrowException) as error:
         log.debug("no change feed from version %d to %d: %s", since, version, error)
         return None

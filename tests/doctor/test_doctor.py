@@ -15,7 +15,7 @@ from namesrv_stream.cli import main
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.doctor.access import check_certificate, check_users
 from namesrv_stream.doctor.finding import findings
-from namesrv_stream.doctor.kafka import GATEWAY_RIGHTS, JOB_RIGHTS, _difference, check_kafka
+from namesrv_stream.doctor.kafka import GATEWAY_RIGHTS, JOB_RIGHTS, check_kafka, clock_finding
 from namesrv_stream.doctor.machine import check_jars, check_java, check_workers
 from namesrv_stream.doctor.storage import check_tables, check_writing
 from namesrv_stream.kafka.topic import ensure_topic
@@ -131,7 +131,7 @@ def test_tables_that_are_not_there_are_no_failure(tmp_path):
     ],
 )
 def test_clocks_may_differ_by_a_second_besides_what_was_waited(appended_ms, state, words):
-    found = _difference(appended_ms, 5_000, 7_000)
+    found = clock_finding(appended_ms, 5_000, 7_000)
     assert (found.state, words in found.found) == (state, True)
 
 

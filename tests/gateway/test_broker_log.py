@@ -76,7 +76,7 @@ def test_a_lost_connection_names_its_broker_its_age_and_why_it_was_lost(log, err
 
 def test_a_silent_connection_is_lost_by_its_silence(log):
     def scenario(connection):
-        connection.close_if_overdue(connection._opened_s + 121, 120)
+        connection.close_if_overdue(asyncio.get_running_loop().time() + 121, 120)
         connection.connection_lost(None)
         log.brokers.lost(ADDRESS, None, connection)
 

@@ -1,10 +1,8 @@
 """The command: as a process of its own, with Kafka away, from start to an orderly end."""
 
-import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import yaml
@@ -13,10 +11,9 @@ from namesrv_stream.config import load_settings, to_properties_text
 from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.wire.codes import ResponseCode
 from tests.gateway.peer import Peer
+from tests.gateway.process import PROGRAM, await_snapshot, gateway_process
 
-PROGRAM = Path(sys.executable).with_name("namesrv-stream")
 CHART_VALUES = Path(__file__).parents[2] / "deploy" / "helm" / "namesrv-stream" / "values.yaml"
-READY_LIMIT_S = 60
 PRE_STOP_S = 5
 GRACE_S = yaml.safe_load(CHART_VALUES.read_text())["gateway"]["terminationGracePeriodSeconds"] - PRE_STOP_S
 """Time from SIGTERM to SIGKILL that the chart gives a gateway."""
@@ -50,18 +47,10 @@ def test_unknown_setting_is_an_error_that_names_the_nearest(tmp_path):
 
 
 def test_it_serves_the_last_snapshot_without_kafka_or_spark_and_ends_on_sigterm(registry, tmp_path, nobody):
-    file = tmp_path / "namesrv.properties"
-    file.write_text(f"listenPort=0\ndelta.root={registry.root}\nkafka.bootstrap.servers={nobody}\n")
-    running = subprocess.Popen(
-        [PROGRAM, "gateway", "-c", file], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        port = re.fullmatch(r"The Name Server boot success: 127\.0\.0\.1:(\d+)\n", running.stdout.readline())[1]
-        with Peer(int(port)) as peer:
-            deadline = time.monotonic() + READY_LIMIT_S
-            while (code := peer.ask(105, topic="TopicA").code) == ResponseCode.SYSTEM_ERROR:  # not ready yet
-                assert time.monotonic() < deadline
-            assert code == ResponseCode.SUCCESS
+    with gateway_process(tmp_path, registry.root, nobody, subprocess.PIPE) as (running, port):
+        await_snapshot(port, "TopicA")
+        with Peer(port) as peer:
+            assert peer.ask(105, topic="TopicA").code == ResponseCode.SUCCESS
             loaded = Path(f"/proc/{running.pid}/maps").read_text() if sys.platform == "linux" else ""
             assert "libjvm" not in loaded
             running.send_signal(signal.SIGTERM)
@@ -70,5 +59,3 @@ def test_it_serves_the_last_snapshot_without_kafka_or_spark_and_ends_on_sigterm(
         assert running.returncode == 0
         assert "Traceback" not in said
         assert "brokers live: is the job running?" in said, "the snapshot is years old"
-    finally:
-        running.kill()

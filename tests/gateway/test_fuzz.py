@@ -12,6 +12,7 @@ from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.metrics import Metrics
+from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.rules.lookup import RouteTables
@@ -79,7 +80,7 @@ async def fed(connection, transport, chance):
 async def fuzz(seed, frames):
     settings = NamesrvSettings()
     answers = Answers(RouteTables(), settings)
-    writes = Writes(Log(), "g", 300_000, answers)
+    writes = Writes(Sending(Log(), "g"), 300_000, answers)
     metrics = Metrics()
     requests = Dispatcher(answers, writes, metrics, Authorization(settings, metrics))
     requests.serve(answers)

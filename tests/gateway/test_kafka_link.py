@@ -11,7 +11,7 @@ from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.kafka_link import MAX_ON_THE_WAY_BYTES, GatewayBusyError, KafkaLink
 from namesrv_stream.gateway.librdkafka import RecordProducer
-from namesrv_stream.gateway.sending import LARGE_BODY_BYTES
+from namesrv_stream.gateway.sending import LARGE_BODY_BYTES, Sending
 from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.rules.lookup import RouteTables
@@ -39,8 +39,8 @@ class Way:
     def __init__(self, settings):
         self.link = KafkaLink(settings, lambda error: None)
         self.producer = CountingProducer(kafka_client_arguments(settings), "topic", 60_000)
-        self.link._on_opened(self.producer)
-        self.writes = Writes(self.link, "gateway", 0, Answers(RouteTables(), settings))
+        self.link.on_opened(self.producer)
+        self.writes = Writes(Sending(self.link, "gateway"), 0, Answers(RouteTables(), settings))
         self.connection = connected(None, Connections(Certificates(settings), "disabled"))
 
     async def answer_or_none(self, command):
@@ -174,7 +174,7 @@ def test_an_unexpected_error_does_not_end_the_way_to_kafka(settings, monkeypatch
         raise TypeError("nobody expects this")
 
     monkeypatch.setattr(kafka_link, "wait_for_kafka", broken)
-    monkeypatch.setattr(kafka_link, "_RETRY_S", 0.01)
+    monkeypatch.setattr(kafka_link, "RETRY_S", 0.01)
 
     async def running():
         async with KafkaLink(settings(), lambda error: None) as link:

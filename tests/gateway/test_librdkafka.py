@@ -10,7 +10,7 @@ from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.gateway.librdkafka import RecordProducer
 from namesrv_stream.kafka.librdkafka import librdkafka_options
-from tests.gateway.fatal import break_for_good
+from tests.gateway.fatal import BreakableProducer
 from tests.gateway.test_tls import make_certificate
 
 eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
@@ -112,9 +112,9 @@ def test_a_renewed_producer_reports_the_outcome_of_the_records_before(nobody):
 
 
 def test_a_producer_that_breaks_for_good_is_replaced_and_its_records_have_failed(nobody):
-    producer, before, after = RecordProducer(arguments(nobody), "topic", 60_000), [], []
+    producer, before, after = BreakableProducer(arguments(nobody), "topic", 60_000), [], []
     producer.send(b"k", b"v", lambda *end: before.append(end))
-    break_for_good(producer)
+    producer.break_for_good()
 
     @eventually
     def replaced():
@@ -132,10 +132,10 @@ def test_a_producer_that_cannot_be_replaced_yet_is_replaced_later(nobody, tmp_pa
     make_certificate(tmp_path, "kafka")
     trusted, away = tmp_path / "cert.pem", tmp_path / "away.pem"
     given = arguments(nobody, security_protocol="SSL") | {"ssl_cafile": str(trusted)}
-    producer, ends = RecordProducer(given, "topic", 60_000), []
+    producer, ends = BreakableProducer(given, "topic", 60_000), []
     producer.send(b"k", b"v", lambda *end: ends.append(end))
     trusted.rename(away)
-    break_for_good(producer)
+    producer.break_for_good()
 
     @eventually
     def refused():

@@ -13,7 +13,7 @@ from namesrv_stream.local import rocketmq
 def jvm(tmp_path, monkeypatch):
     """Without RocketMQ's jars, which a token does not need."""
     monkeypatch.setattr(rocketmq, "retrieved_jars", lambda name: tmp_path)
-    with rocketmq._ClientJvm(tmp_path, rocketmq.Release.V5) as running:
+    with rocketmq.ClientJvm(tmp_path, rocketmq.Release.V5) as running:
         yield running
 
 

@@ -1,6 +1,9 @@
 """The stack notices that one of its threads has died. No Kafka or Spark here."""
 
+import contextlib
+
 import pytest
+from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.fleet.plan import FleetPlan
@@ -11,7 +14,31 @@ from namesrv_stream.stream.background import BackgroundJob
 from tests.cli.registry import PublishedRegistry
 from tests.faulty import FaultyProducer, UnforeseenError
 
+eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
 LIMIT_S = 30
+
+
+class MortalGateway(BackgroundGateway):
+    def die(self):
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(LIMIT_S)
+        assert not self._thread.is_alive()
+
+
+class MortalStack(LocalStack):
+    def start_dying_fleet(self):
+        """Return when the fleet has died. The end of the stack does not stop it: that would wait for Kafka."""
+        self._producer = FaultyProducer()
+        fleet = self.start_fleet(FleetPlan(brokers=1, topics=1))
+        self._open_things.pop_all()
+
+        @eventually
+        def has_died():
+            with contextlib.suppress(UnforeseenError):
+                fleet.check()
+                raise AssertionError("the fleet lives")
+
+        has_died()
 
 
 @pytest.fixture
@@ -21,28 +48,11 @@ def stack(tmp_path):
     given["kafka.bootstrap.servers"] = f"127.0.0.1:{free_ports(1)}"
     PublishedRegistry(given["delta.root"], 1)  # for which a gateway would wait
     settings = NamesrvSettings.model_validate(given)
-    stack = LocalStack(settings, tmp_path)
+    stack = MortalStack(settings, tmp_path)
     stack.job = BackgroundJob(None, settings)
-    stack.gateway = BackgroundGateway(settings).__enter__()
+    stack.gateway = MortalGateway(settings).__enter__()
     yield stack
     stack.gateway.__exit__(UnforeseenError, UnforeseenError(), None)
-
-
-def end_gateway(stack):
-    stack.gateway._loop.call_soon_threadsafe(stack.gateway._loop.stop)
-    await_end_of(stack.gateway._thread)
-
-
-def end_fleet(stack, monkeypatch):
-    monkeypatch.setattr(stack, "_producer", FaultyProducer(), raising=False)
-    stack.start_fleet(FleetPlan(brokers=1, topics=1))
-    stack._open_things.pop_all()  # what would stop the fleet waits for Kafka
-    await_end_of(stack._fleets[-1]._thread)
-
-
-def await_end_of(thread):
-    thread.join(LIMIT_S)
-    assert not thread.is_alive()
 
 
 def test_a_stack_whose_parts_run_raises_nothing(stack):
@@ -50,30 +60,30 @@ def test_a_stack_whose_parts_run_raises_nothing(stack):
 
 
 def test_a_gateway_that_died_is_raised(stack):
-    end_gateway(stack)
+    stack.gateway.die()
     with pytest.raises(RuntimeError, match="stopped before"):
         stack.check()
 
 
-def test_a_fleet_that_died_is_raised(stack, monkeypatch):
-    end_fleet(stack, monkeypatch)
+def test_a_fleet_that_died_is_raised(stack):
+    stack.start_dying_fleet()
     with pytest.raises(UnforeseenError):
         stack.check()
 
 
-def test_a_part_that_died_last_is_raised_when_the_stack_ends(stack, monkeypatch):
-    end_fleet(stack, monkeypatch)
+def test_a_part_that_died_last_is_raised_when_the_stack_ends(stack):
+    stack.start_dying_fleet()
     with pytest.raises(UnforeseenError):
         stack.__exit__(None, None, None)
 
 
-def test_what_died_hides_no_error_that_ends_the_stack(stack, monkeypatch):
-    end_fleet(stack, monkeypatch)
+def test_what_died_hides_no_error_that_ends_the_stack(stack):
+    stack.start_dying_fleet()
     stack.__exit__(KeyError, KeyError(), None)
 
 
 def test_a_gateway_that_died_is_raised_at_its_end_unless_another_error_ends_it(stack):
-    end_gateway(stack)
+    stack.gateway.die()
     with pytest.raises(RuntimeError, match="stopped before"):
         stack.gateway.__exit__(None, None, None)
     stack.gateway.__exit__(KeyError, KeyError(), None)

@@ -67,11 +67,21 @@ def clean():
 
 @pytest.mark.full
 def test_a_wheel_has_all_that_runs_outside_of_the_checkout(wheel):
-    names = set(zipfile.ZipFile(wheel).namelist())
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
     files = ["conf/ivy.xml", "conf/spark-defaults.conf", "conf/kafka.properties", "jobs/churn_report.py",
              "notebooks/churn_history.ipynb", "history/views.sql", "py.typed"]  # fmt: skip
     assert {f"namesrv_stream/{file}" for file in files} <= names
     assert not [name for name in names if name.startswith(("tests/", "benchmarks/"))]
+
+
+def test_an_editable_install_copies_nothing_of_the_checkout(tmp_path):
+    build = "import sys; from hatchling.build import build_editable; build_editable(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", build, tmp_path], cwd=CHECKOUT, check=True)
+    [built] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(built) as archive:
+        [link] = [name for name in archive.namelist() if ".dist-info/" not in name]
+        assert archive.read(link).decode() == str(CHECKOUT)
 
 
 @pytest.mark.full

@@ -77,6 +77,6 @@ def test_an_unknown_topic_has_no_queues():
 def test_a_change_of_one_topic_copies_one_page_and_shares_the_others():
     before = TopicQueues.of([TopicRow(f"topic-{number}", "broker-a", 8, 8, 6, 0) for number in range(40)])
     changed = before.changed({"topic-7": {"broker-a": QueueSettings(4, 4, 6, 0)}})
-    shared = [page is former for page, former in zip(changed._pages, before._pages, strict=True)]
+    shared = [page is former for page, former in zip(changed.pages, before.pages, strict=True)]
     assert shared.count(False) == 1
     assert len(shared) > 5

@@ -43,7 +43,7 @@ from namesrv_stream.wire.registration import (
     encode_registration,
 )
 from tests.cli.registry import PublishedRegistry
-from tests.gateway.fatal import break_for_good
+from tests.gateway.fatal import BreakableProducer
 from tests.gateway.peer import Peer
 from tests.system.gateway_stack import eventually
 from tests.system.test_kafka_topic import records
@@ -148,8 +148,18 @@ def test_a_kv_entry_that_kafka_refuses_keeps_no_other_back_and_is_named(site, ca
     assert "KV entry n/large is not taken over" in caplog.text
 
 
+class FullShare(Share):
+    """A share without room for anybody until `is_full` is set to False."""
+
+    is_full = True
+
+    def has_room(self, host, wanted):
+        return not FullShare.is_full and super().has_room(host, wanted)
+
+
 def test_kv_entries_that_kafka_does_not_take_yet_are_taken_over_later(site, monkeypatch):
-    monkeypatch.setattr(link, "MAX_ON_THE_WAY", 0)
+    monkeypatch.setattr(link, "Share", FullShare)
+    monkeypatch.setattr(FullShare, "is_full", True)
     with_kv_file(site, {"n": {"a": "1", "z": "2"}})
     with BackgroundGateway(site.settings) as running, Peer(running.gateway.port) as peer:
 
@@ -158,7 +168,7 @@ def test_kv_entries_that_kafka_does_not_take_yet_are_taken_over_later(site, monk
             assert "records wait for Kafka" in peer.ask(102, namespace="n", key="k").remark
 
         busy()
-        running.gateway._link._records = Share(20_000)
+        FullShare.is_full = False
         site.await_records(PutKvConfig, PutKvConfig, PutKvConfig, DeleteKvConfig)
 
 
@@ -333,8 +343,15 @@ def test_nothing_that_was_answered_0_is_lost_in_an_outage_and_the_rest_is_answer
         assert in_log >= {f"k{number}" for number, code in answers.items() if code == 0}
 
 
-def test_writes_go_on_when_librdkafka_has_broken_for_good_and_both_are_logged_once(site, node, caplog):
+def test_writes_go_on_when_librdkafka_has_broken_for_good_and_both_are_logged_once(site, node, caplog, monkeypatch):
     caplog.set_level(logging.INFO)
+    opened = []
+
+    def open_breakable(*arguments):
+        opened.append(BreakableProducer(*arguments))
+        return opened[-1]
+
+    monkeypatch.setattr(link, "RecordProducer", open_breakable)
     running = site.start_gateway()
     with Peer(running.gateway.port) as peer:
 
@@ -343,7 +360,7 @@ def test_writes_go_on_when_librdkafka_has_broken_for_good_and_both_are_logged_on
 
         with node.paused():
             assert put() == 2, "its record is on its way"
-            break_for_good(running.gateway._link._producer)
+            opened[-1].break_for_good()
 
             @eventually
             def told():
@@ -356,7 +373,12 @@ def test_writes_go_on_when_librdkafka_has_broken_for_good_and_both_are_logged_on
             assert put() == 0
 
         back()
-    assert running.gateway._link.on_the_way == 0
+
+        @eventually
+        def nothing_waits():
+            assert running.gateway.metrics.registry.get_sample_value("namesrv_records_waiting") == 0
+
+        nothing_waits()
     assert caplog.text.count("Writing requests are answered SYSTEM_BUSY") == 1
     assert caplog.text.count("takes records again") == 1
 

@@ -296,8 +296,7 @@ def test_everyday_compaction_bounds_the_files_and_is_named_by_the_next_snapshot(
 
 def test_a_version_that_grows_old_is_touched_before_delta_would_let_it_go(root):
     publisher = claim(root)
-    first = publisher.publish(batch(0), NOW)
-    publisher._committed_at_ms["topic"] = NOW - 30 * DAY_MS
+    first = publisher.publish(batch(0), NOW - 30 * DAY_MS)
     same_day = publisher.publish(Batch("query", 1, T0, {0: 1}, {"live": RowChanges([live("x")])}), NOW)
     assert same_day.versions["topic"] == first.versions["topic"]
     next_day = publisher.publish(Batch("query", 2, T0, {0: 2}, {"live": RowChanges([live("y")])}), NOW + 1)

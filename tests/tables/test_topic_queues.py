@@ -12,6 +12,7 @@ from namesrv_stream.tables import topic_queues
 from namesrv_stream.tables.arrow import rows_to_arrow
 from namesrv_stream.tables.publication import Batch
 from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import TOPIC
 from namesrv_stream.tables.topic_queues import packed_queues
 from namesrv_stream.tables.writer import CommitTag, RowChanges
@@ -41,6 +42,7 @@ class Followed:
     def __init__(self, root):
         self.root = root
         self.publisher = claim(root)
+        self.writer = RustWriter(root)
         publish(self.publisher, 0, topic=[topic(name, holder) for name in "tu" for holder in ("broker-a", "broker-b")])
         self.reader = RouteReader(root)
         self.before = self.reader.follow()
@@ -86,7 +88,7 @@ def test_a_snapshot_without_topics_changes_none(followed):
 
 def test_a_commit_without_rows_changes_no_topic(followed):
     publisher = followed.publisher
-    publisher.versions["topic"] = publisher._writer.touch(TOPIC, publisher.versions["topic"], CommitTag(3, 1))
+    publisher.versions["topic"] = followed.writer.touch(TOPIC, publisher.versions["topic"], CommitTag(3, 1))
     publish(publisher, 1, live=[live("a")])
     followed.assert_follows(frozenset())
 
@@ -102,7 +104,7 @@ def test_compaction_in_between_changes_no_topic(followed):
 
 def test_after_a_restore_the_table_is_loaded_whole(followed):
     publisher = followed.publisher
-    half = publisher._writer.merge(TOPIC, publisher.versions["topic"], RowChanges([topic("half")]), CommitTag(9, 9))
+    half = followed.writer.merge(TOPIC, publisher.versions["topic"], RowChanges([topic("half")]), CommitTag(9, 9))
     followed.merge([topic("v")])
     assert publisher.restored == ["topic"]
     view = followed.assert_follows(None)
@@ -119,7 +121,7 @@ def test_a_table_whose_feed_is_gone_is_loaded_whole(followed):
 
 
 def test_a_change_of_a_large_part_is_loaded_whole(followed, monkeypatch):
-    monkeypatch.setattr(topic_queues, "_MOST_CHANGES", 3)
+    monkeypatch.setattr(topic_queues, "MOST_CHANGES", 3)
     followed.merge([topic("t", perm=4)])
     followed.assert_follows({"t"})
     followed.merge([topic("t", perm=2), topic("u", perm=2)])
