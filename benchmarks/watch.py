@@ -15,9 +15,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from urllib.parse import urlsplit
+
+import uvloop
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.registry import RouteRegistry
@@ -33,7 +36,6 @@ TOPICS = 200
 BROKERS = 10
 PAUSE_S = 1.0
 _ID = re.compile(rb"^id: (\d+)$", re.MULTILINE)
-_CONNECT_AT_ONCE = 50
 
 
 class Registry:
@@ -79,35 +81,46 @@ def _register(registry: Registry) -> None:
         )
 
 
+class _Subscriber(asyncio.Protocol):
+    """One watcher. It notes the epoch of each event, but for `progress`, with the time of its arrival."""
+
+    def __init__(self, arrived: list[tuple[int, float]]) -> None:
+        self._arrived = arrived
+        self.has_begun = asyncio.get_running_loop().create_future()
+        self.has_ended = asyncio.get_running_loop().create_future()
+
+    def data_received(self, data: bytes) -> None:
+        now_s = time.time()
+        if not self.has_begun.done():
+            if b"event: route" in data:
+                self.has_begun.set_result(None)
+        elif b"event: progress" not in data:
+            self._arrived.extend((int(epoch), now_s) for epoch in _ID.findall(data))
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self.has_ended.set_result(None)
+
+
 async def _watch_all(url: str, watchers: int, results: Connection) -> None:
-    """Open all watches, say so, and send (epoch, time of arrival) of each event until the console ends them."""
+    """Open all watches, send "ready", and (epoch, time of arrival) of each event when the console has ended them."""
     address = urlsplit(url)
     arrived: list[tuple[int, float]] = []
-    gate = asyncio.Semaphore(_CONNECT_AT_ONCE)
-    ready = asyncio.Semaphore(0)
-
-    async def one(number: int) -> None:
-        async with gate:
-            reader, writer = await asyncio.open_connection(address.hostname, address.port)
-            path = f"/v1/watch?topic=topic_{number % TOPICS}"
-            writer.write(f"GET {path} HTTP/1.1\r\nHost: {address.netloc}\r\n\r\n".encode())
-            await reader.readuntil(b"event: route")
-        ready.release()
-        while data := await reader.read(65_536):
-            now_s = time.time()
-            arrived.extend((int(epoch), now_s) for epoch in _ID.findall(data) if b"event: progress" not in data)
-        writer.close()
-
-    tasks = [asyncio.ensure_future(one(number)) for number in range(watchers)]
-    for _ in tasks:
-        await ready.acquire()
+    subscribers = []
+    for number in range(watchers):
+        transport, subscriber = await asyncio.get_running_loop().create_connection(
+            partial(_Subscriber, arrived), str(address.hostname), address.port or 0
+        )
+        path = f"/v1/watch?topic=topic_{number % TOPICS}"
+        transport.write(f"GET {path} HTTP/1.1\r\nHost: {address.netloc}\r\n\r\n".encode())
+        await subscriber.has_begun
+        subscribers.append(subscriber)
     results.send("ready")
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.gather(*(subscriber.has_ended for subscriber in subscribers))
     results.send(arrived)
 
 
 def _watch_process(url: str, watchers: int, results: Connection) -> None:
-    asyncio.run(_watch_all(url, watchers, results))
+    uvloop.run(_watch_all(url, watchers, results))
 
 
 def measure(watchers: int, changes: int) -> tuple[list[float], int]:

@@ -14,8 +14,8 @@ _QUIET = {
     "kafka": logging.CRITICAL,  # logs each lost connection several times; this package logs the consequence
     "librdkafka": logging.CRITICAL,
     "py4j": logging.CRITICAL,  # repeats an error of a micro-batch that the job reports, or reports a normal stop
+    "uvicorn": logging.WARNING,  # names each step of its start and its end
 }
-
 
 _FACTS = ("epoch", "offset", "address")
 """Attributes that a record may have by `extra`. They are fields of a line in JSON."""

@@ -1,17 +1,20 @@
-"""Parser of moments as people write them: an epoch, `now`, `03:12`, `2026-11-21 03:12`, ISO 8601, `10m`, `2h ago`.
+"""Parser of moments as people write them: an epoch, `now`, `03:12`, `2026-11-21 03:12`, ISO 8601, `10m`, `1d 2h ago`.
 
 A time without a zone is in this machine's zone.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, time, timedelta
 
 import click
 
 from namesrv_stream.config.values import parsed_duration
 
-ACCEPTED = "now, 03:12, 2026-11-21 03:12, 2026-11-21T03:12:05Z, 10m or 2h ago"
+ACCEPTED = "now, 03:12, 2026-11-21 03:12, 2026-11-21T03:12:05Z, 10m or 1d 2h ago"
+
+_PARTS_OF_DURATION = re.compile(r"[0-9]+\s*[a-z]+", re.IGNORECASE)
 
 
 def parsed_time(text: str, now: datetime) -> datetime:
@@ -29,11 +32,21 @@ def parsed_time(text: str, now: datetime) -> datetime:
 
 
 def _relative(text: str, now: datetime) -> datetime | None:
-    try:
-        back = parsed_duration(text.removesuffix("ago").strip())
-    except ValueError:
+    """Return the moment that is a duration before `now`, as commands show it: `1d 2h` has two parts."""
+    written = text.removesuffix("ago")
+    parts = _PARTS_OF_DURATION.findall(written)
+    if not parts or _PARTS_OF_DURATION.sub("", written).strip():
         return None
-    return now - back if isinstance(back, timedelta) else None
+    try:
+        return now - sum(map(_duration, parts), timedelta())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _duration(text: str) -> timedelta:
+    duration = parsed_duration(text)
+    assert isinstance(duration, timedelta)
+    return duration
 
 
 def _time_of_day(text: str, now: datetime) -> datetime | None:

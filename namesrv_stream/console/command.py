@@ -21,7 +21,8 @@ def console(invocation: Invocation, file: Path | None) -> None:
     Several may run side by side. Kafka and the job may be away: answers are from the last snapshot.
     """
     settings = replace(invocation, file=file or invocation.file).settings
-    set_up_logging()
+    set_up_logging(log_format=settings.log_format)
     server = ConsoleServer(settings)
+    server.stop_on_signals()
     click.echo(f"console: {server.url}/")
     server.serve_until_stopped()

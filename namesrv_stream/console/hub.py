@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console.snapshots import KeptSnapshots
@@ -30,6 +29,9 @@ MOST_REPLAYED = 1_000
 
 MOST_PENDING_BYTES = 1024 * 1024
 """Most bytes of events that wait for one watcher."""
+
+MOST_PROGRESS_WAITING = 4
+"""`progress` comes every 15 s: a connection that took no byte since that many of them is given up."""
 
 _MOST_NAMED_TOPICS = 200
 _OF_ROUTES = ("topic", "broker", "filter", "topic_mapping", "kv_config", "namesrv_config")
@@ -64,35 +66,40 @@ class Event:
         return b"event: %s\n%sdata: %s\n\n" % (self.name.encode(), place, self.data)
 
 
-class Bodies(NamedTuple):
-    """The routes of a subscription's topics in one snapshot, as JSON, in order of the topics; `null` for no route."""
+Bodies = tuple[bytes, ...]
+"""The routes of a subscription's topics in one snapshot, as JSON, in order of the topics; `null` for no route."""
 
-    routes: tuple[bytes, ...]
 
-    @classmethod
-    def of(cls, view: RegistryView, settings: NamesrvSettings, topics: Topics) -> Bodies:
-        """Return the routes in a view. `settings` are those with which the console was started."""
-        in_force = settings.restored(view.routes.namesrv_config)
-        return cls(tuple(route_json(view, in_force, topic) for topic in topics))
+class Moment:
+    """One snapshot for its watchers: what all their events share is computed once."""
+
+    def __init__(self, view: RegistryView, settings: NamesrvSettings) -> None:
+        """`settings` are those with which the console was started."""
+        self.view = view
+        self._in_force = settings.restored(view.routes.namesrv_config)
+        self._opening = encode_json(_moment(view.snapshot))[:-1]
+
+    def bodies(self, topics: Topics) -> Bodies:
+        """Return the routes of topics."""
+        return tuple(route_json(self.view, self._in_force, topic) for topic in topics)
+
+    def routes_event(self, topics: Topics, now: Bodies, before: Bodies | None) -> Event | None:
+        """Return the event with the routes that differ from those before, None if none does."""
+        changed = [
+            (topic, route)
+            for index, (topic, route) in enumerate(zip(topics, now, strict=True))
+            if before is None or before[index] != route
+        ]
+        if not changed:
+            return None
+        routes = b",".join(b"%s:%s" % (encode_json(topic), route) for topic, route in changed)
+        return Event("route", self.view.snapshot.epoch, b'%s,"routes":{%s}}' % (self._opening, routes))
 
 
 def route_json(view: RegistryView, settings: NamesrvSettings, topic: str, zone: str | None = None) -> bytes:
     """Return RocketMQ's TopicRouteData of a topic as JSON, `null` for no route. `settings` are those in force."""
     found = lookup.route(view.routes, topic, settings, zone)
     return b"null" if found is None else bodies.encode_body(bodies.topic_route_data(found))
-
-
-def routes_event(row: SnapshotRow, topics: Topics, now: Bodies, before: Bodies | None) -> Event | None:
-    """Return the event with the routes that differ from those before, None if none does."""
-    changed = [
-        (topic, route)
-        for index, (topic, route) in enumerate(zip(topics, now.routes, strict=True))
-        if before is None or before.routes[index] != route
-    ]
-    if not changed:
-        return None
-    routes = b",".join(b"%s:%s" % (encode_json(topic), route) for topic, route in changed)
-    return Event("route", row.epoch, b'%s,"routes":{%s}}' % (encode_json(_moment(row))[:-1], routes))
 
 
 def snapshot_event(view: RegistryView, before: SnapshotRow | None) -> Event:
@@ -123,7 +130,10 @@ class Watcher:
         self._pending: deque[Event] = deque()
         self._bytes = 0
         self._has_some = asyncio.Event()
+        self._progress_waiting = 0
         self.is_dropped = False
+        self.is_stuck = asyncio.Event()
+        """Set when the connection has taken nothing for a minute."""
 
     def push(self, event: Event) -> None:
         """Add an event. Too many that wait are replaced by one, `dropped`, which leaves the place to resume from."""
@@ -134,6 +144,13 @@ class Watcher:
         if self._bytes > MOST_PENDING_BYTES:
             self.drop("this watcher has read too slowly")
         self._has_some.set()
+
+    def push_progress(self, event: Event) -> None:
+        """Add an event `progress`. One too many that waits means that the connection takes no bytes."""
+        self.push(event)
+        self._progress_waiting += 1
+        if self._progress_waiting >= MOST_PROGRESS_WAITING:
+            self.is_stuck.set()
 
     def drop(self, reason: str) -> None:
         """Replace all that waits by the event `dropped`, the watcher's last."""
@@ -147,6 +164,7 @@ class Watcher:
         taken = list(self._pending)
         self._pending.clear()
         self._bytes = 0
+        self._progress_waiting = 0
         self._has_some.clear()
         return taken
 
@@ -192,7 +210,7 @@ class Hub:
         self.check_room()
         subscription = self._subscriptions.get(topics)
         if subscription is None:
-            known = Bodies.of(self.view, self._settings, topics)
+            known = Moment(self.view, self._settings).bodies(topics)
             subscription = self._subscriptions[topics] = _Subscription(topics, known)
         watcher = Watcher()
         subscription.watchers.add(watcher)
@@ -211,8 +229,9 @@ class Hub:
         """Send all watchers what a view changes. `view` is of the next epoch."""
         before = self.view.snapshot if self.view else None
         self.view = view
+        moment = Moment(view, self._settings)
         for subscription in self._subscriptions.values():
-            event = self._event(subscription, view, before)
+            event = _event(subscription, moment, before)
             if event is not None:
                 for watcher in subscription.watchers:
                     watcher.push(event)
@@ -221,9 +240,10 @@ class Hub:
     def leap(self, view: RegistryView) -> None:
         """Go on from a view that is not of the next epoch: all watchers get a reset."""
         self.view = view
+        moment = Moment(view, self._settings)
         for subscription in self._subscriptions.values():
-            subscription.known = Bodies.of(view, self._settings, subscription.topics)
-            events = list(reset_events(view, self._settings, subscription.topics, "snapshots are missing in between"))
+            subscription.known = moment.bodies(subscription.topics)
+            events = list(reset_events(moment, subscription.topics, "snapshots are missing in between"))
             for watcher in subscription.watchers:
                 for event in events:
                     watcher.push(event)
@@ -232,28 +252,28 @@ class Hub:
     def tell_progress(self) -> None:
         """Send all watchers the epoch up to which they have received everything. It keeps connections open, too."""
         if self.view is not None:
-            self._push_to_all(Event("progress", self.epoch, encode_json(_moment(self.view.snapshot))))
+            event = Event("progress", self.epoch, encode_json(_moment(self.view.snapshot)))
+            for watcher in self._watchers():
+                watcher.push_progress(event)
 
     def drop_all(self, reason: str) -> None:
         """Send all watchers their last event."""
         for watcher in self._watchers():
             watcher.drop(reason)
 
-    def _push_to_all(self, event: Event) -> None:
-        for watcher in self._watchers():
-            watcher.push(event)
-
     def _watchers(self) -> Iterator[Watcher]:
         return (watcher for each in self._subscriptions.values() for watcher in each.watchers)
 
-    def _event(self, subscription: _Subscription, view: RegistryView, before: SnapshotRow | None) -> Event | None:
-        topics = subscription.topics
-        if not topics:
-            return snapshot_event(view, before)
-        if before is not None and not may_change(before, view, topics):
-            return None
-        known, subscription.known = subscription.known, Bodies.of(view, self._settings, topics)
-        return routes_event(view.snapshot, topics, subscription.known, known)
+
+def _event(subscription: _Subscription, moment: Moment, before: SnapshotRow | None) -> Event | None:
+    """Return what a moment changes for a subscription, None if it changes nothing."""
+    topics = subscription.topics
+    if not topics:
+        return snapshot_event(moment.view, before)
+    if before is not None and not may_change(before, moment.view, topics):
+        return None
+    known, subscription.known = subscription.known, moment.bodies(topics)
+    return moment.routes_event(topics, subscription.known, known)
 
 
 def may_change(before: SnapshotRow, view: RegistryView, topics: Iterable[str]) -> bool:
@@ -267,17 +287,17 @@ def may_change(before: SnapshotRow, view: RegistryView, topics: Iterable[str]) -
     return bool(changed)
 
 
-def reset_events(view: RegistryView, settings: NamesrvSettings, topics: Topics, reason: str) -> Iterator[Event]:
+def reset_events(moment: Moment, topics: Topics, reason: str) -> Iterator[Event]:
     """Yield the event that tells a watcher to forget what it knows, and the present state."""
-    yield Event("reset", None, encode_json({"reason": reason, "epoch": view.snapshot.epoch}))
-    yield present_event(view, settings, topics)
+    yield Event("reset", None, encode_json({"reason": reason, "epoch": moment.view.snapshot.epoch}))
+    yield present_event(moment, topics)
 
 
-def present_event(view: RegistryView, settings: NamesrvSettings, topics: Topics) -> Event:
+def present_event(moment: Moment, topics: Topics) -> Event:
     """Return the event with the present state, with which a watcher without a past begins."""
     if not topics:
-        return snapshot_event(view, None)
-    event = routes_event(view.snapshot, topics, Bodies.of(view, settings, topics), None)
+        return snapshot_event(moment.view, None)
+    event = moment.routes_event(topics, moment.bodies(topics), None)
     assert event is not None
     return event
 
@@ -298,7 +318,7 @@ def past_events(
             return [_event_of_past(before, row) for before, row in pairwise([first, *rows])]
         return list(_replayed(snapshots, settings, topics, [first, *rows]))
     except NamesrvError as error:
-        return list(reset_events(until, settings, topics, str(error)))
+        return list(reset_events(Moment(until, settings), topics, str(error)))
 
 
 def _event_of_past(before: SnapshotRow, row: SnapshotRow) -> Event:
@@ -311,13 +331,14 @@ def _replayed(
     snapshots: KeptSnapshots, settings: NamesrvSettings, topics: Topics, rows: Sequence[SnapshotRow]
 ) -> Iterator[Event]:
     """Yield an event for each row after the first that changed a route of the topics."""
-    known = Bodies.of(snapshots.view(rows[0]), settings, topics)
+    known = Moment(snapshots.view(rows[0]), settings).bodies(topics)
     for before, row in pairwise(rows):
         if not _tables_of_routes_changed(before, row):
             continue
         view = snapshots.view(row)
         if may_change(before, view, topics):
-            former, known = known, Bodies.of(view, settings, topics)
-            event = routes_event(row, topics, known, former)
+            moment = Moment(view, settings)
+            former, known = known, moment.bodies(topics)
+            event = moment.routes_event(topics, known, former)
             if event is not None:
                 yield event

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -65,8 +68,19 @@ class ConsoleServer(uvicorn.Server):
         )
 
     def serve_until_stopped(self) -> None:
-        """Serve until SIGTERM, Ctrl-C, or `should_exit` is set."""
+        """Serve until `should_exit` is set, or a signal comes after `stop_on_signals`."""
         self.run(sockets=[self._socket])
+        log.info("the console has stopped in order")
+
+    def stop_on_signals(self) -> None:
+        """Let SIGTERM and Ctrl-C end the serving in order, from now on. Call it in the main thread."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self.handle_exit)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals as they are: uvicorn would raise them again after the end, for a status other than 0."""
+        yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the watches, which never end by themselves, and then all connections."""

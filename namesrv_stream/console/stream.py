@@ -12,18 +12,17 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.console.hub import Event, Hub, Topics, Watcher, past_events, present_event
+from namesrv_stream.console.hub import Event, Hub, Moment, Topics, Watcher, past_events, present_event
 from namesrv_stream.console.snapshots import KeptSnapshots
 from namesrv_stream.wire.json_text import encode_json
-
-SEND_LIMIT_S = 60.0
-"""The time after which a watcher whose connection takes no bytes is given up."""
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),  # nginx would hold events back
 ]
+
+_RETRY = b"retry: 1000\n\n"
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Watch:
         assert view is not None
         try:
             if self.since is None:
-                yield watcher, [present_event(view, self.settings, self.topics)]
+                yield watcher, [present_event(Moment(view, self.settings), self.topics)]
             elif self.since == view.snapshot.epoch:
                 yield watcher, []
             else:
@@ -77,30 +76,33 @@ class WatchResponse(Response):
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the connection ends."""
-        sending = asyncio.ensure_future(self._send_all(send))
-        leaving = asyncio.ensure_future(_until_disconnected(receive))
-        try:
-            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            leaving.cancel()
-            sending.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
-
-    async def _send_all(self, send: Send) -> None:
         async with self._watch.opened() as (watcher, events):
-            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-            await _send(send, b"retry: 1000\n\n" + b"".join(event.text for event in events))
-            while not watcher.is_dropped:
-                await watcher.wait()
-                await _send(send, b"".join(event.text for event in watcher.take()))
-            await _send(send, b"".join(event.text for event in watcher.take()))
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            ways_to_end = (_send_all(watcher, events, send), _until_disconnected(receive), watcher.is_stuck.wait())
+            tasks = [asyncio.ensure_future(each) for each in ways_to_end]
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _send(send: Send, body: bytes) -> None:
-    if body:
-        async with asyncio.timeout(SEND_LIMIT_S):
-            await send({"type": "http.response.body", "body": body, "more_body": True})
+async def _send_all(watcher: Watcher, events: Sequence[Event], send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+    await send({"type": "http.response.body", "body": _RETRY, "more_body": True})
+    await _send(send, events)
+    while not watcher.is_dropped:
+        await watcher.wait()
+        await _send(send, watcher.take())
+    await _send(send, watcher.take())
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _send(send: Send, events: Sequence[Event]) -> None:
+    """Send events at once. One alone is the same bytes object for all watchers."""
+    if events:
+        body = events[0].text if len(events) == 1 else b"".join(event.text for event in events)
+        await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
 async def _until_disconnected(receive: Receive) -> None:

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from namesrv_stream.errors import SnapshotGoneError
@@ -21,7 +22,7 @@ from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.route_index import route_index, route_tables
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.root import Root, select
+from namesrv_stream.tables.root import Root, check_format, select
 from namesrv_stream.tables.schemas import ROUTE_TABLES, TOPIC, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.topic_queues import change_feed, changed_queues, load_queues
@@ -83,11 +84,33 @@ class RegistryView:
         return self.tables[name].rows()
 
 
+class _OpenTables:
+    """Tables that stay open, so that a step to their next version reads only the commits in between."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._open: dict[str, DeltaTable] = {}
+
+    def at(self, spec: TableSpec, version: int) -> DeltaTable:
+        """Return the table at a version. It stays there until the next call for the same table."""
+        table = self._open.get(spec.name)
+        if table is not None and table.version() < version:
+            table.update_incremental()
+            check_format(self._root, spec, table.metadata().configuration)
+        if table is not None and table.version() == version:
+            return table
+        opened = self._root.open(spec, version)
+        if table is None or table.version() < version:
+            self._open[spec.name] = opened
+        return opened
+
+
 class RouteReader:
     """Reader of the snapshots of one registry. Use a reader from one thread at a time; share its views freely."""
 
     def __init__(self, root: str | Root, storage_options: Mapping[str, str] | None = None) -> None:
         self._root = Root.at(root, storage_options)
+        self._tables = _OpenTables(self._root)
         self._latest: RegistryView | None = None
         self.snapshots = Snapshots(self._root)
 
@@ -103,13 +126,14 @@ class RouteReader:
 
         Raises SnapshotGoneError if the snapshot is past retention.
         """
+        known = base.tables if base is not None else {}
+        tables = {name: table for name, table in known.items() if table.version == snapshot.versions[name]}
+        others = [spec for spec in _SMALL_TABLES if spec.name not in tables]
         with ThreadPoolExecutor() as pool:
-            topics = pool.submit(self._topics, snapshot, base)
-            loaded = pool.map(lambda spec: self._loaded(spec, snapshot, base), _SMALL_TABLES)
-        queues, changed_topics = topics.result()
-        return RegistryView(
-            snapshot, {TOPIC.name: queues} | {table.spec.name: table for table in loaded}, changed_topics
-        )
+            loading = pool.map(lambda spec: self._loaded(spec, snapshot), others)
+            topics, changed_topics = self._topics(snapshot, known.get(TOPIC.name))
+        tables |= {table.spec.name: table for table in loading}
+        return RegistryView(snapshot, tables | {TOPIC.name: topics}, changed_topics)
 
     def follow(self) -> RegistryView:
         """Return a view of the newest snapshot, or the former view itself if no new snapshot is published.
@@ -127,23 +151,20 @@ class RouteReader:
     def table(self, spec: TableSpec, snapshot: SnapshotRow) -> pa.Table:
         """Return all rows of one table as of a snapshot. Raises SnapshotGoneError if it is past retention."""
         with self._naming_what_is_gone(snapshot):
-            return select(self._root.open(spec, snapshot.versions[spec.name]), spec)
+            return select(self._tables.at(spec, snapshot.versions[spec.name]), spec)
 
-    def _loaded(self, spec: TableSpec, snapshot: SnapshotRow, base: RegistryView | None) -> LoadedTable:
-        version = snapshot.versions[spec.name]
-        known = base.tables[spec.name] if base is not None else None
-        if isinstance(known, LoadedTable) and known.version == version:
-            return known
-        return LoadedTable(spec, version, self.table(spec, snapshot))
+    def _loaded(self, spec: TableSpec, snapshot: SnapshotRow) -> LoadedTable:
+        return LoadedTable(spec, snapshot.versions[spec.name], self.table(spec, snapshot))
 
-    def _topics(self, snapshot: SnapshotRow, base: RegistryView | None) -> tuple[LoadedTopics, frozenset[str] | None]:
-        """Return the table `topic` and the topics that have changed since `base`, None if that is unknown."""
+    def _topics(
+        self, snapshot: SnapshotRow, known: LoadedTable | LoadedTopics | None
+    ) -> tuple[LoadedTopics, frozenset[str] | None]:
+        """Return the table `topic` and the topics that have changed since `known`, None if that is unknown."""
         version = snapshot.versions[TOPIC.name]
-        known = base.tables[TOPIC.name] if base is not None else None
         if isinstance(known, LoadedTopics) and known.version == version:
             return known, frozenset()
         with self._naming_what_is_gone(snapshot):
-            table = self._root.open(TOPIC, version)
+            table = self._tables.at(TOPIC, version)
             feed = change_feed(table, known.version) if isinstance(known, LoadedTopics) else None
             if feed is None:
                 return LoadedTopics(version, load_queues(table)), None

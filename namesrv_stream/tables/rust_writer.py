@@ -81,7 +81,7 @@ class RustWriter:
     def newest_snapshot(self) -> tuple[SnapshotRow | None, int]:
         version = self.head(SNAPSHOT)
         if version != self._newest[1]:
-            self._newest = (newest_row(self._at(SNAPSHOT, version)), version)
+            self._newest = (newest_row(self._root, self._at(SNAPSHOT, version)), version)
         return self._newest
 
     def merge(self, spec: TableSpec, base: int, changes: RowChanges, tag: CommitTag) -> int:

@@ -81,7 +81,7 @@ def test_diff_shows_all_columns_but_the_key_and_times_and_permissions_as_people_
 def test_diff_of_a_text_that_is_no_time_names_what_is_accepted(run, story):
     result = run("diff 1 yesterday-ish")
     assert result.exit_code == 2
-    assert "10m or 2h ago" in result.stderr
+    assert "10m or 1d 2h ago" in result.stderr
 
 
 def test_why_shows_a_broker_name_in_order(run, story):

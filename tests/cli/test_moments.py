@@ -20,6 +20,8 @@ NOW = datetime(2026, 11, 21, 3, 12, 5).astimezone()
         ("23:59", datetime(2026, 11, 20, 23, 59).astimezone()),
         ("10m", NOW - timedelta(minutes=10)),
         ("2h ago", NOW - timedelta(hours=2)),
+        ("1d 2h ago", NOW - timedelta(days=1, hours=2)),
+        ("1d2h", NOW - timedelta(days=1, hours=2)),
         (" 1d ago ", NOW - timedelta(days=1)),
         ("90 s", NOW - timedelta(seconds=90)),
         ("now", NOW),
@@ -37,7 +39,9 @@ def test_time_of_day_with_a_zone_is_the_last_one_in_that_zone():
     assert parsed_time("00:45+09:00", now) == datetime(2026, 11, 20, 0, 45, tzinfo=tokyo)
 
 
-@pytest.mark.parametrize("text", ["", "soon", "25:00", "2026-13-01", "5", "10 minutes", "ago", "-5m", "03.12"])
+@pytest.mark.parametrize(
+    "text", ["", "soon", "1d and 2h", "99999999d", "25:00", "2026-13-01", "5", "10 minutes", "ago", "-5m", "03.12"]
+)
 def test_a_text_that_is_no_time_is_an_error_that_names_what_is(text):
     with pytest.raises(ValueError, match="2026-11-21 03:12"):
         parsed_time(text, NOW)

@@ -137,6 +137,19 @@ def test_a_slow_watcher_keeps_one_event_that_does_not_move_its_place():
     assert b"id:" not in kept[0].text
 
 
+@pytest.mark.parametrize(("taken_after", "is_stuck"), [(None, True), (hub.MOST_PROGRESS_WAITING - 1, False)])
+def test_a_watcher_whose_connection_takes_nothing_for_a_minute_is_given_up(taken_after, is_stuck):
+    async def wait_for_progress():
+        watcher = Watcher()
+        for number in range(hub.MOST_PROGRESS_WAITING):
+            if number == taken_after:
+                watcher.take()
+            watcher.push_progress(Event("progress", 1, b"{}"))
+        return watcher.is_stuck.is_set()
+
+    assert asyncio.run(wait_for_progress()) is is_stuck
+
+
 def test_an_event_is_encoded_once_for_all_watchers_of_the_same_topics(still_root):
     async def step():
         kept = KeptSnapshots(Root(still_root))

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from namesrv_stream.cli.entry import COMMANDS
-from namesrv_stream.config import CATALOGUE
 from tests.deploy.chart import PROJECT
 
 NAMESRV_STREAM = Path(sys.executable).with_name("namesrv-stream")
@@ -36,9 +34,3 @@ def settings_of(command: list[str]) -> dict[str, str]:
     """Return the settings that a command line has by --set=KEY=VALUE."""
     pairs = (each.removeprefix("--set=") for each in command if each.startswith("--set="))
     return dict(pair.split("=", 1) for pair in pairs)
-
-
-def is_built(command: list[str]) -> bool:
-    """Return whether this project has the command and all settings that the command line names."""
-    has_command = command[0] != "namesrv-stream" or command[1] in COMMANDS
-    return has_command and settings_of(command).keys() <= CATALOGUE.keys()

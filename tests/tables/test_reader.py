@@ -61,6 +61,42 @@ def test_an_empty_registry_answers_nothing(root):
     assert routes.brokers == routes.live == routes.kv == {}
 
 
+def test_a_reader_that_follows_refuses_what_a_newer_release_has_written(root):
+    publisher = claim(root)
+    reader = RouteReader(root)
+    for number in range(2):
+        publish(publisher, number, topic=[topic(f"t{number}")])
+        reader.follow()
+    root.open(TOPIC).alter.set_table_properties({"registry.format": str(FORMAT + 1)}, raise_if_not_exists=False)
+    row = publisher.last
+    newer = row._replace(epoch=row.epoch + 1, versions=row.versions | {"topic": row.versions["topic"] + 1})
+    with pytest.raises(RegistryTooNewError):
+        reader.view(newer, reader.follow())
+
+
+def test_an_epoch_is_read_as_it_was_while_its_tables_go_on(root):
+    publisher = claim(root)
+    reader = RouteReader(root)
+    views = []
+    for number in range(4):
+        row = publish(publisher, number, topic=[topic("t", perm=number)], live=[live("a", at_ms=number)])
+        reader.follow()
+        views.append(reader.view(row, None))
+        assert [each.perm for each in reader.open(2).rows("topic")] == [0]
+    assert [[each.perm for each in view.rows("topic")] for view in views] == [[0], [1], [2], [3]]
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_rows_after_an_epoch_are_the_same_in_one_file_and_in_several(root, is_compacted):
+    publisher = claim(root)
+    rows = [publish(publisher, number, topic=[topic(f"t{number}")]) for number in range(3)]
+    if is_compacted:
+        root.open(SNAPSHOT).optimize.compact()
+    snapshots = Snapshots(root, now_ms=lambda: NOW)
+    assert [snapshots.after(epoch) for epoch in (1, 2, 3, 4)] == [rows, rows[1:], rows[2:], []]
+    assert snapshots.newest() == rows[-1]
+
+
 def test_follow_reads_again_only_the_tables_that_changed(root):
     publisher = claim(root)
     publish(publisher, 0, topic=[topic("t")], live=[live("a")])
