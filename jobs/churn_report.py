@@ -13,8 +13,9 @@ from pathlib import Path
 
 import click
 
-from namesrv_stream.cli.job import progress, submitted_session, table_job
+from namesrv_stream.cli.job import submitted_session, table_job
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.progress_lines import progress
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
 

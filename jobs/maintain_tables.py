@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import click
 
-from namesrv_stream.cli.job import progress, submitted_session, table_job
+from namesrv_stream.cli.job import submitted_session, table_job
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.progress_lines import progress
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.root import Root
 

@@ -13,6 +13,7 @@ from namesrv_stream.cli.group import say
 from namesrv_stream.fleet.chronicle import DAY_MS, MINUTE_MS, SHAPE, Chronicle, chronicle_plan
 from namesrv_stream.fleet.command import fleet as live_fleet
 from namesrv_stream.logs import errors_alone
+from namesrv_stream.progress_lines import progress
 
 _LONGEST_DAYS = 3660
 _LEAST_BATCH_HOURS, _MOST_BATCH_HOURS = 0.05, 744
@@ -40,8 +41,11 @@ def _make_history(days: float, seed: int, shape: dict[str, object], out: Path, b
 
     end_ms = time.time_ns() // 1_000_000 // MINUTE_MS * MINUTE_MS
     chronicle = Chronicle(chronicle_plan(seed, **shape), end_ms - round(days * DAY_MS), days)
-    with errors_alone("namesrv_stream.stream.job"):  # no warnings of CreateTime and missing ticks: the past needs both
-        publish_history(chronicle.records(), out, round(chronicle.records_an_hour * batch_hours), say)
+    with (
+        errors_alone("namesrv_stream.stream.job"),  # no warnings of CreateTime and missing ticks: the past needs both
+        progress("namesrv-stream", "starting Kafka") as shown,
+    ):
+        publish_history(chronicle.records(), out, round(chronicle.records_an_hour * batch_hours), say, shown)
     say(f"the history is in {out}: namesrv-stream --root {out} history")
 
 

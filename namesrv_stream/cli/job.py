@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,40 +70,6 @@ def _registry(settings: NamesrvSettings) -> Root:
     place = root_of(settings)
     place.open(SNAPSHOT)
     return place
-
-
-class Progress:
-    """Progress of a long program, printed on standard error every few seconds, for those who have only its log."""
-
-    def __init__(self, program: str, every_s: float) -> None:
-        self._program = program
-        self._every_s = every_s
-        self._began_s = time.monotonic()
-        self._ended = threading.Event()
-        self.step = "starting Spark"
-
-    def say_until_ended(self) -> None:
-        """Print a line every few seconds until `end`."""
-        while not self._ended.wait(self._every_s):
-            passed_s = time.monotonic() - self._began_s
-            click.echo(f"{self._program}: {self.step}, {passed_s:,.0f} s after the start", err=True)
-
-    def end(self) -> None:
-        """Let `say_until_ended` return."""
-        self._ended.set()
-
-
-@contextmanager
-def progress(program: str, every_s: float = 10.0) -> Iterator[Progress]:
-    """Print the step that the yielded object has, every ten seconds within the `with`."""
-    shown = Progress(program, every_s)
-    thread = threading.Thread(target=shown.say_until_ended, name="progress", daemon=True)
-    thread.start()
-    try:
-        yield shown
-    finally:
-        shown.end()
-        thread.join()
 
 
 @contextmanager

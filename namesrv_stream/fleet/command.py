@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from namesrv_stream.fleet.player import Fleet, Load
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.ticker import Ticker
 from namesrv_stream.kafka.topic import ensure_topic, wait_for_kafka
+from namesrv_stream.progress_lines import progress
 
 ACTING_MASTER_INTERVAL_MS = 1_000
 ACTING_MASTER_TIMEOUT_MS = 10_000
@@ -189,10 +190,24 @@ def _shown(source: Fleet | Load) -> Iterator[None]:
     """Show progress until the body ends or is interrupted by Ctrl-C or SIGTERM, which count as an ordinary end."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with Live(console=Console(stderr=True), get_renderable=_progress(source), refresh_per_second=1, transient=True):
+        with _display(source):
             yield
     except KeyboardInterrupt:
         click.echo("ending", err=True)
+
+
+def _display(source: Fleet | Load) -> AbstractContextManager[object]:
+    """Return a table that changes in place on a terminal, and a line every ten seconds elsewhere."""
+    console = Console(stderr=True)
+    if console.is_terminal:
+        return Live(console=console, get_renderable=_progress(source), refresh_per_second=1, transient=True)
+    return progress("fleet", lambda: _line(source))
+
+
+def _line(source: Fleet | Load) -> str:
+    counts, brokers = source.counts(), source.brokers()
+    up = sum(broker.up for broker in brokers)
+    return f"{up} of {len(brokers)} brokers up, {counts.acknowledged:,} records in Kafka, {counts.failed} failed"
 
 
 def _progress(source: Fleet | Load) -> Callable[[], Table]:

@@ -14,6 +14,7 @@ import click
 import msgspec
 from rich.console import Console
 
+from namesrv_stream.progress_lines import progress
 from namesrv_stream.replay.cases import Case, load_cases
 
 if TYPE_CHECKING:
@@ -41,8 +42,13 @@ def replay(engine: str, folder: Path, files: tuple[Path, ...]) -> None:
     """Replay scenario cases, for example an incident written down as one, and write what came of them."""
     cases = load_cases(files)
     folder.mkdir(parents=True, exist_ok=True)
-    with _engine(engine) as run, ThreadPoolExecutor(CASES_AT_ONCE if engine == "stream" else 1) as pool:
-        for case, output in zip(cases, pool.map(run, cases), strict=True):
+    with (
+        progress("namesrv-stream", f"starting to replay {len(cases)} cases") as shown,
+        _engine(engine) as run,
+        ThreadPoolExecutor(CASES_AT_ONCE if engine == "stream" else 1) as pool,
+    ):
+        for done, (case, output) in enumerate(zip(cases, pool.map(run, cases), strict=True), start=1):
+            shown.step = f"{done} of {len(cases)} cases replayed"
             target = folder / f"{case.name}.json"
             target.write_bytes(msgspec.json.format(msgspec.json.encode(output), indent=1))
             Console().print(f"{case.name}: {len(case.steps)} steps -> {target}")

@@ -13,6 +13,7 @@ from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.local.spark import local_session
+from namesrv_stream.progress_lines import Progress
 from namesrv_stream.replay.stream_engine import CREATE_TIME_TOPIC
 from namesrv_stream.rules.requests import Request
 from namesrv_stream.stream.background import BackgroundJob
@@ -30,11 +31,14 @@ class FolderNotEmptyError(NamesrvError):
         self.folder = folder
 
 
-def publish_history(records: Iterable[tuple[int, Request]], root: Path, records_a_batch: int, report: Report) -> None:
+def publish_history(
+    records: Iterable[tuple[int, Request]], root: Path, records_a_batch: int, report: Report, shown: Progress
+) -> None:
     """Publish (event time in ms, request) pairs, in order of time, as a registry at `root`.
 
     Each micro-batch takes `records_a_batch` records: the changes within one are one epoch. A jump of time within the
-    records is a silence (D9 is off). `report` is called with messages about the progress. Raises FolderNotEmptyError.
+    records is a silence (D9 is off). `report` is called with what is done, `shown` gets the present step. Raises
+    FolderNotEmptyError.
     """
     if root.exists() and any(root.iterdir()):
         raise FolderNotEmptyError(root)
@@ -42,11 +46,13 @@ def publish_history(records: Iterable[tuple[int, Request]], root: Path, records_
         work = Path(open_things.enter_context(tempfile.TemporaryDirectory(prefix="namesrv-history-")))
         node = open_things.enter_context(LocalKafka(work / "kafka"))
         settings = _settings(node.bootstrap_servers, root, work, records_a_batch)
-        sent = _send(records, settings)
+        sent = _send(records, settings, shown)
         report(f"{sent:,} records in Kafka, {-(-sent // records_a_batch):,} micro-batches to go")
+        shown.step = "starting Spark"
         spark = local_session("history", {"spark.sql.shuffle.partitions": "1"}, log=work / "spark.log")
         open_things.callback(spark.stop)
         with BackgroundJob(spark, settings, is_replay=True) as job:
+            shown.step = lambda: f"{job.next_offset:,} of {sent:,} records in the tables"
             job.process_all()
 
 
@@ -63,7 +69,7 @@ def _settings(bootstrap_servers: str, root: Path, work: Path, records_a_batch: i
     )
 
 
-def _send(records: Iterable[tuple[int, Request]], settings: NamesrvSettings) -> int:
+def _send(records: Iterable[tuple[int, Request]], settings: NamesrvSettings, shown: Progress) -> int:
     kafka = kafka_client_arguments(settings)
     ensure_topic(kafka, settings.kafka_topic, CREATE_TIME_TOPIC)
     sent = 0
@@ -72,5 +78,6 @@ def _send(records: Iterable[tuple[int, Request]], settings: NamesrvSettings) -> 
             producer.send(request, event_time_ms=at_ms)
             if sent % _SENT_BEFORE_WAITING == 0:
                 producer.flush()
+                shown.step = f"{sent:,} records in Kafka, and more to come"
         producer.flush()
     return sent

@@ -108,6 +108,11 @@ class BackgroundJob:
         assert self._job.query is not None, "the job has started"
         return self._job.query
 
+    @property
+    def next_offset(self) -> int:
+        """The offset before which all records are in the tables, signs of life aside."""
+        return self._job.next_offset
+
     def process_all(self) -> None:
         """Returns once Spark has nothing left to read: all is applied and published, leases that ended by it too.
 

@@ -50,7 +50,7 @@ from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.monitoring import monitoring, progress_to
 from namesrv_stream.stream.query import check_query, start_query
 from namesrv_stream.stream.warm_up import warm_up
-from namesrv_stream.stream.watch import QueryWatch, TermWatch
+from namesrv_stream.stream.watch import TermWatch, TickWatch
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.publication import KafkaLog, Publisher, Steps
 from namesrv_stream.tables.root import Root
@@ -360,10 +360,10 @@ class RouteRegistryJob:
         return max(known, first)
 
     def _watch(self, query: StreamingQuery, batches: MicroBatches, terms: TermWatch, stop: threading.Event) -> None:
-        watched = QueryWatch(query, batches)
+        ticks = TickWatch(batches.tick_silence)
         while not stop.wait(_LOOK_EVERY_S):
             terms.check()
-            watched.look()
+            ticks.look()
             if not query.isActive:
                 require_session(self._spark)
                 failure = str(query.exception() or "it was stopped from outside")

@@ -26,6 +26,7 @@ from namesrv_stream.stream.broker_log import log_brokers
 from namesrv_stream.stream.log_records import Expiry, LogRecord, as_passed_on, in_log_order
 from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.source import COMMAND_TYPES, MAX_REASON_CHARS, REJECTED
+from namesrv_stream.stream.tick_silence import TickSilence
 from namesrv_stream.tables.publication import Batch, Publisher, SnapshotKind
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.writer import RowChanges, changes_to_write
@@ -45,10 +46,10 @@ _VALUE_KINDS = frozenset({"REGISTER_BROKER", REJECTED, *COMMAND_TYPES})
 """Kinds of records whose value is read from Kafka when their turn comes."""
 
 _STOP_LIMIT_S = 30.0
-PUBLICATIONS_BETWEEN_CARE = 100
+PUBLICATIONS_BETWEEN_CARE = 32
 
 MAX_SMALL_FILES = 32
-"""A table with more files than that is compacted."""
+"""A table with more files than that is compacted. A publication adds one, so both numbers together are the bound."""
 
 
 class AbandonedError(NamesrvError):
@@ -82,7 +83,7 @@ class MicroBatches:
         metrics: JobMetrics | None = None,
     ) -> None:
         self.failure: BaseException | None = None
-        self.last_tick_at_s = time.monotonic()
+        self.tick_silence = TickSilence()
         self.disagreements = 0
         self.metrics = metrics or JobMetrics()
         self._lock = threading.Lock()
@@ -115,7 +116,8 @@ class MicroBatches:
         query_id = context.getLocalProperty("sql.streaming.queryId") or ""
         with self._lock:
             if not self._is_closed:
-                self.handle(frame.toArrow(), query_id, batch_id)
+                with self.tick_silence.during_batch():
+                    self.handle(frame.toArrow(), query_id, batch_id)
                 return
         # Too late. An end of this call would mean to Spark that the batch is done, and an error of ours that the query
         # failed; StreamingQuery.stop interrupts what waits in the JVM, and takes that for what it is.
@@ -236,7 +238,7 @@ class MicroBatches:
 
     def _tick(self, at: LogPosition) -> None:
         """A tick moves event time; Kafka's clock is named when it has stepped back by more than it may (E9)."""
-        self.last_tick_at_s = time.monotonic()
+        self.tick_silence.on_tick()
         before_ms = self._registry.clock.stepped_back_ms
         self._registry.apply(Scan(), at)
         behind_ms, limit_ms = self._registry.clock.stepped_back_ms, self._settings.watermark_delay_millis
@@ -329,8 +331,9 @@ class MicroBatches:
         return True
 
     def _care_for_tables(self) -> None:
+        """Compact tables with many files: after the first publication, since many runs may be short, and regularly."""
         self._publications += 1
-        if self._publications % PUBLICATIONS_BETWEEN_CARE:
+        if (self._publications - 1) % PUBLICATIONS_BETWEEN_CARE:
             return
         try:
             compacted = self._publisher.compact(MAX_SMALL_FILES)

@@ -1,4 +1,4 @@
-"""Looks after a running query: what Spark dropped, ticks that do not come, and a newer run's claim."""
+"""Watch a running query: warn of ticks that do not come, and end it if a newer run has claimed the registry."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import logging
 import time
 
 from deltalake.exceptions import DeltaError
-from pyspark.sql.streaming.query import StreamingQuery
 
 from namesrv_stream.errors import NoSuchSnapshotError, NotARegistryError, StorageError, TermLostError
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.stream.micro_batch import MicroBatches
+from namesrv_stream.stream.tick_silence import TickSilence
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
 
@@ -20,18 +19,16 @@ _LOOK_EVERY_S = 1.0
 _SILENT_TICKS_S = 60.0
 
 
-class QueryWatch:
-    """Warns of ticks that do not come, from when the first batch has ended."""
+class TickWatch:
+    """Warns of ticks that do not come."""
 
-    def __init__(self, query: StreamingQuery, batches: MicroBatches) -> None:
-        self._query = query
-        self._batches = batches
+    def __init__(self, silence: TickSilence) -> None:
+        self._silence = silence
         self._has_warned = False
 
     def look(self) -> None:
         """Warn once for each silence."""
-        silent_s = time.monotonic() - self._batches.last_tick_at_s
-        is_silent = silent_s > _SILENT_TICKS_S and self._query.lastProgress is not None
+        is_silent = self._silence.seconds() > _SILENT_TICKS_S
         if is_silent and not self._has_warned:
             log.warning("no tick for a minute: brokers that fall silent stay in their routes until the next tick. "
                         "Run a gateway or a fleet, or set jobTicker=true")  # fmt: skip

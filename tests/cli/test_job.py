@@ -1,38 +1,10 @@
-"""Options and progress that the programs of jobs/ share."""
-
-import io
-import re
-import threading
-from contextlib import redirect_stderr
+"""Options that the programs of jobs/ share."""
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli.job import progress, settings_options
-
-
-class Lines(io.StringIO):
-    """Text that counts its lines."""
-
-    def __init__(self):
-        super().__init__()
-        self.has_two = threading.Event()
-
-    def write(self, text):
-        written = super().write(text)
-        if self.getvalue().count("\n") >= 2:
-            self.has_two.set()
-        return written
-
-
-def test_a_long_program_prints_its_step_again_and_again_until_it_ends():
-    said = Lines()
-    with redirect_stderr(said), progress("maintain_tables", every_s=0.01) as shown:
-        shown.step = "table topic"
-        assert said.has_two.wait(30)
-    assert re.fullmatch(r"maintain_tables: table topic, \d+ s after the start", said.getvalue().splitlines()[-1])
-    assert "progress" not in {each.name for each in threading.enumerate()}
+from namesrv_stream.cli.job import settings_options
 
 
 @click.command()

@@ -1,5 +1,6 @@
 """One micro-batch on the driver: rows of the stateful step in, published tables out. Real Delta, no Spark job."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -134,6 +135,11 @@ class Registry:
     def heads(self):
         """The newest version of each table, whatever a snapshot names."""
         return {name: Root.open(self._root, spec).version() for name, spec in TABLES.items()}
+
+    def file_counts(self):
+        """The files of each table, `topic` without one for each bucket."""
+        writer = RustWriter(self._root)
+        return {name: writer.file_count(spec, writer.head(spec)) for name, spec in TABLES.items()}
 
     def addresses(self, table="live"):
         return sorted(row.broker_addr for row in self.rows(table))
@@ -451,3 +457,20 @@ def test_metrics_count_what_a_batch_did(registry):
     assert value("publications_total", kind="PUBLICATION") == 2
     assert value("value_bytes_total") > len(b"junk")
     assert value("disagreements_total") == 0
+
+
+def test_the_files_of_every_table_stay_within_the_bound_that_the_docs_name_however_short_the_runs(
+    tmp_path, monkeypatch
+):
+    page = (Path(__file__).parents[2] / "docs" / "tables.md").read_text("utf-8")
+    assert f"at most {micro_batch.MAX_SMALL_FILES + micro_batch.PUBLICATIONS_BETWEEN_CARE} files" in page
+    monkeypatch.setattr(micro_batch, "MAX_SMALL_FILES", 3)
+    monkeypatch.setattr(micro_batch, "PUBLICATIONS_BETWEEN_CARE", 4)
+    most, offset = 0, 0
+    for run, publications in enumerate((11, 2, 2, 2, 2, 2)):
+        registry = Registry(tmp_path / "registry", f"run-{run}")
+        for _ in range(publications):
+            registry.handle(registered(f"10.0.1.{offset}:10911", offset, offset, broker_id=offset), batch_id=offset)
+            offset += 1
+            most = max(most, *registry.file_counts().values())
+    assert 3 < most <= 3 + 4

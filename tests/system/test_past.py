@@ -1,5 +1,6 @@
 """A long history through Kafka, the streaming job and Delta, in minutes, equals that of the rules alone."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,8 @@ def reader(tmp_path_factory):
     root = tmp_path_factory.mktemp("past") / "registry"
     program = Path(sys.executable).with_name("namesrv-stream")
     command = [program, "fleet", "--history", str(DAYS), "--seed", "3", "--out", str(root)]
-    subprocess.run(command, check=True, timeout=300)
+    done = subprocess.run(command, check=True, timeout=300, stderr=subprocess.PIPE, text=True)
+    assert re.search(r"^namesrv-stream: [^\n]*, \d+ s after the start$", done.stderr, re.MULTILINE), done.stderr
     return RouteReader(str(root))
 
 

@@ -12,7 +12,6 @@ from deltalake import DeltaTable
 
 from benchmarks.history import scans
 from namesrv_stream.history.views import register_views
-from namesrv_stream.local.jars import CHECKOUT
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.maintenance import FILES_BORNE, maintain
 from namesrv_stream.tables.publication import Batch
@@ -220,16 +219,6 @@ def test_rejected_records_go_after_their_retention_and_the_job_goes_on(spark, ro
     heads = RustWriter(root).head(REJECTED)
     maintain(spark, root, rejected_retention_ms=90 * DAY_MS)
     assert RustWriter(root).head(REJECTED) == heads
-
-
-def test_the_files_of_every_table_stay_within_the_bound_that_the_docs_name(root):
-    publisher = claim(root)
-    for number in range(40):
-        publisher.publish(batch(number), NOW)
-        publisher.compact(max_files=32)
-        counts = {name: len(root.open(spec).file_uris()) for name, spec in TABLES.items()}
-        assert max(counts.values()) <= 33, counts
-    assert "at most 33 files" in (CHECKOUT / "docs" / "tables.md").read_text("utf-8")
 
 
 def test_a_condition_on_the_event_time_alone_leaves_the_files_of_other_months_unread(spark, root):

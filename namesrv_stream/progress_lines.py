@@ -1,0 +1,50 @@
+"""Print what a long program is doing, for those who have only its log and no terminal."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+
+EVERY_S = 10.0
+
+Step = str | Callable[[], str]
+"""What a program does at present: a text, or a function that returns it when a line is printed."""
+
+
+class Progress:
+    """Progress of a program, printed on standard error every few seconds. Its user sets `step`."""
+
+    def __init__(self, program: str, step: Step, every_s: float) -> None:
+        self._program = program
+        self._every_s = every_s
+        self._began_s = time.monotonic()
+        self._ended = threading.Event()
+        self.step = step
+
+    def print_until_ended(self) -> None:
+        """Print a line every few seconds until `end`."""
+        while not self._ended.wait(self._every_s):
+            passed_s = time.monotonic() - self._began_s
+            step = self.step if isinstance(self.step, str) else self.step()
+            click.echo(f"{self._program}: {step}, {passed_s:,.0f} s after the start", err=True)
+
+    def end(self) -> None:
+        """Let `print_until_ended` return."""
+        self._ended.set()
+
+
+@contextmanager
+def progress(program: str, step: Step = "starting Spark", every_s: float | None = None) -> Iterator[Progress]:
+    """Print the step that the yielded object has, every ten seconds within the `with`."""
+    shown = Progress(program, step, EVERY_S if every_s is None else every_s)
+    thread = threading.Thread(target=shown.print_until_ended, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield shown
+    finally:
+        shown.end()
+        thread.join()

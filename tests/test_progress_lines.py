@@ -1,0 +1,52 @@
+"""Lines of progress, which every long program prints for those who have only its log."""
+
+import io
+import re
+import threading
+from contextlib import contextmanager, redirect_stderr
+from pathlib import Path
+
+from namesrv_stream import progress_lines
+from namesrv_stream.progress_lines import progress
+from namesrv_stream.replay import command as replay_command
+
+CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))[:2]
+
+
+class Lines(io.StringIO):
+    """Text that counts its lines."""
+
+    def __init__(self):
+        super().__init__()
+        self.has_two = threading.Event()
+
+    def write(self, text):
+        written = super().write(text)
+        if self.getvalue().count("\n") >= 2:
+            self.has_two.set()
+        return written
+
+
+def test_a_long_program_prints_its_step_again_and_again_until_it_ends():
+    said = Lines()
+    with redirect_stderr(said), progress("maintain_tables", every_s=0.01) as shown:
+        shown.step = "table topic"
+        assert said.has_two.wait(30)
+    assert re.fullmatch(r"maintain_tables: table topic, \d+ s after the start", said.getvalue().splitlines()[-1])
+    assert "progress" not in {each.name for each in threading.enumerate()}
+
+
+def test_a_replay_prints_how_many_cases_are_done(monkeypatch, tmp_path):
+    said = Lines()
+
+    @contextmanager
+    def an_engine_that_takes_long(_name):
+        yield lambda case: said.has_two.wait(30) and {"name": case.name}
+
+    monkeypatch.setattr(progress_lines, "EVERY_S", 0.01)
+    monkeypatch.setattr(replay_command, "_engine", an_engine_that_takes_long)
+    with redirect_stderr(said):
+        replay_command.replay.main(["--out", str(tmp_path), *map(str, CASES)], standalone_mode=False)
+    assert re.fullmatch(
+        r"namesrv-stream: starting to replay 2 cases, \d+ s after the start", said.getvalue().splitlines()[0]
+    )
