@@ -72,7 +72,7 @@ def _from_kafka(settings: NamesrvSettings, root: Root, served: Served) -> FromKa
         return FromKafka(problem=str(error))
     jobs: Sequence[Candidate] | None = None
     try:
-        jobs = candidates(kafka, root.hadoop_url)
+        jobs = candidates(kafka, settings.kafka_topic, root.hadoop_url)
     except NamesrvError as error:  # also while Kafka makes its table of groups
         say(f"warning: which jobs are active is not known: {error}")
     if not ends:
@@ -159,13 +159,15 @@ def _lines(
 def job_state(progress: JobProgress, kafka: FromKafka) -> str:
     """Return the job's state from the tables, and from the election where the tables alone cannot tell.
 
-    A job that publishes nothing is dead, unless it takes part in the election: then it waits for the storage, for
-    Kafka, or, if it has all that Kafka has, for ticks.
+    A job that takes no part in the election has died, however new its last publication is. One that publishes nothing
+    and takes part waits for the storage, for Kafka, or, if it has all that Kafka has, for ticks.
     """
     has_active = any(job.is_active for job in kafka.jobs or ())
     if progress.state == "stopped in order" and kafka.jobs:
         return "starting" if has_active else "standby"
-    if progress.state != "dead":
+    if progress.state not in ("stopped in order", "dead"):
+        return "dead" if kafka.jobs == [] else progress.state
+    if progress.state == "stopped in order":
         return progress.state
     if has_active:
         return "no ticks" if kafka.records_behind == 0 else "waiting"

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from namesrv_stream.kafka.librdkafka import librdkafka_options, named_kafka_error
 from namesrv_stream.kafka.topic import KafkaOptions, group_members
@@ -27,11 +27,12 @@ SESSION_TIMEOUT_MS = 6_000
 _HEARTBEAT_MS = 500
 _POLL_S = 0.2
 _JOIN_AGAIN_S = 1.0
+_NOT_ALLOWED = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 
-def group_of(root: str) -> str:
+def group_of(topic: str, root: str) -> str:
     """Return the consumer group of the jobs of one registry; `root` has to be in one spelling, `Root.hadoop_url`."""
-    return f"namesrv-stream-{zlib.crc32(root.encode()):08x}"
+    return f"namesrv-stream-{zlib.crc32(f'{topic} {root}'.encode()):08x}"
 
 
 class Candidate(NamedTuple):
@@ -56,7 +57,7 @@ class JobLock:
         self._options = {
             **librdkafka_options(kafka),
             "client.id": f"{run_id}@{socket.gethostname()}",
-            "group.id": group_of(root),
+            "group.id": group_of(topic, root),
             "enable.auto.commit": False,
             "auto.offset.reset": "latest",
             "partition.assignment.strategy": "cooperative-sticky",  # the holder keeps the lock when others join
@@ -114,8 +115,12 @@ class JobLock:
         if error is None or error.code() == self._logged:
             return
         self._logged = error.code()
-        log.warning("the election of the active job by the consumer group %s: %s. Grant Read on that group: a standby "
-                    "takes over only with it", self._options["group.id"], error.str())  # fmt: skip
+        if error.code() in _NOT_ALLOWED:
+            log.warning("the election of the active job by the consumer group %s: %s. Grant Read on that group: a "
+                        "standby takes over only with it", self._options["group.id"], error.str())  # fmt: skip
+        else:
+            log.warning("the election of the active job by the consumer group %s: %s. This job takes part again by "
+                        "itself", self._options["group.id"], error.str())  # fmt: skip
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         if partitions:
@@ -128,10 +133,10 @@ class JobLock:
             self.held.clear()
 
 
-def candidates(kafka: KafkaOptions, root: str) -> list[Candidate]:
+def candidates(kafka: KafkaOptions, topic: str, root: str) -> list[Candidate]:
     """Return the jobs that take part in a registry's election now, the active one first."""
     found = []
-    for member in group_members(kafka, group_of(root)):
+    for member in group_members(kafka, group_of(topic, root)):
         run_id, _, host = member.client_id.partition("@")
         found.append(Candidate(run_id, host, member.has_partition))
     return sorted(found, key=lambda each: (not each.is_active, each.run_id))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -42,7 +42,7 @@ class RecordGoneError(NamesrvError):
     def __init__(self, topic: str, offset: int) -> None:
         super().__init__(
             f"topic {topic} no longer has the record at offset {offset}: was it deleted, or is retention.ms too short? "
-            "Start the job again: it goes on with the oldest record that Kafka has."
+            "The job goes on with the oldest record that Kafka has."
         )
         self.topic = topic
         self.offset = offset
@@ -82,19 +82,18 @@ class RecordReader:
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
-    def at(self, offsets: Sequence[int]) -> Iterator[StoredRecord]:
-        """Yield the records at these rising offsets."""
-        for offset in offsets:
-            next_offset = self._next_offset
-            if next_offset is None or not next_offset <= offset < next_offset + _READ_OVER_RECORDS:
-                self._seek(offset)
-            record = self._next()
-            while record.offset < offset:
-                record = self._next()
-            if record.offset > offset:
-                raise RecordGoneError(self._topic, offset)
-            yield record
-        self._rest()
+    def at(self, offsets: Sequence[int]) -> Generator[StoredRecord]:
+        """Yield the records at these rising offsets. Close the iterator when no more are wanted: it reads ahead."""
+        try:
+            for offset in offsets:
+                yield self._at(offset)
+        finally:
+            self._rest()
+
+    @property
+    def is_resting(self) -> bool:
+        """True while nothing is read ahead."""
+        return self._next_offset is None
 
     def between(self, start: int, end: int) -> Iterator[StoredRecord]:
         """Yield all records from offset `start` to before `end`."""
@@ -106,6 +105,17 @@ class RecordReader:
             if record.offset == end - 1:
                 break
         self._rest()
+
+    def _at(self, offset: int) -> StoredRecord:
+        next_offset = self._next_offset
+        if next_offset is None or not next_offset <= offset < next_offset + _READ_OVER_RECORDS:
+            self._seek(offset)
+        record = self._next()
+        while record.offset < offset:
+            record = self._next()
+        if record.offset > offset:
+            raise RecordGoneError(self._topic, offset)
+        return record
 
     def _seek(self, offset: int) -> None:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -95,10 +96,19 @@ class Checkpoint:
             if written.get(key, STATE_STORE[key]) != STATE_STORE[key]:
                 raise StateStoreMismatchError(self.location, key, written[key], STATE_STORE[key])
 
-    def remove_if_before(self, topic: str, first_offset: int) -> None:
-        """Remove the checkpoint if it goes on before the oldest record of the topic, where Spark cannot go on."""
+    def remove_if_unusable(self, topic: str, first_offset: int) -> None:
+        """Remove the checkpoint if Spark cannot go on with it.
+
+        It may go on before the oldest record of the topic, or be damaged: a disk that was full leaves a file empty.
+        """
         done = self._numbers("commits")
-        if not done or self._next_offset(max(done), topic) >= first_offset:
+        next_offset = self._next_offset(max(done), topic) if done else first_offset
+        if next_offset is None:
+            log.warning("the checkpoint %s is damaged: it is removed, and the state is made from the tables",
+                        self.location)  # fmt: skip
+            self.remove()
+            return
+        if next_offset >= first_offset:
             return
         log.warning("the checkpoint %s goes on before offset %d, the oldest that Kafka has: it is removed, and the "
                     "state is made from the tables", self.location, first_offset)  # fmt: skip
@@ -108,10 +118,12 @@ class Checkpoint:
         """Remove the checkpoint; the next query makes its state from the tables."""
         self._files.delete(self._path(self.location), True)
 
-    def _next_offset(self, batch: int, topic: str) -> int:
-        """Return the offset after a batch, from the last line of its offset log."""
-        offsets: dict[str, dict[str, int]] = json.loads(self._offset_log(batch)[-1])
-        return offsets.get(topic, {}).get("0", 0)
+    def _next_offset(self, batch: int, topic: str) -> int | None:
+        """Return the offset after a batch, from the last line of its offset log; None if that cannot be read."""
+        lines = self._offset_log(batch)
+        with suppress(ValueError, IndexError, AttributeError):
+            return int(json.loads(lines[2]).get(topic, {}).get("0", 0))
+        return None
 
     def _numbers(self, folder: str) -> list[int]:
         path = self._path(f"{self.location}/{folder}")
@@ -123,10 +135,15 @@ class Checkpoint:
     def _settings_of(self, batch: int) -> dict[str, str]:
         """The SQL settings that Spark wrote down with a planned batch, in the second line of its offset log."""
         lines = self._offset_log(batch)
-        settings: dict[str, str] = json.loads(lines[1]).get("conf", {}) if len(lines) > 1 else {}
-        return settings
+        with suppress(ValueError, IndexError):
+            settings: dict[str, str] = json.loads(lines[1]).get("conf", {})
+            return settings
+        return {}
 
     def _offset_log(self, batch: int) -> list[str]:
+        """Return a batch's offset log: a version, settings, and a line for each source; no line if it is not there."""
+        if batch not in self._numbers("offsets"):
+            return []
         stream = self._files.open(self._path(f"{self.location}/offsets/{batch}"))
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")).splitlines()

@@ -9,6 +9,8 @@ import uuid
 from contextlib import ExitStack
 from functools import partial
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tenacity import (
@@ -23,7 +25,7 @@ from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, setti
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError, StorageError, TermLostError
 from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock, candidates
 from namesrv_stream.kafka.producer import HeartbeatProducer
-from namesrv_stream.kafka.reader import LOG_PARTITION, RecordReader
+from namesrv_stream.kafka.reader import LOG_PARTITION, RecordGoneError, RecordReader
 from namesrv_stream.kafka.ticker import Ticker
 from namesrv_stream.kafka.topic import (
     beginning_offsets,
@@ -33,6 +35,7 @@ from namesrv_stream.kafka.topic import (
     wait_for_kafka,
 )
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.stream.attempts import FailedAttempts
 from namesrv_stream.stream.checkpoint import Checkpoint
 from namesrv_stream.stream.checkpoint_storage import reach_checkpoint
 from namesrv_stream.stream.failures import (
@@ -60,10 +63,6 @@ from namesrv_stream.tables.writer import BaseMovedError
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 0.5
-_LONGEST_PAUSE_S = 30.0
-_RAN_FOR_A_WHILE_S = 120.0
-"""More than all attempts to reach a Kafka that is away may take."""
-
 _FORMER_STOPS_WITHIN_S = 10.0 + SESSION_TIMEOUT_MS / 1000
 """How long the job that is replaced has: it stops in order, or Kafka takes its lock away."""
 
@@ -73,13 +72,17 @@ _LEAVE_TO_CLAIMANT_S = 30.0
 _LEAVE_TO_OTHER_S = 3.0
 """For how long a standby leaves the lock to a job that is there."""
 
-_FAILURES_BORNE = 2
-"""Unknown failures of the query in a row after which it is started again."""
-
 _HAND_OVER_AFTER = 3
 """Failed attempts in a row after which a job that waits may take the registry over."""
 
-_WAITED_OUT = (KafkaUnreachableError, StorageError, CheckpointHeldError, CheckpointUnusableError, BaseMovedError)
+_WAITED_OUT = (
+    KafkaUnreachableError,
+    RecordGoneError,  # the next attempt goes on with the oldest record
+    StorageError,
+    CheckpointHeldError,
+    CheckpointUnusableError,
+    BaseMovedError,
+)
 
 
 class RouteRegistryJob:
@@ -115,8 +118,8 @@ class RouteRegistryJob:
         self._has_claimed = False
         self._has_read_tables = settings.standby
         """Whether the storage has worked: from then on an error of it is an outage and no wrong setting."""
-        self._failed_in_a_row = 0
-        self._started_at_s = 0.0
+        self._failed = FailedAttempts()
+        self._started_at_s = time.monotonic()
 
     @property
     def next_offset(self) -> int:
@@ -152,21 +155,26 @@ class RouteRegistryJob:
     def _others(self) -> set[str]:
         """Return the run ids of the other jobs that take part in the election, none if Kafka does not say."""
         try:
-            return {each.run_id for each in candidates(self._kafka, self._root.hadoop_url)} - {self.run_id}
+            jobs = candidates(self._kafka, self._settings.kafka_topic, self._root.hadoop_url)
+            return {each.run_id for each in jobs} - {self.run_id}
         except NamesrvError as error:
             log.debug("candidates are not known: %s", error)
             return set()
 
-    def _before_next_attempt(self, lock: JobLock, state: RetryCallState) -> None:
-        """Log what failed. Let another job try if this one fails again and again: the fault may be its machine's."""
+    def _before_next_attempt(self, lock: JobLock, stop: threading.Event, state: RetryCallState) -> None:
+        """Log what failed. Let another job try if this one fails again and again: the fault may be its machine's.
+
+        This one does not try meanwhile: its claim would wait for the lock that it has given away.
+        """
         self._on_outage(state)
-        if self._failed_in_a_row >= _HAND_OVER_AFTER and self._others():
+        if self._failed.in_a_row >= _HAND_OVER_AFTER and self._others():
             log.warning("another job waits and may take the registry over for the next %.0f s", _LEAVE_TO_CLAIMANT_S)
             lock.step_back(_LEAVE_TO_CLAIMANT_S)
+            stop.wait(_LEAVE_TO_CLAIMANT_S)
 
     def _lead(self, lock: JobLock, stop: threading.Event) -> None:
         """Run the query, again after each outage, until `stop` is set."""
-        retrying = self._retrying(stop).copy(before_sleep=partial(self._before_next_attempt, lock))
+        retrying = self._retrying(stop).copy(before_sleep=partial(self._before_next_attempt, lock, stop))
         try:
             retrying(self._run_query, lock, stop)
         except _WAITED_OUT:
@@ -208,7 +216,7 @@ class RouteRegistryJob:
     def _retrying(self, stop: threading.Event) -> Retrying:
         return Retrying(
             retry=retry_if_exception(self._can_wait_out),
-            wait=self._pause_s,
+            wait=lambda _state: self._failed.pause_s,
             stop=stop_when_event_set(stop),
             sleep=sleep_using_event(stop),
             before_sleep=self._on_outage,
@@ -222,26 +230,24 @@ class RouteRegistryJob:
         log.warning("%s Next attempt in %.0f s; no record is lost.", error, pause_s)
 
     def _can_wait_out(self, error: BaseException) -> bool:
-        """Return whether to try again after an error.
+        """Count a failed attempt, and return whether to try again.
 
-        A storage that never worked is a wrong setting, not an outage. A failure of another kind may pass, as that of a
-        lost Python worker does; if it comes again and again, it is a defect.
+        A storage that never worked is a wrong setting, not an outage.
         """
-        if isinstance(error, JobFailedError):
-            return self._failed_in_a_row < _FAILURES_BORNE
+        is_unknown = isinstance(error, JobFailedError)
+        self._failed.add(time.monotonic() - self._started_at_s, is_unknown=is_unknown)
+        if is_unknown:
+            return not self._failed.are_a_defect
         return isinstance(error, _WAITED_OUT) and (self._has_read_tables or not isinstance(error, StorageError))
-
-    def _pause_s(self, _state: RetryCallState) -> float:
-        """Before the next attempt. Grows, anew after a query that ran for a while."""
-        ran_s = time.monotonic() - self._started_at_s
-        self._failed_in_a_row = 1 if ran_s > _RAN_FOR_A_WHILE_S else self._failed_in_a_row + 1
-        return min(_LONGEST_PAUSE_S, 2.0 ** (self._failed_in_a_row - 1))
 
     def _run_query(self, lock: JobLock, stop: threading.Event) -> None:
         self._started_at_s = time.monotonic()
         log_here = self._prepare_topic()
-        with storage_errors(self._settings):  # a job that cannot run ends before it ends another one by its claim
-            check_query(self._spark, self._settings, self._checkpoint(log_here))
+        # A job that cannot run ends before it ends another one by its claim.
+        with storage_errors(self._settings):
+            self._checkpoint(log_here).check_state_store()
+        check_query(self._spark, self._settings)
+        with storage_errors(self._settings):
             publisher = self._claim(log_here)
             terms = TermWatch(self._root, publisher.last)
         with ExitStack() as open_things:
@@ -269,9 +275,11 @@ class RouteRegistryJob:
             except TermLostError:
                 batches.abandon()
                 raise
-            except CheckpointUnusableError:
-                query.stop()
-                checkpoint.remove()
+            except (CheckpointUnusableError, JobFailedError):
+                # The checkpoint has the batch that failed planned, and decides nothing: a new one plans another.
+                self._stop_query(query, batches)
+                with storage_errors(self._settings):
+                    checkpoint.remove()
                 raise
 
     def _prepare_topic(self) -> KafkaLog:
@@ -351,7 +359,7 @@ class RouteRegistryJob:
         known = publisher.last.offsets.get(LOG_PARTITION)
         topic = self._settings.kafka_topic
         first = beginning_offsets(self._kafka, topic).get(LOG_PARTITION, 0)
-        checkpoint.remove_if_before(topic, first)
+        checkpoint.remove_if_unusable(topic, first)
         if known is None:
             return first
         if known < first:
@@ -371,11 +379,13 @@ class RouteRegistryJob:
 
     @staticmethod
     def _stop_query(query: StreamingQuery, batches: MicroBatches) -> None:
+        """Stop the query in order. A query that does not stop must not hide the error that ended it."""
         try:
             if query.isActive:
                 batches.close()
-        finally:
             query.stop()
+        except (PySparkException, Py4JError) as error:
+            log.warning("the query did not stop in order: %s", str(error).splitlines()[0])
 
 
 def _now_ms() -> int:

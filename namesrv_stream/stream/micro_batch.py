@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +34,7 @@ from namesrv_stream.tables.writer import RowChanges, changes_to_write
 log = logging.getLogger(__name__)
 
 MAX_REJECTED_BYTES = 64 * 1024
+MAX_REJECTED_KEY_BYTES = 1024
 """Kept of a rejected record's value."""
 
 PUBLISH_AT_BYTES = 64 * 1024 * 1024
@@ -46,6 +47,9 @@ _VALUE_KINDS = frozenset({"REGISTER_BROKER", REJECTED, *COMMAND_TYPES})
 """Kinds of records whose value is read from Kafka when their turn comes."""
 
 _STOP_LIMIT_S = 30.0
+SHOW_PROGRESS_S = 10.0
+"""While much is read again, a snapshot shows how far after so long."""
+
 PUBLICATIONS_BETWEEN_CARE = 32
 
 MAX_SMALL_FILES = 32
@@ -181,19 +185,23 @@ class MicroBatches:
             return
         log.info("reading offsets %d to %d again, which the tables do not have", self._next_offset, first_offset - 1)
         for stored in self._reader.between(self._next_offset, first_offset):
+            if self._is_abandoned:
+                raise AbandonedError
             self._advance(stored.offset, stored.append_time_ms)
             self._apply(as_passed_on(stored), iter([stored]))
             self._publish_if_large()
+            if time.monotonic() - self._published_at_s > SHOW_PROGRESS_S:
+                self._publish("PUBLICATION")
 
     def _apply_all(self, records: Iterable[LogRecord]) -> None:
         records = list(records)
-        values = self._reader.at([record.offset for record in records if record.kind in _VALUE_KINDS])
-        for record in records:
-            if self._is_abandoned:
-                raise AbandonedError
-            self._advance(record.offset, record.append_time_ms)
-            self._apply(record, values)
-            self._publish_if_large()
+        with closing(self._reader.at([each.offset for each in records if each.kind in _VALUE_KINDS])) as values:
+            for record in records:
+                if self._is_abandoned:
+                    raise AbandonedError
+                self._advance(record.offset, record.append_time_ms)
+                self._apply(record, values)
+                self._publish_if_large()
 
     def _advance(self, offset: int, append_time_ms: int) -> None:
         self._next_offset = offset + 1
@@ -266,14 +274,16 @@ class MicroBatches:
                     extra={"offset": at.offset})  # fmt: skip
         value = stored.value
         kept = value[:MAX_REJECTED_BYTES] if value is not None else None
+        key = stored.key[:MAX_REJECTED_KEY_BYTES]
         self._take_bytes(kept)
+        self._take_bytes(key)
         self.metrics.rejected.inc()
         self._rejected.append(
             RejectedRow(
                 self._registry.clock.event_time_ms(at.event_time),
                 at.partition,
                 at.offset,
-                stored.key[:MAX_REJECTED_BYTES].decode(errors="replace"),
+                key.decode(errors="replace"),
                 kept,
                 len(value or b""),
                 reason[:MAX_REASON_CHARS],

@@ -50,7 +50,7 @@ def start_query(
     A new checkpoint begins with the leases of `live`, the last snapshot's, and reads Kafka from where `batches` begin.
     """
     show_workers_this_package(spark)
-    check_query(spark, settings, checkpoint)
+    check_query(spark, settings)
     is_new = not checkpoint.has_finished_a_batch()
     records = kafka_records(spark, settings, batches.first_offset if is_new else None)
     addresses = known_addresses(spark, live) if is_new and len(live) else None
@@ -64,12 +64,11 @@ def start_query(
     return writer.start()
 
 
-def check_query(spark: SparkSession, settings: NamesrvSettings, checkpoint: Checkpoint) -> None:
+def check_query(spark: SparkSession, settings: NamesrvSettings) -> None:
     """Set the session up for the query, and raise what would keep it from starting. Nothing is read or written."""
     set_up_state_store(spark)
     for key, value in _QUERY_OPTIONS.items():
         spark.conf.set(key, value)
-    checkpoint.check_state_store()
     kafka_records(spark, settings, None)
 
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
@@ -35,7 +38,7 @@ def warm_up(spark: SparkSession, settings: NamesrvSettings, run_id: str, stop: t
         _run(spark, settings, location, stop)
     except Exception as error:  # whatever it is, the job meets it again where it counts
         log.warning("the session was not warmed up, so the first micro-batch takes longer: %s", error)
-    finally:
+    with suppress(PySparkException, Py4JError):  # it may be as away as what has failed above
         remove_folder(spark, location)
 
 

@@ -25,8 +25,8 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.config.storage import is_object_store
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.root import DAY_MS, Root, is_there, kept_for_ms, select
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import (
     BROKER_EVENT,
     EVENT_FILE_BYTES,
@@ -150,7 +150,7 @@ class _Caretaker:
             self._drop_unreadable_snapshots()
         if spec is REJECTED:
             self._drop_old_rejected()
-        writer = RustWriter(self.root)
+        writer = writer_of(self.root)
         head = writer.head(spec)
         if writer.file_count(spec, head) > FILES_BORNE:
             writer.compact(spec, head)
@@ -197,7 +197,7 @@ class _Caretaker:
             self.root.open(SNAPSHOT).delete(gone, commit_properties=CommitProperties(max_commit_retries=0))
 
     def _remember(self, rows: pa.Table) -> None:
-        writer = RustWriter(self.root)
+        writer = writer_of(self.root)
         writer.ensure_table(PAST_SNAPSHOT, self.retention_ms)
         head = writer.head(PAST_SNAPSHOT)
         remembered = pc.max(writer.read(PAST_SNAPSHOT, head)["epoch"]).as_py() or 0

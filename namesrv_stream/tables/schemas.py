@@ -313,7 +313,7 @@ REJECTED = TableSpec(
         Column("event_time", TIMESTAMP, "event time of the record"),
         Column("partition", INT, "Kafka partition of the record"),
         Column("offset", LONG, "Kafka offset of the record"),
-        _optional("key", TEXT, "key of the record"),
+        _optional("key", TEXT, "first 1,024 bytes of the key"),
         _optional("value", pa.binary(), "first 64 KiB of the value"),
         Column("length", LONG, "length of the whole value in bytes"),
         Column("reason", TEXT, "first error that was found in the record"),

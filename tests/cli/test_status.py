@@ -17,6 +17,12 @@ ACTIVE, WAITING = Candidate("run-1", "host", True), Candidate("run-2", "host", F
         ("stopped in order", FromKafka(9, []), "stopped in order"),
         ("stopped in order", FromKafka(9, [WAITING]), "standby"),
         ("stopped in order", FromKafka(9, [ACTIVE]), "starting"),
+        ("running", FromKafka(0, []), "dead"),  # killed a moment ago
+        ("catching up", FromKafka(9, []), "dead"),
+        ("starting", FromKafka(9, []), "dead"),
+        ("running", FromKafka(0, [WAITING]), "running"),  # members have no partition while they are balanced anew
+        ("running", FromKafka(problem="not asked"), "running"),
+        ("running", FromKafka(problem="Kafka does not answer"), "running"),
         ("dead", FromKafka(9, []), "dead"),
         ("dead", FromKafka(0, []), "dead"),  # it had published everything before it died
         ("dead", FromKafka(9, [ACTIVE, WAITING]), "waiting"),

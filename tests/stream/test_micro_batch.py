@@ -19,7 +19,7 @@ from namesrv_stream.rules.requests import (
     WipeWritePerm,
 )
 from namesrv_stream.stream import micro_batch
-from namesrv_stream.stream.micro_batch import MicroBatches
+from namesrv_stream.stream.micro_batch import AbandonedError, MicroBatches
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
@@ -47,9 +47,14 @@ class Log:
 
     def __init__(self):
         self.records = {}
+        self.is_read = False
 
     def at(self, offsets):
-        return iter([self.records[offset] for offset in offsets])
+        self.is_read = True
+        try:
+            yield from (self.records[offset] for offset in offsets)
+        finally:
+            self.is_read = False
 
     def between(self, start, end):
         return iter([self.records[offset] for offset in sorted(self.records) if start <= offset < end])
@@ -356,6 +361,21 @@ def test_a_record_that_the_source_rejected_is_kept(registry):
     assert (tombstone.value, tombstone.length, tombstone.reason) == (None, 0, "no value")
 
 
+def test_the_log_is_read_ahead_only_while_a_batch_needs_its_values(registry):
+    registry.handle(registered(A, 0, 0), tick(1, 1))
+    assert not registry.log.is_read
+
+
+def test_long_keys_of_rejected_records_count_like_their_values(registry, monkeypatch):
+    monkeypatch.setattr(micro_batch, "PUBLISH_AT_BYTES", 3_000)
+    before = registry.publisher.last.epoch
+    registry.handle(
+        *(event("REJECTED", "", n, n, value=b"x", key=b"k" * 65_536, reason="not UTF-8", length=1) for n in range(6))
+    )
+    assert {row.key for row in registry.rows("rejected")} == {"k" * 1_024}
+    assert registry.publisher.last.epoch == before + 2
+
+
 def test_a_snapshot_names_the_offset_up_to_which_it_is_exact(registry):
     registry.handle(registered(A, 0, 0))
     registry.handle(heartbeat(A, 1_000, 1), tick(1_001, 2))
@@ -372,6 +392,27 @@ def test_ticks_alone_are_published_as_progress_every_half_minute(registry, waite
     registry.handle(unregistered(A, 1, 2))
     registry.handle(tick(1 + waited_ms, 3))
     assert registry.publisher.last.epoch == before + 1 + epochs
+
+
+def test_a_long_catch_up_shows_in_the_tables_how_far_it_has_come(registry, tmp_path, monkeypatch):
+    monkeypatch.setattr(micro_batch, "SHOW_PROGRESS_S", 0)
+    registry.handle(registered(A, 0, 0))
+    registry.log.records |= {each.stored.offset: each.stored for each in (tick(1_000 * n, n) for n in range(1, 4))}
+    again = Registry(tmp_path / "registry", "run-2", log=registry.log)
+    claimed = again.publisher.last.epoch
+    again.handle(tick(4_000, 4))
+    assert again.publisher.last.epoch >= claimed + 3
+    assert again.publisher.last.event_time == T0 + 3_000
+
+
+def test_a_job_that_is_replaced_breaks_its_catch_up_off(registry, tmp_path):
+    registry.handle(registered(A, 0, 0))
+    registry.log.records[1] = unregistered(A, 1_000, 1).stored
+    again = Registry(tmp_path / "registry", "run-2", log=registry.log)
+    again.batches.abandon()
+    with pytest.raises(AbandonedError):
+        again.handle(tick(2_000, 2))
+    assert again.addresses() == [A]
 
 
 def test_records_that_only_the_checkpoint_has_are_read_again(registry, tmp_path):

@@ -275,4 +275,4 @@ def test_another_job_takes_the_registry_over_and_goes_on_on_the_same_checkpoint(
 
 @eventually
 def await_candidates(heartbeats, number):
-    assert len(candidates(heartbeats.kafka, heartbeats.root)) == number
+    assert len(candidates(heartbeats.kafka, heartbeats.topic, heartbeats.root)) == number

@@ -135,6 +135,7 @@ def test_a_batch_that_comes_while_the_job_stops_is_left_to_the_next_run(heartbea
         checkpoint = Checkpoint(session, heartbeats.settings.checkpoint_location, heartbeats.topic_id)
         query = start_query(session, heartbeats.settings, batches, live, checkpoint)
         query.processAllAvailable()
+        assert reader.is_resting
         batches.close()
         heartbeats.say(registration(2))
         await_batch(query)

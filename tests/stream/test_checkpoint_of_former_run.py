@@ -1,6 +1,7 @@
-"""The encoding of the kept state: a checkpoint that was written in another way is refused, not misread."""
+"""The checkpoint of a former run: what is refused, what is removed, and what is gone on with."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -16,10 +17,13 @@ def written(spark, tmp_path):
 
     def write(conf):
         checkpoint = Checkpoint(spark, str(tmp_path), "topic-id")
-        offsets = tmp_path / checkpoint.location.removeprefix(f"{tmp_path}/") / "offsets"
-        offsets.mkdir(parents=True)
+        for folder in (Path(checkpoint.location) / name for name in ("offsets", "commits")):
+            folder.mkdir(parents=True)
         metadata = {"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": conf}
-        (offsets / "0").write_text(f'v1\n{json.dumps(metadata)}\n{{"heartbeats":{{"0":5}}}}')
+        (Path(checkpoint.location) / "offsets" / "0").write_text(
+            f'v1\n{json.dumps(metadata)}\n{{"heartbeats":{{"0":5}}}}'
+        )
+        (Path(checkpoint.location) / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
         return checkpoint
 
     return write
@@ -36,6 +40,26 @@ def test_a_checkpoint_with_state_in_another_form_is_refused_with_the_way_out(wri
 @pytest.mark.parametrize("conf", [STATE_STORE, {}], ids=["the same form", "written down by no release of Spark"])
 def test_a_checkpoint_with_state_in_the_same_form_is_taken(written, conf):
     written(conf).check_state_store()
+
+
+@pytest.mark.parametrize(("oldest_offset", "is_kept"), [(5, True), (6, False)])
+def test_a_checkpoint_that_goes_on_before_the_oldest_record_is_removed(written, oldest_offset, is_kept):
+    checkpoint = written(STATE_STORE)
+    checkpoint.remove_if_unusable("heartbeats", oldest_offset)
+    assert Path(checkpoint.location).exists() == is_kept
+
+
+@pytest.mark.parametrize(
+    "left", [None, "", "v1", 'v1\n{"batchWatermarkMs":0', 'v1\n{}\n{"heartbeats":{"0":', "v1\n{}\n5"]
+)
+def test_a_checkpoint_that_a_full_disk_has_cut_off_is_removed(written, left):
+    checkpoint = written(STATE_STORE)
+    file = Path(checkpoint.location) / "offsets" / "0"
+    file.with_name(".0.crc").unlink(missing_ok=True)
+    file.unlink() if left is None else file.write_text(left)
+    checkpoint.check_state_store()
+    checkpoint.remove_if_unusable("heartbeats", 0)
+    assert not Path(checkpoint.location).exists()
 
 
 def test_a_conf_file_does_not_decide_how_state_is_kept(spark):
