@@ -4,12 +4,16 @@ import os
 import uuid
 
 import pytest
-
-from namesrv_stream.local.kafka import LocalKafka
+from hypothesis import HealthCheck, settings
 
 # Most JVMs of the tests live for seconds, which the second compiler would take for itself. The session lives long.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 BOTH_COMPILERS = "-XX:TieredStopAtLevel=4"
+
+# No test is about time, which other work on the machine changes: Hypothesis's own limits of time are off.
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("default"), max_examples=25)  # make test-quick; else 100
+settings.load_profile("default")
 
 MARKER_OF_FIXTURE = {"spark": "spark", "kafka": "system"}
 
@@ -24,6 +28,8 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory):
+    from namesrv_stream.local.kafka import LocalKafka  # noqa: PLC0415 -- most tests need no Kafka
+
     with LocalKafka(tmp_path_factory.mktemp("kafka")) as node:
         yield node
 

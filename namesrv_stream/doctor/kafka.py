@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from confluent_kafka import TopicCollection
-from confluent_kafka.admin import AclOperation, AdminClient
+
+# Its documentation has AclOperation, which its types do not export.
+from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr-defined]
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.doctor.finding import Finding

@@ -3,12 +3,14 @@
 import socket
 
 import pytest
+from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.rules.requests import PutKvConfig
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer
+from tests.gateway.process import READY_LIMIT_S
 
 T0 = 1_700_000_000_000
 
@@ -42,7 +44,14 @@ def registry(tmp_path):
 
 @pytest.fixture
 def gateway(registry, settings):
+    """A gateway that serves the registry: on a busy machine the first read of the tables can outlast its start."""
     with BackgroundGateway(settings()) as running:
+
+        @retry(stop=stop_after_delay(READY_LIMIT_S), wait=wait_fixed(0.02), reraise=True)
+        def has_snapshot():
+            assert running.gateway.epoch
+
+        has_snapshot()
         yield running.gateway
 
 

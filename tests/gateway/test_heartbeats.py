@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_stream.errors import KafkaUnreachableError
@@ -12,6 +12,7 @@ from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, RegisterBroker, UnregisterBroker
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 from namesrv_stream.wire.command import RemotingCommand
+from tests.examples import examples
 from tests.gateway.test_ledger import ADDRESS, command, live
 from tests.gateway.test_writes import LEAVE, Clock, Log, Site, settle
 
@@ -73,7 +74,7 @@ def test_one_sign_of_life_gets_to_the_log_in_a_quarter_of_the_lease_and_in_a_sec
     assert times[-1] >= 12 * log_every_ms - every_ms
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(st.lists(st.integers(0, 60_000), min_size=1, max_size=40).map(sorted), st.integers(1, 60_000))
 def test_no_sign_of_life_is_lost_and_none_is_invented(arrivals_ms, lease_ms):
     times, most_ms = times_of_records(arrivals_ms, lease_ms), interval_ms(lease_ms)

@@ -11,6 +11,7 @@ from namesrv_stream.rules.requests import PutKvConfig, UpdateNamesrvConfig
 from namesrv_stream.wire.codes import Flag
 from namesrv_stream.wire.command import RemotingCommand, SerializeType, encode_command
 from tests.gateway.peer import Peer
+from tests.gateway.process import await_snapshot
 
 eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
 
@@ -141,8 +142,8 @@ def test_lookups_wait_for_service_only_where_that_is_set(registry, settings):
             assert (answer.code, answer.remark) == (1, "name server not ready")
         assert peer.ask(106).code == 0
     ready = settings(needWaitForService=True, waitSecondsForService=0)
-    with BackgroundGateway(ready) as running, Peer(running.gateway.port) as peer:
-        assert peer.ask(105, topic="TopicA").code == 0
+    with BackgroundGateway(ready) as running:
+        await_snapshot(running.gateway.port, "TopicA")
 
 
 def test_gateway_starts_without_any_table_and_finds_them_later(settings, request):

@@ -1,7 +1,7 @@
 """The topics whose routes a change affects although their rows stay: no route may be kept that is another one now."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.oracle import Oracle
@@ -9,12 +9,13 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.lookup import RouteTables, route, topics_with_other_routes
 from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.rows import BrokerRow, LogPosition, TopicRow
+from tests.examples import examples
 from tests.random_logs import TOPICS, logs
 
 ALL_ON = NamesrvSettings(support_acting_master=True, order_message_enable=True)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@examples(60)
 @given(logs(max_size=20), st.integers(0, 20), st.sampled_from([None, "zone-1"]))
 def test_every_route_that_differs_is_named_or_its_rows_differ(log, cut, zone):
     oracle = Oracle(NamesrvSettings())

@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -24,6 +24,7 @@ from namesrv_stream.rules.requests import (
     WipeWritePerm,
 )
 from namesrv_stream.rules.rows import LogPosition
+from tests.examples import examples
 from tests.random_logs import CHANNELS, T0, logs
 
 OWN = RegisterBroker(
@@ -78,7 +79,7 @@ def registrations_in(log):
     return [each for each in found if isinstance(each, RegisterBroker)]
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@examples(60)
 @given(logs(max_size=15), st.data())
 def test_a_registration_is_found_if_and_only_if_it_has_no_effect(log, data):
     oracle = Oracle(NamesrvSettings())

@@ -1,6 +1,6 @@
 """The log decides (E1): of random logs, neither cuts nor restarts change tables or history."""
 
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from chaos.oracle import Oracle, contents, without_place
@@ -11,6 +11,7 @@ from namesrv_stream.rules.requests import BrokerHeartbeat, RegisterBroker, Scan
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
 from namesrv_stream.tables.schemas import LIVE, ROUTE_TABLES
+from tests.examples import examples
 from tests.random_logs import T0, logs, steps_ms
 
 SETTINGS = NamesrvSettings()
@@ -46,7 +47,7 @@ class Tables:
         return registry
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=NO_SHRINKING)
+@settings(phases=NO_SHRINKING)
 @given(
     logs(),
     st.sets(st.integers(0, 40)),
@@ -119,7 +120,7 @@ class Leases:
 SIGNS = st.tuples(st.sampled_from(["tick", "tick", "register", "heartbeat"]), st.sampled_from("abcd"), steps_ms)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.lists(st.tuples(SIGNS, st.sampled_from([1, 10_000, 10_001, 120_000])), max_size=80),
     st.sampled_from([SETTINGS, GUARDED]),

@@ -4,7 +4,7 @@ import typing
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_stream.rules.requests import DataVersion
@@ -43,7 +43,6 @@ def rows_of(spec):
 
 
 @pytest.mark.parametrize("spec", TABLES.values(), ids=TABLES.keys())
-@settings(deadline=None)  # the first pa.array of a process imports pandas
 @given(data=st.data())
 def test_rows_come_back_from_arrow_as_they_went_in(spec, data):
     rows = data.draw(rows_of(spec))

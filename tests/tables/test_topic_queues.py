@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_stream.rules.queues import TopicQueues
@@ -27,7 +27,6 @@ ROWS = st.lists(
 )
 
 
-@settings(deadline=None)  # the first pa.array of a process imports pandas
 @given(rows=ROWS, batch_rows=st.integers(1, 7))
 def test_columns_are_packed_as_rows_are(rows, batch_rows):
     packed = packed_queues(rows_to_arrow(TOPIC, rows).to_batches(max_chunksize=batch_rows))
