@@ -181,7 +181,8 @@ class Gateway:
         """
         now_ms = time.time_ns() // 1_000_000
         age_ms = now_ms - latest.row.published_at
-        lag_ms = job_progress(latest.row, now_ms, self._settings.stale_after_ms).lag_ms
+        progress = job_progress(latest.row, now_ms, self._settings.stale_after_ms)
+        lag_ms = progress.lag_ms
         is_stale = bool(latest.tables.live) and is_behind(latest.row, now_ms, self._settings.stale_after_ms)
         if is_stale and not self._is_stale:
             log.warning("epoch %d is %d s of event time behind and brokers live: is the job running?",
@@ -193,6 +194,7 @@ class Gateway:
         self.metrics.is_stale.set(is_stale)
         self.metrics.age_s.set(age_ms / 1000)
         self.metrics.lag_s.set((lag_ms or 0) / 1000)
+        self.metrics.job_state.state(progress.state)
 
     def _health(self) -> str | None:
         """Return the problem that /healthz reports, or None. The monitoring thread calls this.

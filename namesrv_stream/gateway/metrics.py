@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, Histogram
 
+from namesrv_stream.rules.progress import State
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 
 MAX_CLUSTERS = 100
@@ -32,6 +34,9 @@ class Metrics:
             "namesrv_registry_lag_seconds", "Event time between the newest record in the tables and now.", registry=of
         )
         self.is_stale = Gauge("namesrv_snapshot_stale", "1: brokers live and the tables are far behind.", registry=of)
+        self.job_state = Enum(
+            "namesrv_job_state", "The job as the served snapshot shows it.", registry=of, states=get_args(State)
+        )
         self._brokers = Gauge("namesrv_brokers", "Live broker addresses.", ["cluster"], registry=of)
         self.records = Counter("namesrv_records", "Records that Kafka has acknowledged.", registry=of)
         self.kafka_errors = Counter("namesrv_kafka_errors", "Records that Kafka did not take.", ["error"], registry=of)
