@@ -299,6 +299,7 @@ def time_to_expiry(spark: SparkSession, since: datetime, until: datetime) -> Fig
         leases = "1 lease" if len(seconds) == 1 else f"Each of {len(seconds):,} leases"
         return _with_sentence(figure, axes, f"{leases} expired {seconds.iloc[0]:,.1f} s after the last sign of life.")
     axes.hist(seconds, bins=60, range=(0, 1.1 * max(120.0, seconds.max())), color=palette.ENDS["EXPIRED"].colour)
+    axes.set_xlim(left=0)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel(
         "seconds from the last sign of life to the end of the lease "

@@ -58,7 +58,7 @@ _TABLES = {
         LEFT JOIN gone ON broker = concat_ws(' ', broker_dim.cluster_name, broker_dim.broker_name, broker_dim.broker_id)
         GROUP BY zone ORDER BY brokers_gone DESC, zone""",
     "Operator commands": f"""
-        SELECT event_time, requested_by, command, broker_name FROM operator_command
+        SELECT event_time, requested_by, command, broker_name, reason FROM operator_command
         WHERE event_time BETWEEN :since AND :until AND event_month BETWEEN :first_month AND :last_month
         ORDER BY event_time DESC LIMIT {_MOST_LINES}""",
     "Rejected records": """

@@ -52,12 +52,18 @@ def permanent_sql(root: str | Path | Root, snapshot: SnapshotRow, schema: str) -
     return [f"CREATE SCHEMA IF NOT EXISTS `{schema}`", f"USE `{schema}`", *views]
 
 
-def create_views(spark: SparkSession, root: str | Path | Root, schema: str, epoch: int | None = None) -> SnapshotRow:
+def create_views(
+    spark: SparkSession,
+    root: str | Path | Root,
+    schema: str,
+    epoch: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> SnapshotRow:
     """Make the views of `register_views` permanent in a schema of the session's metastore, or move them.
 
     Returns the snapshot's row. A query of several views that runs meanwhile may see two snapshots.
     """
-    place = Root.at(root)
+    place = Root.at(root, storage_options)
     give_spark_access(spark, place)
     snapshot = Snapshots(place).find(epoch)
     session = spark.newSession()  # permanent views must not refer to temporary ones of the same name

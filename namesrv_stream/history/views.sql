@@ -239,7 +239,7 @@ GROUP BY cluster_name, zone_name, broker_name;
 -- no topic: the tables as of this epoch and the one before have the rows.
 CREATE OR REPLACE TEMPORARY VIEW topic_change AS
 WITH side AS (
-  SELECT event_month, event_time, epoch, seq, type, cause, requested_by, broker_name AS of_name,
+  SELECT event_month, event_time, epoch, seq, type, cause, requested_by, reason, broker_name AS of_name,
          greatest(CAST(get_json_object(before, '$.topic.count') AS BIGINT),
                   CAST(get_json_object(after, '$.topic.count') AS BIGINT)) AS unnamed_topics,
          from_json(get_json_object(before, '$.topic'), 'ARRAY<STRUCT<topic: STRING, broker_name: STRING,
@@ -257,7 +257,7 @@ WITH side AS (
 ), row AS (
   SELECT *, explode_outer(array_union(map_keys(was), map_keys(became))) AS key FROM by_key
 )
-SELECT event_month, event_time, epoch, seq, type, cause, requested_by, key.topic AS topic,
+SELECT event_month, event_time, epoch, seq, type, cause, requested_by, reason, key.topic AS topic,
        coalesce(key.broker_name, of_name) AS broker_name, unnamed_topics,
        IF(was[key] IS NULL, NULL, named_struct('read_queue_nums', was[key].read_queue_nums, 'write_queue_nums', was[key].write_queue_nums,
                     'perm', was[key].perm, 'topic_sys_flag', was[key].topic_sys_flag)) AS before,
@@ -267,10 +267,11 @@ FROM row
 WHERE key IS NOT NULL OR unnamed_topics IS NOT NULL;
 
 -- One row for each broker id whose row in `broker` a line of the history changed, before and after: structs, NULL if
--- nobody held or holds the id.
+-- nobody held or holds the id. cluster_name and broker_key are those after the change, or before it if nobody holds the
+-- id any more. requested_by and reason: who asked for it and why, as far as the record says.
 CREATE OR REPLACE TEMPORARY VIEW broker_change AS
 WITH side AS (
-  SELECT event_month, event_time, epoch, seq, type, cause, requested_by,
+  SELECT event_month, event_time, epoch, seq, type, cause, requested_by, reason,
          from_json(get_json_object(before, '$.broker'), 'ARRAY<STRUCT<broker_name: STRING, broker_id: BIGINT,
            broker_addr: STRING, cluster_name: STRING, zone_name: STRING, enable_acting_master: BOOLEAN>>') AS before,
          from_json(get_json_object(after, '$.broker'), 'ARRAY<STRUCT<broker_name: STRING, broker_id: BIGINT,
@@ -285,8 +286,11 @@ WITH side AS (
 ), row AS (
   SELECT *, explode(array_union(map_keys(was), map_keys(became))) AS key FROM by_key
 )
-SELECT event_month, event_time, epoch, seq, type, cause, requested_by, key.broker_name AS broker_name,
+SELECT event_month, event_time, epoch, seq, type, cause, requested_by, reason,
+       coalesce(became[key].cluster_name, was[key].cluster_name) AS cluster_name, key.broker_name AS broker_name,
        key.broker_id AS broker_id,
+       concat_ws('/', url_encode(coalesce(became[key].cluster_name, was[key].cluster_name)), url_encode(key.broker_name),
+                 key.broker_id) AS broker_key,
        IF(was[key] IS NULL, NULL, named_struct('broker_addr', was[key].broker_addr, 'cluster_name', was[key].cluster_name,
                     'zone_name', was[key].zone_name, 'enable_acting_master', was[key].enable_acting_master)) AS before,
        IF(became[key] IS NULL, NULL, named_struct('broker_addr', became[key].broker_addr, 'cluster_name', became[key].cluster_name,
@@ -302,7 +306,7 @@ GROUP BY event_month, hour, type;
 
 -- One row for each operator command and broker name whose topics it changed. A command that changed none has one row.
 CREATE OR REPLACE TEMPORARY VIEW operator_command AS
-SELECT event_month, event_time, epoch, type AS command, requested_by, broker_name, before, after
+SELECT event_month, event_time, epoch, type AS command, requested_by, reason, broker_name, before, after
 FROM broker_event
 WHERE type IN ('PUT_KV_CONFIG', 'DELETE_KV_CONFIG', 'WIPE_WRITE_PERM_OF_BROKER', 'ADD_WRITE_PERM_OF_BROKER',
                'DELETE_TOPIC_IN_NAMESRV', 'REGISTER_TOPIC_IN_NAMESRV', 'UPDATE_NAMESRV_CONFIG');

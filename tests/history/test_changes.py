@@ -82,7 +82,7 @@ def session(spark, tmp_path_factory):
     place = Root(str(tmp_path_factory.mktemp("changes") / "registry"))
     registry = SeededRegistry(place, NOW)
     registry.register(START_MS, A, "broker/a", topics=("T",), zone="z1")
-    registry.command(START_MS + HOUR_MS, WipeWritePerm(broker_name="broker/a", requested_by="ann@desk"))
+    registry.command(START_MS + HOUR_MS, WipeWritePerm(broker_name="broker/a", requested_by="ann@desk", reason="disk"))
     registry.register(START_MS + 2 * HOUR_MS, A, "broker/a", zone="z2", topics=("T",))
     registry.register(START_MS + 3 * HOUR_MS, B, "broker/a", zone="z2", topics=("T",))
     registry.register(START_MS + 4 * HOUR_MS, C, "broker/a", 1, cluster="c2")
@@ -102,14 +102,15 @@ def answers(session, statement):
 def test_topic_change_has_the_settings_before_and_after_and_who_asked(session):
     found = answers(
         session,
-        "SELECT type, requested_by, topic, broker_name, before.perm, after.perm, before IS NULL, unnamed_topics "
+        "SELECT type, requested_by, reason, topic, before.perm, after.perm, before IS NULL, unnamed_topics "
         "FROM topic_change WHERE topic = 'T' OR topic IS NULL ORDER BY epoch, seq",
     )
     assert found[:2] == [
-        ("TOPICS_CHANGED", None, "T", "broker/a", None, 6, True, None),
-        ("WIPE_WRITE_PERM_OF_BROKER", "ann@desk", "T", "broker/a", 6, 4, False, None),
+        ("TOPICS_CHANGED", None, None, "T", None, 6, True, None),
+        ("WIPE_WRITE_PERM_OF_BROKER", "ann@desk", "disk", "T", 6, 4, False, None),
     ]
-    assert found[-1] == ("TOPICS_CHANGED", None, None, "broker/a", None, None, True, MAX_LISTED_TOPICS + 1)
+    assert found[-1] == ("TOPICS_CHANGED", None, None, None, None, None, True, MAX_LISTED_TOPICS + 1)
+    assert answers(session, "SELECT DISTINCT broker_name FROM topic_change") == [("broker/a",)]
 
 
 def test_broker_change_has_the_holder_before_and_after(session):
@@ -132,7 +133,7 @@ def test_broker_dim_has_one_key_for_each_broker_that_no_other_broker_can_have(se
     )
     assert found == [("c1/broker%2Fa/0", B, "z2", True, 1), ("c2/broker%2Fa/1", C, None, False, 1)]
     keys = {row[0] for row in found}
-    for view in ("broker_session", "broker_availability"):
+    for view in ("broker_session", "broker_availability", "broker_change"):
         assert {key for (key,) in answers(session, f"SELECT broker_key FROM {view}")} == keys
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from namesrv_stream.history.views import register_views
+from namesrv_stream.history.views import create_views, register_views
 from namesrv_stream.rules.requests import WipeWritePerm
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.root import Root
@@ -352,3 +352,19 @@ def test_views_of_an_epoch_do_not_see_later_ones(spark, root, registry):
     register_views(spark, root, epoch=epoch)
     [session] = spark.table("broker_session").collect()
     assert (session.to_time, session.session_millis) == (None, 0)
+
+
+def test_permanent_views_stay_at_their_snapshot_in_every_session_until_they_are_made_again(spark, root, registry):
+    """In Spark's own catalogue; tests/history/test_thrift_server.py has a metastore's."""
+    names = "SELECT broker_name FROM permanent_routes.broker_dim ORDER BY ALL"
+    registry.register(hours(1), A, "broker-a")
+    first = registry.publish()
+    assert create_views(spark, root.url, "permanent_routes").epoch == first
+    registry.register(hours(2), B, "broker-b")
+    registry.publish()
+    assert rows_of(spark.newSession(), names) == [("broker-a",)]
+    create_views(spark, root.url, "permanent_routes")
+    assert rows_of(spark.newSession(), names) == [("broker-a",), ("broker-b",)]
+    create_views(spark, root.url, "permanent_routes", epoch=first)
+    assert rows_of(spark.newSession(), names) == [("broker-a",)]
+    spark.sql("DROP SCHEMA permanent_routes CASCADE")
