@@ -111,7 +111,7 @@ function broker([found, churned, why], moment, actions) {
   return [
     card("Addresses", table(["address", "id", "cluster", "zone", "heard", "lease", "alive since"], rows, "At this moment no address of this broker is alive.")),
     card("The week before this moment", churned ? sessionsChart(churned, (text) => text) : null,
-      shares.length > 0 && h("p", {}, shares.map(([each, share]) => h("span", { class: "share" }, `${each}: in the routes ${percent(share)} of the time`)))),
+      shares.length > 0 && h("p", {}, shares.map(([each, share]) => h("span", { class: "share" }, `${each}: in the routes ${percent(share)} of the time in which it was expected`)))),
     h("div", { class: "columns" },
       card("Why it is so", story([...(why?.sentences ?? [])].reverse(), "The history has nothing about this broker up to this moment.")),
       card(found ? counted(found.total, "topic") : "Topics", table(["topic", "#read", "#write", "perm"], topics, "No topic."))),
