@@ -48,7 +48,7 @@ class Session(NamedTuple):
 
 
 class Availability(NamedTuple):
-    """How long a broker was in the routes, and how long it was expected there."""
+    """The milliseconds that a broker was in the routes, and those in which it was expected there."""
 
     up_ms: int
     expected_ms: int
