@@ -37,14 +37,19 @@ class MomentFields(TypedDict):
 
 
 class BrokerFields(TypedDict):
-    """A broker address with a lease. `silentMillis`: event time since its last sign of life."""
+    """A broker address with a lease. `silentMillis`: event time since its last sign of life.
+
+    `late`: silent for more than half its lease. `suspect`: its lease is over, and the guard against mass expiry holds
+    it.
+    """
 
     brokerAddr: str
     clusterName: str
     brokerName: str
     brokerId: int
     holdsId: bool
-    state: Literal["alive", "late"]
+    state: Literal["alive", "late", "suspect"]
+    suspectSince: str | None
     silentMillis: int
     heartbeatTimeoutMillis: int
     lastUpdateTimestamp: str | None
@@ -105,7 +110,8 @@ def lease_fields(view: RegistryView, lease: LiveRow) -> BrokerFields:
         "brokerName": lease.broker_name,
         "brokerId": lease.broker_id,
         "holdsId": holds_id,
-        "state": "late" if silent_ms > lease.heartbeat_timeout_millis // 2 else "alive",
+        "state": _state(lease, silent_ms),
+        "suspectSince": iso_text(lease.suspect_since),
         "silentMillis": silent_ms,
         "heartbeatTimeoutMillis": lease.heartbeat_timeout_millis,
         "lastUpdateTimestamp": iso_text(lease.last_update_timestamp),
@@ -116,6 +122,12 @@ def lease_fields(view: RegistryView, lease: LiveRow) -> BrokerFields:
         "filterServerList": list(tables.filters.get(lease.broker_addr, ())),
         "topics": tables.queues.topic_counts.get(lease.broker_name, 0),
     }
+
+
+def _state(lease: LiveRow, silent_ms: int) -> Literal["alive", "late", "suspect"]:
+    if lease.suspect_since is not None:
+        return "suspect"
+    return "late" if silent_ms > lease.heartbeat_timeout_millis // 2 else "alive"
 
 
 def brokers_page(view: RegistryView, *, limit: int, after: str = "", name: str | None = None) -> BrokersFields:
@@ -188,6 +200,7 @@ def overview(root: Root, view: RegistryView) -> dict[str, Any]:
             "brokerNames": len(tables.brokers),
             "alive": states["alive"],
             "late": states["late"],
+            "suspect": states["suspect"],
             "topics": len(tables.queues),
         },
         "clusters": found,

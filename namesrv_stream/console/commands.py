@@ -24,6 +24,7 @@ from namesrv_stream.rules.requests import (
     AddWritePerm,
     DeleteKvConfig,
     DeleteTopic,
+    LiftExpiryGuard,
     PutKvConfig,
     UpdateNamesrvConfig,
     WipeWritePerm,
@@ -35,7 +36,9 @@ from namesrv_stream.wire.command import RemotingCommand
 
 log = logging.getLogger(__name__)
 
-OperatorCommand = WipeWritePerm | AddWritePerm | DeleteTopic | PutKvConfig | DeleteKvConfig | UpdateNamesrvConfig
+OperatorCommand = (
+    WipeWritePerm | AddWritePerm | DeleteTopic | PutKvConfig | DeleteKvConfig | UpdateNamesrvConfig | LiftExpiryGuard
+)
 """What operators send. Topics are registered by brokers and by mqadmin, at a gateway."""
 
 MAX_BODY_BYTES = 64 * 1024
@@ -143,9 +146,13 @@ def _check_reason(reason: str | None) -> None:
 
 
 def _as_request(command: OperatorCommand) -> RemotingCommand:
-    """Return the command in the form for which the rights are written: RocketMQ's request."""
+    """Return the command in the form for which the rights are written: RocketMQ's request.
+
+    RocketMQ has none that lifts the guard. It needs the right to change the guard's settings.
+    """
     properties: Mapping[str, str] = getattr(command, "properties", {})
-    code = RequestCode[str(command.__struct_config__.tag)]
+    kind = UpdateNamesrvConfig if isinstance(command, LiftExpiryGuard) else type(command)
+    code = RequestCode[str(kind.__struct_config__.tag)]
     return RemotingCommand(code=code, body=encode_properties(properties))
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
 
 from namesrv_stream.console.answers import moment_fields
-from namesrv_stream.history.churn import UNPLANNED, Session, flapping, outages, sessions
+from namesrv_stream.history.churn import UNPLANNED, Session, availability, flapping, outages, sessions
 from namesrv_stream.history.events import AsOf, EpochEvents, Span, events_between, events_by_epoch, members_at
 from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
 from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
@@ -88,11 +88,16 @@ def churn(root: Root, row: SnapshotRow, since_ms: int, broker: str | None = None
     found = sessions(members_at(root, row, AsOf(at_ms=since_ms)), lines)
     if broker is not None:
         found = [each for each in found if broker in (each.broker_name, each.address)]
+        lines = [line for line in lines if broker in (line.broker_name, line.broker_addr)]
     return {
         "snapshot": moment_fields(row),
         "since": iso_text(since_ms),
         "sessions": [_session_fields(each) for each in found],
-        "availability": _availability(found, since_ms, until_ms),
+        "availability": {
+            _broker_text(broker): round(each.up_ms / each.expected_ms, 6)
+            for broker, each in sorted(availability(found, since_ms, until_ms).items())
+            if each.expected_ms
+        },
         "flapping": [
             {
                 "broker": _broker_text(each.broker),
@@ -108,7 +113,7 @@ def churn(root: Root, row: SnapshotRow, since_ms: int, broker: str | None = None
                 "lastGoneAt": iso_text(each.last_gone_ms),
                 "brokers": [_broker_text(broker) for broker in each.brokers],
             }
-            for each in outages(found)
+            for each in outages(lines)
         ],
         "rejected": rejected(root, row),
     }
@@ -124,18 +129,6 @@ def _session_fields(session: Session) -> dict[str, Any]:
         "endedBy": session.ended_by,
         "unplanned": session.ended_by in UNPLANNED,
     }
-
-
-def _availability(found: Iterable[Session], since_ms: int, until_ms: int) -> dict[str, float]:
-    """Return the share of the time since a broker's first session began in which it was in the routes."""
-    up: dict[str, int] = {}
-    first: dict[str, int] = {}
-    for each in found:
-        name = _broker_text(each.broker)
-        from_ms = max(since_ms, each.from_ms)
-        first[name] = min(first.get(name, from_ms), from_ms)
-        up[name] = up.get(name, 0) + max(0, (each.to_ms or until_ms) - from_ms)
-    return {name: min(1.0, up[name] / max(1, until_ms - first[name])) for name in sorted(up)}
 
 
 def _broker_text(broker: Sequence[object]) -> str:

@@ -1,12 +1,14 @@
-"""Sessions of brokers, flapping and shared outages, from lines of history and without Spark.
+"""Sessions of brokers, availability, flapping and shared outages, from lines of history and without Spark.
 
-The terms are those of the views for analysts (history/views.sql): a broker is (cluster, broker name, id) and stays the
-same broker when its address changes; an end is unplanned if the lease expired or the last connection was lost.
+The terms and the figures are those of the views for analysts (history/views.sql, held together by
+tests/history/test_views.py): a broker is (cluster, broker name, id) and stays the same broker when its address changes;
+an end is unplanned if the lease expired or the last connection was lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from namesrv_stream.history.membership import Membership
@@ -14,6 +16,10 @@ from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
 from namesrv_stream.rules.rows import BrokerEventRow
 
 UNPLANNED = ("EXPIRED", "CHANNEL_CLOSED")
+_PLANNED = ("UNREGISTERED", "MOVED", "ID_LOST")
+EXPECTED_MS = 7 * 24 * 3_600_000
+"""After an end that is not planned a broker is expected back for this time; then it counts as decommissioned."""
+
 FLAP_MS = 600_000
 """An unplanned end is a flap if the broker is back within this time."""
 
@@ -39,6 +45,13 @@ class Session(NamedTuple):
     def broker(self) -> BrokerKey:
         """The broker of the session."""
         return self[:3]
+
+
+class Availability(NamedTuple):
+    """The milliseconds that a broker was in the routes, and those in which it was expected there."""
+
+    up_ms: int
+    expected_ms: int
 
 
 class Flapping(NamedTuple):
@@ -69,7 +82,7 @@ def sessions(members: Membership, lines: Iterable[BrokerEventRow]) -> list[Sessi
         began_ms = lease.lease_began_at if lease else row.registered_at.event_time
         told.begin((row.cluster_name, row.broker_name, row.broker_id), row.broker_addr, began_ms)
     for line in lines:
-        key = (line.cluster_name or "", line.broker_name or "", line.broker_id or 0)
+        key = _broker_of(line)
         if line.type in BEGINS:
             told.begin(key, line.broker_addr or "", line.event_time)
         elif line.type == "ID_LOST" or (line.type in LEASE_ENDS and line.lease_millis is not None):
@@ -77,25 +90,56 @@ def sessions(members: Membership, lines: Iterable[BrokerEventRow]) -> list[Sessi
     return sorted(told.found(), key=lambda each: (each.from_ms, each.broker))
 
 
+def availability(found: Iterable[Session], since_ms: int, until_ms: int) -> dict[BrokerKey, Availability]:
+    """Return the availability of each broker from its first session in a stretch of time to the end of the stretch.
+
+    A broker is not expected after a planned end, until it is back.
+    """
+    return {
+        broker: Availability(
+            sum(max(0, (each.to_ms or until_ms) - max(since_ms, each.from_ms)) for each in of_one),
+            sum(
+                max(0, _expected_until(each, following, until_ms) - max(since_ms, each.from_ms))
+                for each, following in zip_longest(of_one, of_one[1:])
+            ),
+        )
+        for broker, of_one in _by_broker(found).items()
+    }
+
+
+def _expected_until(session: Session, following: Session | None, until_ms: int) -> int:
+    if session.to_ms is None:
+        return until_ms
+    if session.ended_by in _PLANNED:
+        return session.to_ms
+    return min(session.to_ms + EXPECTED_MS, following.from_ms if following else until_ms)
+
+
 def flapping(found: Sequence[Session]) -> list[Flapping]:
     """Return the brokers with unplanned ends, those with most flaps first."""
-    by_broker: dict[BrokerKey, list[Session]] = {}
-    for session in found:
-        by_broker.setdefault(session.broker, []).append(session)
-    counted = [_flapping_of(broker, of_one) for broker, of_one in by_broker.items()]
+    counted = [_flapping_of(broker, of_one) for broker, of_one in _by_broker(found).items()]
     ranked = [each for each in counted if each.unplanned_ends]
     return sorted(ranked, key=lambda each: (-each.flaps, -each.unplanned_ends, each.broker))
 
 
-def outages(found: Iterable[Session]) -> list[Outage]:
-    """Return the groups of two or more brokers that ended unplanned together.
+def _by_broker(found: Iterable[Session]) -> dict[BrokerKey, list[Session]]:
+    """Return the sessions of each broker, in order of their beginning."""
+    by_broker: dict[BrokerKey, list[Session]] = {}
+    for session in sorted(found, key=lambda each: each.from_ms):
+        by_broker.setdefault(session.broker, []).append(session)
+    return by_broker
 
-    A silent broker ended at its last sign of life: brokers that die together expire at different times.
+
+def outages(lines: Iterable[BrokerEventRow]) -> list[Outage]:
+    """Return the groups of two or more brokers whose leases ended unplanned together.
+
+    A silent broker ended at its last sign of life: brokers that die together expire at different times. A dead master
+    counts even if a slave has taken its id before it expires.
     """
     gone = sorted(
-        ((each.last_heard_ms if each.ended_by == "EXPIRED" else each.to_ms) or 0, each.broker)
-        for each in found
-        if each.ended_by in UNPLANNED
+        ((line.last_heard_at if line.type == "EXPIRED" else line.event_time) or 0, _broker_of(line))
+        for line in lines
+        if line.type in UNPLANNED
     )
     groups: list[Outage] = []
     for at_ms, broker in gone:
@@ -141,6 +185,10 @@ class _Sessions:
                 del self._ended[index]
                 return ended._replace(to_ms=None, ended_by=None, last_heard_ms=None)
         return None
+
+
+def _broker_of(line: BrokerEventRow) -> BrokerKey:
+    return (line.cluster_name or "", line.broker_name or "", line.broker_id or 0)
 
 
 def _flapping_of(broker: BrokerKey, found: Sequence[Session]) -> Flapping:

@@ -200,6 +200,7 @@ class LiftExpiryGuard(_TaggedRecord, frozen=True, kw_only=True, tag="LIFT_EXPIRY
     """End all leases that the guard against mass expiry holds (D11)."""
 
     requested_by: str | None = None
+    reason: str | None = None
 
 
 BrokerRequest = RegisterBroker | BrokerHeartbeat | UnregisterBroker | ChannelClosed

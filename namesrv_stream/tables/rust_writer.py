@@ -17,6 +17,7 @@ from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import with_partition_column
 from namesrv_stream.tables.root import (
     CHECKPOINT_INTERVAL,
+    FORMAT_PROPERTY,
     RETENTION_PROPERTY,
     Root,
     constraint_properties,
@@ -174,7 +175,9 @@ class RustWriter:
             table.alter.add_columns(list(DeltaSchema.from_arrow(pa.schema(added)).fields))
         _describe(table, spec)
         if table.metadata().configuration.get(RETENTION_PROPERTY) != str(retention_ms):
-            table.alter.set_table_properties(table_properties(spec, retention_ms), raise_if_not_exists=False)
+            properties = table_properties(spec, retention_ms)
+            del properties[FORMAT_PROPERTY]  # the table keeps the format in which it was made
+            table.alter.set_table_properties(properties, raise_if_not_exists=False)
 
 
 def _describe(table: DeltaTable, spec: TableSpec) -> None:

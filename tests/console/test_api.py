@@ -7,8 +7,14 @@ import pytest
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console.server import BackgroundConsole
 from namesrv_stream.rules import lookup
-from namesrv_stream.rules.requests import DeleteTopic, WipeWritePerm
+from namesrv_stream.rules.requests import (
+    DEFAULT_HEARTBEAT_TIMEOUT_MS,
+    DeleteTopic,
+    Scan,
+    WipeWritePerm,
+)
 from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.root import DAY_MS
 from namesrv_stream.wire import bodies
 from tests.console.conftest import A, B, C, Client
 
@@ -38,6 +44,18 @@ def test_a_moment_is_an_epoch_or_an_event_time(registry, client):
     assert [each["brokerAddr"] for each in client.get(f"/v1/brokers?at={earlier}").json["brokers"]] == [A, B]
     assert [each["brokerAddr"] for each in client.get("/v1/brokers?epoch=3").json["brokers"]] == [A, B]
     assert client.get("/v1/brokers?epoch=4").json["total"] == 1
+
+
+def test_a_silent_broker_that_the_guard_holds_is_suspect(registry, client):
+    registry.rules.settings = NamesrvSettings(expiry_guard_ratio=0.4, clock_jump_millis=DAY_MS)
+    registry.command(Scan(), publish=False)
+    registry.now_ms += DEFAULT_HEARTBEAT_TIMEOUT_MS - 1
+    registry.register(A, "c1", "broker-a", publish=False)
+    registry.now_ms += 2
+    registry.command(Scan())
+    states = {each["brokerAddr"]: each["state"] for each in client.get("/v1/brokers?epoch=4").json["brokers"]}
+    assert states == {A: "alive", B: "suspect"}
+    assert client.get("/v1/overview?epoch=4").json["counts"]["suspect"] == 1
 
 
 def test_an_answer_that_its_sender_has_is_not_sent_again(registry, client):

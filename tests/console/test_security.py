@@ -44,6 +44,14 @@ def closed(still_root, nobody, users):
         yield Client(console.url)
 
 
+LIFT = {"type": "LIFT_EXPIRY_GUARD", "reason": "these brokers are gone"}
+
+
+@pytest.mark.parametrize(("name", "status"), [("bob", 403), ("ann", 503)])
+def test_the_guard_against_mass_expiry_is_lifted_by_an_admin(closed, name, status):
+    assert closed.post(LIFT, Authorization=basic(name, f"{name}-secret")).status == status
+
+
 @pytest.mark.parametrize(
     ("authorization", "status"),
     [

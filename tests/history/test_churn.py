@@ -2,8 +2,18 @@
 
 import pytest
 
-from namesrv_stream.history.churn import FLAP_MS, OUTAGE_GAP_MS, Session, flapping, outages, sessions
+from namesrv_stream.history.churn import (
+    EXPECTED_MS,
+    FLAP_MS,
+    OUTAGE_GAP_MS,
+    Session,
+    availability,
+    flapping,
+    outages,
+    sessions,
+)
 from namesrv_stream.history.membership import Membership
+from namesrv_stream.rules.rows import BrokerEventRow
 from tests.history.fleet import RandomLife
 
 T0 = 1_700_000_000_000
@@ -58,16 +68,44 @@ def test_a_planned_end_is_no_flap():
     assert flapping([ended("a", T0, "UNREGISTERED"), lasting("a", T0 + 1)]) == []
 
 
+@pytest.mark.parametrize(
+    ("ended_by", "expected_ms"),
+    [("UNREGISTERED", 15), ("MOVED", 15), ("ID_LOST", 15), ("EXPIRED", 25), ("CHANNEL_CLOSED", 25), ("REFUSED", 25)],
+)
+def test_a_broker_is_expected_back_unless_its_end_was_planned(ended_by, expected_ms):
+    found = [ended("a", T0 + 10, ended_by), lasting("a", T0 + 20)]
+    assert availability(found, T0, T0 + 25) == {("c1", "a", 0): (15, expected_ms)}
+
+
+@pytest.mark.parametrize(("passed_ms", "expected_ms"), [(EXPECTED_MS, EXPECTED_MS), (EXPECTED_MS + 1, EXPECTED_MS)])
+def test_a_broker_that_stays_away_is_expected_for_seven_days(passed_ms, expected_ms):
+    [found] = availability([ended("a", T0 + 10)], T0, T0 + 10 + passed_ms).values()
+    assert found == (10, 10 + expected_ms)
+
+
+def test_only_the_time_within_the_stretch_counts():
+    assert availability([lasting("a", T0 - 50)], T0, T0 + 5) == {("c1", "a", 0): (5, 5)}
+
+
+def gone(name, at_ms, how="CHANNEL_CLOSED", heard_ms=None):
+    line = dict.fromkeys(BrokerEventRow._fields) | {"type": how, "event_time": at_ms, "last_heard_at": heard_ms}
+    return BrokerEventRow(**line | {"cluster_name": "c1", "broker_name": name, "broker_id": 0})
+
+
 @pytest.mark.parametrize(("gap_ms", "count"), [(OUTAGE_GAP_MS - 1, 1), (OUTAGE_GAP_MS, 0)])
 def test_brokers_that_end_within_a_minute_are_one_outage(gap_ms, count):
-    assert len(outages([ended("a", T0), ended("b", T0 + gap_ms)])) == count
+    assert len(outages([gone("a", T0), gone("b", T0 + gap_ms)])) == count
 
 
 def test_a_silent_broker_ended_at_its_last_sign_of_life():
-    silent = ended("a", T0 + 125_000, "EXPIRED", heard_ms=T0)
-    assert [len(each.brokers) for each in outages([silent, ended("b", T0 + 10)])] == [2]
-    assert outages([silent, ended("b", T0 + 125_000)]) == []
+    silent = gone("a", T0 + 125_000, "EXPIRED", heard_ms=T0)
+    assert [len(each.brokers) for each in outages([silent, gone("b", T0 + 10)])] == [2]
+    assert outages([silent, gone("b", T0 + 125_000)]) == []
 
 
 def test_one_broker_that_ends_twice_is_no_outage():
-    assert outages([ended("a", T0), ended("a", T0 + 1, from_ms=T0)]) == []
+    assert outages([gone("a", T0), gone("a", T0 + 1)]) == []
+
+
+def test_a_planned_end_is_no_outage():
+    assert outages([gone("a", T0, "UNREGISTERED"), gone("b", T0)]) == []

@@ -144,10 +144,10 @@ def test_an_operator_lifts_the_guard_and_history_names_the_operator_and_each_bro
     cluster = Cluster()
     cluster.tick(LEASE_S + 1, 9)
     cluster.events()
-    cluster.apply(LiftExpiryGuard(requested_by="ann"))
+    cluster.apply(LiftExpiryGuard(requested_by="ann", reason="the hall burns"))
     assert (cluster.alive, cluster.suspects) == ([9], [])
     command, *ends = cluster.events()
-    assert (command.type, command.requested_by) == ("LIFT_EXPIRY_GUARD", "ann")
+    assert (command.type, command.requested_by, command.reason) == ("LIFT_EXPIRY_GUARD", "ann", "the hall burns")
     assert [(event.type, event.broker_addr) for event in ends] == [("EXPIRED", f"b:{number}") for number in range(9)]
     assert {event.offset for event in ends} == {command.offset}
 

@@ -9,9 +9,9 @@ from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
 from namesrv_stream.tables.reader import RouteReader
-from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.root import FORMAT_PROPERTY, RETENTION_PROPERTY, Root
 from namesrv_stream.tables.rust_writer import RustWriter
-from namesrv_stream.tables.schemas import BROKER_EVENT, LIVE, ROUTE_TABLES
+from namesrv_stream.tables.schemas import BROKER_EVENT, LIVE, ROUTE_TABLES, TOPIC
 from namesrv_stream.tables.writer import RowChanges
 from tests.upgrade import BROKERS, LEASE_MS, RETENTION_MS, unpack
 
@@ -24,8 +24,8 @@ def root(tmp_path):
     return str(tmp_path / "registry")
 
 
-def claim(root):
-    return Publisher.claim(RustWriter(Root(root)), "new", 1, RETENTION_MS, log_of=lambda _: HERE)
+def claim(root, retention_ms=RETENTION_MS):
+    return Publisher.claim(RustWriter(Root(root)), "new", 1, retention_ms, log_of=lambda _: HERE)
 
 
 def tables(view):
@@ -41,6 +41,13 @@ def test_a_claim_adds_the_new_columns_and_keeps_routes_and_history(root):
     assert tables(after.open()) == kept
     assert after.table(BROKER_EVENT, last).equals(told)
     assert (last.kind, last.kafka_cluster_id, last.kafka_topic_id) == ("CLAIM", "cluster-here", "topic-here")
+
+
+@pytest.mark.parametrize("retention_ms", [RETENTION_MS, RETENTION_MS - 1000])
+def test_tables_keep_the_format_that_gateways_of_the_former_release_read(root, retention_ms):
+    claim(root, retention_ms)
+    properties = Root(root).open(TOPIC).metadata().configuration
+    assert (properties[FORMAT_PROPERTY], properties[RETENTION_PROPERTY]) == ("1", str(retention_ms))
 
 
 def test_snapshots_of_the_former_release_have_null_in_the_later_columns(root):

@@ -5,7 +5,7 @@ import { clock, counted, duration, percent, perm, when } from "./words.js";
 import { sessionsChart } from "./chart.js";
 
 const path = encodeURIComponent;
-const STATES = { alive: "alive", late: "late: silent for more than half its lease", gone: "gone" };
+const STATES = { alive: "alive", late: "late: silent for more than half its lease", suspect: "suspect: its lease is over, and the guard against mass expiry holds it", gone: "gone" };
 
 const stamp = (at, text = when) => (at ? h("time", { datetime: at }, text(at)) : "");
 const dot = (state) => h("i", { class: `dot ${state}`, title: STATES[state], role: "img", "aria-label": state });
@@ -26,7 +26,7 @@ export const views = {
   overview: {
     title: () => "Overview",
     ask: () => ["/v1/overview"],
-    show: ([found], moment) => overview(found, moment),
+    show: ([found], moment, actions) => overview(found, moment, actions),
   },
   topics: {
     title: () => "Topics",
@@ -55,14 +55,20 @@ export const views = {
   },
 };
 
-function overview(found, moment) {
+function held(count, moment, actions) {
+  return card("Held by the guard against mass expiry", h("p", {}, `The leases of ${counted(count, "broker")} are over. Clients still get them, until they are heard again or expiryGuardMaxMillis has passed.`),
+    moment.epoch === null && actions([["Lift the guard …", { type: "LIFT_EXPIRY_GUARD" }, `The ${counted(count, "suspect broker")} leave the routes at once.`]]));
+}
+
+function overview(found, moment, actions) {
   const { counts } = found;
-  const figures = [["alive", counts.alive], ["late", counts.late], ["gone", found.gone.length], ["broker names", counts.brokerNames], ["clusters", counts.clusters], ["topics", counts.topics]];
+  const figures = [["alive", counts.alive], ["late", counts.late], ...(counts.suspect ? [["suspect", counts.suspect]] : []), ["gone", found.gone.length], ["broker names", counts.brokerNames], ["clusters", counts.clusters], ["topics", counts.topics]];
   const goneOf = (name, cluster) => found.gone.filter((each) => each.brokerName === name && each.clusterName === cluster);
   const shown = new Set(found.clusters.flatMap((cluster) => cluster.brokers.map((group) => `${cluster.name}/${group.brokerName}`)));
   const lost = found.gone.filter((each) => !shown.has(`${each.clusterName}/${each.brokerName}`));
   return [
-    h("dl", { class: "figures" }, figures.map(([name, count]) => h("div", { class: count && ["late", "gone"].includes(name) ? name : null }, h("dt", {}, name), h("dd", {}, count.toLocaleString())))),
+    h("dl", { class: "figures" }, figures.map(([name, count]) => h("div", { class: count && ["late", "suspect", "gone"].includes(name) ? name : null }, h("dt", {}, name), h("dd", {}, count.toLocaleString())))),
+    counts.suspect > 0 && held(counts.suspect, moment, actions),
     h("div", { class: "columns" },
       h("div", {},
         found.clusters.map((cluster) => card(cluster.name, h("div", { class: "groups" }, cluster.brokers.map((group) => groupCard(group, goneOf(group.brokerName, cluster.name), moment))))),
@@ -78,7 +84,7 @@ function lastHour(counts) {
 }
 
 function groupCard(group, gone, moment) {
-  const holder = (each) => h("li", {}, dot(each.state), h("b", {}, each.brokerId), h("span", { class: "address" }, each.brokerAddr), each.silentMillis !== null && h("small", {}, each.state === "late" ? `silent ${duration(each.silentMillis)}` : ""));
+  const holder = (each) => h("li", {}, dot(each.state), h("b", {}, each.brokerId), h("span", { class: "address" }, each.brokerAddr), each.silentMillis !== null && h("small", {}, each.state !== "alive" ? `${each.state === "suspect" ? "suspect, " : ""}silent ${duration(each.silentMillis)}` : ""));
   const ghost = (each) => h("li", { class: "ghost", title: each.text }, dot("gone"), h("b", {}, each.brokerId), h("span", { class: "address" }, each.brokerAddr), h("small", {}, `${each.endedBy.toLowerCase()} ${clock(each.goneAt)}`));
   return h("article", { class: "group" },
     h("h3", {}, link("broker", group.brokerName, moment)),
@@ -111,7 +117,7 @@ function broker([found, churned, why], moment, actions) {
   return [
     card("Addresses", table(["address", "id", "cluster", "zone", "heard", "lease", "alive since"], rows, "At this moment no address of this broker is alive.")),
     card("The week before this moment", churned ? sessionsChart(churned, (text) => text) : null,
-      shares.length > 0 && h("p", {}, shares.map(([each, share]) => h("span", { class: "share" }, `${each}: in the routes ${percent(share)} of the time`)))),
+      shares.length > 0 && h("p", {}, shares.map(([each, share]) => h("span", { class: "share" }, `${each}: in the routes ${percent(share)} of the time in which it was expected`)))),
     h("div", { class: "columns" },
       card("Why it is so", story([...(why?.sentences ?? [])].reverse(), "The history has nothing about this broker up to this moment.")),
       card(found ? counted(found.total, "topic") : "Topics", table(["topic", "#read", "#write", "perm"], topics, "No topic."))),
