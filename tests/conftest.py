@@ -18,6 +18,23 @@ settings.load_profile("default")
 MARKER_OF_FIXTURE = {"spark": "spark", "kafka": "system"}
 
 
+LEAKS = (
+    "error::ResourceWarning",
+    "error::pytest.PytestUnraisableExceptionWarning",
+    # kafka-python 3.0 does not close the sockets of an attempt to connect that failed.
+    "ignore:unclosed <socket.socket fd=[0-9]+, family=[0-9]+, type=1, proto=6, laddr=.'0.0.0.0',:ResourceWarning",
+    "ignore:unclosed <socket.socket fd=[0-9]+, family=1, type=1, proto=0>:ResourceWarning",
+)
+"""Filters of warnings for a run without Spark and Kafka, in which no foreign process leaves anything behind."""
+
+
+def pytest_collection_finish(session):
+    markers = {marker.name for item in session.items for marker in item.iter_markers()}
+    if markers.isdisjoint(MARKER_OF_FIXTURE.values()):
+        for line in LEAKS:
+            session.config.addinivalue_line("filterwarnings", line)
+
+
 def pytest_collection_modifyitems(items):
     """Marks each test by what it uses, so that `-m 'not spark and not system'` is the quick ones."""
     for item in items:

@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from tenacity import retry, stop_after_delay, wait_fixed
@@ -336,20 +336,20 @@ frames = st.builds(
 )
 
 
-@hypothesis_settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=200)
 @given(pieces=st.lists(frames | st.binary(max_size=200), min_size=1, max_size=20))
 def test_no_input_hurts_other_connections(fuzzed, pieces):
     spoil_and_look(fuzzed, pieces)
 
 
 @pytest.mark.full
-@hypothesis_settings(max_examples=5_000, deadline=None)
+@hypothesis_settings(max_examples=5_000)
 @given(pieces=st.lists(frames | st.binary(max_size=200), min_size=20, max_size=20))
 def test_no_input_hurts_other_connections_100_000_frames(fuzzed, pieces):
     spoil_and_look(fuzzed, pieces)
 
 
-@hypothesis_settings(max_examples=300, deadline=None)
+@hypothesis_settings(max_examples=300)
 @given(chunks=st.lists(st.binary(max_size=64), max_size=30), limit=st.sampled_from([64, 1024]))
 def test_decoder_holds_no_more_than_one_frame(chunks, limit):
     decoder = FrameDecoder(limit)

@@ -1,6 +1,7 @@
 """The JVM that Python drives: by this process alone."""
 
 import stat
+from contextlib import contextmanager
 
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway
@@ -17,13 +18,19 @@ def jvm(tmp_path, monkeypatch):
         yield running
 
 
+@contextmanager
 def driven(jvm, **more):
-    return JavaGateway(gateway_parameters=GatewayParameters(port=jvm.port, **more))
+    java = JavaGateway(gateway_parameters=GatewayParameters(port=jvm.port, **more))
+    try:
+        yield java.jvm
+    finally:
+        java.close()
 
 
 def test_who_has_the_token_drives_the_jvm_and_nobody_else(jvm, tmp_path):
-    assert driven(jvm, auth_token=jvm.token).jvm.java.lang.Math.abs(-7) == 7
+    with driven(jvm, auth_token=jvm.token) as driven_jvm:
+        assert driven_jvm.java.lang.Math.abs(-7) == 7
     for wrong in ({}, {"auth_token": "guessed"}):
-        with pytest.raises(Py4JError):
-            driven(jvm, **wrong).jvm.java.lang.Math.abs(-7)
+        with driven(jvm, **wrong) as driven_jvm, pytest.raises(Py4JError):
+            driven_jvm.java.lang.Math.abs(-7)
     assert stat.S_IMODE((tmp_path / "client-console.log").stat().st_mode) == 0o600

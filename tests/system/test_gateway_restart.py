@@ -1,6 +1,7 @@
 """A gateway that starts again, with real connections and a real Kafka: what its brokers cost the log."""
 
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -36,9 +37,16 @@ def site(kafka, topic, tmp_path):
         yield made
 
 
-def connect_all(gateway):
-    """Each broker over a connection of its own, which begins with its registration."""
-    peers = [Peer(gateway.port) for _ in BROKERS]
+@pytest.fixture
+def open_peers():
+    """Connections that outlive their gateway, as those of brokers do."""
+    with ExitStack() as peers:
+        yield peers
+
+
+def connect_all(gateway, open_peers):
+    """Connect each broker over a connection of its own, which begins with its registration."""
+    peers = [open_peers.enter_context(Peer(gateway.port)) for _ in BROKERS]
 
     @eventually
     def registered():
@@ -52,14 +60,14 @@ def connect_all(gateway):
     return peers
 
 
-def test_brokers_of_a_gateway_that_starts_again_cost_a_light_heartbeat_each(site):
+def test_brokers_of_a_gateway_that_starts_again_cost_a_light_heartbeat_each(site, open_peers):
     with BackgroundGateway(site.settings) as running:
-        connect_all(running.gateway)
+        connect_all(running.gateway, open_peers)
         site.publish()
     before = len(site.records())
     assert len(site.records(RegisterBroker)) == len(BROKERS)
     with BackgroundGateway(site.settings) as again:
-        peers = connect_all(again.gateway)
+        peers = connect_all(again.gateway, open_peers)
         own = site.records()[before:]
         assert [(type(each), each.broker_addr) for each in own] == [(BrokerHeartbeat, address) for address in BROKERS]
         assert {each.channel_id.split("/")[0] for each in own} == {again.gateway.gateway_id}
@@ -70,9 +78,9 @@ def test_brokers_of_a_gateway_that_starts_again_cost_a_light_heartbeat_each(site
         assert [each.data_version.counter for each in site.records(RegisterBroker)[len(BROKERS) :]] == [2]
 
 
-def test_a_broker_that_never_pauses_is_in_the_log_once_in_a_quarter_of_its_lease(site):
+def test_a_broker_that_never_pauses_is_in_the_log_once_in_a_quarter_of_its_lease(site, open_peers):
     with BackgroundGateway(site.settings) as running:
-        peer, *_ = connect_all(running.gateway)
+        peer, *_ = connect_all(running.gateway, open_peers)
         before = len(site.records(BrokerHeartbeat))
         began_s = time.monotonic()
         while (taken_s := time.monotonic() - began_s) < 2.5:

@@ -280,7 +280,8 @@ def test_a_gateway_that_stops_ends_nobodys_lease(site):
             assert register(peer).code == 0
 
         registered()
-    assert peer.is_closed_by_server()
+    with peer:
+        assert peer.is_closed_by_server()
     assert site.records(ChannelClosed) == []
 
 
