@@ -1,6 +1,7 @@
 """A wheel in an environment that has the dependencies and nothing of the checkout."""
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -11,22 +12,17 @@ import pytest
 
 from namesrv_stream.local.jars import CHECKOUT
 from namesrv_stream.tables.root import Root
+from tests.history.seeded import HOUR_MS, SeededRegistry
 from tests.tables.rows import NOW
 from tests.tables.test_publication import batch, claim
 
-ARROW = """
-import sys
-from namesrv_stream.tables.pinned import open_tables
-print(len(open_tables(sys.argv[1])["topic"]))
-"""
-SPARK = """
-import sys
-from namesrv_stream.history.views import register_views
+PAGE = (CHECKOUT / "notebooks" / "README.md").read_text()
+[COMMANDS] = re.findall(r"<!-- tested: in a wheel -->\n```sh\n(.*?)```", PAGE, re.DOTALL)
+JUPYTER_EXECUTE = "from nbclient.cli import main; main()"
+"""What the program `jupyter execute` runs, which is not among the environment's own."""
+WHERE = """
 from namesrv_stream.local.jars import CONF, JARS
-from namesrv_stream.local.spark import local_session
-spark = local_session("wheel", {"spark.driver.memory": "1g"}, cores="1")
-register_views(spark, sys.argv[1])
-print(CONF, JARS, spark.table("topic_placement").count())
+print(CONF, JARS)
 """
 
 
@@ -100,14 +96,19 @@ def test_an_installed_wheel_reads_a_registry_without_the_checkout(environment, r
 
 @pytest.mark.full
 @pytest.mark.spark
-def test_an_installed_wheel_fetches_its_jars_by_one_command_and_opens_a_spark_session(environment, root):
-    claim(root).publish(batch(0), NOW)
+def test_an_installed_wheel_fetches_its_jars_by_one_command_and_runs_a_notebook(environment, root):
+    registry = SeededRegistry(root, NOW)
+    registry.register(NOW - HOUR_MS, "10.0.0.1:10911", "broker-a", topics=("T",))
+    registry.publish(at_ms=NOW)
     [folder] = environment("namesrv-stream", "jars").splitlines()
     assert list(Path(folder).glob("delta-spark*.jar"))
-    conf, jars, topics = environment("python", "-c", SPARK, root.url).splitlines()[-1].split()
+    conf, jars = environment("python", "-c", WHERE).split()
     assert str(CHECKOUT) not in conf + jars + folder
     assert folder.startswith(jars)
-    assert topics == "2"
+    [copy, run] = COMMANDS.splitlines()[-2:]
+    run = run.replace("/your/registry", root.url).replace("jupyter execute", f"python -c '{JUPYTER_EXECUTE}'")
+    environment("bash", "-euc", f"{copy}\n{run}")
+    assert "broker-a 0" in environment("cat", "churn_history.ipynb")
 
 
 @pytest.fixture

@@ -1,0 +1,76 @@
+"""From an empty Spark Thrift server to rows in a client that speaks JDBC, by the commands of docs/bi.md."""
+
+import re
+import subprocess
+
+import pytest
+
+from namesrv_stream.local.jars import CHECKOUT, retrieved_jars
+from namesrv_stream.local.ports import free_ports
+from namesrv_stream.tables.root import Root
+from tests.history.seeded import DAY_MS, HOUR_MS, SeededRegistry
+from tests.system.test_cluster import running
+from tests.tables.rows import NOW
+
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.timeout(1800)]
+
+LIMIT_S = 700
+PAGE = (CHECKOUT / "docs" / "bi.md").read_text()
+START, MAKE_VIEWS, ASK = re.findall(r"<!-- tested: Thrift server -->\n```sh\n(.*?)```", PAGE, re.DOTALL)
+PROMPT = re.compile(r"^(\d: jdbc:\S+> |(\. )+> )+")
+"""Prompts that beeline writes before an answer."""
+MIDNIGHT_MS = NOW // DAY_MS * DAY_MS
+A, B = "10.0.0.1:10911", "10.0.0.2:10911"
+
+
+@pytest.fixture
+def here(tmp_path):
+    """Return a function that gives the page's commands a free port, and a folder of the test in place of data/."""
+    retrieved_jars("spark")
+    port = free_ports(1)
+
+    def here(commands):
+        return commands.replace("10000", str(port)).replace("data/", f"{tmp_path}/")
+
+    return here
+
+
+@pytest.fixture
+def server(here, tmp_path, monkeypatch):
+    """The page's server, on an empty metastore; the output of a command beside it, as lines."""
+    monkeypatch.chdir(CHECKOUT)
+    log = tmp_path / "server.log"
+    start = here(START).replace("spark-submit", "exec spark-submit")
+
+    def run(commands):
+        command = ["bash", "-euo", "pipefail", "-c", f". .venv/bin/activate\n{here(commands)}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        assert done.returncode == 0, f"{done.stderr[-3000:]}\n{log.read_text()[-3000:]}"
+        return [PROMPT.sub("", line) for line in done.stdout.splitlines() if line.strip()]
+
+    with running(["bash", "-euo", "pipefail", "-c", start], log, None):
+        yield run
+
+
+@pytest.fixture
+def registry(tmp_path):
+    registry = SeededRegistry(Root(str(tmp_path / "registry")), NOW)
+    registry.register(MIDNIGHT_MS, A, "broker-a", topics=("T",))
+    registry.expire(MIDNIGHT_MS + 6 * HOUR_MS, A)
+    registry.register(MIDNIGHT_MS + 12 * HOUR_MS, A, "broker-a", topics=("T",))
+    registry.publish(at_ms=MIDNIGHT_MS + DAY_MS)
+    return registry
+
+
+def test_a_thrift_server_serves_permanent_views_that_the_same_statements_move_to_the_newest_snapshot(server, registry):
+    server(MAKE_VIEWS)
+    header, *before = server(ASK)
+    assert header == "day,cluster_name,percent"
+    assert [line.partition(",")[2] for line in before] == ["c1,75.0"]
+    registry.register(MIDNIGHT_MS + DAY_MS, B, "broker-b", topics=("T",))
+    registry.publish(at_ms=MIDNIGHT_MS + 2 * DAY_MS)
+    server(MAKE_VIEWS)
+    more = "SELECT topic, broker_name FROM routes.topic_placement; DESCRIBE routes.topic"
+    after = server(ASK.replace("ORDER BY ALL", f"ORDER BY ALL; {more}"))
+    assert {"c1,75.0", "c1,100.0"} <= {line.partition(",")[2] for line in after}
+    assert {"T,broker-a", "T,broker-b", "topic,string,name of the topic"} <= set(after)
