@@ -64,7 +64,7 @@ class _Address:
 class BrokerLiveness(StatefulProcessor):
     """Follows one broker address: passes its records on, and evicts what is known of it once it is silent.
 
-    One timer at most. A heartbeat does not move it: when it fires early, it is set to the deadline of then.
+    One timer at most. A heartbeat does not move it: when it fires early, it is set to the present `due_ms`.
     """
 
     def init(self, handle: StatefulProcessorHandle) -> None:  # noqa: D102  # Spark's contract, as the three below

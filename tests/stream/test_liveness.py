@@ -43,7 +43,7 @@ def test_the_state_of_a_silent_broker_is_evicted_a_millisecond_after_its_timeout
     assert (brokers.peekValueState("address", ADDRESS) is None) == bool(rows)
 
 
-def test_a_heartbeat_moves_no_timer_and_the_state_is_evicted_by_the_later_deadline(brokers):
+def test_a_heartbeat_moves_no_timer_and_the_state_is_evicted_a_timeout_after_it(brokers):
     brokers.test(ADDRESS, [record("REGISTER_BROKER", 0)])
     brokers.test(ADDRESS, [record("BROKER_HEARTBEAT", 30_000)])
     assert watermark_reaches(brokers, 120_001) == []
