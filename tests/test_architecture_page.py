@@ -1,4 +1,4 @@
-"""The page docs/architecture.md: its modules exist, and its table has a row for each package."""
+"""The page docs/architecture.md: its modules exist, and its table has a row for each package and module."""
 
 import re
 from pathlib import Path
@@ -10,6 +10,7 @@ PACKAGE = ROOT / "namesrv_stream"
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 MODULES = sorted(set(re.findall(r"[\w/]+\.py\b", PAGE)))
 PACKAGES = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
+BESIDE = sorted(path.name for path in PACKAGE.glob("*.py") if path.name != "__init__.py")
 ROWS = re.search(r"^\| part \|.*?\n\n", PAGE, re.MULTILINE | re.DOTALL)[0]
 
 
@@ -21,3 +22,8 @@ def test_each_module_that_the_page_names_exists(module):
 @pytest.mark.parametrize("package", PACKAGES)
 def test_each_package_has_a_row(package):
     assert f"`{package}/" in ROWS
+
+
+@pytest.mark.parametrize("module", BESIDE)
+def test_each_module_beside_the_packages_has_a_row(module):
+    assert f"`{module}`" in ROWS

@@ -103,31 +103,31 @@ class Chronicle:
                 name = broker.group.broker_name
                 self._command(begin_ms, WipeWritePerm(broker_name=name, requested_by="ann@operations"))
                 self._command(begin_ms + 4 * MINUTE_MS, AddWritePerm(broker_name=name, requested_by="ann@operations"))
-            self._model.at(begin_ms + MINUTE_MS, partial(self._model.unregister, broker))
-            self._model.at(begin_ms + 2 * MINUTE_MS, partial(self._model.start, broker))
+            self._model.schedule(begin_ms + MINUTE_MS, partial(self._model.unregister, broker))
+            self._model.schedule(begin_ms + 2 * MINUTE_MS, partial(self._model.start, broker))
 
     def _flap(self, at_ms: int) -> None:
         broker = self._broker(master=False)
         for turn in range(FLAPS):
             away_ms = at_ms + turn * (FLAP_AWAY_MS + FLAP_BACK_MS)
-            self._model.at(away_ms, partial(self._model.crash, broker))
-            self._model.at(away_ms + FLAP_AWAY_MS, partial(self._model.start, broker))
+            self._model.schedule(away_ms, partial(self._model.crash, broker))
+            self._model.schedule(away_ms + FLAP_AWAY_MS, partial(self._model.start, broker))
 
     def _zone_outage(self, at_ms: int) -> None:
         """Crash all brokers of a zone at once and start them again one after the other."""
         zone = self._rng.choice([group.zone_name for group in self._model.groups])
         away = [broker for group in self._model.groups if group.zone_name == zone for broker in group.brokers]
         for number, broker in enumerate(away):
-            self._model.at(at_ms, partial(self._model.crash, broker))
-            self._model.at(at_ms + OUTAGE_MS + number * 10_000, partial(self._model.start, broker))
+            self._model.schedule(at_ms, partial(self._model.crash, broker))
+            self._model.schedule(at_ms + OUTAGE_MS + number * 10_000, partial(self._model.start, broker))
 
     def _rehost(self, at_ms: int) -> None:
         """Move a broker to another machine: the same broker at a new address."""
-        self._model.at(at_ms, partial(self._model.rehost, self._broker(), _NEW_HOST))
+        self._model.schedule(at_ms, partial(self._model.rehost, self._broker(), _NEW_HOST))
 
     def _move(self, at_ms: int) -> None:
         groups: list[BrokerGroup] = self._model.groups
-        self._model.at(at_ms, partial(self._model.move, self._rng.choice(groups)))
+        self._model.schedule(at_ms, partial(self._model.move, self._rng.choice(groups)))
 
     def _delete_topic(self, at_ms: int) -> None:
         """Delete a topic by an operator's mistake; its brokers restore it with their next full registration."""

@@ -34,7 +34,7 @@ class ChurnedFleet(Protocol):
     def brokers(self) -> Iterable[Broker]:
         """Return all brokers, down or up."""
 
-    def at(self, at_ms: int, action: Callable[[int], Iterable[BrokerRequest]], /) -> None:
+    def schedule(self, at_ms: int, action: Callable[[int], Iterable[BrokerRequest]], /) -> None:
         """Plan an action, which is called with its time."""
 
     def start(self, broker: Broker, at_ms: int, /) -> Iterable[BrokerRequest]:
@@ -66,26 +66,26 @@ def schedule_churn(model: ChurnedFleet, kind: Churn, per_minute: float, from_ms:
     fits, act = _KINDS[kind]
 
     def happen(at_ms: int) -> Iterable[BrokerRequest]:
-        model.at(at_ms + _gap_ms(rng, per_minute), happen)
+        model.schedule(at_ms + _gap_ms(rng, per_minute), happen)
         candidates = [broker for broker in model.brokers() if broker.up and fits(broker)]
         if not candidates:
             return ()
         model.happened[kind] += 1
         return act(model, rng, rng.choice(candidates), at_ms)
 
-    model.at(from_ms + _gap_ms(rng, per_minute), happen)
+    model.schedule(from_ms + _gap_ms(rng, per_minute), happen)
 
 
 def _crash(model: ChurnedFleet, rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
     """Crash a broker and start it again after a random time."""
     away_ms = round(rng.uniform(*CRASH_LEASES) * model.plan.lease_ms)
-    model.at(at_ms + away_ms, partial(model.start, broker))
+    model.schedule(at_ms + away_ms, partial(model.start, broker))
     return model.crash(broker, at_ms)
 
 
 def _restart(model: ChurnedFleet, rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
     """Shut a broker down in order and start it again."""
-    model.at(at_ms + rng.randint(*RESTART_MS), partial(model.start, broker))
+    model.schedule(at_ms + rng.randint(*RESTART_MS), partial(model.start, broker))
     return model.unregister(broker, at_ms)
 
 
@@ -93,16 +93,16 @@ def _flap(model: ChurnedFleet, _rng: random.Random, broker: Broker, at_ms: int) 
     """Crash and start a broker several times in a row; each absence is long enough for its lease to end."""
     silence_ms = round(FLAP_LEASES * model.plan.lease_ms)
     for turn in range(1, FLAPS):
-        model.at(at_ms + 2 * turn * silence_ms, partial(model.crash, broker))
+        model.schedule(at_ms + 2 * turn * silence_ms, partial(model.crash, broker))
     for turn in range(FLAPS):
-        model.at(at_ms + (2 * turn + 1) * silence_ms, partial(model.start, broker))
+        model.schedule(at_ms + (2 * turn + 1) * silence_ms, partial(model.start, broker))
     return model.crash(broker, at_ms)
 
 
 def _promote(model: ChurnedFleet, _rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
     """Crash a master; one of its slaves becomes master at its own address, and the old master returns as a slave."""
-    model.at(at_ms + PROMOTION_MS, partial(model.promote, broker.group))
-    model.at(at_ms + 2 * model.plan.lease_ms, partial(model.start, broker))
+    model.schedule(at_ms + PROMOTION_MS, partial(model.promote, broker.group))
+    model.schedule(at_ms + 2 * model.plan.lease_ms, partial(model.start, broker))
     return model.crash(broker, at_ms)
 
 

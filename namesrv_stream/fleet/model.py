@@ -77,7 +77,7 @@ class FleetModel:
             for request in action(at_ms):
                 yield at_ms, request
 
-    def at(self, at_ms: int, action: Action) -> None:
+    def schedule(self, at_ms: int, action: Action) -> None:
         """Plan an action. Actions planned for the same time happen in the order in which they were planned."""
         heapq.heappush(self._agenda, (at_ms, next(self._order), action))
 
@@ -94,9 +94,9 @@ class FleetModel:
             return []
         broker.up, broker.full_sent = True, None
         broker.starts += 1
-        self.at(at_ms + FIRST_PERIODIC_MS, partial(self._register, broker, broker.starts))
+        self.schedule(at_ms + FIRST_PERIODIC_MS, partial(self._register, broker, broker.starts))
         if self.plan.heartbeat_interval_ms:
-            self.at(at_ms + self.plan.heartbeat_interval_ms, partial(self._heartbeat, broker, broker.starts))
+            self.schedule(at_ms + self.plan.heartbeat_interval_ms, partial(self._heartbeat, broker, broker.starts))
         return [broker.register(self.plan, at_ms)]
 
     def crash(self, broker: Broker, _at_ms: int) -> list[BrokerRequest]:
@@ -159,14 +159,14 @@ class FleetModel:
     def _plan_start(self, start_ms: int) -> None:
         for number, broker in enumerate(self.brokers()):
             at_ms = start_ms + self.plan.startup_ms * number // self.plan.brokers
-            self.at(at_ms, partial(self.start, broker))
+            self.schedule(at_ms, partial(self.start, broker))
 
     def _register(self, broker: Broker, life: int, at_ms: int) -> Iterable[BrokerRequest]:
         if broker.up and broker.starts == life:
-            self.at(at_ms + self.plan.registration_period_ms, partial(self._register, broker, life))
+            self.schedule(at_ms + self.plan.registration_period_ms, partial(self._register, broker, life))
             yield broker.register(self.plan, at_ms)
 
     def _heartbeat(self, broker: Broker, life: int, at_ms: int) -> Iterable[BrokerRequest]:
         if broker.up and broker.starts == life and self.plan.heartbeat_interval_ms:
-            self.at(at_ms + self.plan.heartbeat_interval_ms, partial(self._heartbeat, broker, life))
+            self.schedule(at_ms + self.plan.heartbeat_interval_ms, partial(self._heartbeat, broker, life))
             yield broker.heartbeat()

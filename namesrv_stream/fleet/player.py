@@ -144,7 +144,7 @@ class Fleet:
     def _steer(self, broker_name: str, broker_id: int, what: Callable[[Broker, int], list[BrokerRequest]]) -> None:
         with self._changed:
             action: Action = partial(what, self._model.broker(broker_name, broker_id))
-            self._model.at(self._now_ms(), action)
+            self._model.schedule(self._now_ms(), action)
             self._changed.notify()
 
     def _send_failed(self, broker_addr: str) -> None:

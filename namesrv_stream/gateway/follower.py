@@ -10,10 +10,12 @@ from typing import Any
 from deltalake.exceptions import DeltaError
 
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, StorageError
+from namesrv_stream.gateway.readers import READERS
 from namesrv_stream.rules.lookup import RouteTables, topics_with_other_routes
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
+from namesrv_stream.wire.codes import RequestCode
 
 log = logging.getLogger(__name__)
 
@@ -21,8 +23,7 @@ LOOK_EVERY_S = 0.25
 _STOP_LIMIT_S = 10.0
 
 SETTINGS_TABLE = "namesrv_config"
-ROUTE_TABLES = frozenset({"topic", "broker", "filter", "kv_config", "topic_mapping"})
-"""The tables of which routes are made."""
+_TABLES_OF_A_ROUTE = READERS[RequestCode.GET_ROUTEINFO_BY_TOPIC].tables
 
 OnSnapshot = Callable[["FollowedSnapshot"], None]
 
@@ -47,7 +48,7 @@ class FollowedSnapshot:
     ) -> frozenset[str] | None:
         if former is None or changed_topics is None or SETTINGS_TABLE in self.changed_tables:
             return None
-        if self.changed_tables.isdisjoint(ROUTE_TABLES):
+        if self.changed_tables.isdisjoint(_TABLES_OF_A_ROUTE):
             return frozenset()
         return changed_topics | topics_with_other_routes(former.tables, self.tables)
 

@@ -22,7 +22,7 @@ from namesrv_stream.wire.command import RemotingCommand
 MAX_PARTS = 64
 MAX_BROKERS_OF_A_CONNECTION = 1_000
 MAX_BROKERS_OF_A_HOST = 10_000
-MAX_KEPT_BYTES = 128 * 1024 * 1024
+MAX_LEDGER_BYTES = 128 * 1024 * 1024
 MAX_FORGOTTEN = 100_000
 _LEVEL = 1
 """ISA-L's level that takes a fortieth of zlib's time for the same size."""
@@ -152,7 +152,7 @@ class Registrations:
     a lease may have ended unseen.
     """
 
-    def __init__(self, reconcile_interval_ms: int, max_bytes: int = MAX_KEPT_BYTES) -> None:
+    def __init__(self, reconcile_interval_ms: int, max_bytes: int = MAX_LEDGER_BYTES) -> None:
         self._reconcile_interval_ms = reconcile_interval_ms
         self._registered: dict[str, Registered] = {}
         self._channels: dict[str, _Channel] = {}

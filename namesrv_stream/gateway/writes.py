@@ -12,7 +12,7 @@ from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.body_processes import ReadingProcessLostError
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
-from namesrv_stream.gateway.ledger import MAX_KEPT_BYTES, Registrations
+from namesrv_stream.gateway.ledger import MAX_LEDGER_BYTES, Registrations
 from namesrv_stream.gateway.registering import Registering, busy
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.rules.requests import (
@@ -50,7 +50,7 @@ class Writes:
         sending: Sending,
         reconcile_interval_ms: int,
         answers: Answers,
-        registration_cache_bytes: int = MAX_KEPT_BYTES,
+        registration_cache_bytes: int = MAX_LEDGER_BYTES,
     ) -> None:
         self._sending = sending
         self._link = sending.link

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from namesrv_stream.history.membership import recorded_rows
-from namesrv_stream.rules.rows import BrokerEventRow
+from namesrv_stream.rules.rows import QUIET_COLUMNS, BrokerEventRow
 from namesrv_stream.texts import duration_text
 
 MOST_LINES = 20
 """Most lines of one publication that name a broker each. A last line counts the others."""
 
-_QUIET_COLUMNS = frozenset({"data_version", "last_update_timestamp", "registered_at"})
 _ENDS = {
     "UNREGISTERED": "unregistered",
     "CHANNEL_CLOSED": "connection lost",
@@ -116,7 +115,7 @@ def _changed_columns(event: BrokerEventRow) -> list[str]:
     for table in ("broker", "live", "filter"):
         was, became = (_row_of(event, side.get(table, [])) for side in (before, after))
         columns = (column for column in {**was, **became} if was.get(column) != became.get(column))
-        found |= dict.fromkeys(column for column in columns if column not in _QUIET_COLUMNS)
+        found |= dict.fromkeys(column for column in columns if column not in QUIET_COLUMNS.get(table, ()))
     return list(found)
 
 

@@ -11,11 +11,9 @@ from typing import Any, NamedTuple
 
 from namesrv_stream.history.membership import recorded_counts, recorded_rows
 from namesrv_stream.rules.history import as_json_row
-from namesrv_stream.rules.rows import BrokerEventRow
+from namesrv_stream.rules.rows import QUIET_COLUMNS, BrokerEventRow
 from namesrv_stream.tables.reader import RegistryView
 from namesrv_stream.tables.schemas import ROUTE_TABLES
-
-_LEFT_OUT = {"broker": {"registered_at"}, "live": {"last_update_timestamp", "data_version"}}
 
 Row = Mapping[str, Any]
 
@@ -88,7 +86,7 @@ def _shown(table: str, row: Any) -> Row | None:
     if row is None:
         return None
     fields = row if isinstance(row, dict) else as_json_row(row)
-    return {column: value for column, value in fields.items() if column not in _LEFT_OUT.get(table, ())}
+    return {column: value for column, value in fields.items() if column not in QUIET_COLUMNS.get(table, ())}
 
 
 def _by_key(side: str | None) -> dict[tuple[str, tuple[Any, ...]], Row]:

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from namesrv_stream.history.membership import Membership
 from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
-from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
+from namesrv_stream.rules.rows import QUIET_COLUMNS, BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.root import Root, query, select
 from namesrv_stream.tables.schemas import BROKER_EVENT
@@ -18,9 +18,9 @@ from namesrv_stream.tables.schemas import BROKER_EVENT
 _PLACE = f"(epoch * {2**32} + seq)"
 _MEMBER_TYPES = (*BEGINS, "ID_LOST", "CHANGED", *LEASE_ENDS)
 
-
-_VERSION = r'"(data_version":\{[^}]*\}|last_update_timestamp":[0-9]+|registered_at":\{[^}]*\})'
-_WITHOUT_VERSION = (f"regexp_replace({side}, '{_VERSION}', '', 'g')" for side in ("before", "after"))
+_QUIET = rf'"({"|".join(sorted(set().union(*QUIET_COLUMNS.values())))})":(\{{[^}}]*\}}|[0-9]+)'
+"""Regular expression for a column of `before` and `after` that shows nobody a change: an object or a number."""
+_WITHOUT_VERSION = (f"regexp_replace({side}, '{_QUIET}', '', 'g')" for side in ("before", "after"))
 _SHOWS_MORE_THAN_A_VERSION = f"type <> 'CHANGED' OR {' IS DISTINCT FROM '.join(_WITHOUT_VERSION)}"
 
 

@@ -41,9 +41,10 @@ def local_session(
 
 @contextmanager
 def _same_interrupt_handler() -> Iterator[None]:
-    """Keep the handler of Ctrl-C within the `with`.
+    """Put the present handler of Ctrl-C back at the end of the `with`.
 
-    pyspark installs one that cancels all jobs, which would end a streaming query in the middle of a batch.
+    pyspark installs its own one meanwhile. That cancels all jobs, which would end a streaming query in the middle of a
+    batch.
     """
     if (
         threading.current_thread() is not threading.main_thread()

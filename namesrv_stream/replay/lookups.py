@@ -55,7 +55,7 @@ def _answer(ask: Json, answers: Answers, up_ms: int) -> Json:
 
 
 def queue_json(queue: QueueData | TopicRow) -> Json:
-    """Return the queues of a topic on one broker name in the cases' fields."""
+    """Return the queues of a topic on one broker name as JSON, with the names of fields that scenario cases have."""
     return {
         "brokerName": queue.broker_name,
         "readQueueNums": queue.read_queue_nums,
@@ -66,7 +66,7 @@ def queue_json(queue: QueueData | TopicRow) -> Json:
 
 
 def group_json(group: bodies.BrokerData | BrokerGroup) -> Json:
-    """Return a broker group in the cases' fields."""
+    """Return a broker group as JSON, with the names of fields that scenario cases have."""
     return {
         "brokerName": group.broker_name,
         "cluster": group.cluster,

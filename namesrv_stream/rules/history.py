@@ -16,7 +16,14 @@ import msgspec
 
 from namesrv_stream.rules.journal import RowChange, net_of
 from namesrv_stream.rules.requests import DataVersion, RegisterBroker
-from namesrv_stream.rules.rows import SIGN_OF_LIFE_COLUMNS, BrokerEventRow, BrokerRow, LiveRow, LogPosition
+from namesrv_stream.rules.rows import (
+    QUIET_COLUMNS,
+    UNRECORDED_COLUMNS,
+    BrokerEventRow,
+    BrokerRow,
+    LiveRow,
+    LogPosition,
+)
 
 MAX_LISTED_TOPICS = 200
 """Most topics of a broker name that a line lists. A line of more has their count; the tables at its epoch have them."""
@@ -28,10 +35,6 @@ LEASE_ENDS = ("UNREGISTERED", "CHANNEL_CLOSED", "EXPIRED", "MOVED", "REFUSED")
 """Types of lines that record the end of a lease. A REFUSED without `lease_millis` ended no lease."""
 
 _COUNTED_TABLES = ("topic", "topic_mapping")
-_QUIET_LIVE_COLUMNS = SIGN_OF_LIFE_COLUMNS | {"data_version"}
-
-_LEFT_OUT = frozenset({"grace_until", "channels"})
-"""Columns of `live` that `before` and `after` leave out, because they change with every sign of life."""
 
 _LEFT_OUT_IF_NONE = frozenset({"suspect_since"})
 """Columns of `live` that few rows have."""
@@ -178,7 +181,7 @@ def _is_quiet(lease: RowChange) -> bool:
     if not isinstance(lease.before, LiveRow) or not isinstance(lease.after, LiveRow):
         return False
     return all(
-        column in _QUIET_LIVE_COLUMNS or getattr(lease.before, column) == getattr(lease.after, column)
+        column in QUIET_COLUMNS["live"] or getattr(lease.before, column) == getattr(lease.after, column)
         for column in LiveRow._fields
     )
 
@@ -263,7 +266,7 @@ def _json(tables: dict[str, object]) -> str | None:
 
 def as_json_row(row: Any) -> dict[str, object]:
     """Return a table's row as `before` and `after` have it."""
-    fields = {column: _plain(value) for column, value in row._asdict().items() if column not in _LEFT_OUT}
+    fields = {column: _plain(value) for column, value in row._asdict().items() if column not in UNRECORDED_COLUMNS}
     return {column: value for column, value in fields.items() if value is not None or column not in _LEFT_OUT_IF_NONE}
 
 

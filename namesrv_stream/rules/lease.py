@@ -102,42 +102,42 @@ class LogClock:
         return before is not None and now_ms - before > outage_after_ms
 
 
-class Deadlines:
-    """The deadlines of all leases, from which the overdue ones are found without a look at each.
+class LeaseEnds:
+    """The ends of all leases (`end_ms`), from which the overdue ones are found without a look at each.
 
-    A heap holds for each address one time that is not after its deadline. A sign of life does not change the heap: when
-    the held time passes, the address is put back with its present deadline.
+    A heap holds for each address one time that is not after its end. A sign of life does not change the heap: when the
+    held time passes, the address is put back with its present end.
     """
 
-    def __init__(self, deadline_of: Callable[[str], int | None]) -> None:
-        """Take `deadline_of`, which returns the present deadline of an address, None if it has no lease."""
-        self._deadline_of = deadline_of
+    def __init__(self, end_of: Callable[[str], int | None]) -> None:
+        """Take `end_of`, which returns the present end of an address's lease, None if it has no lease."""
+        self._end_of = end_of
         self._heap: list[tuple[int, str]] = []
         self._queued: dict[str, int] = {}
 
-    def watch(self, address: str, deadline: int) -> None:
-        """Note `deadline` for the address; `overdue` looks at it once event time has passed it.
+    def watch(self, address: str, at_ms: int) -> None:
+        """Note that the lease of the address ends at `at_ms`; `overdue` looks at it once event time has passed that.
 
-        An earlier one that is already noted stays instead.
+        An earlier time that is already noted stays instead.
         """
         queued = self._queued.get(address)
-        if queued is None or deadline < queued:
-            self._queued[address] = deadline
-            heapq.heappush(self._heap, (deadline, address))
+        if queued is None or at_ms < queued:
+            self._queued[address] = at_ms
+            heapq.heappush(self._heap, (at_ms, address))
 
     def overdue(self, now_ms: int) -> Iterable[str]:
-        """Remove and return the addresses whose deadline is before `now_ms`, by deadline, then by address (D5)."""
+        """Remove and return the addresses whose leases end before `now_ms`, by their end, then by address (D5)."""
         found: list[tuple[int, str]] = []
         while self._heap and self._heap[0][0] < now_ms:
             queued, address = heapq.heappop(self._heap)
             if self._queued.get(address) != queued:
                 continue  # the heap has an earlier time for this address
             del self._queued[address]
-            deadline = self._deadline_of(address)
-            if deadline is None:
+            end = self._end_of(address)
+            if end is None:
                 continue
-            if deadline < now_ms:
-                found.append((deadline, address))
+            if end < now_ms:
+                found.append((end, address))
             else:
-                self.watch(address, deadline)
+                self.watch(address, end)
         return [address for _, address in sorted(found)]

@@ -15,7 +15,7 @@ from namesrv_stream.rules.commands import CommandReply, apply_command
 from namesrv_stream.rules.history import AppliedEvent, history_of
 from namesrv_stream.rules.journal import NetChanges, net_changes
 from namesrv_stream.rules.lease import (
-    Deadlines,
+    LeaseEnds,
     LogClock,
     after_outage,
     after_sign_of_life,
@@ -71,7 +71,7 @@ class RouteRegistry:
         self._events: list[BrokerEventRow] = []
         self._signs_of_life: set[str] = set()
         self._suspects: set[str] = set()
-        self._deadlines = Deadlines(self._deadline_of)
+        self._ends = LeaseEnds(self._end_of)
 
     def load(
         self, rows: Mapping[str, Iterable[tuple[object, ...]] | TopicQueues], newest_tick_ms: int | None = None
@@ -126,13 +126,13 @@ class RouteRegistry:
         if is_outage and self.settings.clock_jump_grace_millis:
             for lease in list(self._tables.live):
                 self._refresh(after_outage(lease, now_ms, self.settings.clock_jump_grace_millis))
-        overdue = list(self._deadlines.overdue(now_ms))
+        overdue = list(self._ends.overdue(now_ms))
         holds = self._holds_at(now_ms, overdue)
         for address in overdue:
             if holds and address not in self._suspects:
                 self._hold(address, now_ms)
             else:
-                self.end(address, "EXPIRED", LogPosition(now_ms, -1, -1))
+                self.expire(address, now_ms)
 
     def _holds_at(self, now_ms: int, overdue: Collection[str]) -> bool:
         """Return whether the guard holds leases that become overdue at this tick."""
@@ -193,18 +193,28 @@ class RouteRegistry:
             self._refresh(left)
 
     def end(self, address: str, end_type: str, at: LogPosition) -> None:
-        """End the lease of an address (U, L3, L6); an address without one is left alone (D4)."""
+        """End the lease of an address because of a record (U, L6, D11)."""
+        self._end(
+            AppliedEvent(
+                cause=CAUSES[end_type],
+                event_time=at.event_time,
+                partition=at.partition,
+                offset=at.offset,
+                end_type=end_type,
+                broker_addr=address,
+            ),
+            address,
+        )
+
+    def expire(self, address: str, now_ms: int) -> None:
+        """End the lease of a silent address at a tick (L3). The history names no record for it."""
+        cause = CAUSES["EXPIRED"]
+        self._end(AppliedEvent(cause=cause, event_time=now_ms, end_type="EXPIRED", broker_addr=address), address)
+
+    def _end(self, event: AppliedEvent, address: str) -> None:
+        """End the lease of an address; an address without one is left alone (D4)."""
         if self._tables.live.first(address) is None:
             return
-        is_record = at.offset >= 0
-        event = AppliedEvent(
-            cause=CAUSES[end_type],
-            event_time=at.event_time,
-            partition=at.partition if is_record else None,
-            offset=at.offset if is_record else None,
-            end_type=end_type,
-            broker_addr=address,
-        )
         with self._journaled(event):
             end_lease(self._tables, address)
         self._signs_of_life.discard(address)
@@ -271,10 +281,13 @@ class RouteRegistry:
 
     def _watch(self, lease: LiveRow) -> None:
         """Note whether the lease is suspect, and when it ends without a sign of life."""
-        (self._suspects.discard if lease.suspect_since is None else self._suspects.add)(lease.broker_addr)
-        self._deadlines.watch(lease.broker_addr, end_ms(lease, self._held_ms))
+        if lease.suspect_since is None:
+            self._suspects.discard(lease.broker_addr)
+        else:
+            self._suspects.add(lease.broker_addr)
+        self._ends.watch(lease.broker_addr, end_ms(lease, self._held_ms))
 
-    def _deadline_of(self, address: str) -> int | None:
+    def _end_of(self, address: str) -> int | None:
         lease = self._tables.live.first(address)
         return None if lease is None else end_ms(lease, self._held_ms)
 

@@ -6,6 +6,7 @@ Times are epoch milliseconds here and TIMESTAMP in Delta. A row is a plain tuple
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import NamedTuple
 
 from namesrv_stream.rules.requests import DataVersion
@@ -81,11 +82,24 @@ class LiveRow(NamedTuple):
 SIGN_OF_LIFE_COLUMNS = frozenset({"last_update_timestamp", "grace_until", "channels"})
 """Columns of `live` that a mere sign of life changes. Such a change is no change of the registry."""
 
+UNRECORDED_COLUMNS = frozenset({"grace_until", "channels"})
+"""Columns of `live` that the history's `before` and `after` leave out: they change with every sign of life."""
+
+QUIET_COLUMNS: Mapping[str, frozenset[str]] = {
+    "broker": frozenset({"registered_at"}),
+    "live": SIGN_OF_LIFE_COLUMNS | {"data_version"},
+}
+"""Table -> columns that no lookup of routes shows. A change in these columns alone is shown to nobody who asks what
+changed: comparisons, the history without `--versions`, and the log's lines about brokers leave it out."""
+
+_OTHER_THAN_LIFE = itemgetter(
+    *(LiveRow._fields.index(name) for name in LiveRow._fields if name not in SIGN_OF_LIFE_COLUMNS)
+)
+
 
 def is_same_but_for_life(before: LiveRow, after: LiveRow) -> bool:
     """Return whether two rows of one lease differ at most in its signs of life."""
-    is_same_lease = before[:4] == after[:4] and before[5:9] == after[5:9]
-    return is_same_lease and before.suspect_since == after.suspect_since
+    return bool(_OTHER_THAN_LIFE(before) == _OTHER_THAN_LIFE(after))
 
 
 class KvConfigRow(NamedTuple):

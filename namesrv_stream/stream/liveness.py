@@ -27,10 +27,10 @@ OUTPUT_SCHEMA = (
     "kind STRING, broker_addr STRING, channel_id STRING, offsets ARRAY<LONG>, append_times_ms ARRAY<LONG>,"
     " length LONG, reason STRING"
 )
-"""`kind`: a record's type, REJECTED, or EXPIRED. BROKER_HEARTBEAT has an entry of both arrays for each heartbeat over
-one connection, other types have one; EXPIRED has no offset, and the time of the last sign of life."""
+"""`kind`: a record's type, REJECTED, or EVICTED. BROKER_HEARTBEAT has an entry of both arrays for each heartbeat over
+one connection, other types have one; EVICTED has no offset, and the time of the last sign of life."""
 
-EXPIRED = "EXPIRED"
+EVICTED = "EVICTED"
 _HEARTBEAT, _TICK = "BROKER_HEARTBEAT", "SCAN"
 _OutputRow = Row(*[column.split()[0] for column in OUTPUT_SCHEMA.split(", ")])
 
@@ -64,7 +64,7 @@ class _Address:
 class BrokerLiveness(StatefulProcessor):
     """Follows one broker address: passes its records on, and evicts what is known of it once it is silent.
 
-    One timer at most. A heartbeat does not move it: when it fires early, it is set to the deadline of then.
+    One timer at most. A heartbeat does not move it: when it fires early, it is set to the present `due_ms`.
     """
 
     def init(self, handle: StatefulProcessorHandle) -> None:  # noqa: D102  # Spark's contract, as the three below
@@ -98,7 +98,7 @@ class BrokerLiveness(StatefulProcessor):
             self._keep(address, None)
             return
         self._state.clear()
-        yield _OutputRow(EXPIRED, key[0], None, [], [address.last_heard_ms], None, None)
+        yield _OutputRow(EVICTED, key[0], None, [], [address.last_heard_ms], None, None)
 
     def handleInitialState(self, key: tuple[str], initialState: Any, timerValues: Any) -> None:  # noqa: ARG002, D102, N802, N803
         known = initialState

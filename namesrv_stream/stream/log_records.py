@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from namesrv_stream.kafka.reader import StoredRecord
 from namesrv_stream.rules.requests import BROKER_ADDRESS, MAX_NAME_CHARS
-from namesrv_stream.stream.liveness import EXPIRED
+from namesrv_stream.stream.liveness import EVICTED
 from namesrv_stream.stream.source import BROKER_TYPES, COMMAND_TYPES, CONNECTION_TYPES, REJECTED, TICK, TOO_LONG
 
 
@@ -29,26 +29,29 @@ class LogRecord(NamedTuple):
     reason: str | None
 
 
-class Expiry(NamedTuple):
-    """The keyed state was evicted: the address has been silent since `last_heard_ms` for longer than its timeout."""
+class Eviction(NamedTuple):
+    """The keyed state of an address was evicted: it has been silent since `last_heard_ms` for longer than its timeout.
+
+    That ends no lease.
+    """
 
     broker_addr: str
     last_heard_ms: int
 
 
-def in_log_order(rows: pa.Table) -> tuple[list[LogRecord], list[Expiry]]:
+def in_log_order(rows: pa.Table) -> tuple[list[LogRecord], list[Eviction]]:
     """The records of one micro-batch by offset, and the states that it evicted."""
     records: list[LogRecord] = []
-    expiries: list[Expiry] = []
+    evictions: list[Eviction] = []
     for row in rows.to_pylist():
         kind, address, times = row["kind"], row["broker_addr"], row["append_times_ms"]
-        if kind == EXPIRED:
-            expiries.append(Expiry(address, times[0]))
+        if kind == EVICTED:
+            evictions.append(Eviction(address, times[0]))
             continue
         rest = (kind, address, row["channel_id"], row["length"], row["reason"])
         records += [LogRecord(offset, time_ms, *rest) for offset, time_ms in zip(row["offsets"], times, strict=True)]
     records.sort()
-    return records, sorted(expiries)
+    return records, sorted(evictions)
 
 
 def as_passed_on(stored: StoredRecord) -> LogRecord:

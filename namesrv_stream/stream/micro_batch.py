@@ -23,7 +23,7 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, Request, Scan, UnregisterBroker
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
 from namesrv_stream.stream.broker_log import log_brokers
-from namesrv_stream.stream.log_records import Expiry, LogRecord, as_passed_on, in_log_order
+from namesrv_stream.stream.log_records import Eviction, LogRecord, as_passed_on, in_log_order
 from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.source import COMMAND_TYPES, MAX_REASON_CHARS, REJECTED
 from namesrv_stream.stream.tick_silence import TickSilence
@@ -167,12 +167,12 @@ class MicroBatches:
             self._lock.release()
 
     def _handle(self, rows: pa.Table) -> None:
-        """Steps 3 to 9 of docs/architecture.md."""
-        records, expiries = in_log_order(rows)
+        """Steps 3 to 10 of docs/architecture.md."""
+        records, evictions = in_log_order(rows)
         if records:
             self._catch_up(records[0].offset)
         self._apply_all(record for record in records if record.offset >= self._next_offset)
-        self._compare(expiries)
+        self._compare(evictions)
         is_published = self._is_due() and self._publish("PUBLICATION")
         self._handled_offset = self._next_offset
         self.metrics.applied(self._event_time_ms, self._registry.lease_count, self._registry.suspect_count)
@@ -255,19 +255,19 @@ class MicroBatches:
                       "up, and no lease ends until then. Set the clock of the topic's leader right.",
                       behind_ms // 1000, at.offset, extra={"offset": at.offset})  # fmt: skip
 
-    def _compare(self, expiries: Iterable[Expiry]) -> None:
+    def _compare(self, evictions: Iterable[Eviction]) -> None:
         """An address that the keyed state evicted can have no lease: otherwise one of the two lost a record."""
-        for expiry in expiries:
-            lease = self._registry.lease(expiry.broker_addr)
+        for eviction in evictions:
+            lease = self._registry.lease(eviction.broker_addr)
             # The state knows neither a grace after an outage (D9) nor the guard (D11).
             if lease is None or lease.grace_until is not None or lease.suspect_since is not None:
                 continue
             self.disagreements += 1
             self.metrics.disagreements.inc()
-            log.error("the keyed state let %s expire (last sign of life %d), but its lease goes on (last sign of life "
+            log.error("the keyed state evicted %s (last sign of life %d), but its lease goes on (last sign of life "
                       "%d, newest tick %s): were ticks missing, or is this a defect? The lease counts.",
-                      expiry.broker_addr, expiry.last_heard_ms, lease.last_update_timestamp,
-                      self._registry.clock.newest_tick_ms, extra={"address": expiry.broker_addr})  # fmt: skip
+                      eviction.broker_addr, eviction.last_heard_ms, lease.last_update_timestamp,
+                      self._registry.clock.newest_tick_ms, extra={"address": eviction.broker_addr})  # fmt: skip
 
     def _reject(self, stored: StoredRecord, at: LogPosition, reason: str) -> None:
         log.warning("record rejected at partition %d offset %d: %s", at.partition, at.offset, reason,

@@ -45,7 +45,7 @@ class PublishedRegistry:
         """End the lease of `address` `late_ms` ago, at the time of its last sign of life."""
         ended_ms = self.now_ms - late_ms
         self.rules.apply(BrokerHeartbeat(broker_addr=address), self._next_place()._replace(event_time=ended_ms))
-        self.rules.end(address, "EXPIRED", LogPosition(ended_ms, -1, -1))
+        self.rules.expire(address, ended_ms)
         return self.publish() if publish else None
 
     def publish(self) -> SnapshotRow:

@@ -144,7 +144,7 @@ def test_topic_that_is_made_is_registered_alone_and_then_with_all_others():
     model = one_broker()
     [(_, at_start)] = sent(model, 0)
     group = model.broker("broker-a-0", 0).group
-    model.at(T0 + 15_000, lambda at_ms: model.put_topic(group, "made", TOPIC, at_ms))
+    model.schedule(T0 + 15_000, lambda at_ms: model.put_topic(group, "made", TOPIC, at_ms))
     _, (made_at_s, alone), (_, whole), (_, later) = sent(model, 70_000)
     assert made_at_s == 15
     assert alone.topic_config_table == {"made": TOPIC}
@@ -158,7 +158,7 @@ def test_a_slave_learns_a_topic_from_its_master_and_registers_it_in_its_period()
     model = FleetModel(FleetPlan(brokers=2, clusters=1, topics=0), T0)
     sent(model, 10_000)
     group = model.groups[0]
-    model.at(T0 + 15_000, lambda at_ms: model.put_topic(group, "made", TOPIC, at_ms))
+    model.schedule(T0 + 15_000, lambda at_ms: model.put_topic(group, "made", TOPIC, at_ms))
     said_then = sent(model, 40_000)
     assert [(at_s, request.broker_id, len(request.topic_config_table)) for at_s, request in said_then] == [
         (15, 0, 1),
@@ -182,8 +182,8 @@ def test_crash_is_silence_and_coming_back_a_start_like_the_first():
     model = one_broker()
     sent(model, 0)
     broker = model.broker("broker-a-0", 0)
-    model.at(T0 + 5_000, lambda at_ms: model.crash(broker, at_ms))
-    model.at(T0 + 12_000, lambda at_ms: model.start(broker, at_ms))
+    model.schedule(T0 + 5_000, lambda at_ms: model.crash(broker, at_ms))
+    model.schedule(T0 + 12_000, lambda at_ms: model.start(broker, at_ms))
     assert kinds(sent(model, 60_000)) == [(12, RegisterBroker), (22, BrokerHeartbeat), (52, BrokerHeartbeat)]
 
 
@@ -191,8 +191,8 @@ def test_broker_that_is_back_before_its_next_registration_keeps_one_period():
     model = one_broker()
     sent(model, 20_000)
     broker = model.broker("broker-a-0", 0)
-    model.at(T0 + 21_000, lambda at_ms: model.crash(broker, at_ms))
-    model.at(T0 + 22_000, lambda at_ms: model.start(broker, at_ms))
+    model.schedule(T0 + 21_000, lambda at_ms: model.crash(broker, at_ms))
+    model.schedule(T0 + 22_000, lambda at_ms: model.start(broker, at_ms))
     assert [at_s for at_s, _ in sent(model, 70_000)] == [22, 32, 62]
 
 
@@ -282,7 +282,7 @@ def test_moving_broker_registers_elsewhere_without_a_word_at_the_old_place(clust
     group = model.groups[0]
     sent(model, 0)
     for at_s in (20, 25):
-        model.at(T0 + at_s * 1_000, lambda at_ms: model.move(group, at_ms))
+        model.schedule(T0 + at_s * 1_000, lambda at_ms: model.move(group, at_ms))
     own = [r for _, r in [*sent(model, 30_000)] if r.broker_addr == "10.0.0.1:10911" and isinstance(r, RegisterBroker)]
     places = {("cluster-a", "broker-a-0"), *((r.cluster_name, r.broker_name) for r in own)}
     assert len({cluster for cluster, _ in places}) == clusters_seen

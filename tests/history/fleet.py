@@ -65,8 +65,7 @@ class RandomLife:
         if leases:
             lease = self.rng.choice(list(leases))
             ended_ms = max(lease.last_update_timestamp, self.event_ms - self.rng.randint(0, late_ms))
-            at = LogPosition(ended_ms, -1, -1)
-            self.rules.end(lease.broker_addr, "EXPIRED", at)
+            self.rules.expire(lease.broker_addr, ended_ms)
 
     def _command(self) -> Command:
         rng, name, topic = self.rng, self.rng.choice([*_NAMES, "nobody"]), self.rng.choice([*_TOPICS, "W"])

@@ -51,7 +51,7 @@ class SeededRegistry:
         lease = self.rules.view().live[address]
         heard_ms = max(at_ms - silent_ms, lease.last_update_timestamp)
         self.rules.apply(BrokerHeartbeat(broker_addr=address), self._place(heard_ms))
-        self.rules.end(address, "EXPIRED", LogPosition(at_ms, -1, -1))
+        self.rules.expire(address, at_ms)
         self._at_ms = at_ms
 
     def unregister(self, at_ms: int, address: str) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from namesrv_stream.rules.lease import (
-    Deadlines,
+    LeaseEnds,
     LogClock,
     after_outage,
     after_sign_of_life,
@@ -83,14 +83,14 @@ def test_d9_a_clock_that_steps_back_and_catches_up_is_no_outage():
 
 @pytest.mark.parametrize(("tick_ms", "found"), [(TIMEOUT_MS, []), (TIMEOUT_MS + 1, ["a:1"])])
 def test_e5_alive_at_a_tick_at_the_deadline_and_gone_a_millisecond_later(tick_ms, found):
-    deadlines = Deadlines({"a:1": TIMEOUT_MS}.get)
+    deadlines = LeaseEnds({"a:1": TIMEOUT_MS}.get)
     deadlines.watch("a:1", TIMEOUT_MS)
     assert deadlines.overdue(tick_ms) == found
 
 
 def test_d5_overdue_addresses_come_in_order_of_deadline_then_address():
     of = {"b:1": 10, "a:1": 10, "c:1": 5, "d:1": 50}
-    deadlines = Deadlines(of.get)
+    deadlines = LeaseEnds(of.get)
     for address, deadline in of.items():
         deadlines.watch(address, deadline)
     assert deadlines.overdue(50) == ["c:1", "a:1", "b:1"]
@@ -99,7 +99,7 @@ def test_d5_overdue_addresses_come_in_order_of_deadline_then_address():
 
 def test_a_deadline_that_moved_either_way_counts_as_it_is_now():
     of = {"later:1": 10, "earlier:1": 100, "ended:1": 10}
-    deadlines = Deadlines(of.get)
+    deadlines = LeaseEnds(of.get)
     for address, deadline in of.items():
         deadlines.watch(address, deadline)
     of["later:1"] = 40

@@ -36,25 +36,25 @@ def watermark_reaches(brokers, at_ms):
     return [(row.kind, row.append_times_ms[0] - T0) for row in brokers.setWatermark(T0 + at_ms)]
 
 
-@pytest.mark.parametrize(("silence_ms", "rows"), [(120_000, []), (120_001, [("EXPIRED", 0)])])
+@pytest.mark.parametrize(("silence_ms", "rows"), [(120_000, []), (120_001, [("EVICTED", 0)])])
 def test_the_state_of_a_silent_broker_is_evicted_a_millisecond_after_its_timeout(brokers, silence_ms, rows):
     brokers.test(ADDRESS, [record("REGISTER_BROKER", 0)])
     assert watermark_reaches(brokers, silence_ms) == rows
     assert (brokers.peekValueState("address", ADDRESS) is None) == bool(rows)
 
 
-def test_a_heartbeat_moves_no_timer_and_the_state_is_evicted_by_the_later_deadline(brokers):
+def test_a_heartbeat_moves_no_timer_and_the_state_is_evicted_a_timeout_after_it(brokers):
     brokers.test(ADDRESS, [record("REGISTER_BROKER", 0)])
     brokers.test(ADDRESS, [record("BROKER_HEARTBEAT", 30_000)])
     assert watermark_reaches(brokers, 120_001) == []
     assert watermark_reaches(brokers, 150_000) == []
-    assert watermark_reaches(brokers, 150_001) == [("EXPIRED", 30_000)]
+    assert watermark_reaches(brokers, 150_001) == [("EVICTED", 30_000)]
 
 
 def test_a_shorter_timeout_moves_the_timer_forward(brokers):
     brokers.test(ADDRESS, [record("REGISTER_BROKER", 0)])
     brokers.test(ADDRESS, [record("REGISTER_BROKER", 20_000, timeout_ms=10_000)])
-    assert watermark_reaches(brokers, 30_001) == [("EXPIRED", 20_000)]
+    assert watermark_reaches(brokers, 30_001) == [("EVICTED", 20_000)]
 
 
 @pytest.mark.parametrize("end", ["UNREGISTER_BROKER", "CHANNEL_CLOSED"])

@@ -102,7 +102,7 @@ def unregistered(address, at_ms, offset):
 
 def expired(address, last_heard_ms):
     """The keyed state was evicted."""
-    row = {"kind": "EXPIRED", "broker_addr": address, "offsets": [], "append_times_ms": [T0 + last_heard_ms]}
+    row = {"kind": "EVICTED", "broker_addr": address, "offsets": [], "append_times_ms": [T0 + last_heard_ms]}
     return Event(row, None)
 
 
@@ -450,7 +450,7 @@ def test_an_expiry_of_the_state_while_the_lease_lives_is_counted_and_logged(regi
     registry.handle(tick(0, 0), registered(A, 0, 1))
     registry.handle(tick(1_000, 2), expired(A, 0))
     assert registry.batches.disagreements == 1
-    assert f"the keyed state let {A} expire" in caplog.text
+    assert f"the keyed state evicted {A} " in caplog.text
     assert registry.addresses() == [A]
 
 

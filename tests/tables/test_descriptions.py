@@ -32,7 +32,7 @@ def stored(table):
 
 def test_docs_have_the_columns_and_constraints_of_the_schemas():
     document = (CHECKOUT / "docs" / "tables.md").read_text("utf-8")
-    assert with_columns(document) == document
+    assert with_columns(document) == document, "`python -m namesrv_stream.tables.documentation` writes docs/tables.md"
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,70 @@
+"""A change in quiet columns alone is shown to nobody who asks what changed, and a change in any other column is.
+
+Each column of `broker` and `live` is tried, so that a new one is either quiet everywhere or shown everywhere.
+"""
+
+import msgspec
+import pytest
+
+from namesrv_stream.history.broker_lines import broker_lines
+from namesrv_stream.history.diff import diff_of_events
+from namesrv_stream.history.events import newest_events
+from namesrv_stream.rules.history import as_json_row
+from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.rows import (
+    QUIET_COLUMNS,
+    SIGN_OF_LIFE_COLUMNS,
+    LiveRow,
+    LogPosition,
+    is_same_but_for_life,
+)
+from namesrv_stream.tables.publication import Batch, Publisher
+from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
+from namesrv_stream.tables.rust_writer import RustWriter
+from tests.tables.rows import NOW, broker, event, live
+
+ROWS = {"broker": broker(), "live": live("10.0.0.0:10911")}
+IDENTITY = {"broker_name", "broker_id", "broker_addr"}
+COLUMNS = [(table, column) for table, row in ROWS.items() for column in row._fields if column not in IDENTITY]
+SHOWN = [(table, column) for table, column in COLUMNS if column not in QUIET_COLUMNS[table]]
+
+
+def with_another(row, column):
+    """The row with another value in one column, of the kind that the column has."""
+    value = getattr(row, column)
+    other = {str: "another", int: 7, LogPosition: LogPosition(7, 7, 7), DataVersion: DataVersion(7, 7, 7)}
+    return row._replace(**{column: other.get(type(value), 7)})
+
+
+def line(table, column):
+    """The line of history of a change in one column alone; `partition` is the place in COLUMNS."""
+    row = ROWS[table]
+    before, after = (
+        msgspec.json.encode({table: [as_json_row(each)]}).decode() for each in (row, with_another(row, column))
+    )
+    made = event(ROWS["live"].broker_addr, NOW)._replace(type="CHANGED", before=before, after=after)
+    return made._replace(cause="REGISTER_BROKER", partition=COLUMNS.index((table, column)))
+
+
+@pytest.mark.parametrize(("table", "column"), COLUMNS)
+def test_a_comparison_shows_all_but_quiet_columns(table, column):
+    assert bool(diff_of_events([line(table, column)]).differences) == ((table, column) in SHOWN)
+
+
+@pytest.mark.parametrize(("table", "column"), COLUMNS)
+def test_the_log_names_all_but_quiet_columns(table, column):
+    assert [each.detail for each in broker_lines([line(table, column)])] == [column] * ((table, column) in SHOWN)
+
+
+def test_the_history_without_versions_has_all_but_quiet_columns(tmp_path):
+    root = Root(str(tmp_path / "registry"))
+    publisher = Publisher.claim(RustWriter(root), "run", NOW, DEFAULT_RETENTION_MS)
+    snapshot = publisher.publish(Batch("query", 0, NOW, {0: 1}, {}, [line(*each) for each in COLUMNS], []), NOW)
+    found = newest_events(root, snapshot, limit=None, with_versions=False)
+    assert [COLUMNS[each.partition] for each in found] == SHOWN
+
+
+@pytest.mark.parametrize("column", LiveRow._fields)
+def test_a_lease_is_the_same_if_only_its_signs_of_life_differ(column):
+    lease = ROWS["live"]
+    assert is_same_but_for_life(lease, with_another(lease, column)) == (column in SIGN_OF_LIFE_COLUMNS)
