@@ -1,8 +1,8 @@
 """Sessions of brokers, availability, flapping and shared outages, from lines of history and without Spark.
 
-The terms and the figures are those of the views for analysts (history/views.sql, held together by
-tests/history/test_views.py): a broker is (cluster, broker name, id) and stays the same broker when its address changes;
-an end is unplanned if the lease expired or the last connection was lost.
+The definitions are those of the views for analysts (history/views.sql): a broker is (cluster, broker name, id) and
+stays the same broker when its address changes; an end is unplanned if the lease expired or the last connection was
+lost.
 """
 
 from __future__ import annotations
