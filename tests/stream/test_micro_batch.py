@@ -446,7 +446,7 @@ def test_many_large_values_are_published_in_parts(registry, monkeypatch):
     assert len(registry.rows("rejected")) == 10
 
 
-def test_an_expiry_of_the_state_while_the_lease_lives_is_counted_and_logged(registry, caplog):
+def test_an_eviction_of_the_state_while_the_lease_lives_is_counted_and_logged(registry, caplog):
     registry.handle(tick(0, 0), registered(A, 0, 1))
     registry.handle(tick(1_000, 2), expired(A, 0))
     assert registry.batches.disagreements == 1
