@@ -19,7 +19,7 @@ RULES = [
     for group in yaml.safe_load((PROMETHEUS / "alerts.yml").read_text())["groups"]
     for rule in group["rules"]
 ]  # fmt: skip
-SUFFIXES = {"counter": ["_total"], "gauge": [""], "histogram": ["_bucket", "_sum", "_count"]}
+SUFFIXES = {"counter": ["_total"], "gauge": [""], "stateset": [""], "histogram": ["_bucket", "_sum", "_count"]}
 EXPORTED = {
     family.name + suffix
     for metrics in (Metrics(), JobMetrics())
