@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tenacity import retry, stop_after_delay, wait_fixed
 
+from namesrv_stream.gateway import gateway as gateway_module
 from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.rules.requests import PutKvConfig, UpdateNamesrvConfig
 from namesrv_stream.wire.codes import Flag
@@ -159,7 +160,8 @@ def test_gateway_starts_without_any_table_and_finds_them_later(settings, request
         assert peer.ask(105, topic="TopicA").code == 0
 
 
-def test_no_topic_is_answered_as_unknown_while_the_tables_cannot_be_read(registry, settings):
+def test_no_topic_is_answered_as_unknown_while_the_tables_cannot_be_read(registry, settings, monkeypatch):
+    monkeypatch.setattr(gateway_module, "FIRST_SNAPSHOT_LIMIT_S", 0.1)
     log = Path(registry.root) / "snapshot" / "_delta_log"
     away = log.rename(log.with_name("away"))
     log.mkdir()
