@@ -224,14 +224,14 @@ def warn_if_stale(served: Served) -> None:
 def _stale_text(served: Served) -> str:
     progress = job_progress(served.snapshot, served.now_ms, served.settings.stale_after_ms)
     because = {
-        "catching up": "the streaming job is catching up",
-        "starting": "the streaming job is starting",
-        "stopped in order": f"the streaming job was stopped at {time_text(progress.since_ms)}: start it",
-        "dead": f"the streaming job has published nothing since {time_text(progress.since_ms)}: is it running?",
+        "catching up": "The streaming job is catching up:",
+        "starting": "The streaming job is starting:",
+        "stopped in order": f"The streaming job was stopped at {time_text(progress.since_ms)}: start it.",
+        "dead": f"The streaming job has published nothing since {time_text(progress.since_ms)}: is it running?",
     }
     return (
         f"the tables are {duration_text(progress.lag_ms or 0)} of event time behind although brokers are live. "
-        f"{because.get(progress.state, 'The streaming job runs').capitalize()} `namesrv-stream status` shows more."
+        f"{because.get(progress.state, 'The streaming job runs:')} `namesrv-stream status` shows more."
     )
 
 

@@ -12,7 +12,7 @@ from typing import Self
 from pyspark.sql import SparkSession
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
-from namesrv_stream.errors import SettingError
+from namesrv_stream.errors import SettingError, TermLostError
 from namesrv_stream.fleet.plan import FleetPlan
 from namesrv_stream.fleet.player import Fleet
 from namesrv_stream.gateway.background import BackgroundGateway
@@ -45,6 +45,7 @@ class LocalStack:
         self._port = port
         self._fleets: list[Fleet] = []
         self._open_things = ExitStack()
+        self._is_replaced = False
 
     spark: SparkSession
     job: BackgroundJob
@@ -91,8 +92,16 @@ class LocalStack:
             self.check()
 
     def check(self) -> None:
-        """Raise the error that ended the job, the gateway or a fleet, if any."""
-        self.job.check()
+        """Raise the error that ended the job, the gateway or a fleet, if any.
+
+        A job that another one has replaced has ended in order: the rest serves the new one.
+        """
+        try:
+            self.job.check()
+        except TermLostError as lost:
+            if not self._is_replaced:
+                log.info("run %s has taken the registry over: Kafka, gateway and brokers run on", lost.newer_run_id)
+            self._is_replaced = True
         self.gateway.check()
         for fleet in self._fleets:
             fleet.check()

@@ -20,6 +20,7 @@ _KAFKA_AWAY = (_KAFKA_ERROR, "Cannot fetch record for offset")
 _KAFKA_REFUSED = re.compile(
     rf"{_KAFKA_ERROR}\.\w*(Authorization|Authentication|InvalidTopic|UnsupportedVersion)Exception"
 )
+_FROM_KAFKA = re.compile(rf"{_KAFKA_ERROR}\.(\w+: [^\n]+)")
 _STORAGE_ERRORS = (DeltaError, OSError, pa.ArrowException, PySparkException, Py4JError)
 _CHECKPOINT_HELD = "CONCURRENT_STREAM_LOG_UPDATE"
 _STORAGE_FAILED = re.compile(
@@ -38,12 +39,27 @@ _SEE_LOG = (
 )
 
 
+_SAYS_WHAT = re.compile(r"(?!\s+(?:at |\.\.\. )|[+:]- |\s*[+:]- )\s*\S")
+"""A line that is neither a stack frame nor a line of a plan."""
+
+_MAX_LINES = 30
+_MAX_LINE_CHARS = 500
+
+
 class JobFailedError(NamesrvError):
     """The query ended by an error that trying again will not mend; `cause` is its first line."""
 
     def __init__(self, cause: str, next_step: str) -> None:
         super().__init__(f"the streaming query ended: {cause}. {next_step}")
         self.cause = cause
+
+
+class BatchUnreadError(NamesrvError):
+    """Spark could not compute the rows of a micro-batch. The message has its errors, without stack traces and plan."""
+
+    def __init__(self, reported: str) -> None:
+        lines = [line[:_MAX_LINE_CHARS] for line in reported.splitlines() if _SAYS_WHAT.match(line)]
+        super().__init__("\n".join(lines[:_MAX_LINES]) or "no rows came from Spark")
 
 
 class SessionLostError(NamesrvError):
@@ -98,14 +114,15 @@ def job_failure(settings: NamesrvSettings, of_batch: BaseException | None, repor
     if of_batch is not None:
         return JobFailedError(f"{type(of_batch).__name__}: {of_batch}".splitlines()[0], _SEE_LOG)
     cause = _first_cause(reported)
+    from_kafka = _FROM_KAFKA.search(reported)
     if _CHECKPOINT_HELD in reported:
         return CheckpointHeldError(settings.checkpoint_location, cause)
     if _KAFKA_REFUSED.search(reported):
-        return KafkaRefusedError(settings.kafka_bootstrap_servers, cause)
+        return KafkaRefusedError(settings.kafka_bootstrap_servers, from_kafka[1] if from_kafka else cause)
     if any(mark in reported for mark in _CHECKPOINT_UNUSABLE):
         return CheckpointUnusableError(settings.checkpoint_location, cause)
     if any(mark in reported for mark in _KAFKA_AWAY):
-        return KafkaUnreachableError(settings.kafka_bootstrap_servers, cause)
+        return KafkaUnreachableError(settings.kafka_bootstrap_servers, from_kafka[1] if from_kafka else cause)
     if _STORAGE_FAILED.search(reported):
         return StorageError(settings.checkpoint_location, cause)
     return JobFailedError(cause, _SEE_LOG)

@@ -13,6 +13,8 @@ from contextlib import closing, suppress
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from namesrv_stream.config import NamesrvSettings
@@ -23,6 +25,7 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, Request, Scan, UnregisterBroker
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
 from namesrv_stream.stream.broker_log import log_brokers
+from namesrv_stream.stream.failures import BatchUnreadError
 from namesrv_stream.stream.log_records import Eviction, LogRecord, as_passed_on, in_log_order
 from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.source import COMMAND_TYPES, MAX_REASON_CHARS, REJECTED
@@ -61,6 +64,14 @@ class AbandonedError(NamesrvError):
 
     def __init__(self) -> None:
         super().__init__("the micro-batch was broken off: another job has taken the registry over and goes on")
+
+
+class BrokenOffError(NamesrvError):
+    """A Spark job that was cancelled because the query stops. Spark knows an interruption from Python by this text."""
+
+    def __init__(self) -> None:
+        as_py4j = "py4j.protocol.Py4JJavaError: An error occurred while calling Spark"
+        super().__init__(f"{as_py4j}: java.lang.InterruptedException")
 
 
 class QueryNotStoppedError(NamesrvError):
@@ -121,13 +132,26 @@ class MicroBatches:
         with self._lock:
             if not self._is_closed:
                 with self.tick_silence.during_batch():
-                    self.handle(frame.toArrow(), query_id, batch_id)
+                    self.handle(self._read(frame), query_id, batch_id)
                 return
         # Too late. An end of this call would mean to Spark that the batch is done, and an error of ours that the query
         # failed; StreamingQuery.stop interrupts what waits in the JVM, and takes that for what it is.
         assert context._jvm is not None
         context._jvm.java.lang.Thread.sleep(int(2_000 * _STOP_LIMIT_S))
         raise QueryNotStoppedError
+
+    def _read(self, frame: DataFrame) -> pa.Table:
+        """Collect the stateful step's rows. Raises BatchUnreadError, and BrokenOffError while the query stops.
+
+        Spark looks for an interruption in the text of a Python error by a regular expression that overflows the stack
+        on the plan which py4j adds to it.
+        """
+        try:
+            return frame.toArrow()
+        except (Py4JError, PySparkException) as error:
+            if self._is_closed or self._is_abandoned:
+                raise BrokenOffError from None
+            raise BatchUnreadError(str(error)) from None
 
     def handle(self, rows: pa.Table, query_id: str, batch_id: int) -> None:
         """Apply the stateful step's rows and publish what they change."""

@@ -27,6 +27,7 @@ _QUERY_OPTIONS = {
     "spark.sql.streaming.numRecentProgressUpdates": "10",  # whoever watches the query reads all of them, each second
     # Ticks come every second: a batch without records, only because the watermark has moved, would double the work.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.adaptive.enabled": "false",  # a stateful query runs without it, and would log so at each start
 }
 
 _FETCH_WAIT_MS = 10

@@ -33,6 +33,7 @@ def warm_up(spark: SparkSession, settings: NamesrvSettings, run_id: str, stop: t
     It has a checkpoint of its own beside the registry's, which is removed. An error is a warning: the job is only
     slower without this.
     """
+    log.info("warms the session up while another job is active")
     location = f"{settings.checkpoint_location.rstrip('/')}/warm-up-{run_id}"
     try:
         _run(spark, settings, location, stop)

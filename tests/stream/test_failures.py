@@ -1,10 +1,13 @@
 """The error for the end of a query, by Spark's message. The texts are the ends of Spark 4.2's own messages."""
 
+import re
+
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, StorageError, TermLostError
-from namesrv_stream.stream.failures import CheckpointUnusableError, JobFailedError, job_failure
+from namesrv_stream.stream.failures import BatchUnreadError, CheckpointUnusableError, JobFailedError, job_failure
+from namesrv_stream.stream.micro_batch import BrokenOffError
 
 SETTINGS = NamesrvSettings()
 KAFKA = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: org.apache.kafka.common.errors."
@@ -26,6 +29,38 @@ KAFKA = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: or
 )
 def test_an_outage_is_waited_out_and_a_refusal_is_raised(said, kind):
     assert type(job_failure(SETTINGS, None, said)) is kind
+
+
+FROM_A_BATCH = """An error occurred while calling o12.getResult.
+: org.apache.spark.SparkException: Exception thrown in awaitResult:
+\tat org.apache.spark.util.ThreadUtils$.awaitResult(ThreadUtils.scala:53)
+Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Lost task 0.0 in stage 4.0
+\t... 12 more
+Caused by: org.apache.kafka.common.errors.TimeoutException: Timeout of 15000ms expired before the position
+== Plan ==
++- ~TransformWithStateInPySpark transformWithStateUDF(broker_addr#472)
+   +- Project [broker_addr#472]
+"""
+
+
+def test_of_a_kafka_that_is_away_its_own_error_is_the_cause():
+    unread = BatchUnreadError(FROM_A_BATCH)
+    failure = job_failure(SETTINGS, None, f"[FOREACH_BATCH_USER_FUNCTION_ERROR] {unread}")
+    assert isinstance(failure, KafkaUnreachableError)
+    assert failure.problem == "TimeoutException: Timeout of 15000ms expired before the position"
+
+
+def test_a_batch_that_spark_could_not_compute_says_so_without_stack_and_plan():
+    said = str(BatchUnreadError(FROM_A_BATCH + "x" * 100_000))
+    assert "Job aborted due to stage failure" in said
+    assert not [line for line in said.splitlines() if "\tat " in line or "more" in line or "+- " in line]
+    assert max(map(len, said.splitlines())) <= 500
+    assert BatchUnreadError("").args == ("no rows came from Spark",)
+
+
+def test_a_cancelled_batch_has_the_text_by_which_spark_knows_an_interruption():
+    spark_looks_for = r"py4j.protocol.Py4JJavaError: An error occurred while calling(.*)java.lang.InterruptedException"
+    assert re.search(spark_looks_for, str(BrokenOffError()))
 
 
 def test_an_error_of_the_batch_itself_wins_over_sparks():
