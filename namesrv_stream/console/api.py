@@ -322,7 +322,7 @@ async def watch(
     """Send an event for each epoch that changes a route of the topics, from the epoch on whose state the sender has."""
     if len(topic) > _MOST_WATCHED:
         raise BadQuestionError(f"one watcher may watch {_MOST_WATCHED} topics: open several.")
-    await console.has_snapshot()
+    await console.await_snapshot()
     console.hub.check_room()
     since = _last_event_id(request.headers.get("last-event-id"), epoch)
     watching = Watch(console.hub, console.snapshots, console.settings, tuple(sorted(set(topic))), since)

@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 
 from namesrv_stream import __version__
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.console import api
+from namesrv_stream.console import api, probes
 from namesrv_stream.console.guard import Guard
 from namesrv_stream.console.problems import answer_of, problem_response
 from namesrv_stream.console.running import Running
@@ -67,6 +67,7 @@ def make_app(settings: NamesrvSettings) -> FastAPI:
     )
     app.state.running = running
     app.include_router(api.router)
+    app.include_router(probes.router)
     app.mount("/", _Page(directory=PAGE, html=True))
     app.add_exception_handler(NamesrvError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_bad_parameter)

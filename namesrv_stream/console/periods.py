@@ -17,7 +17,8 @@ from namesrv_stream.texts import iso_text
 
 MOST_MARKS = 2_000
 _SHOWN_VALUE_BYTES = 300
-_COMMAND_KINDS = ("PUT_KV", "DELETE_KV", "WIPE_", "ADD_WRITE", "DELETE_TOPIC", "REGISTER_TOPIC", "UPDATE_NAMESRV")
+_COMMAND_KINDS = ("PUT_KV", "DELETE_KV", "WIPE_", "ADD_WRITE", "DELETE_TOPIC", "REGISTER_TOPIC", "UPDATE_NAMESRV",
+                  "LIFT_EXPIRY_GUARD", "IMPORT", "RESTORE")  # fmt: skip
 
 
 class MarkFields(TypedDict):

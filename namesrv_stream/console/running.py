@@ -88,7 +88,12 @@ class Running:
             "problem": self._feed.problem,
         }
 
-    async def has_snapshot(self) -> None:
+    @property
+    def is_ready(self) -> bool:
+        """True once there is a snapshot to answer from."""
+        return self.hub.has_view.is_set()
+
+    async def await_snapshot(self) -> None:
         """Return when there is a snapshot to watch from. Raises NothingToWatchError after a few seconds without."""
         try:
             async with asyncio.timeout(FIRST_SNAPSHOT_LIMIT_S):
@@ -98,7 +103,7 @@ class Running:
 
     async def published(self, at: LogPosition, limit_s: float) -> int | None:
         """Return the epoch that has a record, None if there is none within `limit_s`."""
-        await self.has_snapshot()
+        await self.await_snapshot()
         watcher = self.hub.attach(())
         try:
             with suppress(TimeoutError):

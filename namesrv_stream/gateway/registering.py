@@ -1,4 +1,4 @@
-"""Sends registrations to Kafka: in full or as a light heartbeat, and again in full if the tables lose a broker."""
+"""Sends registrations to Kafka, in full or as a light heartbeat, and answers them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
 from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.body_processes import ReadingProcessLostError
 from namesrv_stream.gateway.broker_log import BrokerLog
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.heartbeats import Heartbeats
@@ -21,6 +22,7 @@ from namesrv_stream.gateway.ledger import (
     Registrations,
     fingerprint,
 )
+from namesrv_stream.gateway.resending import Resending
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.records import encode_record
 from namesrv_stream.rules.registration import changes_nothing, reply
@@ -37,17 +39,11 @@ log = logging.getLogger(__name__)
 REGISTRATION_LIMIT_S = 22.0
 """Limit of the wait for Kafka. It is longer than for other requests: a broker waits 24 s for its registration (B2)."""
 
-SEND_AGAIN_AFTER_S = 10.0
-"""The time for which snapshots must lack a connected broker before its registration is sent again. A broker that leaves
-unregisters at one name server after the other, and waits 3 s for each that is dead. So it may have left the tables
-before it unregisters here."""
-
-_BETWEEN_BROKERS_S = 0.002
 _AT_A_TIME = 20
 """Pace of what is done for thousands of brokers at once: the event loop answers others in between."""
 
 
-_NOT_IN_LOG = (KafkaUnreachableError, KafkaRefusedError, GatewayBusyError, NoTurnError)
+_NOT_IN_LOG = (KafkaUnreachableError, KafkaRefusedError, GatewayBusyError, NoTurnError, ReadingProcessLostError)
 
 
 class TooManyBrokersError(BadRequestError):
@@ -68,8 +64,8 @@ class Registering:
         self._registrations = registrations
         self._answers = answers
         self._heartbeats = Heartbeats(sending)
-        self._lost: set[str] = set()
         self._speaking: dict[str, Connection] = {}
+        self._resending = Resending(sending, registrations, self._speaking, self._send_in_full, answers)
         self._broker_log = BrokerLog(sending.loop)
         self.is_stopping = False
 
@@ -214,53 +210,18 @@ class Registering:
     # --- what happens besides requests
 
     def follow(self, answers: Answers) -> None:
-        """Answer from a newer snapshot. Connected brokers that it lacks are registered again after SEND_AGAIN_AFTER_S.
-
-        They are not if a snapshot has them by then.
-        """
+        """Answer from a newer snapshot. Connected brokers that it lacks are sent again later."""
         if answers.topics_go != self._answers.topics_go:
             self._registrations.forget_all()  # the same registration has another effect now
         self._answers = answers
-        lost = [
-            address for address in self._registrations.lost(answers, self._sending.now_ms) if address not in self._lost
-        ]
-        self._lost.update(lost)
-        for number, address in enumerate(lost):
-            after_s = SEND_AGAIN_AFTER_S + number * _BETWEEN_BROKERS_S
-            self._sending.loop.call_later(after_s, self._on_still_lacking, address)
-
-    def _on_still_lacking(self, address: str) -> None:
-        self._lost.discard(address)
-        if not self.is_stopping:
-            self._sending.start(self._send_again(address))
-
-    async def _send_again(self, address: str) -> None:
-        """Send all parts of a lost broker again, unless it has registered or has left meanwhile."""
-        known = self._registrations.lost_by(address, self._answers, self._sending.now_ms)
-        if known is None:
-            return
-        channel_id = max(known.channels)
-        connection = self._speaking[channel_id]
-        try:
-            async with self._sending.turn(connection):
-                parts = list(known.parts.items())
-                link, read = self._sending.link, partial(_read_again, [part for _, part in parts], channel_id)
-                records = await link.aside(partial(link.run_in_process, read), known.held_bytes, known.host)
-                if self._registrations.lost_by(address, self._answers, self._sending.now_ms) is known:
-                    log.warning("%s is connected and not in the tables: its registration is sent again", address,
-                                extra={"address": address})  # fmt: skip
-                    for (identity, part), record in zip(parts, records, strict=True):
-                        self._send_in_full(identity, part, channel_id, record)
-        except NamesrvError as error:
-            self._registrations.forget(address)
-            log.warning("%s is not sent again: %s", address, error)
+        self._resending.follow(answers)
 
     def stop(self) -> None:
         """Send no more records for lost connections or lost brokers, and at once the signs of life that wait.
 
         So no lease ends with this gateway.
         """
-        self.is_stopping = True
+        self.is_stopping = self._resending.is_stopping = True
         self._heartbeats.send_all()
 
     async def connection_lost(self, connection: Connection) -> None:
@@ -305,7 +266,3 @@ def _compare(
     read = register_broker(command, channel_id)
     is_shown = changes_nothing(answers.tables, answers.settings, read)
     return FullRegistration.of(command, read, host), None if is_shown else encode_record(read)
-
-
-def _read_again(parts: list[FullRegistration], channel_id: str) -> list[bytes]:
-    return [encode_record(register_broker(part.registration(), channel_id)) for part in parts]

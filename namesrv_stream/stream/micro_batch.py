@@ -26,6 +26,7 @@ from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, Reques
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
 from namesrv_stream.stream.broker_log import log_brokers
 from namesrv_stream.stream.failures import BatchUnreadError
+from namesrv_stream.stream.log_progress import LogProgress
 from namesrv_stream.stream.log_records import Eviction, LogRecord, as_passed_on, in_log_order
 from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.source import COMMAND_TYPES, MAX_REASON_CHARS, REJECTED
@@ -108,13 +109,7 @@ class MicroBatches:
         self._publisher = publisher
         self._reader = reader
         self._registry = _loaded_registry(settings, publisher)
-        self.first_offset = next_offset
-        """Where the log goes on after the tables."""
-        self._next_offset = next_offset
-        self._event_time_ms = publisher.last.event_time
-        self._published_event_ms = publisher.last.event_time
-        self._published_at_s = time.monotonic()
-        self._handled_offset = next_offset
+        self._progress = LogProgress(next_offset, publisher.last.event_time)
         self._rejected: list[RejectedRow] = []
         self._waiting_bytes = 0
         self._batch: tuple[str, int] | None = None
@@ -123,7 +118,12 @@ class MicroBatches:
     @property
     def next_offset(self) -> int:
         """All records before this offset are in the tables, signs of life aside."""
-        return self._handled_offset
+        return self._progress.handled_offset
+
+    @property
+    def first_offset(self) -> int:
+        """The offset at which the log goes on after the tables."""
+        return self._progress.first_offset
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Handle one micro-batch of the query that Spark runs in this thread."""
@@ -181,7 +181,7 @@ class MicroBatches:
         try:
             if self.failure is None:
                 self._publish("STOP")
-                log.info("stopped in order: the tables have all before offset %d", self._next_offset)
+                log.info("stopped in order: the tables have all before offset %d", self._progress.next_offset)
         except TermLostError as lost:
             log.info("run %s has taken the registry over: it goes on from the last snapshot", lost.newer_run_id)
         except Exception as error:
@@ -191,30 +191,32 @@ class MicroBatches:
             self._lock.release()
 
     def _handle(self, rows: pa.Table) -> None:
-        """Steps 3 to 10 of docs/architecture.md."""
-        records, evictions = in_log_order(rows)
+        """Handle a batch by the steps of docs/architecture.md, whose numbers stand here."""
+        records, evictions = in_log_order(rows)  # 3
         if records:
             self._catch_up(records[0].offset)
-        self._apply_all(record for record in records if record.offset >= self._next_offset)
-        self._compare(evictions)
-        is_published = self._is_due() and self._publish("PUBLICATION")
-        self._handled_offset = self._next_offset
-        self.metrics.applied(self._event_time_ms, self._registry.lease_count, self._registry.suspect_count)
+        self._apply_all(record for record in records if record.offset >= self._progress.next_offset)  # 4 and 5
+        self._compare(evictions)  # 6
+        is_published = self._is_due() and self._publish("PUBLICATION")  # 7, and 8 to 10 in Publisher.publish
+        self._progress.handled_offset = self._progress.next_offset
+        self.metrics.applied(self._progress.event_time_ms, self._registry.lease_count, self._registry.suspect_count)
         if is_published:
             self._care_for_tables()
 
     def _catch_up(self, first_offset: int) -> None:
         """Apply what Spark has read before and the tables do not have: its checkpoint is ahead of them."""
-        if first_offset <= self._next_offset:
+        if first_offset <= self._progress.next_offset:
             return
-        log.info("reading offsets %d to %d again, which the tables do not have", self._next_offset, first_offset - 1)
-        for stored in self._reader.between(self._next_offset, first_offset):
+        log.info(
+            "reading offsets %d to %d again, which the tables do not have", self._progress.next_offset, first_offset - 1
+        )
+        for stored in self._reader.between(self._progress.next_offset, first_offset):
             if self._is_abandoned:
                 raise AbandonedError
             self._advance(stored.offset, stored.append_time_ms)
             self._apply(as_passed_on(stored), iter([stored]))
             self._publish_if_large()
-            if time.monotonic() - self._published_at_s > SHOW_PROGRESS_S:
+            if self._progress.silent_s > SHOW_PROGRESS_S:
                 self._publish("PUBLICATION")
 
     def _apply_all(self, records: Iterable[LogRecord]) -> None:
@@ -228,11 +230,7 @@ class MicroBatches:
                 self._publish_if_large()
 
     def _advance(self, offset: int, append_time_ms: int) -> None:
-        self._next_offset = offset + 1
-        event_time_ms = self._registry.clock.event_time_ms(append_time_ms)
-        if self._published_event_ms is None:  # the log's first record
-            self._published_event_ms = event_time_ms
-        self._event_time_ms = max(self._event_time_ms or event_time_ms, event_time_ms)
+        self._progress.advance(offset, self._registry.clock.event_time_ms(append_time_ms))
 
     def _apply(self, record: LogRecord, values: Iterator[StoredRecord]) -> None:
         """Apply one record: by its value where it has one that counts, by its envelope otherwise."""
@@ -324,15 +322,14 @@ class MicroBatches:
 
     def _is_due(self) -> bool:
         """Return whether there is anything to publish now."""
-        waited_ms = (self._event_time_ms or 0) - (self._published_event_ms or 0)
-        silent_s = time.monotonic() - self._published_at_s  # event time may stand still (E9)
+        waited_ms = self._progress.waited_ms
         refresh_ms = self._settings.live_refresh_millis
         return (
             self._registry.has_changes()
             or bool(self._rejected)
             or (self._registry.has_signs_of_life() and waited_ms >= refresh_ms)
             or waited_ms >= max(refresh_ms, PROGRESS_MS)
-            or silent_s >= 2 * max(refresh_ms, PROGRESS_MS) / 1000
+            or self._progress.silent_s >= 2 * max(refresh_ms, PROGRESS_MS) / 1000
         )
 
     def _publish(self, kind: SnapshotKind) -> bool:
@@ -347,8 +344,8 @@ class MicroBatches:
         batch = Batch(
             query_id=query_id,
             batch_id=batch_id,
-            event_time_ms=self._event_time_ms,
-            offsets={LOG_PARTITION: self._next_offset},
+            event_time_ms=self._progress.event_time_ms,
+            offsets={LOG_PARTITION: self._progress.next_offset},
             changes=changes,
             events=came.events,
             rejected=self._rejected,
@@ -357,9 +354,9 @@ class MicroBatches:
         )
         row = self._publisher.publish(batch, published_at_ms=time.time_ns() // 1_000_000)
         self._rejected, self._waiting_bytes = [], 0
-        self._published_event_ms, self._published_at_s = self._event_time_ms, time.monotonic()
+        self._progress.note_published()
         log.info("epoch %d: %s", row.epoch, ", ".join(f"{name} {count}" for name, count in row.changes.items()) or kind,
-                 extra={"epoch": row.epoch, "offset": self._next_offset})  # fmt: skip
+                 extra={"epoch": row.epoch, "offset": self._progress.next_offset})  # fmt: skip
         log_brokers(came.events, row.epoch)
         self.metrics.published(row, came.events)
         return True

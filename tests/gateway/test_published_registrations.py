@@ -8,7 +8,7 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import ledger as ledger_module
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.ledger import Registrations
-from namesrv_stream.gateway.registering import SEND_AGAIN_AFTER_S
+from namesrv_stream.gateway.resending import SEND_AGAIN_AFTER_S
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, RegisterBroker, UnregisterBroker
 from namesrv_stream.rules.rows import LogPosition

@@ -10,7 +10,8 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.connections import Connections
-from namesrv_stream.gateway.registering import REGISTRATION_LIMIT_S, SEND_AGAIN_AFTER_S
+from namesrv_stream.gateway.registering import REGISTRATION_LIMIT_S
+from namesrv_stream.gateway.resending import SEND_AGAIN_AFTER_S
 from namesrv_stream.gateway.sending import LARGE_BODY_BYTES, Sending
 from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.gateway.writes import Writes

@@ -1,0 +1,49 @@
+"""The place in the log that a run has reached, and how much of it the tables show."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class LogProgress:
+    """The place in the log, and its event time.
+
+    `first_offset`: where the log goes on after the tables. `next_offset`: all before it is applied. `handled_offset`:
+    all before it is in the tables, signs of life aside. `event_time_ms`: the highest applied, None before the first
+    record; `published_event_ms`: the one that the newest snapshot shows.
+    """
+
+    first_offset: int
+    event_time_ms: int | None
+    next_offset: int = field(init=False)
+    handled_offset: int = field(init=False)
+    published_event_ms: int | None = field(init=False)
+    _published_at_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.next_offset = self.handled_offset = self.first_offset
+        self.published_event_ms = self.event_time_ms
+        self._published_at_s = time.monotonic()
+
+    def advance(self, offset: int, event_time_ms: int) -> None:
+        """Note that the record at `offset` is applied."""
+        self.next_offset = offset + 1
+        if self.published_event_ms is None:  # the log's first record
+            self.published_event_ms = event_time_ms
+        self.event_time_ms = max(self.event_time_ms or event_time_ms, event_time_ms)
+
+    def note_published(self) -> None:
+        """Note that a snapshot shows all that is applied."""
+        self.published_event_ms, self._published_at_s = self.event_time_ms, time.monotonic()
+
+    @property
+    def waited_ms(self) -> int:
+        """The event time since the newest snapshot."""
+        return (self.event_time_ms or 0) - (self.published_event_ms or 0)
+
+    @property
+    def silent_s(self) -> float:
+        """The time since the newest publication: event time may stand still (E9)."""
+        return time.monotonic() - self._published_at_s

@@ -1,0 +1,27 @@
+"""/healthz and /readyz of the console, as the Deployment of deploy/ asks for them."""
+
+import re
+import urllib.error
+import urllib.request
+
+import pytest
+
+from namesrv_stream.console.server import BackgroundConsole
+from namesrv_stream.local.jars import CHECKOUT
+
+
+def test_a_console_with_a_snapshot_answers_each_probe_of_the_deployment(client):
+    template = (CHECKOUT / "deploy" / "helm" / "namesrv-stream" / "templates" / "console.yaml").read_text()
+    paths = re.findall(r"httpGet: {path: (\S+),", template)
+    assert sorted(paths) == ["/healthz", "/readyz"]
+    for path in paths:
+        client.get("/v1/watch?wait=1ms")  # returns once there is a snapshot to watch from
+        assert urllib.request.urlopen(client.url + path, timeout=30).read() == b"ok\n"
+
+
+def test_a_console_without_a_snapshot_is_healthy_and_not_ready(tmp_path, settings):
+    with BackgroundConsole(settings(**{"delta.root": str(tmp_path / "none")})) as console:
+        assert urllib.request.urlopen(f"{console.url}/healthz", timeout=30).read() == b"ok\n"
+        with pytest.raises(urllib.error.HTTPError, match="503") as refused:
+            urllib.request.urlopen(f"{console.url}/readyz", timeout=30)
+        assert refused.value.read() == b"no snapshot has been read yet\n"
