@@ -235,7 +235,8 @@ def test_an_outage_of_kafka_is_waited_out_and_loses_nothing(topic, spark, tmp_pa
 @eventually
 def await_attempts(caplog, kafka_address, number):
     """The pauses in seconds before the first `number` new attempts, each of which has named Kafka's address."""
-    lines = [record.getMessage() for record in caplog.records if "Next attempt in" in record.getMessage()]
+    of_job = [record.getMessage() for record in caplog.records if record.name.startswith("namesrv_stream.stream")]
+    lines = [line for line in of_job if "Next attempt in" in line]
     assert len(lines) >= number
     assert all(kafka_address in line for line in lines)
     return [float(line.split("Next attempt in ")[1].split(" s")[0]) for line in lines[:number]]
