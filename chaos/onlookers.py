@@ -29,7 +29,7 @@ class Onlooker(ABC):
     def __init__(self, pause_s: float) -> None:
         self.looks = 0
         self.seen: list[Any] = []
-        """What it has seen since somebody took it out; equal looks in a row are one."""
+        """All that it has seen since somebody took it out; equal looks in a row are one."""
         self._failure: Exception | None = None
         self._pause_s = pause_s
         self._stopped = threading.Event()

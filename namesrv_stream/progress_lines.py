@@ -12,7 +12,7 @@ import click
 EVERY_S = 10.0
 
 Step = str | Callable[[], str]
-"""What a program does at present: a text, or a function that returns it when a line is printed."""
+"""The present work of a program: a text, or a function that returns it when a line is printed."""
 
 
 class Progress:

@@ -1,6 +1,7 @@
 """Docstrings begin with a verb (what the thing does) or a noun (what it is)."""
 
 import ast
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,16 @@ RIDDLES = {"As", "Hears", "If", "It", "None", "Of", "Says", "So", "Tells", "That
 
 
 def docstrings(path):
-    """Yield (line, docstring) of the module and of each class and function in it."""
+    """Yield (line, docstring) of the module, of each class and function in it, and of what they assign."""
     for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         if text := ast.get_docstring(node):
             yield node.body[0].lineno, text
+        for assigned, below in pairwise(node.body):
+            match assigned, below:
+                case (ast.Assign() | ast.AnnAssign(), ast.Expr(value=ast.Constant(value=str(text)))):
+                    yield below.lineno, text
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

@@ -9,7 +9,7 @@ from namesrv_stream.kafka.reader import StoredRecord
 ARCHIVE = Path(__file__).parent / "fixtures" / "registry-0.1.0.tar.gz"
 
 BROKERS = {f"10.0.0.{number}:10911": f"broker-{number}" for number in (1, 2, 3)}
-"""Those that live: address -> broker name. broker-4 has unregistered, broker-2 lost its write permission."""
+"""Living brokers: address -> broker name. broker-4 has unregistered, broker-2 lost its write permission."""
 LEASE_MS = 1_800_000
 RETENTION_MS = 36_500 * 24 * 3_600_000
 

@@ -21,7 +21,7 @@ from namesrv_stream.wire.json_text import decode_json
 _LIMIT_S = 10.0
 _CHUNK_BYTES = 1 << 18
 _MAX_FRAME_BYTES = 256 * 1024 * 1024
-"""More than a gateway accepts: the cluster of a large installation is one answer."""
+"""Limit of one answer. It is more than a gateway accepts, as the cluster of a large installation is one answer."""
 _any_decoder = msgspec.json.Decoder()
 _ABSENT = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.QUERY_NOT_FOUND})
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 _FILE_SYSTEMS = frozenset({"file", "hdfs", "viewfs"})
 _S3_SCHEMES = frozenset({"s3", "s3a"})
 _DEFAULT_REGION = "us-east-1"
-"""What delta-rs takes if no region is given."""
+"""The region that delta-rs takes if none is given."""
 
 _S3A_NAMES = {
     "access_key_id": "access.key",

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 OperatorCommand = (
     WipeWritePerm | AddWritePerm | DeleteTopic | PutKvConfig | DeleteKvConfig | UpdateNamesrvConfig | LiftExpiryGuard
 )
-"""What operators send. Topics are registered by brokers and by mqadmin, at a gateway."""
+"""Commands that operators send. Topics are registered by brokers and by mqadmin, at a gateway."""
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_REASON_CHARS = 500

@@ -91,7 +91,7 @@ class Connection(asyncio.Protocol):
         self.order = asyncio.Lock()
         self.is_lost = False
         self.loss = ""
-        """Why this connection is lost, or will be; empty until that is known."""
+        """The reason why this connection is lost, or will be; empty until that is known."""
 
     # --- what asyncio calls
 

@@ -26,7 +26,7 @@ ENDS = {
     "MOVED": Paint(PURPLE),
     "ID_LOST": Paint(BLUE),
 }
-"""How a session ends."""
+"""Colours of the ends of a session."""
 
 UNPLANNED = ("EXPIRED", "CHANNEL_CLOSED")
 """Ends after which the broker counts as away."""

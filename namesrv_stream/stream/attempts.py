@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _RAN_FOR_A_WHILE_S = 120.0
-"""More than all attempts to reach a Kafka that is away may take."""
+"""A time that is longer than all attempts to reach a Kafka that is away may take."""
 
 _LONGEST_PAUSE_S = 30.0
 _UNKNOWN_BORNE = 2

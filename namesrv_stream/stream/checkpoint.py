@@ -28,7 +28,7 @@ STATE_STORE = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.encodingFormat": "avro",
 }
-"""How the state is kept, even if a conf file has another value. Avro lets the state's schema grow."""
+"""The form in which the state is kept, even if a conf file has another value. Avro lets the state's schema grow."""
 
 _VERIFIED = (
     "spark.sql.streaming.stateStore.providerClass",

@@ -64,13 +64,13 @@ log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 0.5
 _FORMER_STOPS_WITHIN_S = 10.0 + SESSION_TIMEOUT_MS / 1000
-"""How long the job that is replaced has: it stops in order, or Kafka takes its lock away."""
+"""The time that the replaced job has: it stops in order, or Kafka takes its lock away."""
 
 _LEAVE_TO_CLAIMANT_S = 30.0
-"""How old a claim may be for which a standby leaves the registry to the job that made it."""
+"""The age up to which a standby leaves the registry to the job that made a claim."""
 
 _LEAVE_TO_OTHER_S = 3.0
-"""For how long a standby leaves the lock to a job that is there."""
+"""The time for which a standby leaves the lock to a job that is there."""
 
 _HAND_OVER_AFTER = 3
 """Failed attempts in a row after which a job that waits may take the registry over."""
@@ -117,7 +117,7 @@ class RouteRegistryJob:
         self._batches: MicroBatches | None = None
         self._has_claimed = False
         self._has_read_tables = settings.standby
-        """Whether the storage has worked: from then on an error of it is an outage and no wrong setting."""
+        """True once the storage has worked: from then on an error of it is an outage and no wrong setting."""
         self._failed = FailedAttempts()
         self._started_at_s = time.monotonic()
 

@@ -21,7 +21,7 @@ from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.schemas import SNAPSHOT
 
 Role = Literal["starting", "standby", "active", "waiting"]
-"""What the job does: it starts, waits for its turn, runs the query, or waits until an outage is over."""
+"""The present work of the job: it starts, waits for its turn, runs the query, or waits until an outage is over."""
 
 _BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 

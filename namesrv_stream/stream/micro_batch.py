@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 MAX_REJECTED_BYTES = 64 * 1024
 MAX_REJECTED_KEY_BYTES = 1024
-"""Kept of a rejected record's value."""
+"""Limit of the bytes that are kept of a rejected record's value."""
 
 PUBLISH_AT_BYTES = 64 * 1024 * 1024
 """Values of a micro-batch that wait for publication: with more it is published in parts, each an epoch."""
@@ -52,7 +52,7 @@ _VALUE_KINDS = frozenset({"REGISTER_BROKER", REJECTED, *COMMAND_TYPES})
 
 _STOP_LIMIT_S = 30.0
 SHOW_PROGRESS_S = 10.0
-"""While much is read again, a snapshot shows how far after so long."""
+"""The time after which a snapshot shows how far a long catch-up has come."""
 
 PUBLICATIONS_BETWEEN_CARE = 32
 

@@ -13,7 +13,7 @@ from namesrv_stream.rules.requests import (
 )
 
 MAX_REASON_CHARS = 200
-"""Of a rejected record's reason, which may quote the record."""
+"""Limit of a rejected record's reason, which may quote the record."""
 
 TOO_LONG = f"{{}} has over {MAX_NAME_CHARS} characters"
 """Reason of a rejected record with a field that is too long."""
@@ -22,7 +22,7 @@ REJECTED = "REJECTED"
 TICK = "SCAN"
 BROKER_TYPES = ("REGISTER_BROKER", "BROKER_HEARTBEAT", "UNREGISTER_BROKER", "CHANNEL_CLOSED")
 CONNECTION_TYPES = ("REGISTER_BROKER", "BROKER_HEARTBEAT", "CHANNEL_CLOSED")
-"""Those that name a connection."""
+"""Kinds of records that name a connection."""
 COMMAND_TYPES = (
     "PUT_KV_CONFIG",
     "DELETE_KV_CONFIG",
@@ -40,7 +40,7 @@ ENVELOPE = (
 )
 
 _JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false", "allowUnquotedControlChars": "false"}
-"""What Spark takes for JSON, set here because the driver's own parser has to agree (`log_records.as_passed_on`)."""
+"""The JSON that Spark accepts, set here because the driver's parser has to agree (`log_records.as_passed_on`)."""
 
 
 def parsed_records(kafka_records: DataFrame) -> DataFrame:

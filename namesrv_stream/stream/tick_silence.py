@@ -19,7 +19,7 @@ class TickSilence:
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._ticked_at_s: float | None = None
-        """When the newest batch with a tick began; the first batch, if none had one."""
+        """The beginning of the newest batch with a tick, or of the first batch if none had one."""
         self._has_tick = False
         self._known: tuple[float, float | None] = (0.0, None)
         """Silence so far, and since when the query has been idle; replaced whole, because another thread reads it."""

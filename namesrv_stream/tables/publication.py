@@ -50,7 +50,7 @@ STEPS = (
     "published",
     *(f"{step} {name}" for name in TABLES for step in ("compacting", "compacted")),
 )
-"""What a run does that others can see: before and after each commit, in its order. A crash may come at any of them."""
+"""The steps of a run that others can see: before and after each commit, in order. A crash may come at any of them."""
 
 SnapshotKind = Literal["CLAIM", "PUBLICATION", "STOP"]
 """Reason for a snapshot row: a run claimed the registry, published a micro-batch, or stopped in order."""

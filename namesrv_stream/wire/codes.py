@@ -86,9 +86,9 @@ class Version(IntEnum):
     """
 
     V3_0_11 = 37
-    """From this release on a registration is a RegisterBrokerBody; before it, the bare topicConfigSerializeWrapper."""
+    """The first release whose registration is a RegisterBrokerBody; before it, the bare topicConfigSerializeWrapper."""
     V4_9_4 = 401
-    """From this release on a route has its integer keys in quotes, as standard JSON requires."""
+    """The first release whose route has its integer keys in quotes, as standard JSON requires."""
     V5_0_0 = 413
-    """From this release on a compressed registration ends with the mappings of static topics."""
+    """The first release whose compressed registration ends with the mappings of static topics."""
     V5_4_0 = 493

@@ -23,7 +23,7 @@ MAX_HEADER_BYTES = 128 * 1024
 """A header is read in the event loop: one of 16 MiB would stop all other peers for seconds."""
 
 LARGE_FRAME_BYTES = 64 * 1024
-"""From this size on the body of a frame is kept in pieces and joined once it is whole, instead of growing a buffer."""
+"""The size from which a frame's body is kept in pieces and joined once it is whole, instead of growing a buffer."""
 
 _PIECE_BYTES = 16 * 1024
 """Pieces smaller than this are put together: an object for each would take many times their memory."""

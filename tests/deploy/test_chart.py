@@ -4,7 +4,9 @@ import re
 
 import kubernetes_validate
 import pytest
+import yaml
 
+from namesrv_stream import __version__
 from namesrv_stream.config import load_settings
 from tests.deploy.chart import CHART, KUBERNETES, VALUE_SETS, command_lines, helm, pods, rendered, template
 from tests.deploy.commands import options_problem, settings_of
@@ -18,6 +20,11 @@ OF_OPERATORS = {"SparkApplication", "ServiceMonitor", "PodMonitor"}
 @pytest.fixture(params=VALUE_SETS)
 def objects(request, tmp_path):
     return rendered(VALUE_SETS[request.param], tmp_path)
+
+
+def test_the_chart_has_the_version_of_the_package():
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
 
 
 def test_lint_has_nothing_to_say(tmp_path):

@@ -32,7 +32,7 @@ from tests.wire.golden import REQUESTS
 eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
 LOOKUP = encode_command(RemotingCommand(code=105, opaque=1, ext_fields={"topic": "TopicA"}))
 HIGH_WATER_BYTES = 64 * 1024
-"""What a transport of asyncio holds back before it pauses its protocol, unless it is told otherwise."""
+"""The bytes that a transport of asyncio holds back before it pauses its protocol, unless it is told otherwise."""
 
 PROXY_V1 = b"PROXY TCP4 192.0.2.7 127.0.0.1 5000 9876\r\n"
 

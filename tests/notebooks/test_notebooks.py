@@ -33,11 +33,11 @@ DATA_COLOURS = {
     ],
     "route_queries": [],
 }
-"""What data is drawn in, of each plot in order."""
+"""The colours in which data is drawn, of each plot in order."""
 LEGEND_PIXELS = 400
 """A colour has no more of them where nothing but the legend shows it."""
 LARGEST_BYTES = 500_000
-"""Of a notebook, for a web page to show it."""
+"""The parts of a notebook with which a web page shows it."""
 DAYS = 2
 
 

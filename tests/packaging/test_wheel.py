@@ -19,7 +19,7 @@ from tests.tables.test_publication import batch, claim
 PAGE = (CHECKOUT / "notebooks" / "README.md").read_text()
 [COMMANDS] = re.findall(r"<!-- tested: in a wheel -->\n```sh\n(.*?)```", PAGE, re.DOTALL)
 JUPYTER_EXECUTE = "from nbclient.cli import main; main()"
-"""What the program `jupyter execute` runs, which is not among the environment's own."""
+"""The package that `jupyter execute` runs, which is not among the environment's own."""
 WHERE = """
 from namesrv_stream.local.jars import CONF, JARS
 print(CONF, JARS)

@@ -118,7 +118,7 @@ MEANT = {
     ("UNREGISTER_BROKER", "brokerId"): is_no_long,
     ("CHANNEL_CLOSED", "channelId"): is_no_text,
 }
-"""Where the JVM alone accepts a record: it reads any JSON value as text, and a value that is no LONG as an absent one.
+"""Records that the JVM alone accepts: it reads any JSON value as text, and a value that is no LONG as an absent one.
 
 The driver decodes each registration by the types and rejects it then. Of a light record it uses what the JVM read.
 """

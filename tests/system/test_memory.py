@@ -28,7 +28,7 @@ TOPICS = 5_000
 LIMIT_S = 1_500
 
 LARGEST_JVM_MIB, LARGEST_PYTHON_MIB = 2_048, 2_048
-"""Of resident memory, the JVM's with its heap of 1 GB; a batch held in memory would be 1 GB and more on top."""
+"""Limit of resident memory, the JVM's with its heap of 1 GB; a batch held in memory would be 1 GB and more on top."""
 
 
 def registrations():

@@ -25,7 +25,7 @@ IN_EVERY_RUN = {
     "static_topic_mapping",
     "timeout_boundary",
 }
-"""What the pipeline has to do beyond the rules: time, order, keys that share rows, and the rarer tables (restarts
+"""Duties of the pipeline beyond the rules: time, order, keys that share rows, and the rarer tables (restarts
 have tests of their own). The others, whose rules `tests/rules/test_cases.py` holds in every run too, are for
 `make test-full`."""
 

@@ -9,7 +9,7 @@ T0 = 1_700_000_000_000
 """Event time of the tests."""
 
 NOW = time.time_ns() // 1_000_000
-"""When tests publish: retention counts from the clock."""
+"""The time at which tests publish: retention counts from the clock."""
 
 
 def topic(name, broker_name="broker-a", perm=6):

@@ -23,7 +23,7 @@ SENT = {
         ext_fields={ACCESS_KEY: "rocketmq2", SIGNATURE: "/u5P/wZUbhjanu4LM/UzEdo2u2I=", "topic": "TBW102"},
     ),
 }
-"""As captured from the real programs."""
+"""Requests as captured from the real programs."""
 
 ours = signed(RemotingCommand(code=103, ext_fields={"b": "2", "a": "1", "__ZONE_NAME": "z"}, body=b"body"), "k", SECRET)
 """A broker signs its zone too."""
