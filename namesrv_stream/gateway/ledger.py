@@ -320,11 +320,11 @@ class Registrations:
             self._incomplete.discard(address)  # the next one is sent in full, as the first on its connection
         return sorted(channel.addresses)
 
-    def lost(self, published: Published, now_ms: int) -> list[str]:
-        """Return the addresses for which `lost_by` finds a lost broker."""
-        return [address for address in self._registered if self.lost_by(address, published, now_ms)]
+    def lacking(self, published: Published, now_ms: int) -> list[str]:
+        """Return the addresses for which `lacking_by` finds a broker."""
+        return [address for address in self._registered if self.lacking_by(address, published, now_ms)]
 
-    def lost_by(self, address: str, published: Published, now_ms: int) -> Registered | None:
+    def lacking_by(self, address: str, published: Published, now_ms: int) -> Registered | None:
         """Return what a connected broker has registered if the snapshot has read all of it and lacks the broker.
 
         Return None otherwise, also for a broker without a sign of life within its timeout: the gateway keeps no silent

@@ -56,7 +56,7 @@ class Resending:
         They are not if a snapshot has them by then.
         """
         self._answers = answers
-        lacking = self._registrations.lost(answers, self._sending.now_ms)
+        lacking = self._registrations.lacking(answers, self._sending.now_ms)
         new = [address for address in lacking if address not in self._waiting]
         self._waiting.update(new)
         for number, address in enumerate(new):
@@ -70,7 +70,7 @@ class Resending:
 
     async def _send_again(self, address: str) -> None:
         """Send all parts of a broker again, unless it has registered or has left meanwhile."""
-        known = self._registrations.lost_by(address, self._answers, self._sending.now_ms)
+        known = self._registrations.lacking_by(address, self._answers, self._sending.now_ms)
         if known is None:
             return
         channel_id = max(known.channels)
@@ -80,7 +80,7 @@ class Resending:
                 parts = list(known.parts.items())
                 link, read = self._sending.link, partial(_records_of, [part for _, part in parts], channel_id)
                 records = await link.aside(partial(link.run_in_process, read), known.held_bytes, known.host)
-                if self._registrations.lost_by(address, self._answers, self._sending.now_ms) is known:
+                if self._registrations.lacking_by(address, self._answers, self._sending.now_ms) is known:
                     log.warning("%s is connected and not in the tables: its registration is sent again", address,
                                 extra={"address": address})  # fmt: skip
                     for (identity, part), record in zip(parts, records, strict=True):

@@ -1,9 +1,9 @@
-"""Make the lines of history for one step of the rules from the rows that the step changed, so that each is explained.
+"""Make the lines of history for one applied event from the rows that it changed, so that each change is explained.
 
-A step is one record or one end of a lease. It gives a line for every address whose lease or filter servers changed, one
-for every id that an address lost to another, and one for every broker name whose topics changed; an operator command
-gives at least one line. `before` and `after` are JSON objects, table name -> the rows that changed. If an address takes
-an id from another one, `before` has the former holder's row.
+An applied event is one record or one end of a lease. It gives a line for every address whose lease or filter servers
+changed, one for every id that an address lost to another, and one for every broker name whose topics changed; an
+operator command gives at least one line. `before` and `after` are JSON objects, table name -> the rows that changed. If
+an address takes an id from another one, `before` has the former holder's row.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class AppliedEvent:
 
     `end_type` names the end of a lease (UNREGISTERED, CHANNEL_CLOSED, EXPIRED, MOVED, REFUSED). `partition` and
     `offset` are None for an expiry, which no record causes. `command` is an operator's command; it gets one line for
-    each broker name that it touched, and at least one. `request` is the registration of the step; a refused one gets a
+    each broker name that it touched, and at least one. `request`: the registration, if it is one; a refused one gets a
     line although it changes nothing (D7).
     """
 
@@ -64,18 +64,18 @@ class AppliedEvent:
     request: RegisterBroker | None = None
 
 
-def history_of(step: AppliedEvent, changes: Sequence[RowChange]) -> list[BrokerEventRow]:
-    """Return the lines of one step in a readable order; epoch and seq are 0 until publication."""
+def history_of(applied: AppliedEvent, changes: Sequence[RowChange]) -> list[BrokerEventRow]:
+    """Return the lines of one applied event in a readable order; epoch and seq are 0 until publication."""
     changes = _in_order(net_of(changes))
-    if step.command is not None:
-        return _command_lines(step, changes)
+    if applied.command is not None:
+        return _command_lines(applied, changes)
     topics = [change for change in changes if change.table in _COUNTED_TABLES]
     others = [change for change in changes if change.table not in _COUNTED_TABLES]
-    lines = [line for address in _addresses(others) for line in _address_lines(step, address, others, bool(topics))]
+    lines = [line for address in _addresses(others) for line in _address_lines(applied, address, others, bool(topics))]
     lines.sort(key=lambda line: line.type != "ID_LOST")  # an id is lost before the next holder has it
-    lines += [_topics_line(step, name, of_name, changes) for name, of_name in _by_broker_name(topics).items()]
-    if not lines and step.end_type == "REFUSED" and step.request is not None:
-        return [_refused_line(step, step.request)]
+    lines += [_topics_line(applied, name, of_name, changes) for name, of_name in _by_broker_name(topics).items()]
+    if not lines and applied.end_type == "REFUSED" and applied.request is not None:
+        return [_refused_line(applied, applied.request)]
     return lines
 
 
@@ -84,9 +84,9 @@ def _in_order(changes: Iterable[RowChange]) -> list[RowChange]:
     return sorted(changes, key=lambda each: (each.table, each.key) if each.table in _COUNTED_TABLES else ("", ()))
 
 
-def _refused_line(step: AppliedEvent, request: RegisterBroker) -> BrokerEventRow:
+def _refused_line(applied: AppliedEvent, request: RegisterBroker) -> BrokerEventRow:
     return _line(
-        step,
+        applied,
         type_="REFUSED",
         cluster_name=request.cluster_name,
         broker_name=request.broker_name,
@@ -111,7 +111,7 @@ def _addresses(changes: Iterable[RowChange]) -> list[str]:
 
 
 def _address_lines(
-    step: AppliedEvent, address: str, changes: Sequence[RowChange], topics_changed: bool
+    applied: AppliedEvent, address: str, changes: Sequence[RowChange], topics_changed: bool
 ) -> Iterator[BrokerEventRow]:
     """Yield a line for each id that a continuing lease has lost, then one line for all other changes of the address."""
     mine = [_side_of(change, address) for change in changes]
@@ -120,12 +120,12 @@ def _address_lines(
     if _goes_on(lease):
         lost = [change for change in mine if change.table == "broker" and change.after is None]
         mine = [change for change in mine if change not in lost]
-        yield from (_address_line(step, "ID_LOST", address, [each], None) for each in lost)  # R5, R8
+        yield from (_address_line(applied, "ID_LOST", address, [each], None) for each in lost)  # R5, R8
     is_new_version_alone = topics_changed and lease is not None and mine == [lease] and _is_quiet(lease)
     if mine and not is_new_version_alone:  # the line of its topics has the new version
         has_gained = any(change.table == "broker" and change.before is None for change in mine)
-        shown = _shown(mine, changes, with_clusters=address == step.broker_addr or len(_addresses(changes)) == 1)
-        yield _address_line(step, _type_of(step, lease, has_gained), address, shown, lease)
+        shown = _shown(mine, changes, with_clusters=address == applied.broker_addr or len(_addresses(changes)) == 1)
+        yield _address_line(applied, _type_of(applied, lease, has_gained), address, shown, lease)
 
 
 def _shown(mine: Sequence[RowChange], changes: Sequence[RowChange], *, with_clusters: bool) -> list[RowChange]:
@@ -143,12 +143,12 @@ def _shown(mine: Sequence[RowChange], changes: Sequence[RowChange], *, with_clus
 
 
 def _address_line(
-    step: AppliedEvent, type_: str, address: str, changes: Sequence[RowChange], lease: RowChange | None
+    applied: AppliedEvent, type_: str, address: str, changes: Sequence[RowChange], lease: RowChange | None
 ) -> BrokerEventRow:
     about: Any = (lease.after or lease.before) if lease else _newest_row(changes, BrokerRow)
     ended = lease is not None and lease.after is None
     return _line(
-        step,
+        applied,
         type_=type_,
         cluster_name=getattr(about, "cluster_name", None),
         broker_name=getattr(about, "broker_name", None),
@@ -157,7 +157,7 @@ def _address_line(
         data_version=getattr(about, "data_version", None),
         rows=_rows_as_json(changes),
         last_heard_at=about.last_update_timestamp if ended else None,
-        lease_millis=max(0, step.event_time - about.lease_began_at) if ended else None,
+        lease_millis=max(0, applied.event_time - about.lease_began_at) if ended else None,
     )
 
 
@@ -173,7 +173,7 @@ def _side_of(change: RowChange, address: str) -> RowChange:
 
 
 def _goes_on(lease: RowChange | None) -> bool:
-    """Return whether the lease neither begins nor ends with the step. None: the step does not change it."""
+    """Return whether the lease neither begins nor ends with the event. None: the event does not change it."""
     return lease is None or (lease.before is not None and lease.after is not None)
 
 
@@ -186,10 +186,10 @@ def _is_quiet(lease: RowChange) -> bool:
     )
 
 
-def _type_of(step: AppliedEvent, lease: RowChange | None, has_gained_id: bool) -> str:
+def _type_of(applied: AppliedEvent, lease: RowChange | None, has_gained_id: bool) -> str:
     if _goes_on(lease):
         return "ID_TAKEN" if has_gained_id else "CHANGED"
-    return "REGISTERED" if lease is not None and lease.before is None else step.end_type or "UNREGISTERED"
+    return "REGISTERED" if lease is not None and lease.before is None else applied.end_type or "UNREGISTERED"
 
 
 def _newest_row(changes: Iterable[RowChange], row_class: type) -> object | None:
@@ -198,31 +198,31 @@ def _newest_row(changes: Iterable[RowChange], row_class: type) -> object | None:
 
 
 def _topics_line(
-    step: AppliedEvent, broker_name: str, changes: Sequence[RowChange], all_changes: Sequence[RowChange]
+    applied: AppliedEvent, broker_name: str, changes: Sequence[RowChange], all_changes: Sequence[RowChange]
 ) -> BrokerEventRow:
     lease: Any = _newest_row([each for each in all_changes if each.table == "live"], LiveRow)
-    about = next((each for each in (lease, step.request) if each and each.broker_name == broker_name), None)
+    about = next((each for each in (lease, applied.request) if each and each.broker_name == broker_name), None)
     return _line(
-        step,
+        applied,
         type_="TOPICS_CHANGED",
         cluster_name=getattr(about, "cluster_name", None),
         broker_name=broker_name,
         broker_id=getattr(about, "broker_id", None),
-        broker_addr=step.broker_addr,
+        broker_addr=applied.broker_addr,
         data_version=getattr(about, "data_version", None),
         rows=_rows_as_json(changes),
     )
 
 
-def _command_lines(step: AppliedEvent, changes: Sequence[RowChange]) -> list[BrokerEventRow]:
+def _command_lines(applied: AppliedEvent, changes: Sequence[RowChange]) -> list[BrokerEventRow]:
     """Return one line for each broker name whose topics the command changed, else one line for the command."""
     of_names = _by_broker_name([change for change in changes if change.table == "topic"])
     rest = [change for change in changes if change.table != "topic"]
-    subject = msgspec.json.encode({"command": step.command}).decode()
+    subject = msgspec.json.encode({"command": applied.command}).decode()
     lines = [
         _line(
-            step,
-            type_=step.cause,
+            applied,
+            type_=applied.cause,
             broker_name=name,
             rows=_rows_as_json(of_name),
         )
@@ -231,8 +231,8 @@ def _command_lines(step: AppliedEvent, changes: Sequence[RowChange]) -> list[Bro
     if lines:
         return lines
     before, after = _rows_as_json(rest)
-    name = getattr(step.command, "broker_name", None)
-    return [_line(step, type_=step.cause, broker_name=name, rows=(before, after or subject))]
+    name = getattr(applied.command, "broker_name", None)
+    return [_line(applied, type_=applied.cause, broker_name=name, rows=(before, after or subject))]
 
 
 def _by_broker_name(changes: Iterable[RowChange]) -> dict[str, list[RowChange]]:
@@ -279,7 +279,7 @@ def _plain(value: object) -> object:
 
 
 def _line(  # noqa: PLR0913  # the columns of broker_event, by name
-    step: AppliedEvent,
+    applied: AppliedEvent,
     *,
     type_: str,
     rows: _Sides = (None, None),
@@ -294,20 +294,20 @@ def _line(  # noqa: PLR0913  # the columns of broker_event, by name
     return BrokerEventRow(
         epoch=0,
         seq=0,
-        event_time=step.event_time,
-        partition=step.partition,
-        offset=step.offset,
+        event_time=applied.event_time,
+        partition=applied.partition,
+        offset=applied.offset,
         type=type_,
         cluster_name=cluster_name,
         broker_name=broker_name,
         broker_id=broker_id,
         broker_addr=broker_addr,
         data_version=data_version,
-        cause=step.cause,
-        requested_by=step.requested_by,
+        cause=applied.cause,
+        requested_by=applied.requested_by,
         before=rows[0],
         after=rows[1],
         last_heard_at=last_heard_at,
         lease_millis=lease_millis,
-        reason=getattr(step.command, "reason", None),
+        reason=getattr(applied.command, "reason", None),
     )

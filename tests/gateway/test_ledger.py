@@ -325,14 +325,14 @@ def test_all_is_sent_in_full_while_the_snapshot_is_stale(gateway):
     assert gateway.why(command(), shown=published(live())) is None
 
 
-def lost(gateway, shown):
-    return gateway.ledger.lost(shown, gateway.now_ms)
+def lacking(gateway, shown):
+    return gateway.ledger.lacking(shown, gateway.now_ms)
 
 
-def test_a_connected_broker_that_the_tables_lack_is_lost(gateway):
-    assert lost(gateway, published()) == [ADDRESS]
-    assert lost(gateway, published(live())) == []
-    assert lost(gateway, published(offset=5)) == [], "the snapshot has not read it yet"
+def test_a_connected_broker_that_the_tables_lack_is_found(gateway):
+    assert lacking(gateway, published()) == [ADDRESS]
+    assert lacking(gateway, published(live())) == []
+    assert lacking(gateway, published(offset=5)) == [], "the snapshot has not read it yet"
 
 
 def test_who_sent_a_registration_is_no_news_and_goes_along_when_it_is_sent_again(gateway):
@@ -343,29 +343,29 @@ def test_who_sent_a_registration_is_no_news_and_goes_along_when_it_is_sent_again
 
 
 def test_a_broker_is_lost_only_when_the_tables_must_show_all_its_parts(split):
-    assert [lost(split, published(offset=offset)) for offset in (7, 8)] == [[], [ADDRESS]]
+    assert [lacking(split, published(offset=offset)) for offset in (7, 8)] == [[], [ADDRESS]]
     split.send(PARTS[0], place=None)
-    assert lost(split, published(offset=8)) == []
+    assert lacking(split, published(offset=8)) == []
 
 
 def test_a_silent_broker_is_not_kept_alive(gateway):
     gateway.now_ms = 120_000
-    assert lost(gateway, published()) == []
+    assert lacking(gateway, published()) == []
     gateway.ledger.note_sign_of_life(ADDRESS, "g/1", 119_999)
-    assert lost(gateway, published()) == [ADDRESS]
+    assert lacking(gateway, published()) == [ADDRESS]
 
 
 def test_what_is_sent_again_is_no_sign_of_life(gateway):
     gateway.now_ms = 119_999
     (said, part), *_ = gateway.ledger.get(ADDRESS).parts.items()
     gateway.ledger.sent_in_full(said, part, "g/1", gateway.now_ms)
-    assert lost(gateway, published()) == [], "it is on its way"
+    assert lacking(gateway, published()) == [], "it is on its way"
     part.place = IN_LOG
-    assert lost(gateway, published()) == [ADDRESS]
+    assert lacking(gateway, published()) == [ADDRESS]
     gateway.now_ms = 120_000
-    assert lost(gateway, published()) == []
+    assert lacking(gateway, published()) == []
 
 
 def test_a_broker_that_has_left_is_not_lost(gateway):
     gateway.ledger.forget(ADDRESS)
-    assert lost(gateway, published()) == []
+    assert lacking(gateway, published()) == []
