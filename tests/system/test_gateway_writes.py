@@ -10,7 +10,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway import heartbeats, registering
+from namesrv_stream.gateway import heartbeats, resending
 from namesrv_stream.gateway import kafka_link as link
 from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.gateway.kv_file import commands_of, steps_of
@@ -298,7 +298,7 @@ def test_a_broker_at_two_gateways_is_two_channels_of_one_lease(site):
 
 
 def test_a_connected_broker_that_a_new_snapshot_lacks_is_registered_again(site, monkeypatch):
-    monkeypatch.setattr(registering, "SEND_AGAIN_AFTER_S", 0)
+    monkeypatch.setattr(resending, "SEND_AGAIN_AFTER_S", 0)
     with Peer(site.start_gateway().gateway.port) as peer:
         register(peer, topics=("A",))
         register(peer, topics=("B",))
