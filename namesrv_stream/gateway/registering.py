@@ -67,7 +67,11 @@ class Registering:
         self._speaking: dict[str, Connection] = {}
         self._resending = Resending(sending, registrations, self._speaking, self._send_in_full, answers)
         self._broker_log = BrokerLog(sending.loop)
-        self.is_stopping = False
+
+    @property
+    def is_stopping(self) -> bool:
+        """True once the gateway stops."""
+        return self._resending.is_stopping
 
     # --- requests
 
@@ -148,7 +152,7 @@ class Registering:
         channel_id, answers = self._sending.channel_id(connection), self._answers
         is_of_holder = _is_head_of(answers.live.get(address), command)
         if is_of_holder and self._registrations.may_be_published(address, answers):
-            compare = partial(_compare, command, channel_id, connection.host, answers)
+            compare = partial(_read, command, channel_id, connection.host, answers)
             compared = await self._sending.made(command, connection, compare, in_process=False)
             if compared[1] is not None or self._registrations.may_be_published(address, self._answers):
                 return compared
@@ -221,7 +225,7 @@ class Registering:
 
         So no lease ends with this gateway.
         """
-        self.is_stopping = self._resending.is_stopping = True
+        self._resending.is_stopping = True
         self._heartbeats.send_all()
 
     async def connection_lost(self, connection: Connection) -> None:
@@ -253,16 +257,10 @@ def _is_head_of(lease: LiveRow | None, command: RemotingCommand) -> bool:
     return lease is not None and head == (lease.cluster_name, lease.broker_name, str(lease.broker_id))
 
 
-def _read(command: RemotingCommand, channel_id: str, host: str) -> tuple[FullRegistration, bytes]:
-    """Decode a registration. Return what to keep of it, and its record."""
-    read = register_broker(command, channel_id)
-    return FullRegistration.of(command, read, host), encode_record(read)
-
-
-def _compare(
-    command: RemotingCommand, channel_id: str, host: str, answers: Answers
+def _read(
+    command: RemotingCommand, channel_id: str, host: str, compared: Answers | None = None
 ) -> tuple[FullRegistration, bytes | None]:
-    """Decode a registration, and encode its record unless the snapshot shows all that it says."""
+    """Decode a registration, and encode its record unless the snapshot to compare it with shows all that it says."""
     read = register_broker(command, channel_id)
-    is_shown = changes_nothing(answers.tables, answers.settings, read)
+    is_shown = compared is not None and changes_nothing(compared.tables, compared.settings, read)
     return FullRegistration.of(command, read, host), None if is_shown else encode_record(read)
