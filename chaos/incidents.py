@@ -38,19 +38,19 @@ SELDOM_WRITTEN = ("kv_config", "namesrv_config", "topic_mapping", "rejected", "f
 def failpoints() -> list[str]:
     """The failpoints that a run under churn reaches, compaction of the tables that only grow included."""
     return [
-        step
-        for step in FAILPOINTS
-        if not step.endswith(SELDOM_WRITTEN)
-        and (not step.startswith("compact") or step.endswith(("broker_event", "snapshot")))
+        point
+        for point in FAILPOINTS
+        if not point.endswith(SELDOM_WRITTEN)
+        and (not point.startswith("compact") or point.endswith(("broker_event", "snapshot")))
     ]
 
 
-def killed_at(step: str) -> Incident:
-    """The job kills itself at a step under churn."""
+def killed_at(point: str) -> Incident:
+    """The job kills itself at a point under churn."""
 
     def incident(world: World, rng: random.Random) -> Figures:
-        count = 1 if step in RARE or step.startswith("compact") else rng.randint(1, 5)
-        _await_death(world, world.start_job("--die-at", step, "--count", str(count)), step)
+        count = 1 if point in RARE or point.startswith("compact") else rng.randint(1, 5)
+        _await_death(world, world.start_job("--die-at", point, "--count", str(count)), point)
         return {}
 
     return incident
@@ -209,7 +209,7 @@ OTHERS: dict[str, Incident] = {
     "JVM killed": jvm_killed,
     "checkpoint damaged": checkpoint_damaged,
 }
-ALL: dict[str, Incident] = {**{f"killed at {step}": killed_at(step) for step in failpoints()}, **OTHERS}
+ALL: dict[str, Incident] = {**{f"killed at {point}": killed_at(point) for point in failpoints()}, **OTHERS}
 ON_REQUEST: dict[str, Incident] = {"Kafka away for ten minutes": kafka_away(LONG_OUTAGE_S)}
 """Too long for a turn of their own: they happen when they are named."""
 SHORT = [
@@ -223,10 +223,10 @@ SHORT = [
 """For the test suite: a few, of which each is one that the others do not cover."""
 
 
-def _await_death(world: World, dying: OwnedProcess, step: str) -> None:
-    world.wait_for(f"the job dies at {step}", lambda: dying.exit_code is not None)
+def _await_death(world: World, dying: OwnedProcess, point: str) -> None:
+    world.wait_for(f"the job dies at {point}", lambda: dying.exit_code is not None)
     if dying.exit_code != -signal.SIGKILL:
-        raise AssertionError(f"the job ended with {dying.exit_code} instead of dying at {step}")
+        raise AssertionError(f"the job ended with {dying.exit_code} instead of dying at {point}")
 
 
 def _has_ended(process: OwnedProcess) -> bool:

@@ -1,6 +1,6 @@
-"""The main job in a process that kills itself at a step: `python -m chaos.job SETTINGS [--die-at STEP] [--standby]`.
+"""The main job in a process that kills itself at a point: `python -m chaos.job SETTINGS [--die-at POINT] [--standby]`.
 
-The steps are those of a publication and `COMMITTED`. SIGKILL goes to the whole process group, the JVM included.
+The points are those of a publication and `COMMITTED`. SIGKILL goes to the whole process group, the JVM included.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from namesrv_stream.logs import set_up_logging
 from namesrv_stream.stream import micro_batch
 from namesrv_stream.stream.job import RouteRegistryJob
 from namesrv_stream.stream.termination import stop_on_signals
-from namesrv_stream.tables.publication import STEPS
+from namesrv_stream.tables.publication import POINTS
 
 COMMITTED = "committed"
 """Spark has committed a micro-batch to its checkpoint."""
 
-FAILPOINTS = (*STEPS, COMMITTED)
+FAILPOINTS = (*POINTS, COMMITTED)
 
 
 class Failpoint:
-    """Ends this process at the `count`th time that the step is reached."""
+    """Ends this process at the `count`th time that the point is reached."""
 
-    def __init__(self, step: str | None, count: int) -> None:
-        self._step = step
+    def __init__(self, point: str | None, count: int) -> None:
+        self._point = point
         self._left = count
         self._one_at_a_time = threading.Lock()
 
-    def __call__(self, step: str) -> None:
-        """Take note of a step, from any thread."""
+    def __call__(self, point: str) -> None:
+        """Take note of a point, from any thread."""
         with self._one_at_a_time:
-            self._left -= step == self._step
-            if self._step is not None and self._left == 0:
+            self._left -= point == self._point
+            if self._point is not None and self._left == 0:
                 os.killpg(0, signal.SIGKILL)
 
 
@@ -70,10 +70,10 @@ class _Commits(StreamingQueryListener):
 @click.command()
 @click.argument("settings", type=click.Path(path_type=Path))
 @click.option("--die-at", type=click.Choice(FAILPOINTS))
-@click.option("--count", default=1, help="At which time of this step.")
+@click.option("--count", default=1, help="At which time of this point.")
 @click.option("--standby", is_flag=True)
 def main(settings: Path, die_at: str | None, count: int, standby: bool) -> None:
-    """Run the job, with the settings of a properties file, until SIGTERM or the step."""
+    """Run the job, with the settings of a properties file, until SIGTERM or the point."""
     set_up_logging(logging.INFO)
     micro_batch.PUBLICATIONS_BETWEEN_CARE, micro_batch.MAX_SMALL_FILES = 5, 3  # so that a short run compacts too
     given = load_settings(settings, {}, {"standby": "true"} if standby else {})

@@ -49,7 +49,7 @@ def main(root: Root, _settings: NamesrvSettings, since: datetime | None, until: 
     if start >= end:
         raise click.UsageError(f"--since {start:%Y-%m-%d %H:%M} is not before --until {end:%Y-%m-%d %H:%M}.")
     with progress("churn_report") as shown, submitted_session("churn-report") as spark:
-        shown.step = "asking the history"
+        shown.activity = "asking the history"
         out.write_text(churn_report(spark, root, start, end), "utf-8")
     click.echo(f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}: {out}")
 

@@ -26,7 +26,7 @@ def main(root: Root, settings: NamesrvSettings, no_vacuum: bool) -> None:
     with progress("maintain_tables") as shown, submitted_session("maintain-tables") as spark:
 
         def on_table(name: str) -> None:
-            shown.step = f"table {name}"
+            shown.activity = f"table {name}"
 
         maintained = maintain(
             spark, root, vacuum=not no_vacuum, rejected_retention_ms=rejected_retention_ms, on_table=on_table

@@ -30,7 +30,7 @@ class Lines(io.StringIO):
 def test_a_long_program_prints_its_step_again_and_again_until_it_ends():
     said = Lines()
     with redirect_stderr(said), progress("maintain_tables", every_s=0.01) as shown:
-        shown.step = "table topic"
+        shown.activity = "table topic"
         assert said.has_two.wait(30)
     assert re.fullmatch(r"maintain_tables: table topic, \d+ s after the start", said.getvalue().splitlines()[-1])
     assert "progress" not in {each.name for each in threading.enumerate()}

@@ -154,9 +154,10 @@ def _story_shown(served: Served, subject: str, story: list[Sentence], plain: boo
 def _present(served: Served, subject: str) -> str:
     tables = served.tables
     if lease := tables.live.get(subject):
-        heard = duration_text(served.now_ms - lease.last_update_timestamp)
+        silence = duration_text(served.now_ms - lease.last_update_timestamp)
         return (
-            f"{subject} is alive as {lease.broker_name} {lease.broker_id} of {lease.cluster_name}, heard {heard} ago."
+            f"{subject} is alive as {lease.broker_name} {lease.broker_id} of {lease.cluster_name}, "
+            f"last sign of life {silence} ago."
         )
     if holders := tables.brokers.get(subject):
         return f"{subject} has {', '.join(f'{number} at {row.broker_addr}' for number, row in holders.items())}."

@@ -11,28 +11,19 @@ from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.body_processes import ReadingProcessLostError
 from namesrv_stream.gateway.broker_log import BrokerLog
 from namesrv_stream.gateway.connection import Connection
+from namesrv_stream.gateway.full_or_light import FullOrLight, broker_address
 from namesrv_stream.gateway.heartbeats import Heartbeats
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
 from namesrv_stream.gateway.kept_answers import KeptAnswer
-from namesrv_stream.gateway.ledger import (
-    MAX_BROKERS_OF_A_CONNECTION,
-    MAX_BROKERS_OF_A_HOST,
-    Fingerprint,
-    FullRegistration,
-    Registrations,
-    fingerprint,
-)
+from namesrv_stream.gateway.ledger import Fingerprint, FullRegistration, Registrations
 from namesrv_stream.gateway.resending import Resending
 from namesrv_stream.gateway.sending import Sending
-from namesrv_stream.records import encode_record
-from namesrv_stream.rules.registration import changes_nothing, reply
+from namesrv_stream.rules.registration import reply
 from namesrv_stream.rules.requests import MASTER_ID, MAX_HEARTBEAT_TIMEOUT_MS, ChannelClosed, RegisterBroker
-from namesrv_stream.rules.rows import LiveRow, LogPosition
+from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import ResponseCode
 from namesrv_stream.wire.command import RemotingCommand
-from namesrv_stream.wire.errors import BadRequestError
 from namesrv_stream.wire.headers import RegisterBrokerResponseHeader, header_fields
-from namesrv_stream.wire.requests import register_broker
 
 log = logging.getLogger(__name__)
 
@@ -46,23 +37,14 @@ _AT_A_TIME = 20
 _NOT_IN_LOG = (KafkaUnreachableError, KafkaRefusedError, GatewayBusyError, NoTurnError, ReadingProcessLostError)
 
 
-class TooManyBrokersError(BadRequestError):
-    """Too many broker addresses over one connection, more than any broker container has, or from one host."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            f"over {MAX_BROKERS_OF_A_CONNECTION} broker addresses registered over this connection, or over "
-            f"{MAX_BROKERS_OF_A_HOST} from this host"
-        )
-
-
 class Registering:
-    """Decides how each registration is sent to Kafka, and answers it. Lives in the event loop."""
+    """Sends each registration as `FullOrLight` decides, and answers it. Lives in the event loop."""
 
     def __init__(self, sending: Sending, registrations: Registrations, answers: Answers) -> None:
         self._sending = sending
         self._registrations = registrations
         self._answers = answers
+        self._full_or_light = FullOrLight(sending, registrations, answers)
         self._heartbeats = Heartbeats(sending)
         self._speaking: dict[str, Connection] = {}
         self._resending = Resending(sending, registrations, self._speaking, self._send_in_full, answers)
@@ -82,19 +64,16 @@ class Registering:
         """
         if not connection.is_answered or connection.order.locked():
             return None  # earlier requests of this connection are sent first
-        address = (command.ext_fields or {}).get("brokerAddr", "")
-        channel_id, now_ms = self._sending.channel_id(connection), self._sending.now_ms
-        why = self._registrations.why_in_full(address, channel_id, fingerprint(command), self._answers, now_ms)
-        if why is not None:
+        if self._full_or_light.why_in_full(command, connection) is not None:
             return None
         try:
-            return self.sign_of_life(address, connection)
+            return self.sign_of_life(broker_address(command), connection)
         except NamesrvError:
             return None
 
     def answer_to_registration(self, command: RemotingCommand, error: BaseException | None) -> KeptAnswer:
         """Return the answer to a registration that `send_unchanged` has sent. `error`: None if Kafka has taken it."""
-        address = (command.ext_fields or {}).get("brokerAddr", "")
+        address = broker_address(command)
         if error is not None:
             self._registrations.forget(address)
             return KeptAnswer(command.code, busy(command, error))
@@ -105,7 +84,7 @@ class Registering:
 
     async def register(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Send a registration, and return its answer once Kafka has it. Raises NamesrvError."""
-        address = (command.ext_fields or {}).get("brokerAddr", "")
+        address = broker_address(command)
         place: asyncio.Future[LogPosition] | None = None
         try:
             async with connection.order:
@@ -119,44 +98,24 @@ class Registering:
     async def _send(
         self, address: str, command: RemotingCommand, connection: Connection
     ) -> tuple[RegisterBroker, asyncio.Future[LogPosition]]:
-        identity, channel_id = fingerprint(command), self._sending.channel_id(connection)
-        why = self._registrations.why_in_full(address, channel_id, identity, self._answers, self._sending.now_ms)
-        known = self._registrations.get(address)
-        if why is None and known is not None:
-            return known.head, self.sign_of_life(address, connection)
-        if not self._registrations.has_room(address, channel_id, connection.host):
-            raise TooManyBrokersError
-        part, record = await self._read(address, command, connection)
+        head, identity, part, record, why = await self._full_or_light.decide(command, connection)
+        if part is None:
+            return head, self.sign_of_life(address, connection)
+        channel_id = self._sending.channel_id(connection)
         self._speaking[channel_id] = connection
         if record is None:
             log.debug("%s registers what epoch %d shows", address, self._answers.epoch)
             part.was_published = True
             place = self.sign_of_life(address, connection)
             self._note(identity, part, channel_id, place)
-            return part.head, place
+            return head, place
         log.debug("%s registers in full: %s", address, why)
         place = self._send_in_full(identity, part, channel_id, record)
         if not self._registrations.has_sign_of_life(address, channel_id):
-            self._broker_log.came(address, f"{part.head.broker_name} {part.head.broker_id}", connection)
+            self._broker_log.came(address, f"{head.broker_name} {head.broker_id}", connection)
         self._registrations.note_sign_of_life(address, channel_id, self._sending.now_ms, connection.host)
         self._heartbeats.sent(address, channel_id, place)
-        return part.head, place
-
-    async def _read(
-        self, address: str, command: RemotingCommand, connection: Connection
-    ) -> tuple[FullRegistration, bytes | None]:
-        """Return what to keep of a registration and its record; no record if the newest snapshot shows all it says.
-
-        A comparison with the snapshot needs the tables, which are in this process alone.
-        """
-        channel_id, answers = self._sending.channel_id(connection), self._answers
-        is_of_holder = _is_head_of(answers.live.get(address), command)
-        if is_of_holder and self._registrations.may_be_published(address, answers):
-            compare = partial(_read, command, channel_id, connection.host, answers)
-            compared = await self._sending.made(command, connection, compare, in_process=False)
-            if compared[1] is not None or self._registrations.may_be_published(address, self._answers):
-                return compared
-        return await self._sending.made(command, connection, partial(_read, command, channel_id, connection.host))
+        return head, place
 
     def sign_of_life(self, address: str, connection: Connection) -> asyncio.Future[LogPosition]:
         """Send a light heartbeat, now or later. Return the future by which the broker may be answered.
@@ -217,7 +176,7 @@ class Registering:
         """Answer from a newer snapshot. Connected brokers that it lacks are sent again later."""
         if answers.topics_go != self._answers.topics_go:
             self._registrations.forget_all()  # the same registration has another effect now
-        self._answers = answers
+        self._answers = self._full_or_light.answers = answers
         self._resending.follow(answers)
 
     def stop(self) -> None:
@@ -248,19 +207,3 @@ class Registering:
 def busy(command: RemotingCommand, error: BaseException, fields: dict[str, str] | None = None) -> RemotingCommand:
     """Return SYSTEM_BUSY, the answer on which a broker tries again."""
     return command.answer(ResponseCode.SYSTEM_BUSY, f"[REJECTREQUEST]{error}", fields)
-
-
-def _is_head_of(lease: LiveRow | None, command: RemotingCommand) -> bool:
-    """Return whether a registration comes from the broker that holds this lease."""
-    fields = command.ext_fields or {}
-    head = fields.get("clusterName"), fields.get("brokerName"), fields.get("brokerId")
-    return lease is not None and head == (lease.cluster_name, lease.broker_name, str(lease.broker_id))
-
-
-def _read(
-    command: RemotingCommand, channel_id: str, host: str, compared: Answers | None = None
-) -> tuple[FullRegistration, bytes | None]:
-    """Decode a registration, and encode its record unless the snapshot to compare it with shows all that it says."""
-    read = register_broker(command, channel_id)
-    is_shown = compared is not None and changes_nothing(compared.tables, compared.settings, read)
-    return FullRegistration.of(command, read, host), None if is_shown else encode_record(read)

@@ -162,7 +162,7 @@ def _changed(line: BrokerEventRow, before: Rows, after: Rows) -> str:
         case "SILENCE":
             return "was silent for its whole lease and is suspect: the guard against mass expiry keeps it in the routes"
         case "BROKER_HEARTBEAT":
-            return "was heard again and is no longer suspect"
+            return "gave a sign of life and is no longer suspect"
     changes = ", ".join(_changes(before, after)) or "nothing that a lookup shows"
     return f"registered again and changed {changes}{_by(line)}"
 
@@ -221,7 +221,7 @@ def _end(line: BrokerEventRow) -> str:
     match line.type:
         case "EXPIRED":
             silence = duration_text(line.event_time - (line.last_heard_at or line.event_time))
-            return f"was not heard for {silence} and expired"
+            return f"gave no sign of life for {silence} and expired"
         case "UNREGISTERED" if line.cause == "RESTORE":
             return f"was taken out by the restore that {line.requested_by} asked for"
         case "UNREGISTERED":

@@ -48,7 +48,7 @@ def replay(engine: str, folder: Path, files: tuple[Path, ...]) -> None:
         ThreadPoolExecutor(CASES_AT_ONCE if engine == "stream" else 1) as pool,
     ):
         for done, (case, output) in enumerate(zip(cases, pool.map(run, cases), strict=True), start=1):
-            shown.step = f"{done} of {len(cases)} cases replayed"
+            shown.activity = f"{done} of {len(cases)} cases replayed"
             target = folder / f"{case.name}.json"
             target.write_bytes(msgspec.json.format(msgspec.json.encode(output), indent=1))
             Console().print(f"{case.name}: {len(case.steps)} steps -> {target}")

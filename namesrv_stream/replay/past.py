@@ -37,7 +37,7 @@ def publish_history(
     """Publish (event time in ms, request) pairs, in order of time, as a registry at `root`.
 
     Each micro-batch takes `records_a_batch` records: the changes within one are one epoch. A jump of time within the
-    records is a silence (D9 is off). `report` is called with what is done, `shown` gets the present step. Raises
+    records is a silence (D9 is off). `report` is called with what is done, `shown` gets the present activity. Raises
     FolderNotEmptyError.
     """
     if root.exists() and any(root.iterdir()):
@@ -48,11 +48,11 @@ def publish_history(
         settings = _settings(node.bootstrap_servers, root, work, records_a_batch)
         sent = _send(records, settings, shown)
         report(f"{sent:,} records in Kafka, {-(-sent // records_a_batch):,} micro-batches to go")
-        shown.step = "starting Spark"
+        shown.activity = "starting Spark"
         spark = local_session("history", {"spark.sql.shuffle.partitions": "1"}, log=work / "spark.log")
         open_things.callback(spark.stop)
         with BackgroundJob(spark, settings, is_replay=True) as job:
-            shown.step = lambda: f"{job.next_offset:,} of {sent:,} records in the tables"
+            shown.activity = lambda: f"{job.next_offset:,} of {sent:,} records in the tables"
             job.process_all()
 
 
@@ -78,6 +78,6 @@ def _send(records: Iterable[tuple[int, Request]], settings: NamesrvSettings, sho
             producer.send(request, event_time_ms=at_ms)
             if sent % _SENT_BEFORE_WAITING == 0:
                 producer.flush()
-                shown.step = f"{sent:,} records in Kafka, and more to come"
+                shown.activity = f"{sent:,} records in Kafka, and more to come"
         producer.flush()
     return sent

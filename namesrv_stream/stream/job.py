@@ -55,7 +55,7 @@ from namesrv_stream.stream.query import check_query, start_query
 from namesrv_stream.stream.warm_up import warm_up
 from namesrv_stream.stream.watch import TermWatch, TickWatch
 from namesrv_stream.tables.object_store import writer_of
-from namesrv_stream.tables.publication import KafkaLog, Publisher, Steps
+from namesrv_stream.tables.publication import KafkaLog, OnPoint, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import LIVE
 from namesrv_stream.tables.writer import BaseMovedError
@@ -88,23 +88,23 @@ _WAITED_OUT = (
 class RouteRegistryJob:
     """Runs until `stop` is set. Outages of Kafka and of the storage are waited out, through a fresh claim.
 
-    A newer run's claim ends it (TermLostError), or makes it wait again with `standby`. `on_step` is called at
-    each step of a publication (see `Publisher.claim`). `accepts_new_log` allows once that the topic is another one than
-    that from which the tables were made. `is_replay` allows a topic with CreateTime.
+    A newer run's claim ends it (TermLostError), or makes it wait again with `standby`. `on_point` is called at
+    each point of a publication (see `Publisher.claim`). `accepts_new_log` allows once that the topic is another one
+    than that from which the tables were made. `is_replay` allows a topic with CreateTime.
     """
 
     def __init__(
         self,
         spark: SparkSession,
         settings: NamesrvSettings,
-        on_step: Steps = lambda _step: None,
+        on_point: OnPoint = lambda _point: None,
         *,
         accepts_new_log: bool = False,
         is_replay: bool = False,
     ) -> None:
         self._spark = spark
         self._settings = settings
-        self._on_step = on_step
+        self._on_point = on_point
         self._accepts_new_log = accepts_new_log
         self._is_replay = is_replay
         self._kafka = kafka_client_arguments(settings)
@@ -301,7 +301,7 @@ class RouteRegistryJob:
             self.run_id,
             _now_ms(),
             retention_ms,
-            self._note_step,
+            self._note_point,
             lambda former: self._log_of(former, log_here, end),
         )
         self._has_claimed = True
@@ -312,9 +312,9 @@ class RouteRegistryJob:
             log.warning("restored what another run left half done: %s", ", ".join(publisher.restored))
         return publisher
 
-    def _note_step(self, step: str) -> None:
-        self.metrics.on_step(step)
-        self._on_step(step)
+    def _note_point(self, point: str) -> None:
+        self.metrics.on_point(point)
+        self._on_point(point)
 
     def _log_of(self, former: SnapshotRow | None, log_here: KafkaLog, end: int) -> KafkaLog:
         """The log to go on with. A checkpoint whose tables are gone, another run's claim and another log are refused.

@@ -89,9 +89,9 @@ class JobMetrics:
             return None
         return f"waits for the end of an outage: {self.outage}" if self.outage else "the query has not started yet"
 
-    def on_step(self, step: str) -> None:
-        """Time the writing of each table, from the publisher's steps."""
-        verb, _, table = step.partition(" ")
+    def on_point(self, point: str) -> None:
+        """Time the writing of each table, from the publisher's points."""
+        verb, _, table = point.partition(" ")
         match verb:
             case "writing":
                 self._writing_since_s[table] = time.monotonic()

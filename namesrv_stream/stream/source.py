@@ -86,7 +86,7 @@ def _reason() -> Column:
         (~F.is_valid_utf8(F.col("value").cast("string")), F.lit("value is not UTF-8")),
         (kind.isNull(), F.lit("not a JSON object with a text field `type`")),
         (~kind.isin(TICK, *BROKER_TYPES, *COMMAND_TYPES), F.concat(F.lit("unknown type "), kind)),
-        (is_broker & _is_not(address.rlike(BROKER_ADDRESS)), F.lit("brokerAddr is missing or no host:port")),
+        (is_broker & _negated(address.rlike(BROKER_ADDRESS)), F.lit("brokerAddr is missing or no host:port")),
         (is_broker & (key != address), F.concat(F.lit("the record's key is not brokerAddr "), address)),
         *(
             (applies & (F.char_length(envelope[name]) > MAX_NAME_CHARS), F.lit(TOO_LONG.format(name)))
@@ -97,9 +97,9 @@ def _reason() -> Column:
                 (is_register, "brokerName"),
             )
         ),
-        (is_register & _is_not(envelope["clusterName"] != ""), F.lit("clusterName is missing, empty or no text")),
-        (is_register & _is_not(envelope["brokerName"] != ""), F.lit("brokerName is missing, empty or no text")),
-        (is_register & _is_not(envelope["brokerId"] >= 0), F.lit("brokerId is missing or no whole number")),
+        (is_register & _negated(envelope["clusterName"] != ""), F.lit("clusterName is missing, empty or no text")),
+        (is_register & _negated(envelope["brokerName"] != ""), F.lit("brokerName is missing, empty or no text")),
+        (is_register & _negated(envelope["brokerId"] >= 0), F.lit("brokerId is missing or no whole number")),
         (
             is_register & ~timeout_ms.between(1, MAX_HEARTBEAT_TIMEOUT_MS),
             F.lit(f"heartbeatTimeoutMillis is not within 1..{MAX_HEARTBEAT_TIMEOUT_MS}"),
@@ -112,6 +112,6 @@ def _reason() -> Column:
     return F.coalesce(*(F.when(wrong, text) for wrong, text in checks))
 
 
-def _is_not(holds: Column) -> Column:
+def _negated(holds: Column) -> Column:
     """Return the negation of a condition, true for NULL too."""
     return ~F.coalesce(holds, F.lit(False))

@@ -39,18 +39,18 @@ Compaction causes one or two. More mean that a second job writes the table.
 """
 
 
-Steps = Callable[[str], None]
+OnPoint = Callable[[str], None]
 
-STEPS = (
+POINTS = (
     "claiming",
     "claimed",
     "taken over",
-    *(f"{step} {spec.name}" for spec in PINNED_TABLES for step in ("writing", "written")),
+    *(f"{point} {spec.name}" for spec in PINNED_TABLES for point in ("writing", "written")),
     "publishing",
     "published",
-    *(f"{step} {name}" for name in TABLES for step in ("compacting", "compacted")),
+    *(f"{point} {name}" for name in TABLES for point in ("compacting", "compacted")),
 )
-"""The steps of a run that others can see: before and after each commit, in order. A crash may come at any of them."""
+"""The points of a run that others can see: before and after each commit, in order. A crash may come at any of them."""
 
 SnapshotKind = Literal["CLAIM", "PUBLICATION", "STOP"]
 """Reason for a snapshot row: a run claimed the registry, published a micro-batch, or stopped in order."""
@@ -105,12 +105,12 @@ class Publisher:
     """
 
     def __init__(
-        self, writer: TableWriter, last: SnapshotRow, snapshot_version: int, retention_ms: int, on_step: Steps
+        self, writer: TableWriter, last: SnapshotRow, snapshot_version: int, retention_ms: int, on_point: OnPoint
     ) -> None:
         self._writer = writer
         self._snapshot_version = snapshot_version
         self._retention_ms = retention_ms
-        self._on_step = on_step
+        self._on_point = on_point
         self._term_lock = Lock()
         self._committed_at_ms: dict[str, int] = {}
         self.last = last
@@ -124,31 +124,31 @@ class Publisher:
         run_id: str,
         claimed_at_ms: int,
         retention_ms: int = DEFAULT_RETENTION_MS,
-        on_step: Steps = lambda _step: None,
+        on_point: OnPoint = lambda _point: None,
         log_of: Callable[[SnapshotRow | None], KafkaLog] = lambda _former: KafkaLog(),
     ) -> Publisher:
         """Make missing tables, claim the next term, and restore tables that a dead run wrote without publishing them.
 
         `log_of` receives the newest row, None if there is none, and returns the log to go on with, or refuses by an
         error. Of two runs that claim at the same moment one wins; the other gets TermLostError. A claim that meets an
-        ordinary publication is tried again on top of it. `on_step` is called with each of STEPS that is reached, those
-        of a table from the thread that writes it.
+        ordinary publication is tried again on top of it. `on_point` is called with each of POINTS that is reached,
+        those of a table from the thread that writes it.
         """
         writer.ensure_tables(retention_ms)
         for _ in range(_FOREIGN_COMMITS_BORNE):
             former, version = writer.newest_snapshot()
             claim = _claim_row(former, run_id, claimed_at_ms, log_of(former))
-            publisher = cls(writer, claim, version, retention_ms, on_step)
-            on_step("claiming")
+            publisher = cls(writer, claim, version, retention_ms, on_point)
+            on_point("claiming")
             try:
                 publisher._append_snapshot(claim)
             except TermLostError as lost:
                 if lost.newer_term >= claim.term:
                     raise
                 continue
-            on_step("claimed")
+            on_point("claimed")
             publisher._take_over()
-            on_step("taken over")
+            on_point("taken over")
             return publisher
         raise BaseMovedError(SNAPSHOT.name, version)
 
@@ -190,11 +190,11 @@ class Publisher:
             kind=batch.kind,
             last_tick=batch.last_tick_ms,
         )
-        self._on_step("publishing")
+        self._on_point("publishing")
         self._append_snapshot(row)
         self.last, self.versions = row, dict(row.versions)
         self._committed_at_ms |= dict.fromkeys(written, published_at_ms)
-        self._on_step("published")
+        self._on_point("published")
         return row
 
     def compact(self, max_files: int) -> list[str]:
@@ -218,13 +218,13 @@ class Publisher:
     def _write(self, spec: TableSpec, change: RowChanges | pa.Table | None, tag: CommitTag) -> int:
         base = self.versions[spec.name]
         for _ in range(_FOREIGN_COMMITS_BORNE):
-            self._on_step(f"writing {spec.name}")
+            self._on_point(f"writing {spec.name}")
             try:
                 version = self._write_on(spec, base, change, tag)
             except BaseMovedError:
                 base = self._settled(spec, self.versions[spec.name])
             else:
-                self._on_step(f"written {spec.name}")
+                self._on_point(f"written {spec.name}")
                 return version
         raise BaseMovedError(spec.name, base)
 
@@ -291,7 +291,7 @@ class Publisher:
         try:
             if self._writer.file_count(spec, base) <= max_files:
                 return False
-            self._on_step(f"compacting {spec.name}")
+            self._on_point(f"compacting {spec.name}")
             version = self._writer.compact(spec, base)
         except BaseMovedError:
             return False
@@ -299,7 +299,7 @@ class Publisher:
             self._snapshot_version = version
         else:
             self.versions[spec.name] = version
-        self._on_step(f"compacted {spec.name}")
+        self._on_point(f"compacted {spec.name}")
         return version != base
 
 

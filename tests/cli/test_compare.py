@@ -95,7 +95,9 @@ def test_why_shows_a_broker_name_in_order(run, story):
 
 def test_why_shows_an_address_and_its_end(run, story):
     last = [text for text in texts(run(f"why {OTHER} --json")) if "expired and" in text or "expired;" in text]
-    assert last == [f"{OTHER} (broker-b 0 of c2) was not heard for 0s and expired; it had been alive for 2m 11s."]
+    assert last == [
+        f"{OTHER} (broker-b 0 of c2) gave no sign of life for 0s and expired; it had been alive for 2m 11s."
+    ]
 
 
 def test_why_shows_the_end_of_an_address_that_had_lost_its_id_before(run, registry):
@@ -107,7 +109,7 @@ def test_why_shows_the_end_of_an_address_that_had_lost_its_id_before(run, regist
     lost, taken, *_, expired = texts(run("why broker-a --json"))[2:]
     assert lost.startswith(f"{MASTER} is no longer broker-a 0 of c1")
     assert taken == f"{SLAVE} registered as broker-a 0 of c1, in the place of {MASTER}."
-    assert expired.startswith(f"{MASTER}, which was broker-a 0 of c1 no longer, was not heard for")
+    assert expired.startswith(f"{MASTER}, which was broker-a 0 of c1 no longer, gave no sign of life for")
 
 
 def test_why_shows_a_topic_on_each_broker(run, story):

@@ -49,7 +49,7 @@ def test_changes_are_those_of_the_epochs_after_the_first_up_to_the_last(spark, r
 
 def test_commits_that_a_restore_has_undone_are_no_changes(spark, root):
     claim(root).publish(batch(0), NOW)
-    dying = claim(root, on_step=dies_at("written topic"))
+    dying = claim(root, on_point=dies_at("written topic"))
     with pytest.raises(Died):
         dying.publish(batch(1), NOW)
     heir = claim(root)

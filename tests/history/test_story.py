@@ -124,7 +124,7 @@ def texts(sentences):
         (
             lambda life: life.end("EXPIRED", silent_ms=1_000),
             [
-                f"{A} (broker-a 0 of c1) was not heard for 1s and expired; it had been alive for 1s",
+                f"{A} (broker-a 0 of c1) gave no sign of life for 1s and expired; it had been alive for 1s",
                 f"broker-a: 1 topic went (T), because {A} expired in silence",
             ],
         ),

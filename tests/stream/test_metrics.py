@@ -63,7 +63,7 @@ def test_an_empty_log_has_no_lag(metrics):
 
 
 def test_each_table_is_timed_and_a_write_that_began_anew_once(metrics):
-    for step in (
+    for point in (
         "claiming",
         "writing live",
         "writing live",
@@ -72,7 +72,7 @@ def test_each_table_is_timed_and_a_write_that_began_anew_once(metrics):
         "published",
         "compacting live",
     ):
-        metrics.on_step(step)
+        metrics.on_point(point)
     assert value(metrics, "publication_seconds_count", table="live") == 1
     assert value(metrics, "publication_seconds_count", table="snapshot") == 1
     assert value(metrics, "publication_seconds_count", table="topic") is None

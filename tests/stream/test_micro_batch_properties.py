@@ -21,7 +21,7 @@ from namesrv_stream.rules.requests import PutKvConfig, RegisterBroker, Scan, Top
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.source import BROKER_TYPES, COMMAND_TYPES, TICK
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.publication import STEPS, Publisher
+from namesrv_stream.tables.publication import POINTS, Publisher
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
@@ -77,7 +77,7 @@ def said(record):
 
 
 class Life(Enum):
-    """The job's fate after a micro-batch, unless it dies at a step before."""
+    """The job's fate after a micro-batch, unless it dies at a point before."""
 
     GOES_ON = "goes on"
     STOPS = "stops in order, and another starts"
@@ -88,7 +88,7 @@ class Life(Enum):
 
 
 class DiedError(Exception):
-    """The run ended at a step of its publication."""
+    """The run ended at a point of its publication."""
 
 
 class Job:
@@ -105,21 +105,21 @@ class Job:
     def _start(self):
         writers = RustWriter(self._root)
         try:
-            publisher = Publisher.claim(writers, "run", 1, on_step=self._on_step)
+            publisher = Publisher.claim(writers, "run", 1, on_point=self._on_point)
         except DiedError:
             self._dies_at = None  # the next run does not
-            publisher = Publisher.claim(writers, "run", 1, on_step=self._on_step)
+            publisher = Publisher.claim(writers, "run", 1, on_point=self._on_point)
         self._publisher = publisher
         self._batches = MicroBatches(SETTINGS, publisher, ListedLog(self._log), publisher.last.offsets.get(0, 0))
         self._published = publisher.last.offsets.get(0, 0)
 
-    def _on_step(self, step):
-        if step == self._dies_at:
-            self.died_at.add(step)
-            raise DiedError(step)
+    def _on_point(self, point):
+        if point == self._dies_at:
+            self.died_at.add(point)
+            raise DiedError(point)
 
-    def handle(self, end, life, step):
-        self._dies_at, has_died = step, False
+    def handle(self, end, life, point):
+        self._dies_at, has_died = point, False
         try:
             self._batches.handle(passed_on(self._log[self._committed : end]), "query", 0)
             self._publisher.compact(max_files=1)
@@ -131,7 +131,7 @@ class Job:
             if life is not Life.KILLED_BEFORE_COMMIT:
                 self._committed = end
         if has_died or life is not Life.GOES_ON:
-            self._dies_at = None if has_died else step
+            self._dies_at = None if has_died else point
             self._start()
         if life is Life.CHECKPOINT_LOST:
             self._committed = self._published
@@ -159,8 +159,8 @@ def check(log, lives):
         told += oracle.take_history()
     with tempfile.TemporaryDirectory() as root:
         job = Job(root, log)
-        for end, (life, step) in sorted(lives.items()):
-            job.handle(min(end, len(log) - 1), life, step)
+        for end, (life, point) in sorted(lives.items()):
+            job.handle(min(end, len(log) - 1), life, point)
             view = RouteReader(root).open()
             assert contents(view.routes) == wanted[view.snapshot.offsets.get(0, 0)]
         job.close()
@@ -176,7 +176,7 @@ def check(log, lives):
 
 
 LIVES = st.dictionaries(
-    st.integers(0, 40), st.tuples(st.sampled_from(Life), st.sampled_from([None, *STEPS])), max_size=6
+    st.integers(0, 40), st.tuples(st.sampled_from(Life), st.sampled_from([None, *POINTS])), max_size=6
 )
 
 
@@ -211,9 +211,9 @@ def everything(version):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("step", STEPS)
-def test_a_run_that_dies_at_any_step_leaves_what_the_next_one_goes_on_from(step):
+@pytest.mark.parametrize("point", POINTS)
+def test_a_run_that_dies_at_any_point_leaves_what_the_next_one_goes_on_from(point):
     said_all = [each for version in range(1, 5) for each in everything(version)]
     log = [StoredRecord(offset, T0 + 1_000 * offset, key, value) for offset, (key, value) in enumerate(said_all)]
-    died_at = check(log, {5: (Life.GOES_ON, None), 10: (Life.GOES_ON, None), 15: (Life.KILLED, step)})
-    assert died_at == {step}
+    died_at = check(log, {5: (Life.GOES_ON, None), 10: (Life.GOES_ON, None), 15: (Life.KILLED, point)})
+    assert died_at == {point}

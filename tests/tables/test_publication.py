@@ -25,8 +25,8 @@ WRITTEN = ("topic", "cluster", "live", "broker_event")
 """Tables that `batch` changes."""
 
 
-def claim(root, run_id="run", on_step=lambda step: None, at_ms=NOW):
-    return Publisher.claim(RustWriter(root), run_id, at_ms, on_step=on_step)
+def claim(root, run_id="run", on_point=lambda point: None, at_ms=NOW):
+    return Publisher.claim(RustWriter(root), run_id, at_ms, on_point=on_point)
 
 
 def batch(batch_id, query_id="query"):
@@ -68,18 +68,18 @@ class Died(BaseException):
     """The run ends here."""
 
 
-def dies_at(step):
-    def on_step(reached):
-        if reached == step:
+def dies_at(point):
+    def on_point(reached):
+        if reached == point:
             raise Died
 
-    return on_step
+    return on_point
 
 
-@pytest.mark.parametrize("step", [f"written {table}" for table in WRITTEN])
-def test_half_a_batch_is_never_read_and_is_restored_by_the_next_run(root, step):
+@pytest.mark.parametrize("point", [f"written {table}" for table in WRITTEN])
+def test_half_a_batch_is_never_read_and_is_restored_by_the_next_run(root, point):
     claim(root).publish(batch(0), NOW)
-    dying = claim(root, on_step=dies_at(step))
+    dying = claim(root, on_point=dies_at(point))
     with pytest.raises(Died):
         dying.publish(batch(1), NOW)
     assert_shows_exactly(root, 0)
@@ -92,7 +92,7 @@ def test_half_a_batch_is_never_read_and_is_restored_by_the_next_run(root, step):
 
 
 def test_a_batch_that_was_named_before_its_run_died_is_known_to_the_next_run(root):
-    dying = claim(root, on_step=dies_at("published"))
+    dying = claim(root, on_point=dies_at("published"))
     with pytest.raises(Died):
         dying.publish(batch(0), NOW)
     heir = claim(root)
@@ -102,14 +102,14 @@ def test_a_batch_that_was_named_before_its_run_died_is_known_to_the_next_run(roo
 
 
 def test_the_same_run_can_publish_a_batch_again_after_it_failed_half_way(root):
-    steps = []
+    points = []
 
-    def fails_once(step):
-        steps.append(step)
-        if steps.count("written live") == 1 and step == "written live":
+    def fails_once(point):
+        points.append(point)
+        if points.count("written live") == 1 and point == "written live":
             raise OSError("storage went away")
 
-    publisher = claim(root, on_step=fails_once)
+    publisher = claim(root, on_point=fails_once)
     with pytest.raises(OSError, match="storage"):
         publisher.publish(batch(0), NOW)
     publisher.publish(batch(0), NOW)
@@ -120,19 +120,19 @@ KILLED = """
 import os, signal, sys
 from namesrv_stream.tables.root import Root
 from tests.tables.test_publication import NOW, batch, claim
-def on_step(step):
-    if step == sys.argv[2]:
+def on_point(point):
+    if point == sys.argv[2]:
         os.kill(os.getpid(), signal.SIGKILL)
 root = Root(sys.argv[1])
 claim(root).publish(batch(0), NOW)
-claim(root, on_step=on_step).publish(batch(1), NOW)
+claim(root, on_point=on_point).publish(batch(1), NOW)
 """
 
 
-@pytest.mark.parametrize(("step", "published"), [("written topic", [0]), ("published", [0, 1])])
-def test_kill_9_leaves_a_whole_snapshot_and_a_registry_that_goes_on(root, step, published):
+@pytest.mark.parametrize(("point", "published"), [("written topic", [0]), ("published", [0, 1])])
+def test_kill_9_leaves_a_whole_snapshot_and_a_registry_that_goes_on(root, point, published):
     killed = subprocess.run(
-        [sys.executable, "-c", KILLED, root.url, step], check=False, env=os.environ | {"PYTHONPATH": "."}
+        [sys.executable, "-c", KILLED, root.url, point], check=False, env=os.environ | {"PYTHONPATH": "."}
     )
     assert killed.returncode == -signal.SIGKILL
     assert_shows_exactly(root, *published)
@@ -172,11 +172,11 @@ def test_a_run_stops_before_it_writes_once_another_has_claimed_the_registry(root
 def test_rows_that_a_run_wrote_while_it_lost_its_term_are_restored_by_the_winner(root):
     winners = []
 
-    def loses_term(step):
-        if step == "written topic":
+    def loses_term(point):
+        if point == "written topic":
             winners.append(claim(root, "winner"))
 
-    loser = claim(root, "loser", on_step=loses_term)
+    loser = claim(root, "loser", on_point=loses_term)
     with pytest.raises(TermLostError):
         loser.publish(batch(0), NOW)
     winners[0].publish(batch(1), NOW)
@@ -253,7 +253,7 @@ def test_compaction_beside_the_job_becomes_the_new_base(root):
 def test_compaction_of_half_a_batch_does_not_hide_it(root):
     claim(root).publish(batch(0), NOW)
     with pytest.raises(Died):
-        claim(root, on_step=dies_at("written broker_event")).publish(batch(1), NOW)
+        claim(root, on_point=dies_at("written broker_event")).publish(batch(1), NOW)
     root.open(BROKER_EVENT).optimize.compact()
     assert "broker_event" in claim(root).restored
     assert_shows_exactly(root, 0)

@@ -1,0 +1,114 @@
+"""Decides for each registration whether its whole record goes to Kafka or a light heartbeat."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.connection import Connection
+from namesrv_stream.gateway.ledger import (
+    MAX_BROKERS_OF_A_CONNECTION,
+    MAX_BROKERS_OF_A_HOST,
+    Fingerprint,
+    FullRegistration,
+    Registrations,
+    fingerprint,
+)
+from namesrv_stream.gateway.sending import Sending
+from namesrv_stream.records import encode_record
+from namesrv_stream.rules.registration import changes_nothing
+from namesrv_stream.rules.requests import RegisterBroker
+from namesrv_stream.rules.rows import LiveRow
+from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.errors import BadRequestError
+from namesrv_stream.wire.requests import register_broker
+
+
+class TooManyBrokersError(BadRequestError):
+    """Too many broker addresses over one connection, more than any broker container has, or from one host."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"over {MAX_BROKERS_OF_A_CONNECTION} broker addresses registered over this connection, or over "
+            f"{MAX_BROKERS_OF_A_HOST} from this host"
+        )
+
+
+class Decision(NamedTuple):
+    """The way in which one registration is sent: in full if it has a `record`, else as a light heartbeat.
+
+    `part`: what the ledger has to note; None if it has this registration already. `why`: the reason why the ledger
+    alone did not allow a light heartbeat.
+    """
+
+    head: RegisterBroker
+    identity: Fingerprint
+    part: FullRegistration | None = None
+    record: bytes | None = None
+    why: str | None = None
+
+
+class FullOrLight:
+    """Decides by the ledger first, and then by the newest snapshot, which `answers` has. Lives in the event loop."""
+
+    def __init__(self, sending: Sending, registrations: Registrations, answers: Answers) -> None:
+        self._sending = sending
+        self._registrations = registrations
+        self.answers = answers
+
+    def why_in_full(self, command: RemotingCommand, connection: Connection) -> str | None:
+        """Return why the ledger alone does not allow a light heartbeat; None if it does."""
+        channel_id, now_ms = self._sending.channel_id(connection), self._sending.now_ms
+        return self._registrations.why_in_full(
+            broker_address(command), channel_id, fingerprint(command), self.answers, now_ms
+        )
+
+    async def decide(self, command: RemotingCommand, connection: Connection) -> Decision:
+        """Decide on one registration; it is decoded unless the ledger has it. Raises NamesrvError if it is refused."""
+        address, identity = broker_address(command), fingerprint(command)
+        why, known = self.why_in_full(command, connection), self._registrations.get(address)
+        if why is None and known is not None:
+            return Decision(known.head, identity)
+        if not self._registrations.has_room(address, self._sending.channel_id(connection), connection.host):
+            raise TooManyBrokersError
+        part, record = await self._read(address, command, connection)
+        return Decision(part.head, identity, part, record, why)
+
+    async def _read(
+        self, address: str, command: RemotingCommand, connection: Connection
+    ) -> tuple[FullRegistration, bytes | None]:
+        """Return what to keep of a registration and its record; no record if the newest snapshot shows all it says.
+
+        A comparison with the snapshot needs the tables, which are in this process alone.
+        """
+        channel_id, answers = self._sending.channel_id(connection), self.answers
+        is_of_holder = _is_head_of(answers.live.get(address), command)
+        if is_of_holder and self._registrations.may_be_published(address, answers):
+            compare = partial(_read, command, channel_id, connection.host, answers)
+            compared = await self._sending.made(command, connection, compare, in_process=False)
+            # Other requests were served meanwhile: what was shown then may be shown no more.
+            if compared[1] is not None or self._registrations.may_be_published(address, self.answers):
+                return compared
+        return await self._sending.made(command, connection, partial(_read, command, channel_id, connection.host))
+
+
+def broker_address(command: RemotingCommand) -> str:
+    """Return the address that a registration names; empty if it names none, which decoding it refuses."""
+    return (command.ext_fields or {}).get("brokerAddr", "")
+
+
+def _is_head_of(lease: LiveRow | None, command: RemotingCommand) -> bool:
+    """Return whether a registration comes from the broker that holds this lease."""
+    fields = command.ext_fields or {}
+    head = fields.get("clusterName"), fields.get("brokerName"), fields.get("brokerId")
+    return lease is not None and head == (lease.cluster_name, lease.broker_name, str(lease.broker_id))
+
+
+def _read(
+    command: RemotingCommand, channel_id: str, host: str, compared: Answers | None = None
+) -> tuple[FullRegistration, bytes | None]:
+    """Decode a registration, and encode its record unless the snapshot to compare it with shows all that it says."""
+    read = register_broker(command, channel_id)
+    is_shown = compared is not None and changes_nothing(compared.tables, compared.settings, read)
+    return FullRegistration.of(command, read, host), None if is_shown else encode_record(read)
