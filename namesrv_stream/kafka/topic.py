@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import (
+    GroupIdNotFoundError,
     KafkaError,
     RetriableError,
     TopicAlreadyExistsError,
@@ -49,6 +50,9 @@ TOPIC_CONFIG = {
 
 SHORTEST_RETENTION_MS = 24 * 3_600_000
 CONNECT_LIMIT_MS = 5_000
+
+_NO_SUCH_GROUP = f"[Error {GroupIdNotFoundError.errno}]"
+"""Beginning of the text that kafka-python gives in place of the error."""
 
 
 def wait_for_kafka(kafka: KafkaOptions, limit_s: float = math.inf, given_up: threading.Event | None = None) -> None:
@@ -215,8 +219,9 @@ def group_members(kafka: KafkaOptions, group_id: str) -> list[GroupMember]:
     """Return the present members of a consumer group; empty for a group that nobody has joined."""
     with _admin(kafka) as admin:
         group = admin.describe_groups([group_id])[group_id]
-    if group.get("error"):
-        raise KafkaRefusedError(address_of(kafka), f"the consumer group {group_id}: {group['error']}")
+    error = group.get("error") or ""
+    if error and not error.startswith(_NO_SUCH_GROUP):  # Kafka forgets a group whose members have all left
+        raise KafkaRefusedError(address_of(kafka), f"the consumer group {group_id}: {error}")
     members = group.get("members") or []
     return [GroupMember(member["client_id"], _has_partition(member["member_assignment"])) for member in members]
 

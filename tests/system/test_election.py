@@ -1,0 +1,95 @@
+"""The election of the active job on a real Kafka: one holds the lock until it leaves or steps back."""
+
+from contextlib import ExitStack
+
+import pytest
+from tenacity import retry, stop_after_delay, wait_fixed
+
+from namesrv_stream.kafka.election import Candidate, JobLock, candidates
+from namesrv_stream.kafka.topic import ensure_topic
+from namesrv_stream.local.kafka import LocalKafka
+
+pytestmark = pytest.mark.system
+TOPIC = "heartbeats"
+LIMIT_S = 60
+eventually = retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.05), reraise=True)
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory):
+    with LocalKafka(tmp_path_factory.mktemp("kafka")) as node:
+        options = {"bootstrap_servers": [node.bootstrap_servers]}
+        ensure_topic(options, TOPIC)
+        yield options
+
+
+@pytest.fixture
+def root(request):
+    """A registry of the test's own, and so an election of its own."""
+    return f"file:/{request.node.name}"
+
+
+def lock(kafka, root, run_id):
+    return JobLock(kafka, TOPIC, root, run_id)
+
+
+@eventually
+def has_lock(holder, *others):
+    assert holder.held.is_set()
+    assert not any(other.held.is_set() for other in others)
+
+
+def test_one_candidate_holds_the_lock_while_others_join(kafka, root):
+    with lock(kafka, root, "first") as first:
+        has_lock(first)
+        with lock(kafka, root, "second") as second:
+            waits_beside(kafka, root)
+            has_lock(first, second)
+
+
+@eventually
+def waits_beside(kafka, root):
+    found = [(each.run_id, each.is_active) for each in candidates(kafka, TOPIC, root)]
+    assert found == [("first", True), ("second", False)]
+
+
+def test_the_lock_moves_when_its_holder_leaves(kafka, root):
+    with ExitStack() as first_part, ExitStack() as second_part:
+        first = first_part.enter_context(lock(kafka, root, "first"))
+        has_lock(first)
+        second = second_part.enter_context(lock(kafka, root, "second"))
+        waits_beside(kafka, root)
+        first_part.close()
+        has_lock(second, first)
+
+
+def test_a_holder_that_steps_back_lets_another_candidate_have_the_lock_and_may_get_it_again(kafka, root):
+    with lock(kafka, root, "first") as first, ExitStack() as second_part:
+        has_lock(first)
+        second = second_part.enter_context(lock(kafka, root, "second"))
+        waits_beside(kafka, root)
+        first.step_back(pause_s=1)
+        has_lock(second, first)
+        second_part.close()
+        has_lock(first, second)
+
+
+def test_registries_with_other_roots_elect_apart(kafka, root):
+    with lock(kafka, root, "one") as one, lock(kafka, f"{root}/other", "two") as two:
+        has_lock(one)
+        has_lock(two)
+        assert [each.run_id for each in candidates(kafka, TOPIC, root)] == ["one"]
+
+
+def test_nobody_is_a_candidate_of_a_registry_without_jobs(kafka, root):
+    assert candidates(kafka, TOPIC, root) == []
+    with lock(kafka, root, "only") as only:
+        has_lock(only)
+        found = candidates(kafka, TOPIC, root)
+        assert found == [Candidate("only", found[0].host, is_active=True)]
+    is_over(kafka, root)
+
+
+@eventually
+def is_over(kafka, root):
+    assert candidates(kafka, TOPIC, root) == []
