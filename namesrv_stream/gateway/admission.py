@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections import Counter
+from typing import NamedTuple
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
@@ -101,3 +102,18 @@ class TrustedProxies:
             return False
         mapped = getattr(address, "ipv4_mapped", None)
         return any((mapped or address) in network for network in self._networks)
+
+
+class PeerAddress(NamedTuple):
+    """The other end of a connection: its host, by which limits count, and host with port, which logs name."""
+
+    host: str
+    peer: str
+
+
+def address_of(peername: object) -> PeerAddress:
+    """Return the address in what asyncio calls `peername`; `?` for what is no internet address."""
+    match peername:
+        case (str(host), int(port), *_):
+            return PeerAddress(host, f"{host}:{port}")
+    return PeerAddress("?", "?")

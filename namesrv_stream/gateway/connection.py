@@ -7,35 +7,24 @@ import logging
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
 
 from namesrv_stream.access.users import Origin
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.gateway.admission import TooManyConnectionsError
+from namesrv_stream.gateway.admission import TooManyConnectionsError, address_of
 from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.handshake import Handshake, HandshakeRefusedError, Stage
 from namesrv_stream.gateway.kept_answers import KeptAnswer
 from namesrv_stream.gateway.lookup_frames import LookupFrames
+from namesrv_stream.gateway.pace import Turn, Unanswered
 from namesrv_stream.gateway.tls import TlsSession
 from namesrv_stream.wire.command import RemotingCommand, encode_command
 from namesrv_stream.wire.frame import FrameDecoder
 
 log = logging.getLogger(__name__)
 
-MAX_UNANSWERED = 512
-MAX_UNANSWERED_BYTES = 32 * 1024 * 1024
-"""Limits of one connection's unanswered requests: beyond them it is not read from until answers have been sent."""
-
 LONG_READ_BYTES = 128 * 1024
 """A read of so many bytes ends a connection's turn: other connections are read from before it is read from again."""
-
-_SECONDS_OF_ANY_READ = 0.0001
-_SECONDS_OF_A_BYTE = 0.000_001
-"""A read is charged to its host with at most this time, however long it took: no host loses its turn because other work
-keeps the machine busy. This thread's CPU time would be exact, but reading it takes a system call."""
-
-_TURN_S = 0.004
-"""A connection's turn ends after this time, even if more requests have been read: others are answered first."""
 
 OPENING_LIMIT_S = 10.0
 """Limit of a connection's opening: for its first bytes, a PROXY header and the TLS handshake together."""
@@ -77,10 +66,8 @@ class Connection(asyncio.Protocol):
         self._decoder = FrameDecoder()
         self._unread = b""
         self._held_bytes = 0
-        self._unanswered = 0
-        self._turn_began_s, self._later_s, self._has_more = 0.0, 0.0, False
-        self._unanswered_bytes = 0
-        self._awaits_alone: RemotingCommand | None = None
+        self._unanswered = Unanswered()
+        self._turn = Turn()
         self._is_held_by_peer = False
         self._is_resting = False
         self._is_reading = True
@@ -98,7 +85,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the connection, or refuse it at once. asyncio calls this once, first."""
         self._transport = cast(asyncio.Transport, transport)
-        self.host, self.peer = _address(transport.get_extra_info("peername"))
+        self.host, self.peer = address_of(transport.get_extra_info("peername"))
         self._handshake = Handshake(self._connections.terms(self.host))
         self._is_from_proxy = self.host in self._connections.trusted_proxies
         counted_for = None if self._is_from_proxy else self.host
@@ -155,9 +142,7 @@ class Connection(asyncio.Protocol):
 
     def reply_frame(self, request: RemotingCommand, frame: bytes | None) -> None:
         """Answer a request as `reply` does, with a frame that is encoded already."""
-        self._unanswered -= 1
-        self._unanswered_bytes -= len(request.body)
-        self._awaits_alone = None if request is self._awaits_alone else self._awaits_alone
+        self._unanswered.remove(request)
         if frame is not None and not request.is_oneway:
             self._write(frame)
         self._read_or_wait()
@@ -168,10 +153,8 @@ class Connection(asyncio.Protocol):
 
         `later_s` is that work's time. `alone`: no other request of this connection is answered before.
         """
-        self._unanswered += 1
-        self._later_s += later_s
-        self._awaits_alone = request if alone else self._awaits_alone
-        self._unanswered_bytes += len(request.body)
+        self._unanswered.add(request, alone=alone)
+        self._turn.later_s += later_s
         self._read_or_wait()
 
     def count_held(self) -> None:
@@ -224,7 +207,7 @@ class Connection(asyncio.Protocol):
     def held_bytes(self) -> int:
         """Bytes of the unfinished frame, of unanswered requests and of answers that the peer has not taken."""
         unfinished = self._decoder.buffered_bytes + len(self._unread)
-        return unfinished + self._unanswered_bytes + self._transport.get_write_buffer_size()
+        return unfinished + self._unanswered.held_bytes + self._transport.get_write_buffer_size()
 
     @property
     def is_closing(self) -> bool:
@@ -240,25 +223,20 @@ class Connection(asyncio.Protocol):
     @property
     def is_answered(self) -> bool:
         """True if no request of this connection waits for its answer."""
-        return self._unanswered == 0
+        return not self._unanswered
 
     # --- bytes in
 
     def _charged(self, take: Callable[[bytes], None], data: bytes) -> float | None:
         """Take bytes and charge the host with the time. Return the time that this connection has to rest, or None."""
-        self._turn_began_s, self._later_s, self._has_more = time.perf_counter(), 0.0, False
-        explained_s = _SECONDS_OF_ANY_READ + (len(data) + self._decoder.buffered_bytes) * _SECONDS_OF_A_BYTE
+        read_bytes = len(data) + self._decoder.buffered_bytes
+        self._turn = Turn()
         self._guard(take, data)
-        spent_s = min(self._spent_s, explained_s + self._later_s)
+        spent_s = self._turn.charged_s(read_bytes)
         rest_s = self._connections.loop_time.spend(self.host, self._loop.time(), spent_s)
-        if self._has_more and rest_s is None:
+        if self._turn.has_more and rest_s is None:
             self._loop.call_soon(self._go_on)
         return rest_s
-
-    @property
-    def _spent_s(self) -> float:
-        """The event loop's time for the present turn, with what will follow for requests that are answered later."""
-        return time.perf_counter() - self._turn_began_s + self._later_s
 
     def _wait_s(self) -> float | None:
         """Return the time that requests of this connection have to wait, because its host has had its share."""
@@ -344,8 +322,8 @@ class Connection(asyncio.Protocol):
         for command in self._decoder.feed(data):
             self._frame_began_s = None
             self._handle(command)
-            self._has_more = self._spent_s > _TURN_S
-            if self._is_held or self._has_more:
+            self._turn.has_more = self._turn.is_over
+            if self._is_held or self._turn.has_more:
                 return  # the decoder yields the rest when it is fed again
 
     def _handle(self, command: RemotingCommand) -> None:
@@ -374,8 +352,7 @@ class Connection(asyncio.Protocol):
     @property
     def _is_held(self) -> bool:
         """True while no more requests are answered (back pressure): the peer has to take answers, or wait for Kafka."""
-        too_much = self._unanswered > MAX_UNANSWERED or self._unanswered_bytes > MAX_UNANSWERED_BYTES
-        return self._is_held_by_peer or too_much or self._awaits_alone is not None or self.is_closing
+        return self._is_held_by_peer or self._unanswered.is_full or self.is_closing
 
     def _rest(self, seconds: float) -> None:
         """Read nothing for `seconds`, so that others get the event loop; 0: for one turn of the loop."""
@@ -410,15 +387,3 @@ class Connection(asyncio.Protocol):
 
     def _log_line(self, level: int, message: str) -> None:
         self._connections.log.line(self.host, self._loop.time(), level, message)
-
-
-class _Address(NamedTuple):
-    host: str
-    peer: str
-
-
-def _address(peername: object) -> _Address:
-    match peername:
-        case (str(host), int(port), *_):
-            return _Address(host, f"{host}:{port}")
-    return _Address("?", "?")
