@@ -55,7 +55,7 @@ demo-rocketmq: java install
 test: java install
 	$(BIN)/python -m pytest -m 'not full and not deploy' $(ARGS)
 
-# No Java, Kafka or Spark, and of the gateway what needs no socket. With a quarter of the random examples (tests/conftest.py).
+# No Java, Kafka or Spark, and of the gateway what needs no socket. With a tenth of the random examples (tests/conftest.py).
 QUICK := tests/rules tests/wire tests/access tests/config tests/test_records.py \
 	tests/tables/test_reader.py tests/tables/test_route_index.py tests/tables/test_topic_queues.py \
 	$(addprefix tests/gateway/test_, answers.py budget.py handshake.py heartbeats.py ledger.py notices.py \

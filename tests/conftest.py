@@ -12,7 +12,7 @@ BOTH_COMPILERS = "-XX:TieredStopAtLevel=4"
 
 # No test is about time, which other work on the machine changes: Hypothesis's own limits of time are off.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("quick", settings.get_profile("default"), max_examples=25)  # make test-quick; else 100
+settings.register_profile("quick", settings.get_profile("default"), max_examples=10)  # make test-quick; else 100
 settings.load_profile("default")
 
 MARKER_OF_FIXTURE = {"spark": "spark", "kafka": "system"}
