@@ -24,7 +24,7 @@ _S3A_NAMES = {
     "default_region": "endpoint.region",
     "region": "endpoint.region",
 }
-"""delta-rs's name without `aws_` to S3A's. Of two names for the same the later one wins."""
+"""delta-rs's name without `aws_` to S3A's. If both name the same option, the later one wins."""
 
 _PROVIDERS = "org.apache.hadoop.fs.s3a"
 

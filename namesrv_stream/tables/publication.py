@@ -130,7 +130,7 @@ class Publisher:
         """Make missing tables, claim the next term, and restore tables that a dead run wrote without publishing them.
 
         `log_of` receives the newest row, None if there is none, and returns the log to go on with, or refuses by an
-        error. Of two runs that claim at the same moment one wins; the other gets TermLostError. A claim that meets an
+        error. If two runs claim at the same moment, one wins and the other gets TermLostError. A claim that meets an
         ordinary publication is tried again on top of it. `on_point` is called with each of POINTS that is reached,
         those of a table from the thread that writes it.
         """
@@ -310,9 +310,9 @@ def _numbered(events: pa.Table, epoch: int) -> pa.Table:
 
 
 def _newest_tick(former: SnapshotRow) -> int | None:
-    """The newest tick that the tables have seen. Of a release that did not record it: their event time.
+    """Return the newest tick that the tables have seen; their event time if a release before 0.2.0 wrote them.
 
-    Ticks come every second, so that is close; without it the time that an upgrade took would count as silence.
+    That release did not record ticks. Ticks come every second, so that is close; without it the time that an upgrade took would count as silence.
     """
     return former.event_time if former.kind is None else former.last_tick
 

@@ -122,7 +122,7 @@ class RouteReader:
         return self.view(self.snapshots.find(epoch, at_ms), self._latest)
 
     def view(self, snapshot: SnapshotRow, base: RegistryView | None) -> RegistryView:
-        """Return the view of a snapshot. Of the tables in `base`, another view, only what differs is read.
+        """Return the view of a snapshot. What `base`, another view, has of it already is not read again.
 
         Raises SnapshotGoneError if the snapshot is past retention.
         """
