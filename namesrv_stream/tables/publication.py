@@ -312,7 +312,8 @@ def _numbered(events: pa.Table, epoch: int) -> pa.Table:
 def _newest_tick(former: SnapshotRow) -> int | None:
     """Return the newest tick that the tables have seen; their event time if a release before 0.2.0 wrote them.
 
-    That release did not record ticks. Ticks come every second, so that is close; without it the time that an upgrade took would count as silence.
+    That release did not record ticks. They come every second, so its event time is close; without it the time that an
+    upgrade took would count as silence.
     """
     return former.event_time if former.kind is None else former.last_tick
 
