@@ -26,8 +26,12 @@ class Brokers:
     def heartbeat_all(self) -> None:
         """Send a light sign of life of each; return when Kafka has them."""
         for number in range(len(self._versions)):
-            self._producer.send(BrokerHeartbeat(broker_addr=self._address(number)))
+            self.heartbeat(number)
         self._producer.flush(_ACKNOWLEDGED_WITHIN_S)
+
+    def heartbeat(self, number: int) -> None:
+        """Send a light sign of life of one; return at once."""
+        self._producer.send(BrokerHeartbeat(broker_addr=self._address(number)))
 
     def change(self, number: int) -> LogPosition:
         """Give one topic of one broker other queue counts under a new data version; return its position in Kafka."""

@@ -1,0 +1,211 @@
+"""Measure the job as users run it, by spark-submit: its start, how fresh its tables are, and what it costs when idle.
+
+    .venv/bin/python -m benchmarks.job                                # at the default trigger
+    .venv/bin/python -m benchmarks.job --trigger 0 --trigger 500      # one row each
+    .venv/bin/python -m benchmarks.job --spark spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1
+
+A hundred brokers send a heartbeat every 30 s, as a gateway sends them for connected ones. A gateway runs too: it sends
+the ticks. Each trigger has a start of the job of its own, on the same tables, the first of them on new ones.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.brokers import Brokers
+from benchmarks.processes import gateway_process, job_process, wait_until
+from benchmarks.publication import percentile
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.kafka.producer import HeartbeatProducer
+from namesrv_stream.kafka.topic import ensure_topic
+from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.rules.rows import LogPosition, SnapshotRow
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshots import Snapshots
+
+BROKERS = 100
+TOPICS_PER_BROKER = 20
+HEARTBEAT_EVERY_S = 30.0
+_START_LIMIT_S = 180.0
+_WARM_UP_CHANGES = 5
+
+
+class Found(NamedTuple):
+    """The figures of one start of the job. `cores`: of each process, and of the parts of the job, while it is idle."""
+
+    claimed_s: float
+    published_s: float
+    fresh_ms: list[float]
+    cores: dict[str, float]
+    resident_mb: dict[str, float]
+
+
+class Tables:
+    """The snapshots of the run, seen from beside."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = Root(str(root))
+
+    def since(self, term: int) -> dict[str, int]:
+        """Return the time of the first snapshot of each kind after a term, in epoch milliseconds."""
+        return {row.kind: row.published_at for row in self._rows() if row.term > term and row.kind is not None}
+
+    def _rows(self) -> list[SnapshotRow]:
+        try:
+            return Snapshots(self._root).readable()  # newest first
+        except NamesrvError:
+            return []
+
+    def newest_term(self) -> int:
+        """Return the newest run's term; 0 before the first."""
+        return max((row.term for row in self._rows()), default=0)
+
+    def shown_after_ms(self, appended: LogPosition) -> float:
+        """Return the time from a record's append to a snapshot that shows it, looked for every 5 ms."""
+        snapshots = Snapshots(self._root)
+        while snapshots.newest().offsets.get(appended.partition, 0) <= appended.offset:
+            time.sleep(0.005)
+            snapshots.refresh()
+        return time.time() * 1000 - appended.event_time
+
+
+@contextmanager
+def heartbeats(brokers: Brokers) -> Iterator[None]:
+    """Send the heartbeats of all brokers, evenly over HEARTBEAT_EVERY_S, within the `with`."""
+    stop = threading.Event()
+
+    def send() -> None:
+        number = 0
+        while not stop.wait(HEARTBEAT_EVERY_S / BROKERS):
+            brokers.heartbeat(number % BROKERS)
+            number += 1
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def parts(job: int, others: Mapping[str, int]) -> dict[str, list[int]]:
+    """Return the processes of each part: the job's JVM, its Python, its workers, and the others."""
+    found: dict[str, list[int]] = {"JVM": [], "driver's Python": [], "workers": []}
+    for each in [psutil.Process(job), *psutil.Process(job).children(recursive=True)]:
+        command = " ".join(each.cmdline())
+        part = "JVM" if each.name() == "java" else "workers" if "pyspark.daemon" in command else "driver's Python"
+        found[part].append(each.pid)
+    return found | {name: [pid] for name, pid in others.items()}
+
+
+def own_cpu_seconds(pids: list[int]) -> float:
+    """Return the CPU time of these processes, without their children."""
+    return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
+
+
+@dataclass(frozen=True)
+class Site:
+    """What runs beside the job. `others`: the process ids of Kafka and the gateway."""
+
+    folder: Path
+    options: Mapping[str, object]
+    spark: Mapping[str, str]
+    brokers: Brokers
+    others: Mapping[str, int]
+
+    def measure(self, trigger_ms: int | None, changes: int, idle_s: float) -> Found:
+        """Start the job, change topics, and let it be idle. The brokers are registered."""
+        options = {**self.options} | ({} if trigger_ms is None else {"triggerMillis": trigger_ms})
+        tables = Tables(self.folder / "registry")
+        former, started_s = tables.newest_term(), time.time()
+        with job_process(self.folder, options, self.spark) as job:
+            wait_until(lambda: "PUBLICATION" in tables.since(former), "a publication", _START_LIMIT_S)
+            first_ms = tables.since(former)
+            with heartbeats(self.brokers):
+                fresh_ms = [_change(tables, self.brokers, number) for number in range(_WARM_UP_CHANGES + changes)]
+                processes = parts(job, self.others)
+                before_s, began_s = {name: own_cpu_seconds(pids) for name, pids in processes.items()}, time.monotonic()
+                time.sleep(idle_s)
+                taken_s = time.monotonic() - began_s
+                cores = {name: (own_cpu_seconds(pids) - before_s[name]) / taken_s for name, pids in processes.items()}
+            resident_mb = {name: sum(map(_resident_mb, pids)) for name, pids in processes.items()}
+        start_s = {kind: ms / 1000 - started_s for kind, ms in first_ms.items()}
+        return Found(start_s["CLAIM"], start_s["PUBLICATION"], fresh_ms[_WARM_UP_CHANGES:], cores, resident_mb)
+
+
+def _resident_mb(pid: int) -> float:
+    resident: int = psutil.Process(pid).memory_info().rss
+    return resident / 2**20
+
+
+def _change(tables: Tables, brokers: Brokers, number: int) -> float:
+    """Change a topic at a random moment of the trigger. Return the time to its snapshot in ms."""
+    time.sleep(random.uniform(0.2, 1.2))
+    return tables.shown_after_ms(brokers.change(number % BROKERS))
+
+
+@contextmanager
+def running_site(folder: Path, spark: Mapping[str, str]) -> Iterator[Site]:
+    """Run Kafka and a gateway within the `with`, with all brokers registered."""
+    with LocalKafka(folder / "kafka") as kafka:
+        options = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+        settings = NamesrvSettings.model_validate(options)
+        arguments = kafka_client_arguments(settings)
+        ensure_topic(arguments, settings.kafka_topic)
+        with HeartbeatProducer(arguments, settings.kafka_topic) as producer:
+            brokers = Brokers(producer, BROKERS, TOPICS_PER_BROKER)
+            brokers.register_all()
+            with gateway_process(folder, options) as (_, gateway):
+                assert kafka.pid is not None, "it runs"
+                yield Site(folder, options, spark, brokers, {"gateway": gateway, "Kafka": kafka.pid})
+
+
+@click.command()
+@click.option("--trigger", "triggers", type=int, multiple=True, help="triggerMillis; its default unless given.")
+@click.option("--changes", default=40, show_default=True)
+@click.option("--idle-s", default=60.0, show_default=True, help="How long the idle job is watched.")
+@click.option("--spark", "spark", multiple=True, metavar="KEY=VALUE", help="Spark's configuration.")
+def main(triggers: tuple[int, ...], changes: int, idle_s: float, spark: tuple[str, ...]) -> None:
+    """Print the figures."""
+    before = os.getloadavg()[0]
+    asked: tuple[int | None, ...] = triggers or (None,)
+    conf = dict(each.split("=", 1) for each in spark)
+    with tempfile.TemporaryDirectory(prefix="namesrv-bench-") as name, running_site(Path(name), conf) as site:
+        found = [site.measure(trigger_ms, changes, idle_s) for trigger_ms in asked]
+    table = Table("figure", *(f"trigger {'default' if each is None else each}" for each in asked))
+    table.add_row("process start to claim, s", *(f"{each.claimed_s:.1f}" for each in found))
+    table.add_row("process start to first publication, s", *(f"{each.published_s:.1f}" for each in found))
+    for share in (0.5, 0.99):
+        cells = (f"{percentile(each.fresh_ms, share):,.0f}" for each in found)
+        table.add_row(f"append to snapshot, p{100 * share:.0f}, ms", *cells)
+    for part in found[0].cores:
+        table.add_row(f"idle cores: {part}", *(f"{each.cores[part]:.2f}" for each in found))
+    table.add_row(
+        "idle cores: job and gateway", *(f"{sum(each.cores.values()) - each.cores['Kafka']:.2f}" for each in found)
+    )
+    table.add_row("idle cores: all", *(f"{sum(each.cores.values()):.2f}" for each in found))
+    for part in found[0].resident_mb:
+        table.add_row(f"resident MB: {part}", *(f"{each.resident_mb[part]:,.0f}" for each in found))
+    console = Console(width=120)
+    console.print(table)
+    console.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
+
+
+if __name__ == "__main__":
+    main()
