@@ -27,6 +27,7 @@ Incident = Callable[[World, random.Random], Figures]
 OUTAGE_S = 60.0
 LONG_OUTAGE_S = 600.0
 FULL_DISK_S = 20.0
+MANY_PUBLICATIONS = 500
 
 RARE = ("claiming", "claimed", "taken over")
 """Steps that a run reaches once."""
@@ -152,6 +153,18 @@ def gateway_killed(world: World, _rng: random.Random) -> Figures:
     return figures
 
 
+def published_often(world: World, _rng: random.Random) -> Figures:
+    """One job publishes hundreds of snapshots while all onlookers read."""
+    job = world.start_job()
+    world.await_published(job)
+    first, started_s = _newest_epoch(world), time.time()
+    while _newest_epoch(world) < first + MANY_PUBLICATIONS:
+        world.await_published(job)
+    figures = {"seconds_a_publication": (time.time() - started_s) / MANY_PUBLICATIONS}
+    job.stop(limit_s=60)
+    return figures
+
+
 def disk_full(world: World, _rng: random.Random) -> Figures:
     """Keep the job, its JVM and its workers from writing any file for a while: tables, checkpoint, state, log.
 
@@ -210,7 +223,10 @@ OTHERS: dict[str, Incident] = {
     "checkpoint damaged": checkpoint_damaged,
 }
 ALL: dict[str, Incident] = {**{f"killed at {point}": killed_at(point) for point in failpoints()}, **OTHERS}
-ON_REQUEST: dict[str, Incident] = {"Kafka away for ten minutes": kafka_away(LONG_OUTAGE_S)}
+ON_REQUEST: dict[str, Incident] = {
+    "Kafka away for ten minutes": kafka_away(LONG_OUTAGE_S),
+    "published often": published_often,
+}
 """Too long for a turn of their own: they happen when they are named."""
 SHORT = [
     "killed at written live",
@@ -244,6 +260,11 @@ def _limit_files(job: OwnedProcess, limit_bytes: int) -> None:
     for each in (process, *process.children(recursive=True)):
         with suppress(ProcessLookupError):  # a Python worker may end meanwhile
             resource.prlimit(each.pid, resource.RLIMIT_FSIZE, (limit_bytes, resource.RLIM_INFINITY))
+
+
+def _newest_epoch(world: World) -> int:
+    newest = world.newest()
+    return newest.epoch if newest else 0
 
 
 def _gap_s(world: World) -> float:
