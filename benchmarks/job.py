@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -108,15 +108,25 @@ def parts(job: int, others: Mapping[str, int]) -> dict[str, list[int]]:
     """Return the processes of each part: the job's JVM, its Python, its workers, and the others."""
     found: dict[str, list[int]] = {"JVM": [], "driver's Python": [], "workers": []}
     for each in [psutil.Process(job), *psutil.Process(job).children(recursive=True)]:
-        command = " ".join(each.cmdline())
-        part = "JVM" if each.name() == "java" else "workers" if "pyspark.daemon" in command else "driver's Python"
-        found[part].append(each.pid)
+        with suppress(psutil.ZombieProcess):  # an ended child that nobody has waited for
+            found[_part(each)].append(each.pid)
     return found | {name: [pid] for name, pid in others.items()}
 
 
+def _part(process: psutil.Process) -> str:
+    if "pyspark.daemon" in " ".join(process.cmdline()):
+        return "workers"
+    return "JVM" if process.name() == "java" else "driver's Python"
+
+
 def own_cpu_seconds(pids: list[int]) -> float:
-    """Return the CPU time of these processes, without their children."""
-    return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
+    """Return the CPU time of these processes, without their children and without those that have ended."""
+    found = 0.0
+    for pid in pids:
+        with suppress(psutil.NoSuchProcess):
+            times = psutil.Process(pid).cpu_times()
+            found += times.user + times.system
+    return found
 
 
 @dataclass(frozen=True)
@@ -150,8 +160,10 @@ class Site:
 
 
 def _resident_mb(pid: int) -> float:
-    resident: int = psutil.Process(pid).memory_info().rss
-    return resident / 2**20
+    with suppress(psutil.NoSuchProcess):
+        resident: int = psutil.Process(pid).memory_info().rss
+        return resident / 2**20
+    return 0.0
 
 
 def _change(tables: Tables, brokers: Brokers, number: int) -> float:
