@@ -36,7 +36,8 @@ _AWAY = frozenset(
 
 def librdkafka_options(kafka: Mapping[str, Any]) -> dict[str, Any]:
     """Return kafka-python's keyword arguments as options of librdkafka."""
-    options: dict[str, Any] = {"bootstrap.servers": ",".join(kafka["bootstrap_servers"])}
+    servers = kafka["bootstrap_servers"]
+    options: dict[str, Any] = {"bootstrap.servers": servers if isinstance(servers, str) else ",".join(servers)}
     for name, value in kafka.items():
         if name == "ssl_check_hostname":
             options["ssl.endpoint.identification.algorithm"] = "https" if value else "none"

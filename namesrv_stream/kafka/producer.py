@@ -1,24 +1,26 @@
-"""Producer of the heartbeat topic's records, on kafka-python."""
+"""Sends requests to the heartbeat topic, for all who are no gateway: fleet, ticks, commands, replay."""
 
 from __future__ import annotations
 
 import logging
+import threading
 from concurrent.futures import Future
-from typing import Any, Self
+from contextlib import suppress
+from typing import Self
 
-from kafka import KafkaProducer
-from kafka.errors import KafkaError, KafkaTimeoutError
-
-from namesrv_stream.errors import KafkaRefusedError
-from namesrv_stream.kafka.reader import LOG_PARTITION
-from namesrv_stream.kafka.topic import CONNECT_LIMIT_MS, KafkaOptions, address_of, named_error, named_errors
-from namesrv_stream.records import DEFAULT_TOPIC, MAX_RECORD_BYTES, encode_record, record_key
+from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
+from namesrv_stream.kafka.record_producer import RecordProducer
+from namesrv_stream.kafka.topic import KafkaOptions, address_of, end_offsets
+from namesrv_stream.records import DEFAULT_TOPIC, encode_record, record_key
 from namesrv_stream.rules.requests import Request, Scan
 from namesrv_stream.rules.rows import LogPosition
 
 log = logging.getLogger(__name__)
 
-_LINGER_MS = 5
+_POLL_S = 0.005
+_MOST_WAITING_BYTES = 32 * 1024 * 1024
+_ROOM_LIMIT_S = 5.0
+"""A caller waits so long while _MOST_WAITING_BYTES of records have not got to Kafka; then the record is refused."""
 
 
 class HeartbeatProducer:
@@ -31,11 +33,15 @@ class HeartbeatProducer:
     """
 
     def __init__(self, kafka: KafkaOptions, topic: str = DEFAULT_TOPIC, *, delivery_timeout_ms: int = 120_000) -> None:
-        self._topic = topic
         self._address = address_of(kafka)
-        with named_errors(self._address):
-            self._producer = KafkaProducer(**_producer_options(kafka, delivery_timeout_ms))
-            self._check_topic()
+        if not end_offsets(kafka, topic):
+            raise KafkaRefusedError(self._address, f"there is no topic {topic}")
+        self._records = RecordProducer(kafka, topic, delivery_timeout_ms)
+        self._changed = threading.Condition()  # its lock is also the one with which the producer is used
+        self._waiting_bytes = 0
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._poll_until_closed, name="heartbeat-producer", daemon=True)
+        self._thread.start()
 
     def send(self, request: Request, *, event_time_ms: int | None = None) -> Future[LogPosition]:
         """Send the record; the future returns its place in the log, or raises the NamesrvError that kept it out.
@@ -44,19 +50,23 @@ class HeartbeatProducer:
         """
         future: Future[LogPosition] = Future()
         future.set_running_or_notify_cancel()  # a record that is sent cannot be cancelled
-        try:
-            sent = self._producer.send(
-                self._topic,
-                encode_record(request),
-                record_key(request),
-                partition=LOG_PARTITION,
-                timestamp_ms=event_time_ms,
-            )
-        except KafkaError as error:
-            future.set_exception(named_error(error, self._address))
-            return future
-        sent.add_callback(lambda place: future.set_result(LogPosition(place.timestamp, place.partition, place.offset)))
-        sent.add_errback(lambda error: future.set_exception(named_error(error, self._address)))
+        key, value = record_key(request), encode_record(request)
+
+        def on_end(place: LogPosition | None, error: NamesrvError | None) -> None:
+            self._waiting_bytes -= len(value)
+            self._changed.notify_all()
+            if place is not None:
+                future.set_result(place)
+            else:
+                future.set_exception(error)
+
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._waiting_bytes < _MOST_WAITING_BYTES, _ROOM_LIMIT_S):
+                problem = f"{self._waiting_bytes >> 20} MiB of records wait"
+                future.set_exception(KafkaUnreachableError(self._address, problem))
+                return future
+            self._waiting_bytes += len(value)
+            self._records.send(key, value, on_end, event_time_ms)
         return future
 
     def tick(self, *, event_time_ms: int | None = None) -> Future[LogPosition]:
@@ -68,15 +78,21 @@ class HeartbeatProducer:
 
         Raises KafkaUnreachableError after `limit_s` seconds.
         """
-        with named_errors(self._address):
-            self._producer.flush(limit_s)
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._waiting_bytes == 0, limit_s):
+                raise KafkaUnreachableError(self._address, f"records wait for {limit_s:g} s")
 
     def close(self, limit_s: float = 10.0) -> None:
         """Send the waiting records for at most `limit_s` seconds; then the futures of the others fail."""
         try:
-            self._producer.close(timeout=limit_s)
-        except KafkaError as error:
+            self.flush(limit_s)
+        except KafkaUnreachableError as error:
             log.warning("not all records reached Kafka at %s before it was closed: %s", self._address, error)
+            with self._changed:
+                self._records.give_up()
+                self._changed.wait_for(lambda: self._waiting_bytes == 0, _ROOM_LIMIT_S)
+        self._closed.set()
+        self._thread.join()
 
     def __enter__(self) -> Self:
         return self
@@ -84,28 +100,7 @@ class HeartbeatProducer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _check_topic(self) -> None:
-        """Raise KafkaRefusedError if there is no topic. Fetches the metadata for which the first `send` would wait."""
-        try:
-            self._producer.partitions_for(self._topic)
-        except KafkaTimeoutError as error:
-            self._producer.close(timeout=0)
-            raise KafkaRefusedError(self._address, f"there is no topic {self._topic}") from error
-
-
-def _producer_options(kafka: KafkaOptions, delivery_timeout_ms: int) -> dict[str, Any]:
-    return {
-        "compression_type": "gzip",
-        "linger_ms": _LINGER_MS,
-        "batch_size": 256 * 1024,  # several registrations to a batch: twice the records a second of 16 KiB
-        "bootstrap_timeout_ms": CONNECT_LIMIT_MS,
-        "max_block_ms": CONNECT_LIMIT_MS,
-        "reconnect_backoff_max_ms": 1_000,
-        "request_timeout_ms": min(30_000, delivery_timeout_ms - _LINGER_MS),
-        **kafka,
-        "acks": "all",
-        "enable_idempotence": True,
-        "allow_auto_create_topics": False,  # Kafka would make the topic with its defaults, CreateTime among them
-        "max_request_size": MAX_RECORD_BYTES,
-        "delivery_timeout_ms": delivery_timeout_ms,
-    }
+    def _poll_until_closed(self) -> None:
+        while not self._closed.wait(_POLL_S):
+            with self._changed, suppress(NamesrvError):  # no new producer can be opened yet: the next poll tries again
+                self._records.poll()
