@@ -131,7 +131,7 @@ def own_cpu_seconds(pids: list[int]) -> float:
 
 @dataclass(frozen=True)
 class Site:
-    """Kafka, the gateway and the brokers beside the measured job. `others`: the process ids of Kafka and the gateway."""
+    """Kafka, gateway and brokers beside the measured job. `others`: the process ids of Kafka and the gateway."""
 
     folder: Path
     options: Mapping[str, object]
