@@ -58,7 +58,7 @@ def job_process(folder: Path, options: Options, spark_options: Mapping[str, str]
     `spark_options`: win over conf/spark-defaults.conf. Its log is `folder`/job.log. It may not have started yet.
     """
     conf = [word for key, value in (spark_options or {}).items() for word in ("--conf", f"{key}={value}")]
-    command = [str(_SPARK_SUBMIT), "--master", "local[2]", *conf, str(JOB), "--debug"]
+    command = [str(_SPARK_SUBMIT), "--master", "local[2]", *conf, str(JOB)]
     environment = {
         **os.environ,
         "SPARK_CONF_DIR": str(CHECKOUT / "conf"),

@@ -17,6 +17,10 @@ _QUIET = {
     "uvicorn": logging.WARNING,  # names each step of its start and its end
 }
 
+_QUIET_IN_DEBUG = {
+    "py4j": logging.INFO,  # logs each call into the JVM twice: thousands of lines before the first micro-batch
+}
+
 _FACTS = ("epoch", "offset", "address")
 """Attributes that a record may have by `extra`. They are fields of a line in JSON."""
 
@@ -39,7 +43,8 @@ def set_up_logging(level: int = logging.INFO, log_format: str | None = None) -> 
                 handler.setFormatter(formatter)
     root.setLevel(min(level, root.level))
     for name, quiet_level in _QUIET.items():
-        logging.getLogger(name).setLevel(logging.NOTSET if root.level <= logging.DEBUG else quiet_level)
+        debug_level = _QUIET_IN_DEBUG.get(name, logging.NOTSET)
+        logging.getLogger(name).setLevel(debug_level if root.level <= logging.DEBUG else quiet_level)
 
 
 @contextmanager
