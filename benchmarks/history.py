@@ -97,7 +97,8 @@ def _events(times: np.ndarray, broker: np.ndarray, phase: np.ndarray, lasted: np
         "last_heard_at": pc.if_else(ended, heard, pa.scalar(None, TIMESTAMP)),
         "lease_millis": pc.if_else(ended, pa.array(lasted), pa.scalar(None, pa.int64())),
     }
-    return pa.table(columns).cast(BROKER_EVENT.schema)
+    later = {field.name: pa.nulls(rows, field.type) for field in BROKER_EVENT.schema if field.name not in columns}
+    return pa.table(columns | later).cast(BROKER_EVENT.schema)
 
 
 def _of_broker(column: str) -> pa.Array:

@@ -1,0 +1,41 @@
+"""Benchmarks are run by hand. Here those without Kafka run on a small registry, so that no new column breaks them."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from benchmarks.history import BROKERS, MONTHS, end_year, month_of_events
+from namesrv_stream.tables.publication import Publisher
+from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.schemas import BROKER_EVENT
+
+
+def test_a_made_history_has_the_columns_of_the_table(tmp_path):
+    publisher = Publisher.claim(RustWriter(Root(str(tmp_path / "registry"))), "bench", 1_700_000_000_000)
+    assert month_of_events(MONTHS[0], 4 * BROKERS, np.random.default_rng(0)).schema == BROKER_EVENT.schema
+    end_year(publisher)
+    reader = RouteReader(Root(str(tmp_path / "registry")))
+    assert len(reader.follow().routes.live) == BROKERS
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "program",
+    [
+        "bulk --brokers 2 --topics 10",
+        "driver --brokers 2 --topics 10",
+        "requests --repeats 1",
+        "scale --brokers 2 --topics 10 --changes 1",
+    ],
+)
+def test_a_benchmark_runs(program):
+    name, *options = program.split()
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", *options], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "load average" in done.stdout
