@@ -12,7 +12,7 @@ import click
 from namesrv_stream.cli.group import say
 from namesrv_stream.cli.output import time_text
 from namesrv_stream.cli.view import open_reader
-from namesrv_stream.config import Invocation, NamesrvSettings, kafka_client_arguments, load_settings
+from namesrv_stream.config import Invocation, NamesrvSettings, checked_changes, kafka_client_arguments
 from namesrv_stream.errors import MalformedRecordError, NamesrvError, did_you_mean
 from namesrv_stream.records import decode_record, encode_record
 from namesrv_stream.rules.lookup import RouteTables
@@ -226,6 +226,4 @@ def lift_expiry_guard(_invocation: Invocation, requested_by: str) -> Command:
 @click.option("-v", "--value", required=True)
 def update_namesrv_config(invocation: Invocation, requested_by: str, key: str, value: str) -> Command:
     """Change a setting of all running processes. Accepts only settings that docs/configuration.md calls live."""
-    invocation.settings.live_changes({key: value})  # refuses what has an effect only at the start
-    checked = load_settings(options={key: value}).properties(masked=False)  # refuses what RocketMQ takes for false or 0
-    return UpdateNamesrvConfig(properties={key: checked[key]}, requested_by=requested_by)
+    return UpdateNamesrvConfig(properties=checked_changes(invocation.settings, {key: value}), requested_by=requested_by)

@@ -22,7 +22,7 @@ _COMMAND_KINDS = ("PUT_KV", "DELETE_KV", "WIPE_", "ADD_WRITE", "DELETE_TOPIC", "
 
 
 class MarkFields(TypedDict):
-    """An epoch with events, or several that are close together: then `epoch` is the last of them."""
+    """An epoch with events, or several that are close together: `epochs` of them, from `firstEpoch` to `epoch`."""
 
     epoch: int
     eventTime: str | None
@@ -31,23 +31,33 @@ class MarkFields(TypedDict):
     commands: int
     others: int
     epochs: NotRequired[int]
+    firstEpoch: NotRequired[int]
 
 
-def timeline(root: Root, row: SnapshotRow, since_ms: int, until_ms: int | None) -> list[MarkFields]:
-    """Return the epochs with events after `since_ms`, as marks along a track; at most MOST_MARKS of them.
+def timeline(
+    root: Root, row: SnapshotRow, since_ms: int, until_ms: int | None = None, above: int = 0
+) -> list[MarkFields]:
+    """Return the epochs above `above` with events after `since_ms`, as marks along a track; at most MOST_MARKS of them.
 
-    Between two marks no route, lease or setting changed. If there are too many epochs, neighbours share a mark.
+    Between two marks no route, lease or setting changed. If there are too many epochs, neighbours in time share a mark,
+    and neighbours in number if all are of one moment.
     """
     span = Span(since_ms, () if until_ms is None else (AsOf(at_ms=until_ms),))
-    found = events_by_epoch(root, row, span)
-    if not found:
-        return []
-    first_ms = found[0].event_time
-    width_ms = max(1, (found[-1].event_time - first_ms) // MOST_MARKS + 1) if len(found) > MOST_MARKS else 0
+    found = [each for each in events_by_epoch(root, row, span) if each.epoch > above]
+    if len(found) <= MOST_MARKS:
+        return [_mark(each) for each in found]
+    places = [each.event_time for each in found]
+    if places[-1] - places[0] < MOST_MARKS:
+        places = list(range(len(found)))
+    return _thinned(found, places, (places[-1] - places[0]) // MOST_MARKS + 1)
+
+
+def _thinned(found: Sequence[EpochEvents], places: Sequence[int], width: int) -> list[MarkFields]:
+    """Return one mark for all epochs whose places are in the same stretch of `width`."""
     marks: list[MarkFields] = []
     bucket = -1
-    for each in found:
-        here = (each.event_time - first_ms) // width_ms if width_ms else bucket + 1
+    for each, place in zip(found, places, strict=True):
+        here = (place - places[0]) // width
         mark = _mark(each)
         if here == bucket and marks:
             mark = _together(marks.pop(), mark)
@@ -78,7 +88,8 @@ def _together(one: MarkFields, other: MarkFields) -> MarkFields:
         "begins": one["begins"] + other["begins"],
         "commands": one["commands"] + other["commands"],
         "others": one["others"] + other["others"],
-        "epochs": one.get("epochs", 1) + other.get("epochs", 1),
+        "epochs": one.get("epochs", 1) + 1,
+        "firstEpoch": one.get("firstEpoch", one["epoch"]),
     }
 
 
