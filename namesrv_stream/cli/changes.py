@@ -116,6 +116,11 @@ def _put(invocation: Invocation, request: Command, wait_s: float | None) -> None
     before = _newest(invocation.settings)
     if before is not None:
         _warn_of_unknown(request, before.routes)
+    elif names := [f"{kind} {name}" for kind, name, _ in _names(request, RouteTables())]:
+        place = invocation.settings.delta_root
+        say(
+            f"warning: the tables at {place} cannot be read here, so nothing tells whether there is {', '.join(names)}."
+        )
     at = _sent(invocation.settings, request)
     click.echo(f"{invocation.settings.kafka_topic} partition {at.partition} offset {at.offset}")
     if wait_s is not None:
@@ -170,6 +175,8 @@ def _names(request: Command, tables: RouteTables) -> Iterable[tuple[str, str, It
     match request:
         case WipeWritePerm(broker_name=name) | AddWritePerm(broker_name=name):
             yield "broker", name, tables.brokers
+        case DeleteKvConfig(namespace=namespace, key=key):
+            yield "value", f"{namespace}/{key}", [f"{namespace}/{each}" for each in tables.kv.get(namespace, ())]
         case DeleteTopic(topic=topic, cluster_name=cluster):
             yield "topic", topic, tables.queues
             if cluster:

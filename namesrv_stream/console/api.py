@@ -12,16 +12,16 @@ import msgspec
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from namesrv_stream import __version__
-from namesrv_stream.cli.moments import parsed_time
 from namesrv_stream.config.values import parsed_duration
 from namesrv_stream.console import answers, periods
 from namesrv_stream.console.commands import MAX_BODY_BYTES, OperatorCommand
 from namesrv_stream.console.hub import route_json
+from namesrv_stream.console.moments import moment_up_to, span_up_to, time_at, time_ms
 from namesrv_stream.console.problems import BadQuestionError, NoSuchNameError
 from namesrv_stream.console.running import Running
 from namesrv_stream.console.stream import Watch, WatchResponse
-from namesrv_stream.errors import NoSuchSnapshotError, did_you_mean
-from namesrv_stream.history.events import AsOf, Span, newest_events, recorded_names
+from namesrv_stream.errors import did_you_mean
+from namesrv_stream.history.events import AsOf, newest_events, recorded_names
 from namesrv_stream.history.fields import snapshot_fields
 from namesrv_stream.history.story import story_of, topic_story
 from namesrv_stream.history.topics import topic_history
@@ -57,7 +57,7 @@ def _moment(
 ) -> AsOf:
     if epoch is not None and at is not None:
         raise BadQuestionError("epoch and at both name a moment: give one of them.")
-    return AsOf(epoch, None if at is None else _time(at, datetime.now(UTC)))
+    return AsOf(epoch, None if at is None else time_ms(at, datetime.now(UTC)))
 
 
 Console = Annotated[Running, Depends(_running)]
@@ -67,25 +67,6 @@ After = Annotated[str, Query(description="Begin behind this item: `next` of the 
 Since = Annotated[str | None, Query(description="From this event time on: 2026-11-21T03:12:00Z, 03:12, 10m, 2h ago.")]
 Until = Annotated[str | None, Query(description="Up to this event time.")]
 Name = Annotated[str, Path(min_length=1, max_length=1000)]
-
-
-def _time(text: str, now: datetime) -> int:
-    """Return a moment in epoch milliseconds. Durations and times of day count back from `now`."""
-    try:
-        return int(parsed_time(text, now).timestamp() * 1000)
-    except (ValueError, OverflowError) as error:
-        raise BadQuestionError(str(error)) from error
-
-
-def _time_at(text: str | None, row: SnapshotRow) -> int | None:
-    """Return a moment in epoch milliseconds, counted back from that of a snapshot; None for None."""
-    at_ms = row.event_time or row.published_at
-    return None if text is None else _time(text, datetime.fromtimestamp(at_ms / 1000, UTC))
-
-
-def _span(row: SnapshotRow, since: str | None, until: str | None) -> Span:
-    until_ms = _time_at(until, row)
-    return Span(_time_at(since, row), () if until_ms is None else (AsOf(at_ms=until_ms),))
 
 
 @dataclass(frozen=True)
@@ -202,7 +183,7 @@ def events(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
 
     def compute(view: RegistryView) -> dict[str, Any]:
         row = view.snapshot
-        span = _span(row, since, until)
+        span = span_up_to(row, since, until)
         if topic is None:
             lines = newest_events(asked.console.root, row, broker, span, limit)
         else:
@@ -227,7 +208,7 @@ def why(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
 
     def compute(view: RegistryView) -> dict[str, Any]:
         row, queues = view.snapshot, view.routes.queues
-        span = _span(row, since, until)
+        span = span_up_to(row, since, until)
         story = (topic_story if is_topic else story_of)(asked.console.root, row, name, span, queues)
         if story is None:
             advice = did_you_mean(name, recorded_names(asked.console.root, row)) if not is_topic else ""
@@ -256,27 +237,12 @@ def diff(
 
     def compute(view: RegistryView) -> dict[str, Any]:
         row = view.snapshot
-        found = asked.console.snapshots.compare(_moment_up_to(row, before), _moment_up_to(row, after))
+        found = asked.console.snapshots.compare(moment_up_to(row, before), moment_up_to(row, after))
         differences = [each._asdict() for each in found.diff.differences[:limit]]
         total = len(found.diff.differences)
         return found.fields() | {"differences": differences, "total": total, "epochs": found.epochs}
 
     return asked.answer(compute)
-
-
-def _moment_up_to(row: SnapshotRow, text: str | None) -> AsOf:
-    """Return the epoch or the time in `text`, the snapshot itself if there is none.
-
-    Raises NoSuchSnapshotError for an epoch above the snapshot's. A time after it is the snapshot itself.
-    """
-    if text is not None and text.isascii() and text.isdigit():
-        epoch = int(text[:18])
-        if epoch > row.epoch:
-            raise NoSuchSnapshotError(f"epoch {epoch}", row.epoch)
-        return AsOf(epoch=epoch)
-    at_ms = _time_at(text, row)
-    is_past = at_ms is not None and at_ms < (row.event_time or row.published_at)
-    return AsOf(at_ms=at_ms) if is_past else AsOf(epoch=row.epoch)
 
 
 @router.get("/snapshots", summary="The published snapshots that can be read, newest first")
@@ -307,8 +273,8 @@ def timeline(
 
     def compute(view: RegistryView) -> dict[str, Any]:
         row = view.snapshot
-        since_ms = max(_time_at(since, row) or 0, oldest.event_time or oldest.published_at)
-        marks = periods.timeline(asked.console.root, row, since_ms, _time_at(until, row), above)
+        since_ms = max(time_at(since, row) or 0, oldest.event_time or oldest.published_at)
+        marks = periods.timeline(asked.console.root, row, since_ms, time_at(until, row), above)
         return {
             "snapshot": answers.moment_fields(row),
             "oldest": answers.moment_fields(oldest),
@@ -324,7 +290,7 @@ def churn(asked: Asked, since: Since = "24h", broker: str | None = None) -> Resp
     """Return the sessions since a time, up to the moment; with `broker` only those of a broker name or address."""
 
     def compute(view: RegistryView) -> dict[str, Any]:
-        return periods.churn(asked.console.root, view.snapshot, _time_at(since, view.snapshot) or 0, broker)
+        return periods.churn(asked.console.root, view.snapshot, time_at(since, view.snapshot) or 0, broker)
 
     return asked.answer(compute)
 

@@ -9,14 +9,13 @@ from namesrv_stream.console.answers import moment_fields
 from namesrv_stream.history.churn import UNPLANNED, Session, availability, flapping, outages, sessions
 from namesrv_stream.history.events import AsOf, EpochEvents, Span, events_between, events_by_epoch, members_at
 from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
-from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
-from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.root import Root, select
-from namesrv_stream.tables.schemas import REJECTED
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.rejected import newest_rejected, rejected_fields
+from namesrv_stream.tables.root import Root
 from namesrv_stream.texts import iso_text
 
 MOST_MARKS = 2_000
-_SHOWN_VALUE_BYTES = 300
+_MOST_REJECTED = 50
 _COMMAND_KINDS = ("PUT_KV", "DELETE_KV", "WIPE_", "ADD_WRITE", "DELETE_TOPIC", "REGISTER_TOPIC", "UPDATE_NAMESRV",
                   "LIFT_EXPIRY_GUARD", "IMPORT", "RESTORE")  # fmt: skip
 
@@ -127,7 +126,7 @@ def churn(root: Root, row: SnapshotRow, since_ms: int, broker: str | None = None
             }
             for each in outages(lines)
         ],
-        "rejected": rejected(root, row),
+        "rejected": [rejected_fields(each) for each in newest_rejected(root, row, _MOST_REJECTED)],
     }
 
 
@@ -145,23 +144,3 @@ def _session_fields(session: Session) -> dict[str, Any]:
 
 def _broker_text(broker: Sequence[object]) -> str:
     return " ".join(map(str, broker))
-
-
-def rejected(root: Root, row: SnapshotRow, limit: int = 50) -> list[dict[str, Any]]:
-    """Return the newest records outside the contract, newest first."""
-    table = root.open(REJECTED, row.versions[REJECTED.name])
-    rows: list[RejectedRow] = rows_from_arrow(
-        REJECTED, select(table, REJECTED, "true", f'ORDER BY event_time DESC, "offset" DESC LIMIT {limit}')
-    )
-    return [
-        {
-            "eventTime": iso_text(each.event_time),
-            "partition": each.partition,
-            "offset": each.offset,
-            "key": each.key,
-            "length": each.length,
-            "reason": each.reason,
-            "text": (each.value or b"")[:_SHOWN_VALUE_BYTES].decode(errors="replace"),
-        }
-        for each in rows
-    ]
