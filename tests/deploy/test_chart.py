@@ -110,6 +110,21 @@ def test_a_job_has_the_grace_period_the_place_and_the_environment_of_its_values(
         assert pod["containers"][0]["envFrom"] == [{"secretRef": {"name": "namesrv-secrets"}}]
 
 
+@pytest.mark.parametrize("create", [True, False])
+def test_the_driver_of_a_spark_application_may_make_its_executors_and_no_other_part_may(tmp_path, create):
+    values = VALUE_SETS["spark-operator"] | {"serviceAccount": {"create": create, "name": "given"}}
+    objects = rendered(values, tmp_path)
+    [driver, _executor] = spark_pods(objects)
+    [role] = [each for each in objects if each["kind"] == "Role"]
+    [binding] = [each for each in objects if each["kind"] == "RoleBinding"]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert [each["name"] for each in binding["subjects"]] == [driver["serviceAccount"]] == ["given"]
+    assert {"pods", "services", "configmaps"} <= set(role["rules"][0]["resources"])
+    accounts = [each["automountServiceAccountToken"] for each in objects if each["kind"] == "ServiceAccount"]
+    assert accounts == [True] * create
+    assert {"Role", "RoleBinding"}.isdisjoint(each["kind"] for each in rendered({}, tmp_path))
+
+
 MONITORS = {"ServiceMonitor", "PodMonitor"}
 
 
