@@ -21,7 +21,7 @@ PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 
 
 class Machine:
-    """What a container has, in a folder of this machine: the chart's paths are below it, its servers on loopback."""
+    """Files and addresses of a container here: the chart's paths are below a folder, its servers on loopback."""
 
     def __init__(self, folder):
         self._here = {"/etc/namesrv/": f"{folder}/etc/", "/var/lib/namesrv/": f"{folder}/lib/", "=0.0.0.0": f"={HOST}"}
@@ -51,7 +51,7 @@ class Machine:
 
 
 def is_answered(probe, container):
-    """Whether a probe of the container succeeds, as the kubelet takes it: a status below 400, or a connection."""
+    """Return whether a probe succeeds, as the kubelet takes it: a status below 400, or a connection."""
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     if "tcpSocket" in probe:
         return listens(ports[probe["tcpSocket"]["port"]])
