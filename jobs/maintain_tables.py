@@ -18,7 +18,10 @@ from namesrv_stream.tables.root import Root
 
 
 @click.command()
-@table_job("maintain_tables")
+@table_job(
+    "maintain_tables",
+    "What it has committed stays, readers see nothing of the rest, and the next run does what is left.",
+)
 @click.option("--no-vacuum", is_flag=True, help="Keep files that no retained snapshot needs.")
 def main(root: Root, settings: NamesrvSettings, no_vacuum: bool) -> None:
     """Merge small files, and remove rows past retention and files that no retained snapshot needs."""

@@ -13,11 +13,13 @@ from namesrv_stream.backup.putting_back import import_content, restore_content
 from namesrv_stream.cli.changes import requested_by_option
 from namesrv_stream.cli.moments import ACCEPTED, Moment
 from namesrv_stream.cli.output import counted, time_text
+from namesrv_stream.cli.termination import ends_on_sigterm
 from namesrv_stream.cli.view import moment_of, open_reader, root_of
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.rows import SnapshotRow
 
+_WHOLE_OR_NOT = "A file is written whole or not at all, and no backup was removed before that. Run it again."
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -29,9 +31,10 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 def export(invocation: Invocation, file: Path, as_of: int | datetime | None) -> None:
     """Write the route tables of one snapshot to FILE. The history is not in it. A job may run meanwhile."""
     asked = moment_of(as_of) if as_of is not None else None
-    reader = open_reader(invocation.settings)
-    content = content_of(reader, asked.epoch, asked.at_ms) if asked else content_of(reader)
-    write_backup(file, content)
+    with ends_on_sigterm("namesrv-stream export", _WHOLE_OR_NOT):
+        reader = open_reader(invocation.settings)
+        content = content_of(reader, asked.epoch, asked.at_ms) if asked else content_of(reader)
+        write_backup(file, content)
     click.echo(_written(file, content))
 
 
@@ -41,17 +44,18 @@ def export(invocation: Invocation, file: Path, as_of: int | datetime | None) -> 
 @click.pass_obj
 def backup(invocation: Invocation, folder: Path, keep: int | None) -> None:
     """Export the newest snapshot to FOLDER/epoch-N.zip, for `restore N --from FOLDER`. A job may run meanwhile."""
-    content = content_of(open_reader(invocation.settings))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise click.BadParameter(f"{folder} cannot be made: {error.strerror}") from error
-    file = folder / backup_name(content.snapshot.epoch)
-    write_backup(file, content)
-    click.echo(_written(file, content))
-    for old in _oldest(folder, keep) if keep else ():
-        old.unlink(missing_ok=True)
-        click.echo(f"removed {old}")
+    with ends_on_sigterm("namesrv-stream backup", _WHOLE_OR_NOT):
+        content = content_of(open_reader(invocation.settings))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise click.BadParameter(f"{folder} cannot be made: {error.strerror}") from error
+        file = folder / backup_name(content.snapshot.epoch)
+        write_backup(file, content)
+        click.echo(_written(file, content))
+        for old in _oldest(folder, keep) if keep else ():
+            old.unlink(missing_ok=True)
+            click.echo(f"removed {old}")
 
 
 def _oldest(folder: Path, keep: int) -> list[Path]:

@@ -12,7 +12,7 @@ import click
 from namesrv_stream.cli.group import say
 from namesrv_stream.cli.output import time_text
 from namesrv_stream.cli.view import open_reader
-from namesrv_stream.config import Invocation, NamesrvSettings, kafka_client_arguments, load_settings
+from namesrv_stream.config import Invocation, NamesrvSettings, checked_changes, kafka_client_arguments
 from namesrv_stream.errors import MalformedRecordError, NamesrvError, did_you_mean
 from namesrv_stream.records import decode_record, encode_record
 from namesrv_stream.rules.lookup import RouteTables
@@ -116,6 +116,11 @@ def _put(invocation: Invocation, request: Command, wait_s: float | None) -> None
     before = _newest(invocation.settings)
     if before is not None:
         _warn_of_unknown(request, before.routes)
+    elif names := [f"{kind} {name}" for kind, name, _ in _names(request, RouteTables())]:
+        place = invocation.settings.delta_root
+        say(
+            f"warning: the tables at {place} cannot be read here, so nothing tells whether there is {', '.join(names)}."
+        )
     at = _sent(invocation.settings, request)
     click.echo(f"{invocation.settings.kafka_topic} partition {at.partition} offset {at.offset}")
     if wait_s is not None:
@@ -170,6 +175,8 @@ def _names(request: Command, tables: RouteTables) -> Iterable[tuple[str, str, It
     match request:
         case WipeWritePerm(broker_name=name) | AddWritePerm(broker_name=name):
             yield "broker", name, tables.brokers
+        case DeleteKvConfig(namespace=namespace, key=key):
+            yield "value", f"{namespace}/{key}", [f"{namespace}/{each}" for each in tables.kv.get(namespace, ())]
         case DeleteTopic(topic=topic, cluster_name=cluster):
             yield "topic", topic, tables.queues
             if cluster:
@@ -226,6 +233,4 @@ def lift_expiry_guard(_invocation: Invocation, requested_by: str) -> Command:
 @click.option("-v", "--value", required=True)
 def update_namesrv_config(invocation: Invocation, requested_by: str, key: str, value: str) -> Command:
     """Change a setting of all running processes. Accepts only settings that docs/configuration.md calls live."""
-    invocation.settings.live_changes({key: value})  # refuses what has an effect only at the start
-    checked = load_settings(options={key: value}).properties(masked=False)  # refuses what RocketMQ takes for false or 0
-    return UpdateNamesrvConfig(properties={key: checked[key]}, requested_by=requested_by)
+    return UpdateNamesrvConfig(properties=checked_changes(invocation.settings, {key: value}), requested_by=requested_by)

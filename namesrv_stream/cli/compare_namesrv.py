@@ -17,6 +17,8 @@ from namesrv_stream.config import Invocation
 from namesrv_stream.wire.json_text import encode_json
 
 DEFAULT_WATCH_S = 2.0
+EXIT_NOT_COMPARED = 3
+"""Status of a comparison without a difference in which both sides refused a question. 2 is a wrong command line."""
 _MAX_TEXT = 200
 
 
@@ -31,13 +33,16 @@ _MAX_TEXT = 200
     is_flag=False,
     flag_value=DEFAULT_WATCH_S,
     metavar="[SECONDS]",
-    help=f"Compare again every {DEFAULT_WATCH_S:g} s until both agree.",
+    help=f"Compare again every {DEFAULT_WATCH_S:g} s until there is no difference.",
 )
 @click.pass_context
 def compare(
     context: click.Context, address: str, namespaces: tuple[str, ...], as_json: bool, watch_s: float | None
 ) -> None:
-    """Compare every route, cluster, list and KV value of a NameServer with this registry. Ends with 1 if they differ.
+    """Compare every route, cluster, list and KV value of a NameServer with this registry.
+
+    Ends with 1 if they differ; that one side alone refuses a question is a difference. Ends with 3 if they do not
+    differ but both refuse a question, which then is not compared.
 
     The registry's side is the newest snapshot at delta.root. A broker that changes during the comparison differs for a
     moment; --watch waits until that has passed.
@@ -48,17 +53,27 @@ def compare(
     for _ in looks(watch_s) if watch_s is not None else [None]:
         with Namesrv(address) as theirs:
             ours = Tables(reader.follow(), invocation.settings)
-            found = compare_sides(ours, theirs, {*ours.routes.kv, *namespaces})
+            found = compare_sides(ours, theirs, {*ours.routes.kv, *namespaces}, ours.routes.queues)
         _print(found, address, as_json)
         if not found.differences:
             break
+    context.exit(_exit_status(found))
+
+
+def _exit_status(found: Compared) -> int:
     if found.differences:
-        context.exit(1)
+        return 1
+    return EXIT_NOT_COMPARED if found.refused else 0
 
 
 def _print(found: Compared, address: str, as_json: bool) -> None:
     for question, reason in found.refused.items():
-        say(f"not compared: {question}: {reason}")
+        say(f"not compared: {question}: both sides refuse this question ({reason})")
+    if found.refused:
+        say(
+            "Both sides refuse lists of topics if enableAllTopicList or enableTopicList is false. Set both to true "
+            "there and here. Then the lists are compared, and topics that only the NameServer has are found."
+        )
     if as_json:
         fields = found._asdict() | {"differences": [each._asdict() for each in found.differences]}
         click.echo(encode_json(fields))
@@ -67,7 +82,10 @@ def _print(found: Compared, address: str, as_json: bool) -> None:
 
 
 def _shown(found: Compared, address: str, plain: bool) -> RenderableType:
-    title = heading(counted(len(found.differences), "difference"), f"{found.asked:,} answers compared with {address}")
+    source = f"{counted(found.compared, 'answer')} compared with {address}"
+    if found.refused:
+        source += f", {counted(len(found.refused), 'question')} not compared, which both sides refuse"
+    title = heading(counted(len(found.differences), "difference"), source)
     if not found.differences:
         return title
     rows = [[each.question, each.place, _text(each.ours), _text(each.theirs)] for each in found.differences]

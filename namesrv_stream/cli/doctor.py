@@ -30,8 +30,8 @@ _COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red", "not check
 def doctor(context: click.Context, role: str, as_json: bool) -> None:
     """Check Java, jars, Python workers, Kafka, storage, certificate and users file. Ends with 1 if a check failed.
 
-    Nothing that runs is disturbed: no record is sent, and what is written beside the tables is removed. On an object
-    store the small table _conditional_put stays.
+    Nothing that runs is disturbed: no record is sent, and what is written beside tables and checkpoint is removed. On
+    an object store the small table _conditional_put stays.
     """
     invocation: Invocation = context.obj
     found = list(examined(invocation.settings, role))
@@ -61,12 +61,16 @@ def _checks(role: str) -> dict[str, Check]:
         "gateway": kafka.GATEWAY_RIGHTS,
         "all": kafka.JOB_RIGHTS | kafka.GATEWAY_RIGHTS,
     }[role]
-    both: dict[str, Check] = {"Kafka": partial(kafka.check_kafka, rights=rights), "tables": storage.check_tables}
+    both: dict[str, Check] = {
+        "Kafka": partial(kafka.check_kafka, rights=rights, is_candidate=role != "gateway"),
+        "tables": storage.check_tables,
+    }
     of_job: dict[str, Check] = {
         "Java": machine.check_java,
         "jars": machine.check_jars,
         "Python workers": machine.check_workers,
         "commits": storage.check_writing,
+        "checkpoint": storage.check_checkpoint,
     }
     of_gateway: dict[str, Check] = {"certificate": access.check_certificate, "users file": access.check_users}
     return (of_job if role != "gateway" else {}) | both | (of_gateway if role != "job" else {})

@@ -25,6 +25,7 @@ COMMANDS = {
     "why": LazyCommand("namesrv_stream.cli.compare:why", _LOOK, "Story of a broker or a topic, in sentences."),
     "diff": LazyCommand("namesrv_stream.cli.compare:diff", _LOOK, "Differences between two moments."),
     "snapshots": LazyCommand("namesrv_stream.cli.past:snapshots", _LOOK, "Published snapshots, newest last."),
+    "rejected": LazyCommand("namesrv_stream.cli.past:rejected", _LOOK, "Records that were refused, newest last."),
     "getKvConfig": LazyCommand("namesrv_stream.cli.configs:get_kv_config", _LOOK, "One value of the KV table."),
     "listKvConfig": LazyCommand("namesrv_stream.cli.configs:list_kv_config", _LOOK, "A namespace of the KV table."),
     "getNamesrvConfig": LazyCommand(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +14,12 @@ import click
 from pyspark.sql import SparkSession
 
 from namesrv_stream.cli.entry import key_values
+from namesrv_stream.cli.termination import TerminatesMainThread, ends_on_sigterm
 from namesrv_stream.cli.view import root_of
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.logs import set_up_logging
+from namesrv_stream.stream.termination import stop_on_signals_to_jvm
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import SNAPSHOT
 
@@ -42,12 +45,15 @@ def settings_options(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def table_job(program: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def table_job(
+    program: str, when_terminated: str = "Run it again."
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator for a program that works on a registry's tables.
 
     It adds -c, --set and --root to a click command, and passes their registry and settings as its first arguments. The
     registry is opened before Spark starts. A NamesrvError is printed as its message and ends the program with the
-    error's exit status.
+    error's exit status. SIGTERM ends the program at once with the line `when_terminated`; within a session of
+    `submitted_session` also SIGTERM to spark-submit.
     """
 
     def decorated(function: Callable[..., None]) -> Callable[..., None]:
@@ -56,7 +62,8 @@ def table_job(program: str) -> Callable[[Callable[..., None]], Callable[..., Non
         def command(invocation: Invocation, **options: Any) -> None:
             set_up_logging()
             try:
-                function(_registry(invocation.settings), invocation.settings, **options)
+                with ends_on_sigterm(program, when_terminated):
+                    function(_registry(invocation.settings), invocation.settings, **options)
             except NamesrvError as error:
                 click.echo(f"{program}: {error}", err=True)
                 sys.exit(error.exit_status)
@@ -76,7 +83,15 @@ def _registry(settings: NamesrvSettings) -> Root:
 def submitted_session(app_name: str) -> Iterator[SparkSession]:
     """Yield the Spark session that spark-submit's options describe, and stop it at the end of the `with`."""
     spark = SparkSession.builder.appName(app_name).getOrCreate()
+    stop_on_signals_to_jvm(spark, TerminatesMainThread())
     try:
         yield spark
     finally:
-        spark.stop()
+        _stop_in_another_thread(spark)
+
+
+def _stop_in_another_thread(spark: SparkSession) -> None:
+    """Stop the session over a connection of its own: a call that SIGTERM has ended still waits on this thread's."""
+    stopping = threading.Thread(target=spark.stop, name="stop-spark", daemon=True)
+    stopping.start()
+    stopping.join()

@@ -1,4 +1,4 @@
-"""`history` and `snapshots`: events of brokers and topics, and published snapshots."""
+"""`history`, `snapshots` and `rejected`: events of brokers and topics, published snapshots, refused records."""
 
 from __future__ import annotations
 
@@ -30,12 +30,16 @@ from namesrv_stream.config import Invocation
 from namesrv_stream.history.events import newest_events, recorded_names
 from namesrv_stream.history.fields import event_fields, snapshot_fields
 from namesrv_stream.history.views import history_sql, permanent_sql
-from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
+from namesrv_stream.logs import printable
+from namesrv_stream.rules.rows import BrokerEventRow, RejectedRow, SnapshotRow
+from namesrv_stream.tables.rejected import newest_rejected, rejected_fields
 from namesrv_stream.tables.root import Root
 from namesrv_stream.wire.json_text import encode_json
 
 DEFAULT_EVENTS = 50
 DEFAULT_SNAPSHOTS = 20
+DEFAULT_REJECTED = 20
+_UNCHANGED = {"CLAIM": "(a run began)", "STOP": "(the run ended)"}
 _NAMED = 3
 _TIME = Moment(epochs=False)
 _NOT_SHOWN = ("type", "requestedBy", "reason")
@@ -187,11 +191,38 @@ def _snapshots_shown(rows: list[SnapshotRow], plain: bool) -> RenderableType:
             row.run_id,
             row.batch_id,
             _pairs(row.offsets),
-            _pairs(row.changes) or "(a run began)",
+            _pairs(row.changes) or _UNCHANGED.get(row.kind or "CLAIM", "(event time alone)"),
         ]
         for row in rows
     ]
     return Group(heading(counted(len(rows), "snapshot"), "newest last"), table(columns, cells, plain=plain))
+
+
+@click.command("rejected")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=DEFAULT_REJECTED, show_default=True, help="Show the newest N."
+)
+@view_options(watch=False)
+@click.pass_obj
+def rejected(invocation: Invocation, limit: int, view: View) -> None:
+    """List records that violate the contract, newest last: the job has kept them and changed nothing."""
+    root = root_of(invocation.settings)
+
+    def answer(served: Served) -> Answer:
+        rows = newest_rejected(root, served.snapshot, limit)[::-1]
+        fields = encode_json([rejected_fields(row) for row in rows])
+        return Answer(fields, lambda plain: _rejected_shown(served, rows, plain))
+
+    show(invocation, view, answer)
+
+
+def _rejected_shown(served: Served, rows: list[RejectedRow], plain: bool) -> RenderableType:
+    columns = ["event time", "#offset", "key", "#bytes", "reason+"]
+    cells = [
+        [time_text(row.event_time), row.offset, printable(row.key or ""), row.length, printable(row.reason)]
+        for row in rows
+    ]
+    return Group(served.heading(counted(len(rows), "rejected record")), table(columns, cells, plain=plain))
 
 
 def _pairs(counts: Mapping[Any, int]) -> str:

@@ -150,7 +150,7 @@ def _lines(
     yield "brokers", Text(f"{counted(len(tables.brokers), 'name')}, {counted(len(tables.live), 'live address')}")
     yield "topics", Text(f"{len(tables.queues):,}")
     if facts["rejectedRecords"]:
-        yield "rejected", Text(f"{facts['rejectedRecords']} records: see the table rejected", "yellow")
+        yield "rejected", Text(f"{facts['rejectedRecords']} records: `namesrv-stream rejected` lists them", "yellow")
     if tables.namesrv_config:
         yield "changed", Text(", ".join(f"{key}={value}" for key, value in sorted(tables.namesrv_config.items())))
     yield "Kafka", _kafka(kafka, settings)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from namesrv_stream.comparison.difference import Difference, differences
-from namesrv_stream.comparison.sides import Side
+from namesrv_stream.comparison.sides import Answered, Side
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE
 from namesrv_stream.wire.codes import RequestCode
 
@@ -29,28 +29,39 @@ class Question(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """Result of a comparison. `refused`: questions that one side did not answer, with its reason."""
+    """Result of a comparison.
 
-    asked: int
+    `compared`: how many answers both sides gave. `refused`: the questions that both sides refused, with the reasons.
+    """
+
+    compared: int
     differences: list[Difference]
     refused: dict[str, str]
 
 
-def compare(ours: Side, theirs: Side, namespaces: Collection[str]) -> Compared:
-    """Ask both sides for every topic, cluster and list, and for the KV namespaces of `namespaces`.
+def compare(ours: Side, theirs: Side, namespaces: Collection[str], topics: Collection[str]) -> Compared:
+    """Ask both sides for every cluster and list, the KV namespaces of `namespaces`, and the route of every topic.
 
-    A name server cannot list its namespaces, so a namespace that it alone has is not found.
+    The topics are those of `topics` and those that either side lists, so routes are compared even if both sides refuse
+    the lists of topics. A question that one side alone refuses is a difference. A name server cannot list its
+    namespaces, so a namespace that it alone has is not found.
     """
-    result = Compared(0, [], {})
-    for question in _questions(ours, theirs, namespaces):
-        result = result._replace(asked=result.asked + 1)
+    compared, found, refused = 0, list[Difference](), dict[str, str]()
+    for question in _questions(ours, theirs, namespaces, topics):
         mine, yours = (side.ask(question.code, **question.fields) for side in (ours, theirs))
-        if mine.refusal or yours.refusal:
-            if mine.refusal != yours.refusal:
-                result.refused[question.name] = mine.refusal or yours.refusal
+        if mine.refusal and yours.refusal:
+            refused[question.name] = " and ".join(dict.fromkeys([mine.refusal, yours.refusal]))
             continue
-        result.differences.extend(differences(question.name, _shown(mine.value), _shown(yours.value)))
-    return result
+        compared += 1
+        if mine.refusal or yours.refusal:
+            found.append(Difference(question.name, "answer", _refused_or_answered(mine), _refused_or_answered(yours)))
+        else:
+            found.extend(differences(question.name, _shown(mine.value), _shown(yours.value)))
+    return Compared(compared, found, refused)
+
+
+def _refused_or_answered(answered: Answered) -> str:
+    return f"refused: {answered.refusal}" if answered.refusal else "answered"
 
 
 def _shown(value: Any) -> Any:
@@ -59,18 +70,21 @@ def _shown(value: Any) -> Any:
     return value
 
 
-def _questions(ours: Side, theirs: Side, namespaces: Iterable[str]) -> Iterator[Question]:
-    yield Question("topics", RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-    yield Question("clusters", RequestCode.GET_BROKER_CLUSTER_INFO)
-    yield from (Question(name, code) for name, code in _LISTS.items())
-    for cluster in _names(ours, theirs, RequestCode.GET_BROKER_CLUSTER_INFO, "clusterAddrTable"):
-        yield Question(f"topics of {cluster}", RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": cluster})
+def _questions(ours: Side, theirs: Side, namespaces: Iterable[str], topics: Iterable[str]) -> Iterator[Question]:
+    all_topics = Question("topics", RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    clusters = Question("clusters", RequestCode.GET_BROKER_CLUSTER_INFO)
+    of_clusters = [
+        Question(f"topics of {cluster}", RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": cluster})
+        for cluster in _names(ours, theirs, [clusters], "clusterAddrTable")
+    ]
+    yield from (all_topics, clusters, *(Question(name, code) for name, code in _LISTS.items()), *of_clusters)
     for namespace in sorted({ORDER_TOPIC_NAMESPACE, *namespaces}):
         yield Question(f"KV {namespace}", RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": namespace})
-    for topic in _names(ours, theirs, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, "topicList"):
+    for topic in sorted({*topics, *_names(ours, theirs, [all_topics, *of_clusters], "topicList")}):
         yield Question(f"route of {topic}", RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
 
 
-def _names(ours: Side, theirs: Side, code: RequestCode, field: str) -> list[str]:
-    """Return the names that either side lists. A side that does not answer has none."""
-    return sorted({name for side in (ours, theirs) for name in (side.ask(code).value or {}).get(field) or ()})
+def _names(ours: Side, theirs: Side, lists: Iterable[Question], field: str) -> list[str]:
+    """Return the names in the answers of both sides to `lists`. A side that refuses adds none."""
+    answers = [side.ask(each.code, **each.fields).value or {} for each in lists for side in (ours, theirs)]
+    return sorted({name for answer in answers for name in answer.get(field) or ()})

@@ -30,6 +30,19 @@ class SettingsFileError(NamesrvError):
         self.file = file
 
 
+class UnknownSettingsError(SettingError):
+    """Settings that are not known. `origins`: the place of each key."""
+
+    def __init__(self, origins: Mapping[str, str]) -> None:
+        (key, place), *others = origins.items()
+        more = "".join(
+            f"Setting {other} is not known either, {where}. {did_you_mean(other, CATALOGUE)}" for other, where in others
+        )
+        advice = f"{did_you_mean(key, CATALOGUE)}{more}All settings: docs/configuration.md."
+        super().__init__(key, f"is not known, {place}", advice)
+        self.origins = origins
+
+
 def load_settings(
     file: Path | None = None, environ: Mapping[str, str] | None = None, options: Mapping[str, str] | None = None
 ) -> NamesrvSettings:
@@ -45,8 +58,7 @@ def load_settings(
         "on the command line": options or {},
     }
     origins = {key: origin for origin, values in by_origin.items() for key in values}
-    for key, origin in origins.items():
-        _check_known(key, origin)
+    _check_known(origins)
     merged = {key: text for values in by_origin.values() for key, text in values.items()}
     if file:  # as in RocketMQ the file of -c becomes configStorePath, even if the file sets another one
         merged["configStorePath"] = str(file)
@@ -54,6 +66,22 @@ def load_settings(
         return NamesrvSettings.model_validate(merged)
     except ValidationError as error:
         raise _setting_error(error, origins) from error
+
+
+def checked_changes(settings: NamesrvSettings, properties: Mapping[str, str]) -> dict[str, str]:
+    """Return changes at run time, as they are sent to the job: values are checked as strictly as those of a file.
+
+    RocketMQ takes `yes` for false and ignores a number that it cannot parse. Raises SettingError, or
+    ConfigBlackListError for a setting that cannot be changed at run time.
+    """
+    settings.live_changes(properties)
+    origins = dict.fromkeys(properties, "in this change")
+    _check_known(origins)
+    try:
+        checked = NamesrvSettings.model_validate(dict(properties)).properties(masked=False)
+    except ValidationError as error:
+        raise _setting_error(error, origins) from error
+    return {key: checked[key] for key in properties}
 
 
 @dataclass(frozen=True)
@@ -129,12 +157,15 @@ def _decoded(content: bytes) -> str:
         return content.decode("latin-1")
 
 
-def _check_known(key: str, origin: str) -> None:
-    if (key in CATALOGUE and not key.endswith("*")) or is_passed_through(key):
-        return
-    raise SettingError(
-        key, f"is not known, {origin}", f"{did_you_mean(key, CATALOGUE)}All settings: docs/configuration.md."
-    )
+def _check_known(origins: Mapping[str, str]) -> None:
+    """Raise UnknownSettingsError if there are keys that are not known. Its argument has the place of each key."""
+    unknown = {key: origin for key, origin in origins.items() if not _is_known(key)}
+    if unknown:
+        raise UnknownSettingsError(unknown)
+
+
+def _is_known(key: str) -> bool:
+    return (key in CATALOGUE and not key.endswith("*")) or is_passed_through(key)
 
 
 def _setting_error(error: ValidationError, origins: Mapping[str, str]) -> SettingError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
@@ -12,16 +12,16 @@ import msgspec
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from namesrv_stream import __version__
-from namesrv_stream.cli.moments import parsed_time
 from namesrv_stream.config.values import parsed_duration
 from namesrv_stream.console import answers, periods
 from namesrv_stream.console.commands import MAX_BODY_BYTES, OperatorCommand
 from namesrv_stream.console.hub import route_json
+from namesrv_stream.console.moments import moment_up_to, span_up_to, time_at, time_ms
 from namesrv_stream.console.problems import BadQuestionError, NoSuchNameError
 from namesrv_stream.console.running import Running
 from namesrv_stream.console.stream import Watch, WatchResponse
 from namesrv_stream.errors import did_you_mean
-from namesrv_stream.history.events import AsOf, Span, newest_events, recorded_names
+from namesrv_stream.history.events import AsOf, newest_events, recorded_names
 from namesrv_stream.history.fields import snapshot_fields
 from namesrv_stream.history.story import story_of, topic_story
 from namesrv_stream.history.topics import topic_history
@@ -57,7 +57,7 @@ def _moment(
 ) -> AsOf:
     if epoch is not None and at is not None:
         raise BadQuestionError("epoch and at both name a moment: give one of them.")
-    return AsOf(epoch, None if at is None else _time(at, datetime.now(UTC)))
+    return AsOf(epoch, None if at is None else time_ms(at, datetime.now(UTC)))
 
 
 Console = Annotated[Running, Depends(_running)]
@@ -69,25 +69,6 @@ Until = Annotated[str | None, Query(description="Up to this event time.")]
 Name = Annotated[str, Path(min_length=1, max_length=1000)]
 
 
-def _time(text: str, now: datetime) -> int:
-    """Return a moment in epoch milliseconds. Durations and times of day count back from `now`."""
-    try:
-        return int(parsed_time(text, now).timestamp() * 1000)
-    except (ValueError, OverflowError) as error:
-        raise BadQuestionError(str(error)) from error
-
-
-def _time_at(text: str | None, row: SnapshotRow) -> int | None:
-    """Return a moment in epoch milliseconds, counted back from that of a snapshot; None for None."""
-    at_ms = row.event_time or row.published_at
-    return None if text is None else _time(text, datetime.fromtimestamp(at_ms / 1000, UTC))
-
-
-def _span(row: SnapshotRow, since: str | None, until: str | None) -> Span:
-    until_ms = _time_at(until, row)
-    return Span(_time_at(since, row), () if until_ms is None else (AsOf(at_ms=until_ms),))
-
-
 @dataclass(frozen=True)
 class Question:
     """A request about a moment."""
@@ -96,16 +77,20 @@ class Question:
     request: Request
     moment: Moment
 
-    def answer(self, compute: Callable[[RegistryView], object]) -> Response:
-        """Answer from memory if this was asked before, and with 304 if the sender has the answer."""
+    def answer(self, compute: Callable[[RegistryView], object], *, oldest: SnapshotRow | None = None) -> Response:
+        """Answer from memory if this was asked before, and with 304 if the sender has the answer.
+
+        `oldest`: the oldest snapshot that can be read, if the answer depends on it too.
+        """
         row, request = self.console.row(self.moment), self.request
-        etag = f'"{row.epoch}-{row.published_at:x}-{__version__}"'
+        begin = "" if oldest is None else f"{oldest.epoch}-"
+        etag = f'"{begin}{row.epoch}-{row.published_at:x}-{__version__}"'
         headers = {"etag": etag, "cache-control": "no-cache", "x-registry-epoch": str(row.epoch)}
         known = {each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")}
         if etag in known:
             return Response(status_code=304, headers=headers)
         asked = sorted(each for each in request.query_params.multi_items() if each[0] not in ("epoch", "at"))
-        about = (request.url.path, tuple(asked))
+        about = (begin, request.url.path, tuple(asked))
         body = self.console.snapshots.answer(row, about, lambda: encode_json(compute(self.console.view(row))))
         return Response(body, media_type="application/json", headers=headers)
 
@@ -198,7 +183,7 @@ def events(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
 
     def compute(view: RegistryView) -> dict[str, Any]:
         row = view.snapshot
-        span = _span(row, since, until)
+        span = span_up_to(row, since, until)
         if topic is None:
             lines = newest_events(asked.console.root, row, broker, span, limit)
         else:
@@ -223,7 +208,7 @@ def why(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
 
     def compute(view: RegistryView) -> dict[str, Any]:
         row, queues = view.snapshot, view.routes.queues
-        span = _span(row, since, until)
+        span = span_up_to(row, since, until)
         story = (topic_story if is_topic else story_of)(asked.console.root, row, name, span, queues)
         if story is None:
             advice = did_you_mean(name, recorded_names(asked.console.root, row)) if not is_topic else ""
@@ -243,45 +228,53 @@ def why(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
 def diff(
     asked: Asked,
     before: Annotated[str, Query(alias="from", description="An epoch or an event time.")],
-    after: Annotated[str, Query(alias="to", description="An epoch or an event time.")],
+    after: Annotated[
+        str | None, Query(alias="to", description="An epoch or an event time; without it the moment of epoch or at.")
+    ] = None,
     limit: Limit = answers.MOST_LISTED,
 ) -> Response:
-    """Return the rows of each table that were added, removed or changed."""
-    moments = _epoch_or_time(before), _epoch_or_time(after)
+    """Return the rows of each table that were added, removed or changed, up to the moment of epoch or at."""
 
-    def compute(_view: RegistryView) -> dict[str, Any]:
-        found = asked.console.snapshots.compare(*moments)
+    def compute(view: RegistryView) -> dict[str, Any]:
+        row = view.snapshot
+        found = asked.console.snapshots.compare(moment_up_to(row, before), moment_up_to(row, after))
         differences = [each._asdict() for each in found.diff.differences[:limit]]
         total = len(found.diff.differences)
         return found.fields() | {"differences": differences, "total": total, "epochs": found.epochs}
 
-    return replace(asked, moment=AsOf()).answer(compute)
-
-
-def _epoch_or_time(text: str) -> AsOf:
-    if text.isascii() and text.isdigit():
-        return AsOf(epoch=int(text[:18]))
-    return AsOf(at_ms=_time(text, datetime.now(UTC)))
+    return asked.answer(compute)
 
 
 @router.get("/snapshots", summary="The published snapshots that can be read, newest first")
-def snapshots(console: Console, limit: Limit = 20) -> Response:
-    """Return snapshot rows."""
-    rows = console.snapshots.newest_first(limit)
-    oldest = console.snapshots.oldest()
-    fields = {"oldestEpoch": oldest.epoch, "snapshots": [snapshot_fields(row) for row in rows]}
-    return Response(encode_json(fields), media_type="application/json")
+def snapshots(asked: Asked, limit: Limit = 20) -> Response:
+    """Return snapshot rows up to the moment."""
+    oldest = asked.console.snapshots.oldest()
+
+    def compute(view: RegistryView) -> dict[str, Any]:
+        rows = asked.console.snapshots.newest_first(limit, view.snapshot.epoch)
+        return {"oldestEpoch": oldest.epoch, "snapshots": [snapshot_fields(row) for row in rows]}
+
+    return asked.answer(compute, oldest=oldest)
 
 
 @router.get("/timeline", summary="The moments at which something changed, as marks along a track")
-def timeline(asked: Asked, since: Since = "24h", until: Until = None) -> Response:
-    """Return marks with the numbers of events by kind. Between two marks nothing changed but signs of life."""
+def timeline(
+    asked: Asked,
+    since: Since = "24h",
+    until: Until = None,
+    above: Annotated[int, Query(ge=0, description="Only epochs above this one.")] = 0,
+) -> Response:
+    """Return marks with the numbers of events by kind. Between two marks nothing changed but signs of life.
+
+    A mark with `epochs` stands for that many of them, from `firstEpoch` to `epoch`. To get their own marks ask with
+    `epoch` and with `above`, which is below `firstEpoch` by one.
+    """
+    oldest = asked.console.snapshots.oldest()
 
     def compute(view: RegistryView) -> dict[str, Any]:
-        row, oldest = view.snapshot, asked.console.snapshots.oldest()
-        oldest_ms = oldest.event_time or oldest.published_at
-        since_ms = max(_time_at(since, row) or 0, oldest_ms)
-        marks = periods.timeline(asked.console.root, row, since_ms, _time_at(until, row))
+        row = view.snapshot
+        since_ms = max(time_at(since, row) or 0, oldest.event_time or oldest.published_at)
+        marks = periods.timeline(asked.console.root, row, since_ms, time_at(until, row), above)
         return {
             "snapshot": answers.moment_fields(row),
             "oldest": answers.moment_fields(oldest),
@@ -289,7 +282,7 @@ def timeline(asked: Asked, since: Since = "24h", until: Until = None) -> Respons
             "marks": marks,
         }
 
-    return asked.answer(compute)
+    return asked.answer(compute, oldest=oldest)
 
 
 @router.get("/churn", summary="Sessions of brokers, who flapped, outages of several at once, rejected records")
@@ -297,7 +290,7 @@ def churn(asked: Asked, since: Since = "24h", broker: str | None = None) -> Resp
     """Return the sessions since a time, up to the moment; with `broker` only those of a broker name or address."""
 
     def compute(view: RegistryView) -> dict[str, Any]:
-        return periods.churn(asked.console.root, view.snapshot, _time_at(since, view.snapshot) or 0, broker)
+        return periods.churn(asked.console.root, view.snapshot, time_at(since, view.snapshot) or 0, broker)
 
     return asked.answer(compute)
 

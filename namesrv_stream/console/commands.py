@@ -16,9 +16,8 @@ from namesrv_stream.access.exposure import check_exposure, is_loopback
 from namesrv_stream.access.rights import Mode, NotAllowedError, check_right, check_settings
 from namesrv_stream.access.users import Sender, Users
 from namesrv_stream.access.users_file import UsersFile
-from namesrv_stream.config import CATALOGUE, ConfigBlackListError, NamesrvSettings, kafka_client_arguments
+from namesrv_stream.config import NamesrvSettings, checked_changes, kafka_client_arguments
 from namesrv_stream.console.problems import BadQuestionError
-from namesrv_stream.errors import SettingError, did_you_mean
 from namesrv_stream.records import decode_record
 from namesrv_stream.rules.requests import (
     AddWritePerm,
@@ -64,13 +63,18 @@ class Commands:
         self._is_local = is_loopback(settings.console_bind_address)
 
     def parsed(self, body: bytes) -> OperatorCommand:
-        """Return the command in a body. Raises MalformedRecordError or BadQuestionError."""
+        """Return the command in a body.
+
+        Raises MalformedRecordError or BadQuestionError, and for changed settings SettingError or ConfigBlackListError.
+        """
         command = decode_record(body)
         if not isinstance(command, OperatorCommand):
             kinds = ", ".join(str(kind.__struct_config__.tag) for kind in get_args(OperatorCommand))
             raise BadQuestionError(f"{command.__struct_config__.tag} is no operator's command. Send one of {kinds}.")
         _check_reason(command.reason)
-        self._check_settings(command)
+        if isinstance(command, UpdateNamesrvConfig):
+            checked = checked_changes(self._settings, command.properties)
+            return msgspec.structs.replace(command, properties=checked)
         return command
 
     def admitted(self, command: OperatorCommand, authorization: str | None, peer: str) -> OperatorCommand:
@@ -121,21 +125,6 @@ class Commands:
             if not self._is_observing:
                 raise
             log.warning("console: %s would be refused: %s", peer, error)
-
-    def _check_settings(self, command: OperatorCommand) -> None:
-        if not isinstance(command, UpdateNamesrvConfig):
-            return
-        for key, value in command.properties.items():
-            if key not in CATALOGUE:
-                raise SettingError(key, "is not known", f"{did_you_mean(key, CATALOGUE)}See docs/configuration.md.")
-            try:
-                accepted = self._settings.live_changes({key: value})
-            except ConfigBlackListError as error:
-                raise SettingError(
-                    key, "cannot be changed at run time", "Set it in the file and start again."
-                ) from error
-            if not accepted:
-                raise SettingError(key, f"{value!r} is not accepted", f"Now it is {self._settings.get_config(key)}.")
 
 
 def _check_reason(reason: str | None) -> None:

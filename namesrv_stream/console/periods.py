@@ -9,20 +9,19 @@ from namesrv_stream.console.answers import moment_fields
 from namesrv_stream.history.churn import UNPLANNED, Session, availability, flapping, outages, sessions
 from namesrv_stream.history.events import AsOf, EpochEvents, Span, events_between, events_by_epoch, members_at
 from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
-from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
-from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.root import Root, select
-from namesrv_stream.tables.schemas import REJECTED
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.rejected import newest_rejected, rejected_fields
+from namesrv_stream.tables.root import Root
 from namesrv_stream.texts import iso_text
 
 MOST_MARKS = 2_000
-_SHOWN_VALUE_BYTES = 300
+_MOST_REJECTED = 50
 _COMMAND_KINDS = ("PUT_KV", "DELETE_KV", "WIPE_", "ADD_WRITE", "DELETE_TOPIC", "REGISTER_TOPIC", "UPDATE_NAMESRV",
                   "LIFT_EXPIRY_GUARD", "IMPORT", "RESTORE")  # fmt: skip
 
 
 class MarkFields(TypedDict):
-    """An epoch with events, or several that are close together: then `epoch` is the last of them."""
+    """An epoch with events, or several that are close together: `epochs` of them, from `firstEpoch` to `epoch`."""
 
     epoch: int
     eventTime: str | None
@@ -31,23 +30,33 @@ class MarkFields(TypedDict):
     commands: int
     others: int
     epochs: NotRequired[int]
+    firstEpoch: NotRequired[int]
 
 
-def timeline(root: Root, row: SnapshotRow, since_ms: int, until_ms: int | None) -> list[MarkFields]:
-    """Return the epochs with events after `since_ms`, as marks along a track; at most MOST_MARKS of them.
+def timeline(
+    root: Root, row: SnapshotRow, since_ms: int, until_ms: int | None = None, above: int = 0
+) -> list[MarkFields]:
+    """Return the epochs above `above` with events after `since_ms`, as marks along a track; at most MOST_MARKS of them.
 
-    Between two marks no route, lease or setting changed. If there are too many epochs, neighbours share a mark.
+    Between two marks no route, lease or setting changed. If there are too many epochs, neighbours in time share a mark,
+    and neighbours in number if all are of one moment.
     """
     span = Span(since_ms, () if until_ms is None else (AsOf(at_ms=until_ms),))
-    found = events_by_epoch(root, row, span)
-    if not found:
-        return []
-    first_ms = found[0].event_time
-    width_ms = max(1, (found[-1].event_time - first_ms) // MOST_MARKS + 1) if len(found) > MOST_MARKS else 0
+    found = [each for each in events_by_epoch(root, row, span) if each.epoch > above]
+    if len(found) <= MOST_MARKS:
+        return [_mark(each) for each in found]
+    places = [each.event_time for each in found]
+    if places[-1] - places[0] < MOST_MARKS:
+        places = list(range(len(found)))
+    return _thinned(found, places, (places[-1] - places[0]) // MOST_MARKS + 1)
+
+
+def _thinned(found: Sequence[EpochEvents], places: Sequence[int], width: int) -> list[MarkFields]:
+    """Return one mark for all epochs whose places are in the same stretch of `width`."""
     marks: list[MarkFields] = []
     bucket = -1
-    for each in found:
-        here = (each.event_time - first_ms) // width_ms if width_ms else bucket + 1
+    for each, place in zip(found, places, strict=True):
+        here = (place - places[0]) // width
         mark = _mark(each)
         if here == bucket and marks:
             mark = _together(marks.pop(), mark)
@@ -78,7 +87,8 @@ def _together(one: MarkFields, other: MarkFields) -> MarkFields:
         "begins": one["begins"] + other["begins"],
         "commands": one["commands"] + other["commands"],
         "others": one["others"] + other["others"],
-        "epochs": one.get("epochs", 1) + other.get("epochs", 1),
+        "epochs": one.get("epochs", 1) + 1,
+        "firstEpoch": one.get("firstEpoch", one["epoch"]),
     }
 
 
@@ -116,7 +126,7 @@ def churn(root: Root, row: SnapshotRow, since_ms: int, broker: str | None = None
             }
             for each in outages(lines)
         ],
-        "rejected": rejected(root, row),
+        "rejected": [rejected_fields(each) for each in newest_rejected(root, row, _MOST_REJECTED)],
     }
 
 
@@ -134,23 +144,3 @@ def _session_fields(session: Session) -> dict[str, Any]:
 
 def _broker_text(broker: Sequence[object]) -> str:
     return " ".join(map(str, broker))
-
-
-def rejected(root: Root, row: SnapshotRow, limit: int = 50) -> list[dict[str, Any]]:
-    """Return the newest records outside the contract, newest first."""
-    table = root.open(REJECTED, row.versions[REJECTED.name])
-    rows: list[RejectedRow] = rows_from_arrow(
-        REJECTED, select(table, REJECTED, "true", f'ORDER BY event_time DESC, "offset" DESC LIMIT {limit}')
-    )
-    return [
-        {
-            "eventTime": iso_text(each.event_time),
-            "partition": each.partition,
-            "offset": each.offset,
-            "key": each.key,
-            "length": each.length,
-            "reason": each.reason,
-            "text": (each.value or b"")[:_SHOWN_VALUE_BYTES].decode(errors="replace"),
-        }
-        for each in rows
-    ]

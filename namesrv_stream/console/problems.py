@@ -7,6 +7,7 @@ from http import HTTPStatus
 from starlette.responses import Response
 
 from namesrv_stream.access.rights import NotAllowedError
+from namesrv_stream.config import ConfigBlackListError
 from namesrv_stream.console.hub import TooManyWatchersError
 from namesrv_stream.errors import (
     KafkaRefusedError,
@@ -49,6 +50,7 @@ _STATUS: tuple[tuple[type[NamesrvError], HTTPStatus], ...] = (
     (BadQuestionError, HTTPStatus.BAD_REQUEST),
     (MalformedRecordError, HTTPStatus.BAD_REQUEST),
     (SettingError, HTTPStatus.BAD_REQUEST),
+    (ConfigBlackListError, HTTPStatus.BAD_REQUEST),
     (NotAllowedError, HTTPStatus.FORBIDDEN),
     (NothingToWatchError, HTTPStatus.SERVICE_UNAVAILABLE),
     (TooManyWatchersError, HTTPStatus.SERVICE_UNAVAILABLE),

@@ -57,10 +57,10 @@ class KeptSnapshots:
         with self._lock:
             return self._read(lambda reader: reader.snapshots.oldest_readable())
 
-    def newest_first(self, limit: int) -> list[SnapshotRow]:
-        """Return the newest rows that can be read."""
+    def newest_first(self, limit: int, up_to: int) -> list[SnapshotRow]:
+        """Return at most `limit` rows that can be read, newest first, from epoch `up_to` on."""
         with self._lock:
-            return self._read(lambda reader: reader.snapshots.readable(limit))
+            return self._read(lambda reader: reader.snapshots.readable(limit, up_to))
 
     def view(self, row: SnapshotRow) -> RegistryView:
         """Return the view of a row."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from confluent_kafka import TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 # Its documentation has AclOperation, which its types do not export.
 from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr-defined]
@@ -14,6 +14,7 @@ from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.doctor.finding import Finding
 from namesrv_stream.errors import KafkaRefusedError
+from namesrv_stream.kafka.election import group_of
 from namesrv_stream.kafka.librdkafka import librdkafka_options
 from namesrv_stream.kafka.topic import (
     TopicFacts,
@@ -22,23 +23,34 @@ from namesrv_stream.kafka.topic import (
     require_one_order,
     wait_for_kafka,
 )
+from namesrv_stream.tables.root import Root
 
 GATEWAY_RIGHTS = {AclOperation.DESCRIBE, AclOperation.WRITE, AclOperation.DESCRIBE_CONFIGS}
 JOB_RIGHTS = {AclOperation.DESCRIBE, AclOperation.READ, AclOperation.DESCRIBE_CONFIGS}
 
 _ANSWER_LIMIT_S = 10.0
+_GROUPS_ARE_LOADING = frozenset(
+    {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
+)
 _RECORD_LIMIT_S = 3.0
 _POLL_S = 0.1
 _CLOCK_TOLERANCE_MS = 1_000
 
 
-def check_kafka(settings: NamesrvSettings, rights: set[AclOperation]) -> Iterator[Finding]:
-    """Ask Kafka for its cluster and the topic, with the rights that `rights` lists."""
+def check_kafka(
+    settings: NamesrvSettings, rights: set[AclOperation], *, is_candidate: bool = False
+) -> Iterator[Finding]:
+    """Ask Kafka for its cluster, the topic and this client's rights: those in `rights` on the topic.
+
+    `is_candidate`: this client takes part in the election of the active job, by a consumer group.
+    """
     kafka, topic = kafka_client_arguments(settings), settings.kafka_topic
     started = time.monotonic()
     wait_for_kafka(kafka, limit_s=0)
     took_ms = (time.monotonic() - started) * 1000
     yield Finding("Kafka", "ok", f"{settings.kafka_bootstrap_servers} answers within {took_ms:.0f} ms")
+    if is_candidate:
+        yield _right_to_take_part(kafka, group_of(topic, Root(settings.delta_root).hadoop_url))
     facts = describe_topic(kafka, topic)
     if facts is None:
         missing = f"there is no topic {topic} yet, or this client may not describe it"
@@ -82,6 +94,43 @@ def _rights(kafka: dict[str, Any], topic: str, needed: set[AclOperation]) -> Fin
         next_step = "docs/operations.md has the kafka-acls.sh commands."
         return Finding("rights", "failed", f"topic {topic}: this client lacks {names}", next_step)
     return Finding("rights", "ok", f"topic {topic}: {', '.join(sorted(each.name for each in needed))}")
+
+
+def _right_to_take_part(kafka: dict[str, Any], group: str) -> Finding:
+    """Compare this client's rights on the consumer group that elects the active job with the one that it needs."""
+    try:
+        granted = _rights_on_group(AdminClient(librdkafka_options(kafka)), group)
+    except KafkaException as error:
+        raise KafkaRefusedError(",".join(kafka["bootstrap_servers"]), f"consumer group {group}: {error}") from error
+    if AclOperation.READ in granted:
+        return Finding("election", "ok", f"consumer group {group}: READ")
+    return Finding(
+        "election",
+        "failed",
+        f"consumer group {group}: this client lacks READ, so it never takes over as a standby",
+        "docs/operations.md has the kafka-acls.sh command for the groups namesrv-stream-*.",
+    )
+
+
+def _rights_on_group(admin: AdminClient, group: str) -> set[AclOperation]:
+    """Return this client's rights on a consumer group. Waits for a Kafka that is just reading its groups.
+
+    Raises KafkaException.
+    """
+    deadline = time.monotonic() + _ANSWER_LIMIT_S
+    while True:
+        [asked] = admin.describe_consumer_groups(
+            [group], include_authorized_operations=True, request_timeout=_ANSWER_LIMIT_S
+        ).values()
+        try:
+            return set(asked.result(_ANSWER_LIMIT_S).authorized_operations or ())
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                return set()
+            if code not in _GROUPS_ARE_LOADING or time.monotonic() > deadline:
+                raise
+        time.sleep(_POLL_S)
 
 
 def _clock(kafka: dict[str, Any], topic: str) -> Finding:

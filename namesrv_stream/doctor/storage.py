@@ -1,4 +1,4 @@
-"""Checks of the storage of the tables: rights, room, and commits of two writers at once."""
+"""Checks of the storage of tables and checkpoint: rights, room, and commits of two writers at once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from deltalake.exceptions import DeltaError
+from deltalake.fs import DeltaStorageHandler
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.config.storage import is_object_store
@@ -17,6 +20,8 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
 
 _LEAST_ROOM_BYTES = 1024**3
+_TRIAL = ".doctor-"
+"""Beginning of the names of files and folders that are made to find out whether that is allowed."""
 
 
 def check_tables(settings: NamesrvSettings) -> Iterator[Finding]:
@@ -49,6 +54,43 @@ def check_writing(settings: NamesrvSettings) -> Iterator[Finding]:
     yield _room_in(folder)
 
 
+def check_checkpoint(settings: NamesrvSettings) -> Iterator[Finding]:
+    """Write a file at `checkpoint.location` and remove it."""
+    location = settings.checkpoint_location
+    if is_object_store(location):
+        problem = _object_problem(Root(location, settings.storage_options or None))
+    elif "://" in location and not location.startswith("file://"):
+        yield Finding("checkpoint", "not checked", f"{location} is neither a folder nor an object store")
+        return
+    else:
+        problem = _folder_problem(Path(location.removeprefix("file://")).absolute())
+    if problem:
+        next_step = "Let this user write there, or set checkpoint.location to another place."
+        yield Finding("checkpoint", "failed", f"{location} cannot be written: {problem}", next_step)
+    else:
+        yield Finding("checkpoint", "ok", f"{location} can be written")
+
+
+def _object_problem(place: Root) -> str:
+    """Return why no object can be written below a URL, empty text if it can be."""
+    try:
+        store = DeltaStorageHandler(place.url, dict(place.storage_options or {}))
+        store.open_output_stream(_TRIAL).close()
+        store.delete_file(_TRIAL)
+    except (DeltaError, OSError) as error:
+        return " ".join(str(error).split())
+    return ""
+
+
+def _folder_problem(folder: Path) -> str:
+    """Return why nothing can be written in a folder, or in its nearest parent that exists; empty text if it can be."""
+    try:
+        Path(tempfile.mkdtemp(prefix=_TRIAL, dir=_first_existing(folder))).rmdir()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
 def _first_existing(path: Path) -> Path:
     """Return the path, or its nearest parent that exists."""
     return next(each for each in (path, *path.parents) if each.is_dir())
@@ -57,7 +99,7 @@ def _first_existing(path: Path) -> Path:
 def _commits_in(folder: Path) -> Finding:
     next_step = "Let this user write there, or set delta.root to another place."
     try:
-        trial = tempfile.mkdtemp(prefix=".doctor-", dir=folder)
+        trial = tempfile.mkdtemp(prefix=_TRIAL, dir=folder)
     except OSError as error:
         return Finding("commits", "failed", f"{folder} cannot be written: {error.strerror}", next_step)
     try:

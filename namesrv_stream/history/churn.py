@@ -143,7 +143,7 @@ def outages(lines: Iterable[BrokerEventRow]) -> list[Outage]:
     )
     groups: list[Outage] = []
     for at_ms, broker in gone:
-        if groups and at_ms - groups[-1].last_gone_ms < OUTAGE_GAP_MS:
+        if groups and at_ms - groups[-1].last_gone_ms <= OUTAGE_GAP_MS:
             brokers = sorted({*groups[-1].brokers, broker})
             groups[-1] = Outage(groups[-1].first_gone_ms, at_ms, brokers)
         else:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -298,11 +299,33 @@ def address_of(kafka: KafkaOptions) -> str:
 
 @contextmanager
 def named_errors(address: str) -> Iterator[None]:
-    """Turn errors that kafka-python raises within the `with` into the NamesrvError of `named_error`."""
+    """Turn errors that kafka-python raises within the `with` into the NamesrvError of `named_error`.
+
+    kafka-python reports a host whose name does not resolve as it reports one that does not answer, so names are looked
+    up then.
+    """
     try:
         yield
     except KafkaError as error:
-        raise named_error(error, address) from error
+        named = named_error(error, address)
+        unknown = _unresolved(address) if isinstance(named, KafkaUnreachableError) else ()
+        if unknown:
+            problem = f"these names do not resolve on this machine: {', '.join(unknown)}"
+            raise KafkaUnreachableError(address, problem) from error
+        raise named from error
+
+
+def _unresolved(address: str) -> list[str]:
+    """Return the host names in host:port,host:port that have no address."""
+    names = [each.rpartition(":")[0].strip("[] ") for each in address.split(",")]
+    return [name for name in names if not _has_address(name)]
+
+
+def _has_address(name: str) -> bool:
+    try:
+        return bool(socket.getaddrinfo(name, None))
+    except (OSError, UnicodeError):
+        return False
 
 
 def named_error(error: BaseException, address: str) -> NamesrvError:

@@ -39,6 +39,17 @@ def local_session(
         return builder.getOrCreate()
 
 
+def set_up_spark_log(spark: SparkSession, log_format: str) -> None:
+    """Give the lines that Spark's driver logs from now on the form of the setting log.format.
+
+    NAMESRV_LOG_FORMAT in the environment acts from the first line on.
+    """
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    jvm.java.lang.System.setProperty("namesrv.log.format", log_format)
+    jvm.org.apache.logging.log4j.core.config.Configurator.reconfigure()
+
+
 @contextmanager
 def _same_interrupt_handler() -> Iterator[None]:
     """Put the present handler of Ctrl-C back at the end of the `with`.

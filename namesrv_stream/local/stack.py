@@ -20,7 +20,7 @@ from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.local.folder import owned_folder
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.local.ports import HOST, check_free
-from namesrv_stream.local.spark import local_session
+from namesrv_stream.local.spark import local_session, set_up_spark_log
 from namesrv_stream.stream.background import BackgroundJob
 
 log = logging.getLogger(__name__)
@@ -77,6 +77,7 @@ class LocalStack:
         log.info("starting Spark; its output is in %s", spark_log)
         self.spark = local_session("route-registry", log=spark_log)
         opening.callback(self.spark.stop)
+        set_up_spark_log(self.spark, self.settings.log_format)
         self.job = opening.enter_context(BackgroundJob(self.spark, self.settings))
         opening.callback(self._publish_what_waits)
 

@@ -55,6 +55,11 @@ SHOW_PROGRESS_S = 10.0
 """The time after which a snapshot shows how far a long catch-up has come."""
 
 PUBLICATIONS_BETWEEN_CARE = 32
+_UNCHANGED = {
+    "CLAIM": "no row changed, this run has the registry now",
+    "PUBLICATION": "no row changed, event time went on",
+    "STOP": "no row changed, this run ends in order",
+}
 
 MAX_SMALL_FILES = 32
 """A table with more files than that is compacted. A publication adds one, so both numbers together are the bound."""
@@ -355,7 +360,8 @@ class MicroBatches:
         row = self._publisher.publish(batch, published_at_ms=time.time_ns() // 1_000_000)
         self._rejected, self._waiting_bytes = [], 0
         self._progress.note_published()
-        log.info("epoch %d: %s", row.epoch, ", ".join(f"{name} {count}" for name, count in row.changes.items()) or kind,
+        changed = ", ".join(f"{name} {count}" for name, count in row.changes.items())
+        log.info("epoch %d: %s", row.epoch, f"rows changed: {changed}" if changed else _UNCHANGED[kind],
                  extra={"epoch": row.epoch, "offset": self._progress.next_offset})  # fmt: skip
         log_brokers(came.events, row.epoch)
         self.metrics.published(row, came.events)

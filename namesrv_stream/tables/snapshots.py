@@ -56,11 +56,13 @@ class Snapshots:
         kept = f"published_at >= {_timestamp(self._now_ms() - self.retention_ms)}"
         return next(iter(self._rows(kept, "ORDER BY epoch LIMIT 1")), None) or self.newest()
 
-    def readable(self, limit: int | None = None) -> list[SnapshotRow]:
-        """Return the rows of snapshots that can be read, newest first, at most `limit` of them."""
-        oldest = self.oldest_readable().epoch
-        first = oldest if limit is None else max(oldest, self.newest().epoch - limit + 1)
-        return self._rows(f"epoch >= {first}", "ORDER BY epoch DESC")
+    def readable(self, limit: int | None = None, up_to: int | None = None) -> list[SnapshotRow]:
+        """Return the rows of snapshots that can be read, newest first; at most `limit` of them, none above `up_to`."""
+        first = self.oldest_readable().epoch
+        last = self.newest().epoch if up_to is None else up_to
+        if limit is not None:
+            first = max(first, last - limit + 1)
+        return self._rows(f"epoch >= {first} AND epoch <= {last}", "ORDER BY epoch DESC")
 
     def after(self, epoch: int) -> list[SnapshotRow]:
         """Return the rows of higher epochs, lowest first, without those past retention."""

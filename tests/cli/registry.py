@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import BrokerHeartbeat, Command, DataVersion, RegisterBroker, TopicConfig
-from namesrv_stream.rules.rows import LogPosition, SnapshotRow
+from namesrv_stream.rules.rows import LogPosition, RejectedRow, SnapshotRow
 from namesrv_stream.tables.root import Root
 from tests.published import Published
 
@@ -48,8 +50,8 @@ class PublishedRegistry:
         self.rules.expire(address, ended_ms)
         return self.publish() if publish else None
 
-    def publish(self) -> SnapshotRow:
-        return self._published.publish(self.rules, self.now_ms, self.next_offset, self.now_ms)
+    def publish(self, rejected: Iterable[RejectedRow] = ()) -> SnapshotRow:
+        return self._published.publish(self.rules, self.now_ms, self.next_offset, self.now_ms, rejected)
 
     def _next_place(self) -> LogPosition:
         self.next_offset += 1

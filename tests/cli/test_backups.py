@@ -1,6 +1,9 @@
 """export, import, backup and restore on real tables: what is put back, what the history says, and who is kept out."""
 
 import json
+import signal
+import subprocess
+import sys
 import zipfile
 
 import pytest
@@ -200,3 +203,35 @@ def test_a_folder_that_cannot_be_written_is_one_message(run, registry, good, tmp
     (tmp_path / "file").touch()
     assert run(f"export {tmp_path / 'missing' / 'a.zip'}").exit_code == 1
     assert run(f"backup {tmp_path / 'file' / 'folder'}").exit_code == 2
+
+
+SLOW_BACKUP = """
+import time
+from namesrv_stream.backup import file
+from namesrv_stream.cli import main
+
+def write_slowly(_table):
+    print("writing", flush=True)
+    time.sleep(3600)
+
+file._parquet = write_slowly
+main()
+"""
+
+
+@pytest.mark.parametrize("command", ["backup {}", "export {}/file.zip"])
+def test_sigterm_ends_a_backup_with_a_line_and_leaves_no_half_file(registry, good, tmp_path, command):
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    line = [sys.executable, "-c", SLOW_BACKUP, *command.format(folder).split(), "--root", registry.root]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "writing\n"
+        assert list(folder.iterdir()) != []
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert list(folder.iterdir()) == []
+    [told] = said.splitlines()
+    assert told.startswith(
+        f"namesrv-stream {command.split()[0]}: ended by a signal. A file is written whole or not at all"
+    )

@@ -123,6 +123,23 @@ def test_wait_ends_with_a_message_that_the_record_is_on_kafka(on_kafka):
     assert "offset 0 is on Kafka" in result.stderr
 
 
+def test_where_no_tables_can_be_read_a_command_says_that_it_checked_no_name(on_kafka, tmp_path):
+    result = on_kafka(f"wipeWritePerm -b broker-x --root {tmp_path}/none")
+    assert result.exit_code == 0
+    assert f"the tables at {tmp_path}/none cannot be read here" in result.stderr
+    assert "whether there is broker broker-x." in result.stderr
+    assert on_kafka(f"updateKvConfig -s NS -k k -v v --root {tmp_path}/none").stderr == ""
+
+
+def test_a_value_that_is_not_there_is_warned_of_when_it_is_deleted(registry, on_kafka):
+    registry.command(PutKvConfig(namespace="NS", key="known", value="v"))
+    assert (
+        "value NS/knwn is not in the tables now. Did you mean NS/known?"
+        in on_kafka("deleteKvConfig -s NS -k knwn").stderr
+    )
+    assert on_kafka("deleteKvConfig -s NS -k known").stderr == ""
+
+
 def test_unknown_name_is_warned_of_and_sent_all_the_same(registry, on_kafka):
     registry.register("10.0.0.1:10911", "c1", "broker-a")
     result = on_kafka("wipeWritePerm -b broker-x")

@@ -8,17 +8,17 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.background import BackgroundGateway
-from namesrv_stream.rules.requests import PutKvConfig, WipeWritePerm
+from namesrv_stream.rules.requests import DeleteTopic, PutKvConfig, WipeWritePerm
 from tests.cli.registry import PublishedRegistry
 
 
 @pytest.fixture
-def theirs(tmp_path, now_ms):
-    """The NameServer's registry, with the address of a gateway that serves it."""
+def theirs(request, tmp_path, now_ms):
+    """The NameServer's registry, with the address of a gateway that serves it. Its parameter: more settings."""
     other = PublishedRegistry(str(tmp_path / "theirs"), now_ms - 60_000)
     fill(other)
     settings = {"delta.root": other.root, "listenPort": 0, "kafka.bootstrap.servers": "127.0.0.1:1"}
-    with BackgroundGateway(NamesrvSettings.model_validate(settings)) as running:
+    with BackgroundGateway(NamesrvSettings.model_validate(settings | getattr(request, "param", {}))) as running:
         other.address = f"127.0.0.1:{running.gateway.port}"
         yield other
 
@@ -73,6 +73,51 @@ def test_watch_ends_with_0_once_both_agree(run, registry, theirs):
     assert result.exit_code == 0
     assert result.stdout.splitlines()[-1].startswith("0 differences")
     assert len(result.stdout.splitlines()) > 1
+
+
+NO_LIST = {"enableAllTopicList": "false"}
+NO_LISTS = {"enableAllTopicList": "false", "enableTopicList": "false"}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "answers"),
+    [({}, NO_LIST, ["refused: disable", "answered"]), (NO_LIST, {}, ["answered", "refused: disable"])],
+    indirect=["theirs"],
+)
+def test_a_question_that_one_side_alone_refuses_is_a_difference(run, registry, theirs, ours, answers):
+    fill(registry)
+    result = run(f"compare -n {theirs.address} --json", **ours)
+    [found] = json.loads(result.stdout)["differences"]
+    assert result.exit_code == 1
+    assert [found[name] for name in ("question", "ours", "theirs")] == ["topics", *answers]
+
+
+@pytest.mark.parametrize("theirs", [NO_LISTS], indirect=True)
+def test_a_question_that_both_sides_refuse_is_named_and_ends_with_3(run, registry, theirs):
+    fill(registry)
+    result = run(f"compare -n {theirs.address}", **NO_LISTS)
+    assert result.exit_code == 3
+    assert "5 questions not compared, which both sides refuse" in result.stdout
+    assert "not compared: topics: both sides refuse this question (disable)" in result.stderr
+    assert "not compared: topics of c1: both sides refuse" in result.stderr
+    assert "Set both to true there and here" in result.stderr
+
+
+@pytest.mark.parametrize("theirs", [NO_LISTS], indirect=True)
+def test_routes_are_compared_even_if_both_sides_refuse_the_lists_of_topics(run, registry, theirs):
+    fill(registry)
+    registry.command(WipeWritePerm(broker_name="broker-b"))
+    result = run(f"compare -n {theirs.address} --json", **NO_LISTS)
+    [found] = json.loads(result.stdout)["differences"]
+    assert (result.exit_code, found["question"], found["ours"], found["theirs"]) == (1, "route of TopicA", 4, 6)
+
+
+@pytest.mark.parametrize("theirs", [NO_LIST], indirect=True)
+def test_a_topic_that_only_a_clusters_list_names_is_compared(run, registry, theirs):
+    fill(registry)
+    registry.command(DeleteTopic(topic="Orders"))
+    found = json.loads(run(f"compare -n {theirs.address} --json", **NO_LIST).stdout)["differences"]
+    assert "route of Orders" in {each["question"] for each in found}
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:x", ":"])

@@ -8,6 +8,7 @@ from namesrv_stream.cli.output import iso_text
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import DeleteKvConfig, PutKvConfig, Scan, UpdateNamesrvConfig, WipeWritePerm
+from namesrv_stream.rules.rows import RejectedRow
 
 MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 
@@ -251,6 +252,20 @@ def test_snapshots_are_listed_newest_last(run, cluster):
     assert [row["epoch"] for row in rows] == [3, 4]
     assert rows[-1]["offsets"] == {"0": 3}
     assert [row["epoch"] for row in json.loads(run("snapshots --json --as-of 3").stdout)] == [3]
+
+
+def test_rejected_records_are_listed_newest_last_with_their_reason(run, registry):
+    at_ms = registry.now_ms
+    assert lines(run("rejected"))[0].startswith("0 rejected records")
+    rows = [RejectedRow(at_ms + n, 0, n, "a\x1b[2J", b"[" * 999, 999, f"reason {n}") for n in range(3)]
+    registry.publish(rejected=[*rows, RejectedRow(at_ms + 3, 0, 3, None, None, 0, "no value")])
+    _heading, columns, *shown = lines(run("rejected --limit 2"))
+    assert columns.split() == ["event", "time", "offset", "key", "bytes", "reason"]
+    assert [row.split()[-4:] for row in shown[:1]] == [["a\\x1b[2J", "999", "reason", "2"]]
+    assert shown[1].split()[-4:] == ["3", "0", "no", "value"]
+    newest = json.loads(lines(run("rejected --json --limit 1"))[0])
+    assert [(each["offset"], each["key"], each["text"]) for each in newest] == [(3, None, "")]
+    assert "`namesrv-stream rejected` lists them" in run("status").stdout
 
 
 def test_sql_pins_each_table_at_the_version_of_one_snapshot(run, cluster):

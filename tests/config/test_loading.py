@@ -74,6 +74,23 @@ def test_unknown_key_names_file_and_nearest_key(file, key, meant):
     assert str(path) in str(error.value)
 
 
+def test_every_unknown_key_is_named_with_its_place(file):
+    path = file("listenProt=1\nnonsense=2\nlistenPort=3\n")
+    with pytest.raises(SettingError) as error:
+        load_settings(path, options={"kafkaTopic": "t"})
+    assert error.value.origins == {
+        "listenProt": f"in {path}",
+        "nonsense": f"in {path}",
+        "kafkaTopic": "on the command line",
+    }
+    for told in (
+        "Did you mean listenPort? ",
+        f"nonsense is not known either, in {path}. ",
+        "Did you mean kafka.topic? ",
+    ):
+        assert told in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("key", "text", "accepted"),
     [

@@ -5,11 +5,13 @@ import json
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.console import periods
 from namesrv_stream.console.server import BackgroundConsole
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.requests import (
     DEFAULT_HEARTBEAT_TIMEOUT_MS,
     DeleteTopic,
+    PutKvConfig,
     Scan,
     WipeWritePerm,
 )
@@ -108,6 +110,84 @@ def test_each_epoch_with_events_is_a_mark_of_the_timeline(registry, client):
     ]
 
 
+def _changes(client, marks):
+    """The epochs of all marks, with those of a mark that stands for several, and how many requests that took."""
+    found = []
+    for mark in marks:
+        if mark.get("epochs", 1) == 1:
+            found.append(mark["epoch"])
+        else:
+            part = client.get(f"/v1/timeline?epoch={mark['epoch']}&above={mark['firstEpoch'] - 1}").json["marks"]
+            assert sum(each.get("epochs", 1) for each in part) == mark["epochs"]
+            found += _changes(client, part)
+    return found
+
+
+@pytest.mark.parametrize("step_ms", [0, 1, 7, 1000])
+def test_every_epoch_is_reached_through_marks_that_stand_for_several(registry, client, monkeypatch, step_ms):
+    monkeypatch.setattr(periods, "MOST_MARKS", 3)
+    for number in range(12):
+        registry.now_ms += step_ms
+        registry.command(PutKvConfig(namespace="NS", key=f"k{number}", value="v"))
+    marks = client.get("/v1/timeline?epoch=15").json["marks"]
+    assert 1 < len(marks) <= 3
+    assert _changes(client, marks) == list(range(2, 16))
+
+
+ABOUT_A_MOMENT = [
+    "/v1/overview",
+    "/v1/topics",
+    "/v1/topics/TopicA",
+    "/v1/brokers",
+    "/v1/brokers/broker-a",
+    "/v1/clusters",
+    "/v1/events",
+    "/v1/why/broker-a",
+    "/v1/diff?from=1",
+    "/v1/snapshots",
+    "/v1/timeline",
+    "/v1/churn",
+]
+
+
+def test_every_path_of_the_description_is_about_a_moment_but_those_about_the_present(still):
+    found = {path for path, about in still.get("/v1/openapi.json").json["paths"].items() if "get" in about}
+    known = {
+        path.partition("?")[0].replace("TopicA", "{topic}").replace("broker-a", "{name}") for path in ABOUT_A_MOMENT
+    }
+    assert found - known == {"/v1/status", "/v1/watch"}
+
+
+def test_every_answer_is_of_its_moment_and_is_not_sent_again(registry, client):
+    of_epoch_2 = {path: f"{path}{'&' if '?' in path else '?'}epoch=2" for path in ABOUT_A_MOMENT}
+    before = {path: client.get(asked) for path, asked in of_epoch_2.items()}
+    registry.now_ms += 1000
+    registry.command(WipeWritePerm(broker_name="broker-a"))
+    assert client.get("/v1/watch?epoch=3&wait=30s").json["epoch"] == 4
+    for path, first in before.items():
+        assert (first.status, first.headers["x-registry-epoch"]) == (200, "2"), path
+        again = client.get(of_epoch_2[path], If_None_Match=first.headers["etag"])
+        assert (again.status, again.body) == (304, b""), path
+        assert client.get(of_epoch_2[path]).json == first.json, path
+        newest = client.get(path)
+        assert (newest.headers["etag"] == first.headers["etag"], newest.json == first.json) == (False, False), path
+
+
+def test_snapshots_of_a_moment_begin_with_it(registry, client):
+    then = client.get("/v1/snapshots").json["snapshots"][0]["eventTime"]
+    registry.now_ms += 1000
+    registry.command(WipeWritePerm(broker_name="broker-a"))
+    for query in ("epoch=3", f"at={then}"):
+        assert [each["epoch"] for each in client.get(f"/v1/snapshots?{query}&limit=2").json["snapshots"]] == [3, 2]
+
+
+def test_a_difference_without_an_end_is_up_to_the_moment(still):
+    assert still.get("/v1/diff?from=2&epoch=2").json["differences"] == []
+    assert still.get("/v1/diff?from=1&epoch=2").json["epochs"] == [1, 2]
+    assert still.get("/v1/diff?from=1&to=10m&epoch=2").status == 404  # there was nothing ten minutes before
+    assert "newest epoch is 2" in still.get("/v1/diff?from=1&to=3&epoch=2").json["message"]
+
+
 def test_sessions_outages_and_flaps_follow_from_the_events(registry, client):
     registry.now_ms += 1000
     registry.expire(A, publish=False)
@@ -143,7 +223,7 @@ def test_the_reason_of_a_command_is_in_events_and_story(registry, client):
         ("/v1/overview?at=yesterday-ish", 400, "Accepted are"),
         ("/v1/brokers?limit=0", 422, "limit"),
         ("/v1/brokers?limit=100000", 422, "limit"),
-        ("/v1/diff?from=1", 422, "to"),
+        ("/v1/diff?to=1", 422, "from"),
         ("/v1/watch?wait=soon", 400, "a number with a unit"),
         ("/v1/nothing", 404, "openapi.json"),
     ],

@@ -9,8 +9,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+from namesrv_stream.console import periods
 from namesrv_stream.console.server import BackgroundConsole
-from namesrv_stream.rules.requests import WipeWritePerm
+from namesrv_stream.rules.requests import PutKvConfig, WipeWritePerm
 from tests.cli.registry import PublishedRegistry
 from tests.console.conftest import A, C
 
@@ -109,6 +110,27 @@ def test_the_slider_moves_the_page_to_the_moment_and_the_address_keeps_it(page, 
     page.shows(A)
     page.press(Keys.END)
     page.until(lambda: "Now" in page.moment and "Gone in the last hour" in page.text)
+
+
+def test_every_moment_is_reached_where_marks_stand_for_several(page, registry, monkeypatch):
+    monkeypatch.setattr(periods, "MOST_MARKS", 3)
+    for number in range(10):
+        registry.now_ms += 100
+        registry.command(PutKvConfig(namespace="NS", key=f"k{number}", value="v"))
+    page.open()
+    page.until(lambda: page.find(".rail path.asked[d^=M]"))
+    page.press(Keys.ARROW_LEFT)  # from the present to the newest epoch
+    for key, epochs in ((Keys.ARROW_LEFT, range(13, 2, -1)), (Keys.ARROW_RIGHT, range(2, 13))):
+        for epoch in epochs:
+            page.until(lambda epoch=epoch: page.driver.current_url.endswith(f"epoch={epoch}"))
+            page.press(key)
+    page.until(lambda: page.driver.current_url.endswith("epoch=13"))
+    page.press(Keys.SHIFT + Keys.ARROW_LEFT)
+    page.until(lambda: page.driver.current_url.endswith("epoch=12"))
+    [number] = page.find("#time input[type=number]")
+    number.clear()
+    number.send_keys("1" + Keys.ENTER)  # the claim of the run, at which nothing changed
+    page.until(lambda: page.driver.current_url.endswith("epoch=1") and "Epoch 1" in page.moment)
 
 
 def test_a_topic_shows_its_route_and_why(page, registry):

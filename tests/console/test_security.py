@@ -139,6 +139,13 @@ def test_no_file_but_the_pages_is_served(still, path):
         ({"type": "REGISTER_TOPIC_IN_NAMESRV", "topic": "T", "queueDatas": [], "reason": "r"}, "no operator's command"),
         ({"type": "UPDATE_NAMESRV_CONFIG", "properties": {"nonsense": "1"}, "reason": "r"}, "not known"),
         ({"type": "UPDATE_NAMESRV_CONFIG", "properties": {"listenPort": "1"}, "reason": "r"}, "run time"),
+        (
+            {"type": "UPDATE_NAMESRV_CONFIG", "properties": {"orderMessageEnable": "yes"}, "reason": "r"},
+            "true and false",
+        ),
+        ({"type": "UPDATE_NAMESRV_CONFIG", "properties": {"orderMessageEnable": "1"}, "reason": "r"}, "true and false"),
+        ({"type": "UPDATE_NAMESRV_CONFIG", "properties": {"waitSecondsForService": "soon"}, "reason": "r"}, "number"),
+        ({"type": "UPDATE_NAMESRV_CONFIG", "properties": {"writer": "x", "no": "1"}, "reason": "r"}, "no"),
         (b"{", "JSON"),
         (b"x" * 70_000, "at most"),
     ],

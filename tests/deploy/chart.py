@@ -39,7 +39,17 @@ VALUE_SETS: dict[str, dict[str, Any]] = {
         "gateway": {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"operator": "Exists"}]},
     },
     "spark-operator": _S3
-    | {"job": {"kind": "sparkApplication", "metricsPort": 9878, "sparkApplication": {"checkpoint": "s3a://bucket/c"}}},
+    | {
+        "job": {
+            "kind": "sparkApplication",
+            "metricsPort": 9878,
+            "nodeSelector": {"disk": "ssd"},
+            "tolerations": [{"operator": "Exists"}],
+            "sparkApplication": {"checkpoint": "s3a://bucket/c"},
+        },
+        "image": {"pullSecrets": [{"name": "registry"}]},
+        "serviceMonitor": {"enabled": True},
+    },
 }
 
 
@@ -49,16 +59,16 @@ def helm(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([HELM, *arguments], capture_output=True, text=True, check=False)
 
 
-def template(values: dict[str, Any], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Render the chart with these values."""
+def template(values: dict[str, Any], folder: Path, release: str = "namesrv") -> subprocess.CompletedProcess[str]:
+    """Render the chart with these values as a release of that name."""
     file = folder / "values.json"
     file.write_text(json.dumps(values))
-    return helm("template", "namesrv", CHART, "--values", file, "--kube-version", f"{KUBERNETES}.0")
+    return helm("template", release, CHART, "--values", file, "--kube-version", f"{KUBERNETES}.0")
 
 
-def rendered(values: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+def rendered(values: dict[str, Any], folder: Path, release: str = "namesrv") -> list[dict[str, Any]]:
     """Return the objects that the chart renders."""
-    done = template(values, folder)
+    done = template(values, folder, release)
     assert done.returncode == 0, done.stderr
     return [each for each in yaml.safe_load_all(done.stdout) if each]
 
@@ -71,6 +81,19 @@ def pods(objects: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 yield each["spec"]["template"]["spec"]
             case "CronJob":
                 yield each["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+
+
+def spark_pods(objects: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the drivers and executors of SparkApplications, in the form of pod specs."""
+    for each in objects:
+        if each["kind"] == "SparkApplication":
+            for part in (each["spec"]["driver"], each["spec"]["executor"]):
+                yield {
+                    **part,
+                    "securityContext": part.get("podSecurityContext", {}),
+                    "containers": [part],
+                    "volumes": each["spec"]["volumes"],
+                }
 
 
 def command_lines(objects: list[dict[str, Any]]) -> Iterator[list[str]]:

@@ -8,7 +8,18 @@ import yaml
 
 from namesrv_stream import __version__
 from namesrv_stream.config import load_settings
-from tests.deploy.chart import CHART, KUBERNETES, VALUE_SETS, command_lines, helm, pods, rendered, template
+from tests.deploy.chart import (
+    CHART,
+    KUBERNETES,
+    PROJECT,
+    VALUE_SETS,
+    command_lines,
+    helm,
+    pods,
+    rendered,
+    spark_pods,
+    template,
+)
 from tests.deploy.commands import options_problem, settings_of
 
 pytestmark = pytest.mark.deploy
@@ -60,11 +71,12 @@ def test_every_command_line_is_accepted_by_the_program(objects):
 
 
 def test_pods_run_as_a_user_without_rights_on_a_file_system_that_is_read_only(objects):
-    found = list(pods(objects))
-    assert found
-    for pod in found:
+    own = list(pods(objects))
+    assert own
+    assert {pod["automountServiceAccountToken"] for pod in own} == {False}  # a driver of Spark needs its token
+    for pod in [*own, *spark_pods(objects)]:
         assert pod["securityContext"]["runAsNonRoot"] is True
-        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         for container in pod["containers"]:
             security = container["securityContext"]
             assert security["readOnlyRootFilesystem"] is True
@@ -74,7 +86,7 @@ def test_pods_run_as_a_user_without_rights_on_a_file_system_that_is_read_only(ob
 
 
 def test_every_mount_has_a_volume_and_every_selector_finds_pods(objects):
-    for pod in pods(objects):
+    for pod in [*pods(objects), *spark_pods(objects)]:
         volumes = {volume["name"] for volume in pod["volumes"]}
         assert {mount["name"] for container in pod["containers"] for mount in container["volumeMounts"]} == volumes
     labels = [o["spec"]["template"]["metadata"]["labels"] for o in objects if o["kind"] == "Deployment"]
@@ -83,6 +95,79 @@ def test_every_mount_has_a_volume_and_every_selector_finds_pods(objects):
             selector = each["spec"]["selector"]
             wanted = selector.get("matchLabels", selector).items()
             assert sum(wanted <= of_pod.items() for of_pod in labels) == 1, each["metadata"]["name"]
+
+
+@pytest.mark.parametrize("kind", ["deployment", "sparkApplication"])
+def test_a_job_has_the_grace_period_the_place_and_the_environment_of_its_values(tmp_path, kind):
+    job = {"kind": kind, "terminationGracePeriodSeconds": 90, "nodeSelector": {"disk": "ssd"}}
+    job["tolerations"] = [{"operator": "Exists"}]
+    objects = rendered(VALUE_SETS["spark-operator"] | {"job": VALUE_SETS["spark-operator"]["job"] | job}, tmp_path)
+    deployed = [each for each in objects if (each["kind"], each["metadata"]["name"]) == ("Deployment", "namesrv-job")]
+    found = [*spark_pods(objects), *pods(deployed)]
+    assert found[0]["terminationGracePeriodSeconds"] == 90
+    for pod in found:
+        assert (pod["nodeSelector"], pod["tolerations"]) == (job["nodeSelector"], job["tolerations"])
+        assert pod["containers"][0]["envFrom"] == [{"secretRef": {"name": "namesrv-secrets"}}]
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_the_driver_of_a_spark_application_may_make_its_executors_and_no_other_part_may(tmp_path, create):
+    values = VALUE_SETS["spark-operator"] | {"serviceAccount": {"create": create, "name": "given"}}
+    objects = rendered(values, tmp_path)
+    [driver, _executor] = spark_pods(objects)
+    [role] = [each for each in objects if each["kind"] == "Role"]
+    [binding] = [each for each in objects if each["kind"] == "RoleBinding"]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert [each["name"] for each in binding["subjects"]] == [driver["serviceAccount"]] == ["given"]
+    assert {"pods", "services", "configmaps"} <= set(role["rules"][0]["resources"])
+    accounts = [each["automountServiceAccountToken"] for each in objects if each["kind"] == "ServiceAccount"]
+    assert accounts == [True] * create
+    assert {"Role", "RoleBinding"}.isdisjoint(each["kind"] for each in rendered({}, tmp_path))
+
+
+MONITORS = {"ServiceMonitor", "PodMonitor"}
+
+
+def endpoints(monitor):
+    return monitor["spec"].get("endpoints") or monitor["spec"]["podMetricsEndpoints"]
+
+
+def label(endpoint, name):
+    """The value that the relabelings of an endpoint give to a label, whatever its source labels are."""
+    [last] = [each for each in endpoint["relabelings"] if each["targetLabel"] == name]
+    assert last.keys() == {"targetLabel", "replacement"}
+    return last["replacement"]
+
+
+@pytest.mark.parametrize("kind", ["deployment", "sparkApplication"])
+def test_monitors_name_their_targets_as_alerts_and_dashboards_ask_whatever_the_release_is_called(tmp_path, kind):
+    values = VALUE_SETS["spark-operator"] | {"job": VALUE_SETS["spark-operator"]["job"] | {"kind": kind}}
+    found = [each for each in rendered(values, tmp_path, "another-release") if each["kind"] in MONITORS]
+    jobs = {label(endpoint, "job") for monitor in found for endpoint in endpoints(monitor)}
+    assert jobs == {"namesrv-gateway", "namesrv-job"}
+    assert {label(endpoint, "registry") for each in found for endpoint in endpoints(each)} == {"another-release"}
+    files = [PROJECT / "deploy/prometheus/alerts.yml", *(PROJECT / "deploy/grafana").glob("*.json")]
+    asked = {name for file in files for name in re.findall(r'job=[~]?\\?"([^"\\]+)', file.read_text())}
+    assert asked
+    assert asked <= jobs
+
+
+def test_every_monitor_finds_what_listens_at_its_port(objects):
+    services = [each for each in objects if each["kind"] == "Service"]
+    targets = {
+        "ServiceMonitor": [(each["metadata"]["labels"], each["spec"]["ports"]) for each in services],
+        "PodMonitor": [
+            (template["metadata"]["labels"], template["spec"]["containers"][0].get("ports", ()))
+            for template in (each["spec"]["template"] for each in objects if each["kind"] == "Deployment")
+        ]
+        + [(driver["labels"], driver.get("ports", ())) for driver in list(spark_pods(objects))[:1]],
+    }
+    for monitor in objects:
+        if monitor["kind"] in MONITORS:
+            wanted = monitor["spec"]["selector"]["matchLabels"].items()
+            found = [ports for labels, ports in targets[monitor["kind"]] if wanted <= labels.items()]
+            assert len(found) == 1, monitor["metadata"]["name"]
+            assert {each["port"] for each in endpoints(monitor)} <= {port["name"] for port in found[0]}
 
 
 def test_a_gateway_is_ready_by_its_snapshot_and_leaves_the_service_before_it_stops(tmp_path):

@@ -1,9 +1,11 @@
 """The Dockerfile and the Compose file, without a container engine: linter, schema, and command lines as processes."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import jsonschema
@@ -41,6 +43,61 @@ def test_what_the_dockerfile_copies_is_there_and_in_the_build_context():
     context = {line[1:] for line in (PROJECT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert sources == context
     assert all((PROJECT / source).exists() for source in sources)
+
+
+def by_entrypoint(*arguments, **env):
+    path = f"{env.pop('first_on_path', '')}{Path(sys.executable).parent}:{os.environ['PATH']}"
+    inherited = {name: text for name, text in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
+    return subprocess.run(
+        [PROJECT / "deploy" / "entrypoint.sh", *arguments],
+        capture_output=True, text=True, check=False, cwd=PROJECT, env=inherited | env | {"PATH": path}, timeout=300,
+    )  # fmt: skip
+
+
+def test_the_entry_point_of_the_image_runs_any_command_as_it_is():
+    done = by_entrypoint("python", "-c", "import sys; print(sys.argv[1:]); sys.exit(3)", "a b", "$c")
+    assert (done.returncode, done.stdout) == (3, "['a b', '$c']\n")
+
+
+def test_the_driver_of_a_spark_application_has_its_own_settings_over_those_of_the_image(tmp_path):
+    """The arguments are those that Spark gives the container of a driver."""
+    file = tmp_path / "spark.properties"
+    file.write_text("spark.master=local[1]\nspark.sql.shuffle.partitions=7\n")
+    program = f"local://{PROJECT}/tests/deploy/shown_conf.py"
+    runner = ("--class", "org.apache.spark.deploy.PythonRunner")
+    done = by_entrypoint("driver", "--properties-file", file, *runner, program, SPARK_DRIVER_BIND_ADDRESS="127.0.0.1")
+    assert done.returncode == 0, done.stderr
+    shown = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    assert shown["spark.sql.shuffle.partitions"] == "7"
+    assert shown["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension"
+    assert shown["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "jars/spark/" in shown["spark.jars"]
+
+
+def test_an_executor_of_a_spark_application_is_started_with_what_spark_put_into_its_environment(tmp_path):
+    java = tmp_path / "java"
+    java.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    java.chmod(0o755)
+    given = {
+        "driver-url": "spark://CoarseGrainedScheduler@driver:7078",
+        "executor-id": "1",
+        "cores": "2",
+        "app-id": "spark-1",
+        "hostname": "10.0.0.7",
+        "resourceProfileId": "0",
+        "podName": "registry-exec-1",
+    }
+    names = ["DRIVER_URL", "EXECUTOR_ID", "EXECUTOR_CORES", "APPLICATION_ID", "EXECUTOR_POD_IP", "RESOURCE_PROFILE_ID",
+             "EXECUTOR_POD_NAME"]  # fmt: skip
+    env = {f"SPARK_{name}": value for name, value in zip(names, given.values(), strict=True)}
+    options = {f"SPARK_JAVA_OPT_{n}": f"-Dnumber{n}=a b" for n in range(12)}
+    done = by_entrypoint("executor", **env, **options, SPARK_EXECUTOR_MEMORY="1g", first_on_path=f"{tmp_path}:")
+    *of_java, _class_path, path, backend = done.stdout.splitlines()[: len(options) + 5]
+    assert of_java == [*options.values(), "-Xms1g", "-Xmx1g"], done.stderr
+    assert done.stdout.splitlines()[len(options) + 5 :] == [part for k, v in given.items() for part in (f"--{k}", v)]
+    jars = Path(path.split(":")[1]).parent
+    [of_kubernetes] = jars.glob("spark-kubernetes_*.jar")
+    assert f"{backend.replace('.', '/')}.class" in zipfile.ZipFile(of_kubernetes).namelist()
 
 
 def test_the_image_names_no_registry_and_runs_as_a_user_without_rights():

@@ -3,6 +3,7 @@
 import json
 import socket
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from click.testing import CliRunner
@@ -17,7 +18,7 @@ from namesrv_stream.doctor.access import check_certificate, check_users
 from namesrv_stream.doctor.finding import findings
 from namesrv_stream.doctor.kafka import GATEWAY_RIGHTS, JOB_RIGHTS, check_kafka, clock_finding
 from namesrv_stream.doctor.machine import check_jars, check_java, check_workers
-from namesrv_stream.doctor.storage import check_tables, check_writing
+from namesrv_stream.doctor.storage import check_checkpoint, check_tables, check_writing
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.local.java import find_java
 
@@ -116,6 +117,18 @@ def test_writing_is_tried_and_nothing_is_left(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_checkpoint_is_tried_and_nothing_is_left(tmp_path, scheme):
+    location = f"{scheme}{tmp_path}/not/made"
+    assert [each[:2] for each in states(check_checkpoint, checkpoint_location=location)] == [("checkpoint", "ok")]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_that_cannot_be_written_has_failed():
+    [found] = states(check_checkpoint, checkpoint_location="/proc/none")  # where not even root makes a folder
+    assert (found.state, "checkpoint.location" in found.next_step) == ("failed", True)
+
+
 def test_tables_that_are_not_there_are_no_failure(tmp_path):
     assert [each.state for each in states(check_tables, delta_root=str(tmp_path))] == ["warning"]
 
@@ -145,11 +158,19 @@ def test_kafka_that_is_away_ends_the_command_with_1_and_the_other_lines_stand(tm
     assert found == {"Kafka": "failed", "tables": "warning", "certificate": "not checked", "users file": "not checked"}
 
 
+def test_a_host_whose_name_does_not_resolve_is_named():
+    servers = "no-such-host.invalid:9092,neither-this.invalid:9093"
+    [found] = states(partial(check_kafka, rights=JOB_RIGHTS), kafka_bootstrap_servers=servers)
+    assert found.state == "failed"
+    assert "do not resolve on this machine: no-such-host.invalid, neither-this.invalid" in found.found
+
+
 def test_a_topic_as_the_job_makes_it_is_right(kafka, topic):
     arguments = {"kafka_bootstrap_servers": kafka.bootstrap_servers, "kafka_topic": topic}
-    check = lambda settings: check_kafka(settings, JOB_RIGHTS | GATEWAY_RIGHTS)  # noqa: E731
-    assert [(each.check, each.state) for each in states(check, **arguments)] == [("Kafka", "ok"), ("topic", "warning")]
+    check = partial(check_kafka, rights=JOB_RIGHTS | GATEWAY_RIGHTS, is_candidate=True)
+    found = [(each.check, each.state) for each in states(check, **arguments)]
+    assert found == [("Kafka", "ok"), ("election", "ok"), ("topic", "warning")]
     ensure_topic({"bootstrap_servers": kafka.bootstrap_servers}, topic)
     found = states(check, **arguments)
-    expected = [("Kafka", "ok"), ("topic", "ok"), ("rights", "ok"), ("clock", "not checked")]
+    expected = [("Kafka", "ok"), ("election", "ok"), ("topic", "ok"), ("rights", "ok"), ("clock", "not checked")]
     assert [(each.check, each.state) for each in found] == expected, found

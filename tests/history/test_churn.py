@@ -92,7 +92,7 @@ def gone(name, at_ms, how="CHANNEL_CLOSED", heard_ms=None):
     return BrokerEventRow(**line | {"cluster_name": "c1", "broker_name": name, "broker_id": 0})
 
 
-@pytest.mark.parametrize(("gap_ms", "count"), [(OUTAGE_GAP_MS - 1, 1), (OUTAGE_GAP_MS, 0)])
+@pytest.mark.parametrize(("gap_ms", "count"), [(OUTAGE_GAP_MS, 1), (OUTAGE_GAP_MS + 1, 0)])
 def test_brokers_that_end_within_a_minute_are_one_outage(gap_ms, count):
     assert len(outages([gone("a", T0), gone("b", T0 + gap_ms)])) == count
 

@@ -34,8 +34,8 @@ class S3Server(OwnedServer):
     def objects(self, root):
         """Name to content's hash of all below a root that has few."""
         prefix = root.url.removeprefix(f"s3a://{BUCKET}/")
-        listed = self._client().list_objects_v2(Bucket=BUCKET, Prefix=prefix)["Contents"]
-        return {each["Key"]: each["ETag"] for each in listed}
+        listed = self._client().list_objects_v2(Bucket=BUCKET, Prefix=prefix)
+        return {each["Key"]: each["ETag"] for each in listed.get("Contents", ())}
 
     def _client(self):
         credentials = {"aws_access_key_id": "key", "aws_secret_access_key": "secret", "region_name": "us-east-1"}

@@ -3,8 +3,12 @@
 import pytest
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.doctor.kafka import JOB_RIGHTS, check_kafka
+from namesrv_stream.kafka.election import group_of
 from namesrv_stream.kafka.topic import AdminClient, ensure_topic
 from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.tables.root import Root
 from tests.system.test_gateway_writes import Site
 
 pytestmark = pytest.mark.system
@@ -24,17 +28,38 @@ def guarded(tmp_path):
         yield node
 
 
+def grant(kafka, kind, name, rights, principal="User:*"):
+    """Give rights on a topic or a group; everybody else loses those that nobody has given."""
+    given = {"principal": principal, "host": "*", "permission_type": ACLPermissionType.ALLOW}
+    admin = AdminClient(bootstrap_servers=kafka.bootstrap_servers)
+    admin.create_acls([ACL(operation=each, resource_pattern=ResourcePattern(kind, name), **given) for each in rights])
+    admin.close()
+
+
 def test_a_topic_whose_settings_may_not_be_seen_is_written_all_the_same(guarded, topic, tmp_path, caplog):
     kafka = {"bootstrap_servers": [guarded.bootstrap_servers]}
     ensure_topic(kafka, topic)
-    everybody = {"principal": "User:*", "host": "*", "permission_type": ACLPermissionType.ALLOW}
-    pattern = ResourcePattern(ResourceType.TOPIC, topic)
-    rights = [ACLOperation.READ, ACLOperation.WRITE, ACLOperation.DESCRIBE]
-    admin = AdminClient(bootstrap_servers=guarded.bootstrap_servers)
-    admin.create_acls([ACL(operation=each, resource_pattern=pattern, **everybody) for each in rights])
-    admin.close()
+    grant(guarded, ResourceType.TOPIC, topic, [ACLOperation.READ, ACLOperation.WRITE, ACLOperation.DESCRIBE])
     (warning,) = ensure_topic(kafka, topic).warnings
     assert "grant DescribeConfigs" in warning
     with Site(guarded, topic, tmp_path) as site:
         site.start_gateway()
     assert "grant DescribeConfigs" in caplog.text
+
+
+def test_doctor_finds_that_a_job_may_not_take_part_in_the_election(guarded, topic, tmp_path):
+    ensure_topic({"bootstrap_servers": [guarded.bootstrap_servers]}, topic)
+    given = {"kafka.bootstrap.servers": guarded.bootstrap_servers, "kafka.topic": topic, "delta.root": str(tmp_path)}
+    settings = NamesrvSettings.model_validate(given)
+    group = group_of(topic, Root(settings.delta_root).hadoop_url)
+
+    def election():
+        return next(each for each in check_kafka(settings, JOB_RIGHTS, is_candidate=True) if each.check == "election")
+
+    assert election().state == "ok"
+    grant(guarded, ResourceType.GROUP, group, [ACLOperation.DESCRIBE, ACLOperation.READ], principal="User:somebody")
+    assert (election().state, group in election().found) == ("failed", True)
+    grant(guarded, ResourceType.GROUP, group, [ACLOperation.DESCRIBE])
+    assert election().state == "failed"
+    grant(guarded, ResourceType.GROUP, group, [ACLOperation.READ])
+    assert election().state == "ok"

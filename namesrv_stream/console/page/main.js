@@ -20,7 +20,12 @@ let drawing = 0;
 let shownHash = null;
 let job = null;
 
-const track = new Track(document.getElementById("time"), (epoch, isFinal) => go({ epoch }, isFinal), (window) => { go({ window }, true); readTimeline(); });
+const track = new Track(document.getElementById("time"), (epoch, isFinal) => go({ epoch }, isFinal), (window) => { go({ window }, true); readTimeline(); }, expanded);
+
+function expanded(mark) {
+  const asked = `/v1/timeline?since=${state.window}&above=${mark.firstEpoch - 1}`;
+  return at(asked, mark.epoch).then((found) => found.marks, () => null);
+}
 
 function go(change, isFinal) {
   state = { ...state, ...change };

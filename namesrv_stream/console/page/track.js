@@ -9,12 +9,15 @@ const MIDDLE = 34;
 const PLAY_EVERY_MS = 220;
 
 export class Track {
-  // `go(epoch | null, isFinal)` is called when the reader moves; null is the present.
-  constructor(place, go, choose) {
+  // `go(epoch | null, isFinal)` is called when the reader moves; null is the present. `expand(mark)` promises the marks
+  // of a mark that stands for several epochs, or null.
+  constructor(place, go, choose, expand) {
     this.marks = [];
     this.range = [0, 1];
     this.epoch = null;
     this.go = go;
+    this.expand = expand;
+    this.oldest = 1;
     this.label = h("p", { class: "moment", "aria-live": "polite" });
     this.surface = h("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" });
     this.handle = h("div", { class: "handle" });
@@ -34,9 +37,13 @@ export class Track {
     this.spans = h("select", { "aria-label": "Length of the track", onchange: (event) => choose(event.target.value) },
       [["1h", "1 hour"], ["6h", "6 hours"], ["24h", "1 day"], ["7d", "1 week"], ["30d", "30 days"]].map(
         ([value, text]) => h("option", { value }, text)));
+    this.number = h("input", {
+      type: "number", min: 1, "aria-label": "Epoch", title: "Any epoch, also between two marks",
+      onchange: (event) => { if (event.target.value) this.goTo(Number(event.target.value)); },
+    });
     const step = (by, text, title) => h("button", { type: "button", title, "aria-label": title, onclick: () => { this.stop(); this.step(by, true); } }, text);
     place.replaceChildren(
-      h("div", { class: "moments" }, this.label, h("div", { class: "buttons" }, step(-1, "‹", "Change before"), this.play, step(1, "›", "Next change"), this.now, this.spans)),
+      h("div", { class: "moments" }, this.label, h("div", { class: "buttons" }, step(-1, "‹", "Change before"), this.play, step(1, "›", "Next change"), this.now, h("label", { class: "exact" }, "epoch ", this.number), this.spans)),
       this.rail,
       h("div", { class: "edges" }, this.edges[0], h("span", { class: "legend" }, h("i", { class: "came" }), "came ", h("i", { class: "left" }), "left ", h("i", { class: "asked" }), "command"), this.edges[1]));
   }
@@ -46,9 +53,13 @@ export class Track {
     const last = new Date(timeline.snapshot.eventTime ?? timeline.snapshot.publishedAt).getTime();
     const first = new Date(timeline.since ?? timeline.snapshot.publishedAt).getTime();
     this.newest = timeline.snapshot.epoch;
+    this.oldest = timeline.oldest.epoch;
+    this.number.min = this.oldest;
+    this.number.max = this.newest;
     this.range = [Math.min(first, last - 60_000), last];
     this.edges[0].textContent = when(this.range[0]);
-    this.edges[1].textContent = this.marks.length ? `${counted(this.marks.length, "moment")} of change` : "nothing changed in this time";
+    const changes = this.marks.reduce((sum, mark) => sum + (mark.epochs ?? 1), 0);
+    this.edges[1].textContent = changes ? `${counted(changes, "moment")} of change` : "nothing changed in this time";
     this.draw();
     this.place(this.epoch);
   }
@@ -96,6 +107,7 @@ export class Track {
     this.rail.setAttribute("aria-valuemax", this.marks.length);
     this.rail.setAttribute("aria-valuenow", Math.max(0, at));
     this.now.disabled = epoch === null;
+    if (document.activeElement !== this.number) this.number.value = epoch ?? this.newest ?? "";
     const text = this.words(mark, at, time);
     this.label.replaceChildren(...text);
     this.rail.setAttribute("aria-valuetext", this.label.textContent);
@@ -110,7 +122,31 @@ export class Track {
     return [h("strong", {}, momentText(seen)), h("span", {}, ` — ${ago(seen)}. ${mark ? eventsText(mark) : ""}${mark ? then : ""}`)];
   }
 
-  step(by, isFinal) {
+  // Moves by a number of changes. Marks on the way that stand for several epochs are replaced by their own marks first.
+  async step(by, isFinal) {
+    for (let mark = this.thinned(by); mark; mark = this.thinned(by)) {
+      const own = await this.expand(mark);
+      if (own === null) break;
+      const at = this.marks.indexOf(mark);
+      if (at >= 0) this.marks.splice(at, 1, ...own);
+    }
+    this.stepMark(by, isFinal);
+  }
+
+  // The first mark that stands for several epochs and would be passed by a step.
+  thinned(by) {
+    if (!Number.isFinite(by)) return undefined;
+    const here = this.index(this.epoch);
+    const passed = by > 0 ? this.marks.slice(here + 1, here + 1 + by) : this.marks.slice(Math.max(0, here + by + 1), here + 1).reverse();
+    return passed.find((mark) => mark.epochs > 1);
+  }
+
+  goTo(epoch) {
+    this.stop();
+    this.go(epoch >= this.newest ? null : Math.max(this.oldest, epoch), true);
+  }
+
+  stepMark(by, isFinal) {
     const at = Math.max(0, Math.min(this.marks.length, this.index(this.epoch) + by));
     this.go(at >= this.marks.length ? null : this.marks[at].epoch, isFinal);
     return at < this.marks.length;
@@ -120,7 +156,7 @@ export class Track {
     if (this.timer) return this.stop();
     if (this.epoch === null && this.marks.length) this.go(this.marks[0].epoch, false);
     this.play.textContent = "❚❚ Pause";
-    this.timer = setInterval(() => { if (!this.step(1, false)) this.stop(); }, PLAY_EVERY_MS);
+    this.timer = setInterval(() => { if (!this.stepMark(1, false)) this.stop(); }, PLAY_EVERY_MS);
   }
 
   stop() {
@@ -131,7 +167,9 @@ export class Track {
 
   onKey(event) {
     const steps = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10, Home: -Infinity };
-    if (event.key === "End") this.go(null, true);
+    const oneEpoch = event.shiftKey ? { ArrowLeft: -1, ArrowRight: 1 }[event.key] : undefined;
+    if (oneEpoch) this.goTo((this.epoch ?? this.newest) + oneEpoch);
+    else if (event.key === "End") this.go(null, true);
     else if (event.key === " ") this.togglePlay();
     else if (event.key in steps) { this.stop(); this.step(steps[event.key], true); }
     else return;

@@ -44,5 +44,6 @@ export function eventsText(mark) {
   if (mark.ends) told.push(`${counted(mark.ends, "broker")} left`);
   if (mark.commands) told.push(counted(mark.commands, "command"));
   if (mark.others) told.push(counted(mark.others, "other change"));
+  if (mark.epochs > 1) told.push(`in ${counted(mark.epochs, "moment")}`);
   return told.join(", ");
 }

@@ -32,11 +32,28 @@ app.kubernetes.io/component: {{ .part }}
 {{ .Values.storage.pvc.existingClaim | default (printf "%s-tables" (include "namesrv.name" .)) }}
 {{- end -}}
 
+{{- /* Labels by which alerts and dashboards know a target, whatever the release is called; a dict with root and job. */ -}}
+{{- define "namesrv.relabelings" -}}
+relabelings:
+  - {targetLabel: job, replacement: {{ .job }}}
+  - {targetLabel: registry, replacement: {{ .root.Release.Name }}}
+{{- end -}}
+
 {{- define "namesrv.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities:
   drop: [ALL]
+{{- end -}}
+
+{{- define "namesrv.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile:
+  type: RuntimeDefault
 {{- end -}}
 
 {{- /* What all pods have: who they run as, and where from. */ -}}
@@ -45,13 +62,7 @@ serviceAccountName: {{ include "namesrv.serviceAccount" . }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
-  runAsNonRoot: true
-  runAsUser: 10001
-  runAsGroup: 10001
-  fsGroup: 10001
-  fsGroupChangePolicy: OnRootMismatch
-  seccompProfile:
-    type: RuntimeDefault
+  {{- include "namesrv.podSecurity" . | nindent 2 }}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
@@ -63,6 +74,21 @@ imagePullSecrets:
 envFrom:
   - secretRef:
       name: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{- /* What the Spark operator's pods have: environment, user, and where they run. */ -}}
+{{- define "namesrv.sparkPod" -}}
+{{- include "namesrv.env" . }}
+podSecurityContext:
+  {{- include "namesrv.podSecurity" . | nindent 2 }}
+{{- with .Values.job.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.job.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 

@@ -1,0 +1,53 @@
+"""SIGTERM to a program that ends by itself: it stops at once, removes what is unfinished, and its last line says so."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+EXIT_TERMINATED = 128 + signal.SIGTERM
+"""Exit status in shells of a program that SIGTERM has ended."""
+
+
+class Terminated(BaseException):
+    """SIGTERM, raised in the main thread so that it ends any wait. It is no Exception, which py4j would hide."""
+
+
+class TerminatesMainThread(threading.Event):
+    """An event whose `set` sends SIGTERM to the main thread, for a signal that another thread has received."""
+
+    def set(self) -> None:
+        """Set the event and send the signal."""
+        super().set()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+
+
+@contextmanager
+def ends_on_sigterm(program: str, outcome: str) -> Iterator[None]:
+    """Leave the `with` at SIGTERM, print `outcome` and exit. A second SIGTERM meanwhile is ignored.
+
+    Does nothing in a thread other than the main one, which gets no signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = signal.signal(signal.SIGTERM, _raise_once)
+    try:
+        yield
+    except Terminated:
+        click.echo(f"{program}: ended by a signal. {outcome}", err=True)
+        sys.exit(EXIT_TERMINATED)
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+def _raise_once(_number: int, _frame: FrameType | None) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Terminated

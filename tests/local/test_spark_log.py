@@ -1,0 +1,58 @@
+"""Lines that Spark logs have the form of the setting log.format."""
+
+import json
+from datetime import datetime
+
+import pytest
+
+from namesrv_stream.local.spark import set_up_spark_log
+
+AT_MS = 1_790_000_000_123
+
+
+@pytest.fixture
+def log4j(spark):
+    yield spark.sparkContext._jvm.org.apache.logging.log4j
+    set_up_spark_log(spark, "text")
+
+
+def layout(log4j):
+    """The layout of the lines that the root logger writes."""
+    configuration = log4j.LogManager.getContext(False).getConfiguration()
+    [used] = configuration.getRootLogger().getAppenders().values()
+    return used.getLayout()
+
+
+def event(spark, log4j, message, problem=None):
+    built = log4j.core.impl.Log4jLogEvent.newBuilder()
+    built.setLevel(log4j.Level.WARN).setLoggerName("org.apache.spark.Some").setTimeMillis(AT_MS)
+    built.setMessage(log4j.message.SimpleMessage(message))
+    if problem is not None:
+        built.setThrown(spark.sparkContext._jvm.java.io.IOException(problem))
+    return built.build()
+
+
+@pytest.mark.parametrize(
+    ("message", "problem", "shown"),
+    [
+        ("lost a task", None, "lost a task"),
+        ('a "quoted" C:\\path\nand {a line}', None, 'a "quoted" C:\\path\nand {a line}'),
+        ("not written", 'no "room"\nleft', 'not written: no "room"'),
+    ],
+)
+def test_a_line_of_spark_in_json_has_the_fields_of_the_jobs_own_lines(spark, log4j, message, problem, shown):
+    set_up_spark_log(spark, "json")
+    line = layout(log4j).toSerializable(event(spark, log4j, message, problem))
+    assert (line[-1], line.count("\n")) == ("\n", 1)
+    fields = json.loads(line)
+    assert fields.keys() == {"time", "level", "logger", "message"}
+    assert datetime.fromisoformat(fields["time"]).timestamp() == AT_MS / 1000
+    assert (fields["level"], fields["logger"]) == ("WARN", "org.apache.spark.Some")
+    assert fields["message"].startswith(shown)
+
+
+def test_lines_of_spark_are_text_unless_json_is_set(spark, log4j):
+    set_up_spark_log(spark, "json")
+    set_up_spark_log(spark, "text")
+    line = layout(log4j).toSerializable(event(spark, log4j, "lost a task"))
+    assert line.endswith(" WARN Some: lost a task\n")

@@ -1,0 +1,80 @@
+"""The job's log over an outage of Kafka and an orderly end: a line for each thing that matters, and nothing of Java."""
+
+import os
+import re
+import signal
+import sys
+
+import pytest
+
+from namesrv_stream.local.jars import CHECKOUT
+from namesrv_stream.local.kafka import LocalKafka
+from tests.system.heartbeats import Heartbeats, eventually, registration
+from tests.system.test_cluster import environment, exit_code_within_grace, running, spark_submit
+from tests.test_messages import DOCUMENTED, HOLE
+
+pytestmark = [pytest.mark.full, pytest.mark.system]
+
+LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})? (?P<level>[A-Z]+) (?P<message>.+)")
+NOT_LOGGED = re.compile(
+    r"NOTE: Picked up JDK_JAVA_OPTIONS.*|WARNING: Using incubator modules.*"
+    r"|(Starting )?Streaming TransformWithStateInPandas Python worker.*|"
+)
+"""Lines that Java's launcher and pyspark print by themselves, and empty ones of pyspark."""
+OF_SPARK = re.compile(r"MicroBatchExecution: Query .+ terminated with error: .+")
+"""A line of Spark about a query, which the job then reports in a line of its own."""
+ATTEMPTS = 3
+MOST_LINES_OF_AN_OUTAGE = 12
+
+
+@pytest.fixture
+def node(tmp_path):
+    with LocalKafka(tmp_path / "kafka") as node:
+        yield node
+
+
+@pytest.fixture
+def heartbeats(node, topic, tmp_path):
+    log = Heartbeats(node, topic, tmp_path)
+    yield log
+    log.close()
+
+
+@eventually
+def await_attempts(log, count):
+    assert log.read_text().count("Next attempt in") >= count
+
+
+def is_documented(message):
+    patterns = (".+".join(map(re.escape, each.split(HOLE))) for each in DOCUMENTED)
+    return bool(OF_SPARK.fullmatch(message)) or any(re.fullmatch(pattern, message) for pattern in patterns)
+
+
+def logged(log):
+    return [line for line in log.read_text().splitlines() if not NOT_LOGGED.fullmatch(line)]
+
+
+def test_an_outage_of_kafka_is_a_few_documented_lines_and_the_last_one_says_that_it_stopped(
+    heartbeats, node, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(CHECKOUT)
+    log = tmp_path / "job.log"
+    command = spark_submit("--master", "local[*]", "--conf", "spark.ui.enabled=false", settings=heartbeats.options)
+    with running(command, log, environment(sys.executable)) as job:
+        heartbeats.say(registration(1))
+        heartbeats.await_offset(1)
+        before = len(logged(log))
+        node.kill()
+        await_attempts(log, ATTEMPTS)
+        node.start()
+        heartbeats.say(registration(2))
+        heartbeats.await_offset(2)
+        os.kill(job.pid, signal.SIGTERM)
+        assert exit_code_within_grace(job) == 0
+    lines = logged(log)
+    found = [LINE.fullmatch(line) for line in lines]
+    assert [line for line, match in zip(lines, found, strict=True) if match is None] == []
+    loud = [match["message"] for match in found if match["level"] not in ("INFO", "DEBUG")]
+    assert [message for message in loud if not is_documented(message)] == []
+    assert lines[-1].endswith("the job has stopped in order")
+    assert len(lines) - before <= MOST_LINES_OF_AN_OUTAGE + ATTEMPTS, "\n".join(lines)
