@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import statistics
 import tempfile
 import time
@@ -24,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.brokers import Brokers
+from benchmarks.drawing import draw
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.topic import ensure_topic
@@ -40,7 +42,7 @@ from namesrv_stream.tables.schemas import TABLES
 
 TOPICS_PER_BROKER = 20
 BROKERS = 100
-FLEETS = (100, 1_000, 10_000)
+FLEETS = (100, 300, 1_000, 3_000, 10_000)
 WARM_UP = 3
 
 
@@ -184,7 +186,10 @@ def percentile(values: Sequence[float], share: float) -> float:
 @click.command()
 @click.option("--changes", default=40, show_default=True, help="Of the registry and of the floor.")
 @click.option("--rounds", default=3, show_default=True, help="Of each size of fleet.")
-def main(changes: int, rounds: int) -> None:
+@click.option(
+    "--plot", type=click.Path(path_type=Path), help="Draw the batches over the number of brokers in this file."
+)
+def main(changes: int, rounds: int, plot: Path | None) -> None:
     """Print the figures."""
     set_up_logging()
     logging.getLogger("namesrv_stream").setLevel(logging.WARNING)
@@ -194,7 +199,7 @@ def main(changes: int, rounds: int) -> None:
         bench = Bench(spark, kafka.bootstrap_servers, Path(folder))
         _print_latency(output, bench, changes)
         _print_costs(output, bench)
-        _print_fleets(output, bench, rounds)
+        _print_fleets(output, bench, rounds, plot)
         spark.stop()
 
 
@@ -218,14 +223,20 @@ def _print_costs(output: Console, bench: Bench) -> None:
     output.print(table)
 
 
-def _print_fleets(output: Console, bench: Bench, rounds: int) -> None:
+def _print_fleets(output: Console, bench: Bench, rounds: int, plot: Path | None) -> None:
     table = Table(
         "brokers", "heartbeats alone, ms", "and one change, ms", title="A batch with a heartbeat of every broker"
     )
-    for brokers in FLEETS:
-        quiet, changed = batch_time_ms(bench, brokers, rounds)
+    measured = [batch_time_ms(bench, brokers, rounds) for brokers in FLEETS]
+    for brokers, (quiet, changed) in zip(FLEETS, measured, strict=True):
         table.add_row(f"{brokers:,}", str(quiet), str(changed))
     output.print(table)
+    where = f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} after"
+    output.print(where)
+    if plot is not None:
+        quiet_ms, changed_ms = zip(*measured, strict=True)
+        drawn = {"heartbeats alone, ms": quiet_ms, "heartbeats and one change, ms": changed_ms}
+        draw(plot, "brokers that send a heartbeat in one batch", FLEETS, drawn, where)
 
 
 if __name__ == "__main__":

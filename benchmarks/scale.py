@@ -31,6 +31,8 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.drawing import draw
+from benchmarks.processes import cpu_seconds
 from namesrv_stream.local.process import OwnedProcess
 from namesrv_stream.rules.requests import DataVersion
 from namesrv_stream.rules.rows import BrokerRow, ClusterRow, LiveRow, LogPosition, TopicRow
@@ -48,6 +50,16 @@ _LIMIT_S = 300.0
 _LOOKED_UP = 200
 _PAUSE_S = 0.3
 """Pause between two changes, so that the gateway follows each by itself."""
+
+
+_DRAWN = (
+    "a change published, median ms",
+    "served after the snapshot, median ms",
+    "longest wait for a lookup meanwhile, ms",
+    "CPU of the gateway a change, ms",
+    "gateway start to first answer, s",
+    "memory of the gateway, after changes, MB",
+)
 
 
 class Plan(NamedTuple):
@@ -288,14 +300,14 @@ def _measure_changes(  # noqa: PLR0913, PLR0917  # a step of `measure`, with all
     cpu_s = 0.0
     for number in range(changes):
         broker, queues = number * 7 % plan.brokers, 100 + number
-        began_s, cpu_before_s = time.perf_counter(), _cpu_s(pid)
+        began_s, cpu_before_s = time.perf_counter(), cpu_seconds(pid)
         topic = registry.change_one(broker, number % plan.topics, queues)
         published_s = time.perf_counter()
         _wait_until_served(client, topic, plan.broker_name(broker), queues)
         found.served_s.append(time.perf_counter() - published_s)
         found.published_s.append(published_s - began_s)
         time.sleep(_PAUSE_S)
-        cpu_s += _cpu_s(pid) - cpu_before_s
+        cpu_s += cpu_seconds(pid) - cpu_before_s
     found.stall_s = stalls.take()
     found.cpu_a_change_s = cpu_s / changes
 
@@ -332,11 +344,6 @@ def _memory_mb(pid: int, name: str = "VmRSS") -> int:
     return next(int(line.split()[1]) // 1024 for line in lines if line.startswith(f"{name}:"))
 
 
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def address_of(broker: int) -> str:
     """Return a broker's address."""
     return f"10.0.{broker // 250}.{broker % 250}:10911"
@@ -351,7 +358,8 @@ def _now_ms() -> int:
 @click.option("--topics", type=int, default=TOPICS_PER_BROKER, show_default=True, help="Of each broker.")
 @click.option("--own-topics/--shared-topics", default=False, show_default=True, help="No two brokers share a topic.")
 @click.option("--changes", type=int, default=10, show_default=True, help="Of one topic each.")
-def main(brokers: tuple[int, ...], topics: int, own_topics: bool, changes: int) -> None:
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw the figures over the number of rows in this file.")
+def main(brokers: tuple[int, ...], topics: int, own_topics: bool, changes: int, plot: Path | None) -> None:
     """Print one column for each registry."""
     table = Table("figure", title=f"{changes} changes of one topic; load average {os.getloadavg()[0]:.1f} before")
     columns = []
@@ -367,7 +375,11 @@ def main(brokers: tuple[int, ...], topics: int, own_topics: bool, changes: int) 
         table.add_row(name, *(column[name] for column in columns))
     console = Console(width=120)
     console.print(table)
-    console.print(f"load average {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores")
+    where = f"load average {os.getloadavg()[0]:.1f} after, {os.cpu_count()} cores"
+    console.print(where)
+    if plot is not None:
+        drawn = {name: [float(column[name].replace(",", "")) for column in columns] for name in _DRAWN}
+        draw(plot, "rows of topic", [count * topics for count in brokers], drawn, where)
 
 
 def _cells(found: Found) -> dict[str, str]:
