@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.driver import apart, highest_b, memory_b
-from benchmarks.scale import TOPICS_PER_BROKER, Plan
+from benchmarks.large_registry import TOPICS_PER_BROKER, Plan
 from namesrv_stream.tables import schemas
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
 from namesrv_stream.tables.rust_writer import RustWriter

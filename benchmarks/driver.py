@@ -19,7 +19,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.scale import TOPICS_PER_BROKER, Plan, Registry
+from benchmarks.large_registry import TOPICS_PER_BROKER, Plan, Registry
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import DataVersion, RegisterBroker, TopicConfig

@@ -21,8 +21,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.large_registry import Plan, Registry, address_of
 from benchmarks.processes import cpu_seconds, gateway_process
-from benchmarks.scale import Plan, Registry, address_of
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.rules.requests import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import RequestCode
