@@ -31,7 +31,7 @@ from namesrv_stream.stream.log_records import Eviction, LogRecord, as_passed_on,
 from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.source import COMMAND_TYPES, MAX_REASON_CHARS, REJECTED
 from namesrv_stream.stream.tick_silence import TickSilence
-from namesrv_stream.tables.publication import Batch, Publisher, SnapshotKind
+from namesrv_stream.tables.publication import MAX_SMALL_FILES, Batch, Publisher, SnapshotKind
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.writer import RowChanges, changes_to_write
 
@@ -55,9 +55,7 @@ SHOW_PROGRESS_S = 10.0
 """The time after which a snapshot shows how far a long catch-up has come."""
 
 PUBLICATIONS_BETWEEN_CARE = 32
-
-MAX_SMALL_FILES = 32
-"""A table with more files than that is compacted. A publication adds one, so both numbers together are the bound."""
+"""Number of publications after which small files are compacted; with MAX_SMALL_FILES it is a table's most files."""
 
 
 class AbandonedError(NamesrvError):
@@ -197,11 +195,10 @@ class MicroBatches:
             self._catch_up(records[0].offset)
         self._apply_all(record for record in records if record.offset >= self._progress.next_offset)  # 4 and 5
         self._compare(evictions)  # 6
-        is_published = self._is_due() and self._publish("PUBLICATION")  # 7, and 8 to 10 in Publisher.publish
+        if self._is_due():  # 7
+            self._publish("PUBLICATION")  # 8 to 10 are in Publisher.publish
         self._progress.handled_offset = self._progress.next_offset
         self.metrics.applied(self._progress.event_time_ms, self._registry.lease_count, self._registry.suspect_count)
-        if is_published:
-            self._care_for_tables()
 
     def _catch_up(self, first_offset: int) -> None:
         """Apply what Spark has read before and the tables do not have: its checkpoint is ahead of them."""
@@ -332,7 +329,7 @@ class MicroBatches:
             or self._progress.silent_s >= 2 * max(refresh_ms, PROGRESS_MS) / 1000
         )
 
-    def _publish(self, kind: SnapshotKind) -> bool:
+    def _publish(self, kind: SnapshotKind) -> None:
         """Publish what has come, with the signs of life: the snapshot is exact as of its offset."""
         came = self._registry.take_changes()
         changes = changes_to_write(came.changes)
@@ -359,7 +356,7 @@ class MicroBatches:
                  extra={"epoch": row.epoch, "offset": self._progress.next_offset})  # fmt: skip
         log_brokers(came.events, row.epoch)
         self.metrics.published(row, came.events)
-        return True
+        self._care_for_tables()
 
     def _care_for_tables(self) -> None:
         """Compact tables with many files: after the first publication, since many runs may be short, and regularly."""
