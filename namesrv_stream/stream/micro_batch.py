@@ -31,7 +31,8 @@ from namesrv_stream.stream.log_records import Eviction, LogRecord, as_passed_on,
 from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.source import COMMAND_TYPES, MAX_REASON_CHARS, REJECTED
 from namesrv_stream.stream.tick_silence import TickSilence
-from namesrv_stream.tables.publication import MAX_SMALL_FILES, Batch, Publisher, SnapshotKind
+from namesrv_stream.tables import publication
+from namesrv_stream.tables.publication import Batch, Publisher, SnapshotKind
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.writer import RowChanges, changes_to_write
 
@@ -55,7 +56,7 @@ SHOW_PROGRESS_S = 10.0
 """The time after which a snapshot shows how far a long catch-up has come."""
 
 PUBLICATIONS_BETWEEN_CARE = 32
-"""Number of publications after which small files are compacted; with MAX_SMALL_FILES it is a table's most files."""
+"""Publications after which small files are compacted; publication.MAX_SMALL_FILES and this are a table's bound."""
 
 
 class AbandonedError(NamesrvError):
@@ -364,7 +365,7 @@ class MicroBatches:
         if (self._publications - 1) % PUBLICATIONS_BETWEEN_CARE:
             return
         try:
-            compacted = self._publisher.compact(MAX_SMALL_FILES)
+            compacted = self._publisher.compact(publication.MAX_SMALL_FILES)
         except Exception as error:
             log.warning("small files were not put together, which the next time mends: %s", error)
             return

@@ -505,13 +505,12 @@ def test_metrics_count_what_a_batch_did(registry):
 def low_bounds(monkeypatch):
     """Tables are compacted at more than 3 files, after each 4th publication."""
     monkeypatch.setattr(publication, "MAX_SMALL_FILES", 3)
-    monkeypatch.setattr(micro_batch, "MAX_SMALL_FILES", 3)
     monkeypatch.setattr(micro_batch, "PUBLICATIONS_BETWEEN_CARE", 4)
 
 
 def test_the_files_of_every_table_stay_within_the_bound_that_the_docs_name_however_short_the_runs(tmp_path, request):
     page = (Path(__file__).parents[2] / "docs" / "tables.md").read_text("utf-8")
-    assert f"at most {micro_batch.MAX_SMALL_FILES + micro_batch.PUBLICATIONS_BETWEEN_CARE} files" in page
+    assert f"at most {publication.MAX_SMALL_FILES + micro_batch.PUBLICATIONS_BETWEEN_CARE} files" in page
     request.getfixturevalue("low_bounds")
     most, offset = 0, 0
     for run, publications in enumerate((11, 2, 2, 2, 2, 2)):
