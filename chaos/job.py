@@ -27,6 +27,7 @@ from namesrv_stream.logs import set_up_logging
 from namesrv_stream.stream import micro_batch
 from namesrv_stream.stream.job import RouteRegistryJob
 from namesrv_stream.stream.termination import stop_on_signals
+from namesrv_stream.tables import publication
 from namesrv_stream.tables.publication import POINTS
 
 COMMITTED = "committed"
@@ -75,7 +76,7 @@ class _Commits(StreamingQueryListener):
 def main(settings: Path, die_at: str | None, count: int, standby: bool) -> None:
     """Run the job, with the settings of a properties file, until SIGTERM or the point."""
     set_up_logging(logging.INFO)
-    micro_batch.PUBLICATIONS_BETWEEN_CARE, micro_batch.MAX_SMALL_FILES = 5, 3  # so that a short run compacts too
+    micro_batch.PUBLICATIONS_BETWEEN_CARE, publication.MAX_SMALL_FILES = 5, 3  # so that a short run compacts too
     given = load_settings(settings, {}, {"standby": "true"} if standby else {})
     failpoint, stop = Failpoint(die_at, count), threading.Event()
     spark = local_session("chaos", cores="2")

@@ -12,6 +12,7 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from namesrv_stream import palette
 from namesrv_stream.cli.moments import ACCEPTED, Moment
 from namesrv_stream.cli.output import counted, duration_text, heading, iso_text, table, time_text
 from namesrv_stream.cli.view import (
@@ -19,6 +20,7 @@ from namesrv_stream.cli.view import (
     NotFoundError,
     Served,
     View,
+    looks,
     open_reader,
     print_answer,
     root_of,
@@ -34,6 +36,7 @@ from namesrv_stream.logs import printable
 from namesrv_stream.rules.rows import BrokerEventRow, RejectedRow, SnapshotRow
 from namesrv_stream.tables.rejected import newest_rejected, rejected_fields
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.wire.json_text import encode_json
 
 DEFAULT_EVENTS = 50
@@ -43,15 +46,7 @@ _UNCHANGED = {"CLAIM": "(a run began)", "STOP": "(the run ended)"}
 _NAMED = 3
 _TIME = Moment(epochs=False)
 _NOT_SHOWN = ("type", "requestedBy", "reason")
-_COLOURS = {
-    "REGISTERED": "green",
-    "ID_TAKEN": "green",
-    "ID_LOST": "yellow",
-    "EXPIRED": "red",
-    "UNREGISTERED": "yellow",
-    "CHANNEL_CLOSED": "red",
-    "REFUSED": "red",
-}
+_COLOURS = {kind: shades.terminal for kind, shades in palette.TEXT.items()}
 _NAMES: dict[str, Callable[[dict[str, Any]], str]] = {
     "topic": lambda row: str(row["topic"]),
     "topic_mapping": lambda row: f"mapping of {row['topic']}",
@@ -154,20 +149,34 @@ def _schema_name(context: click.Context, _parameter: click.Parameter, name: str 
 )
 @click.option("--sql", is_flag=True, is_eager=True, help="Print the statements by which spark-sql reads one snapshot.")
 @click.option("--schema", callback=_schema_name, metavar="NAME", help="With --sql: permanent views in this schema.")
-@view_options(watch=False)
+@view_options()
 @click.pass_obj
 def snapshots(invocation: Invocation, limit: int, sql: bool, schema: str | None, view: View) -> None:
-    """List the published snapshots that can be read, newest last. With --as-of only the one that was in force then."""
+    """List the published snapshots that can be read, newest last. With --as-of only the one that was in force then.
+
+    With --sql and --watch print the statements of each new snapshot, for a client that keeps permanent views fresh.
+    """
+    if view.watch_s is not None and not sql:
+        raise click.UsageError("--watch needs --sql: it prints the statements of each new snapshot.")
     published = open_reader(invocation.settings).snapshots
-    if sql or view.as_of is not None:
-        rows = [published.find(**view.as_of_arguments)]
-    else:
-        rows = published.readable(limit)[::-1]
     if sql:
-        click.echo(pinning_sql(root_of(invocation.settings), rows[0], schema), nl=False)
+        _print_statements(root_of(invocation.settings), published, view, schema)
         return
+    asked = view.as_of is not None
+    rows = [published.find(**view.as_of_arguments)] if asked else published.readable(limit)[::-1]
     fields = encode_json([snapshot_fields(row) for row in rows])
     print_answer(Answer(fields, lambda plain: _snapshots_shown(rows, plain)), as_json=view.as_json)
+
+
+def _print_statements(root: Root, published: Snapshots, view: View, schema: str | None) -> None:
+    """Print the statements of the snapshot asked for, with --watch those of each newer one too until Ctrl-C."""
+    last = 0
+    for _ in looks(view.watch_s) if view.watch_s is not None else [None]:
+        published.refresh()
+        snapshot = published.find(**view.as_of_arguments)
+        if snapshot.epoch != last:
+            click.echo(pinning_sql(root, snapshot, schema), nl=False)
+        last = snapshot.epoch
 
 
 def pinning_sql(root: Root, snapshot: SnapshotRow, schema: str | None = None) -> str:

@@ -6,61 +6,44 @@ to `until`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from pyspark.sql import SparkSession
 
-from namesrv_stream.errors import NamesrvError
-from namesrv_stream.history import palette
+from namesrv_stream.history import drawing
 
-
-class MatplotlibMissingError(NamesrvError):
-    """Failure to import matplotlib, which is an extra of this package and is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__("plots need matplotlib: pip install 'namesrv-stream[analysis]'.")
-
-
-try:
-    from matplotlib.axes import Axes
-    from matplotlib.colors import BoundaryNorm, ListedColormap
-    from matplotlib.dates import ConciseDateFormatter
+if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
-    from matplotlib.ticker import MaxNLocator
-except ImportError as error:
-    raise MatplotlibMissingError from error
-
-Plot = Callable[[SparkSession, datetime, datetime], Figure]
-
-MOST_BROKERS = 60
-"""Most rows of a plot that has a row for each broker: one page."""
 
 _BROKER = "concat_ws(' ', cluster_name, broker_name, broker_id)"
-_BROKER_LABEL = "cluster, broker name, id"
-_ROW_INCHES = 0.28
-_WIDTH_INCHES, _DOTS_AN_INCH = 10, 96
-_AXIS_SHARE = 0.8
-"""About the share of a figure's width that its time axis takes."""
-_LEAST_PIXELS = 3
-"""Width with which an outage is drawn that would be narrower."""
-_TOGETHER_PIXELS = 16
-"""Ends of sessions of one broker that are closer than this share one number."""
-_MOST_TEXT_COLUMNS = 10
-"""Most columns of a heat map whose cells have room for their share."""
-_DAY = timedelta(days=1)
-_LONG = 31 * _DAY
-
-
-def _rows(spark: SparkSession, statement: str, since: datetime, until: datetime) -> Any:
-    """Return a pandas frame with times in UTC, whatever the session's zone is."""
-    rows = spark.sql(bounded(statement, since, until)).toArrow().to_pandas()
-    times = rows.select_dtypes("datetimetz")
-    return rows.assign(**{name: times[name].dt.tz_convert("UTC") for name in times})
+_AVAILABILITY = f"""
+    SELECT {_BROKER} AS broker, day, availability FROM broker_availability WHERE day BETWEEN :first_day AND :last_day"""
+_SESSIONS = f"""
+    WITH shown AS (
+      SELECT {_BROKER} AS broker, greatest(from_time, :since) AS since,
+             least(coalesce(to_time, :until), :until) AS until,
+             IF(to_time <= :until, to_time, NULL) AS to_time, IF(to_time <= :until, ended_by, NULL) AS ended_by,
+             least(coalesce(back_at, :until), :until) AS back_at
+      FROM broker_session
+      WHERE from_time < :until AND coalesce(to_time, :until) > :since
+    ), most AS (
+      SELECT broker, count(ended_by) AS ends, count(*) OVER () AS brokers
+      FROM shown GROUP BY broker ORDER BY ends DESC, broker LIMIT {drawing.MOST_BROKERS}
+    )
+    SELECT * FROM shown JOIN most USING (broker)"""
+_FALLEN = f"""
+    SELECT {_BROKER} AS broker, count(*) AS ends, count_if(back_at <= to_time + INTERVAL 10 MINUTES) AS flaps
+    FROM broker_session
+    WHERE ended_by IN ('EXPIRED', 'CHANNEL_CLOSED') AND to_time BETWEEN :since AND :until
+    GROUP BY broker ORDER BY ends DESC, broker LIMIT 10"""
+_EXPIRED = """
+    SELECT expiry_millis / 1000 AS seconds FROM time_to_expiry
+    WHERE event_time BETWEEN :since AND :until AND event_month BETWEEN :first_month AND :last_month"""
+_CHANGES = """
+    SELECT hour, type, events FROM route_changes
+    WHERE hour > :since - INTERVAL 1 HOUR AND hour <= :until AND event_month BETWEEN :first_month AND :last_month"""
 
 
 def bounded(statement: str, since: datetime, until: datetime) -> str:
@@ -83,12 +66,6 @@ def bounded(statement: str, since: datetime, until: datetime) -> str:
     return statement
 
 
-def period(since: datetime, until: datetime) -> str:
-    """Return the period as titles show it."""
-    begin, end = (moment.astimezone(UTC) for moment in (since, until))
-    return f"{begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC"
-
-
 def known_period(spark: SparkSession, since: datetime, until: datetime) -> tuple[datetime, datetime]:
     """Return the part of a period that the history knows, so that plots do not show what nobody can know as empty.
 
@@ -102,275 +79,44 @@ def known_period(spark: SparkSession, since: datetime, until: datetime) -> tuple
     return max(since, begins), min(until, ends)
 
 
-def sentence_of(figure: Figure) -> str | None:
-    """Return the sentence that a figure has in place of a plot, None if it is a plot."""
-    return str(figure.get_label()) or None
+class Plot(NamedTuple):
+    """A plot: called with a session and a period, it returns the figure.
 
-
-def availability_heat_map(spark: SparkSession, since: datetime, until: datetime) -> Figure:
-    """Plot a row for each broker and a column for each day (UTC): the broker's share of the day in the routes."""
-    rows = _rows(
-        spark,
-        f"SELECT {_BROKER} AS broker, day, availability FROM broker_availability "
-        "WHERE day BETWEEN :first_day AND :last_day",
-        since,
-        until,
-    )
-    rows["day"] = rows["day"].astype("datetime64[ns]")
-    grid = rows.pivot(index="broker", columns="day", values="availability")
-    shown = grid.loc[grid.mean(axis=1).nsmallest(MOST_BROKERS).index.sort_values()].T.asfreq("D").T
-    figure, axes = _figure(len(shown), _of_all("Availability by broker and day", "lowest", shown, grid), since, until)
-    if shown.empty:
-        return _without_data(figure, axes)
-    colours, norm = (
-        ListedColormap([*palette.SHARES.values()]),
-        BoundaryNorm([*palette.SHARES, 1.0], len(palette.SHARES)),
-    )
-    edges = [shown.columns[0] + day * _DAY for day in range(len(shown.columns) + 1)]
-    shares = shown.to_numpy(float)
-    has_room = len(shown.columns) <= _LONG.days
-    axes.pcolormesh(
-        edges,
-        range(len(shown) + 1),
-        shares,
-        cmap=colours,
-        norm=norm,
-        edgecolors="white" if has_room else "none",
-    )
-    if len(shown.columns) <= _MOST_TEXT_COLUMNS:
-        _write_shares(axes, shares, edges, since, until)
-    is_cut = _mark_parts_of_days(axes, edges, since, until)
-    axes.set_yticks(np.arange(len(shown)) + 0.5, list(shown.index))
-    axes.set_ylabel(_BROKER_LABEL)
-    axes.invert_yaxis()
-    _date_axis(axes, since, until)
-    named = [Patch(color=colour, label=label) for label, colour in _share_labels()]
-    named += [Patch(fill=False, hatch="...", edgecolor="grey", linewidth=0, label="part of a day")] if is_cut else []
-    figure.legend(handles=named, loc="outside lower center", ncols=len(named), frameon=False)
-    return figure
-
-
-def _share_labels() -> Iterator[tuple[str, str]]:
-    bounds = [*palette.SHARES]
-    for bound, colour in palette.SHARES.items():
-        yield (f"from {100 * bound:g} %" if bound else f"below {100 * bounds[1]:g} %"), colour
-
-
-def _write_shares(axes: Axes, shares: Any, edges: Sequence[Any], since: datetime, until: datetime) -> None:
-    """Write each share into the visible part of its cell, rounded down: 100 means the whole day."""
-    for column, (day, next_day) in enumerate(pairwise(edges)):
-        begin, end = max(day, _at(since)), min(next_day, _at(until))
-        if (end - begin) / (_at(until) - _at(since)) < 0.5 / _MOST_TEXT_COLUMNS:
-            continue
-        for row in np.flatnonzero(~np.isnan(shares[:, column])):
-            percent = np.floor(10_000 * shares[row, column]) / 100
-            colour = "white" if shares[row, column] < 0.99 else "black"
-            place = (begin + (end - begin) / 2, row + 0.5)
-            axes.text(*place, f"{percent:g}", ha="center", va="center", fontsize="x-small", color=colour)
-
-
-def _mark_parts_of_days(axes: Axes, edges: Sequence[Any], since: datetime, until: datetime) -> bool:
-    """Dot the columns of days of which the period has only a part, and return whether there are any."""
-    parts = [
-        (max(begin, _at(since)), min(end, _at(until)))
-        for begin, end in pairwise(edges)
-        if begin < _at(since) or end > _at(until)
-    ]
-    for begin, end in parts:
-        axes.axvspan(begin, end, fill=False, hatch="...", edgecolor="grey", linewidth=0, alpha=0.6)
-    return bool(parts)
-
-
-def _at(moment: datetime) -> Any:
-    """Return a moment as the days of the heat map's columns are: in UTC, without a zone."""
-    return np.datetime64(moment.astimezone(UTC).replace(tzinfo=None))
-
-
-def up_down_timeline(spark: SparkSession, since: datetime, until: datetime) -> Figure:
-    """Plot a line for each broker: a bar for each session, and a mark whose colour shows how the session ended.
-
-    After an unplanned end the mark is as wide as the gap. One that would be narrower than a few pixels is drawn wider.
-    Ends that lie together have their number.
+    `statement` is what it asks, for `bounded`; `draw` makes the figure of the rows.
     """
-    rows = _rows(
-        spark,
-        f"""
-        WITH shown AS (
-          SELECT {_BROKER} AS broker, greatest(from_time, :since) AS since,
-                 least(coalesce(to_time, :until), :until) AS until,
-                 IF(to_time <= :until, to_time, NULL) AS to_time, IF(to_time <= :until, ended_by, NULL) AS ended_by,
-                 least(coalesce(back_at, :until), :until) AS back_at
-          FROM broker_session
-          WHERE from_time < :until AND coalesce(to_time, :until) > :since
-        ), most AS (
-          SELECT broker, count(ended_by) AS ends, count(*) OVER () AS brokers
-          FROM shown GROUP BY broker ORDER BY ends DESC, broker LIMIT {MOST_BROKERS}
-        )
-        SELECT * FROM shown JOIN most USING (broker)""",
-        since,
-        until,
-    )
-    brokers = sorted(rows["broker"].unique(), reverse=True)
-    what = _of_all("Sessions and how they ended", "most ended", brokers, range(rows["brokers"].max() if brokers else 0))
-    figure, axes = _figure(len(brokers), what, since, until)
-    if rows.empty:
-        return _without_data(figure, axes)
-    rows["place"] = [brokers.index(broker) for broker in rows["broker"]]
-    pixel = (until - since) / (_WIDTH_INCHES * _DOTS_AN_INCH * _AXIS_SHARE)
-    axes.hlines(
-        rows["place"], rows["since"], rows["until"], linewidth=8, color=palette.IN_ROUTES, label="in the routes"
-    )
-    for how, ended in rows[rows["to_time"].notna()].groupby("ended_by"):
-        away = (ended["back_at"] - ended["to_time"]).clip(lower=_LEAST_PIXELS * pixel)
-        if how not in palette.UNPLANNED:  # nobody expects the broker in the gap, which stays white
-            away = away.clip(upper=_LEAST_PIXELS * pixel)
-        colour = palette.ENDS[str(how)].colour
-        axes.barh(ended["place"], away, left=ended["to_time"], height=0.6, color=colour, label=how, zorder=3)
-    for end, place, count in _together(rows, _TOGETHER_PIXELS * pixel):
-        axes.annotate(str(count), (end, place), (4, 5), textcoords="offset points", fontsize="x-small")
-    axes.set_yticks(range(len(brokers)), brokers)
-    axes.set_ylim(-0.7, len(brokers) - 0.3)
-    axes.set_ylabel(_BROKER_LABEL)
-    _date_axis(axes, since, until)
-    figure.legend(loc="outside lower center", ncols=len(palette.ENDS) + 1, frameon=False)
-    return figure
+
+    statement: str
+    draw: Callable[[Any, datetime, datetime], Figure]
+
+    def __call__(self, spark: SparkSession, since: datetime, until: datetime) -> Figure:
+        """Ask the session's views about the period, and draw the answer."""
+        return self.draw(_rows(spark, self.statement, since, until), since, until)
 
 
-def _together(rows: Any, within: timedelta) -> Iterator[tuple[Any, int, int]]:
-    """Yield the last end, the line and the number of each group of two or more ends that follow each other closely."""
-    for place, ended in rows[rows["to_time"].notna()].sort_values("to_time").groupby("place"):
-        groups = (ended["to_time"].diff() > within).cumsum()
-        for _, group in ended["to_time"].groupby(groups):
-            if len(group) > 1:
-                yield group.iloc[-1], place, len(group)
+availability_heat_map = Plot(_AVAILABILITY, drawing.heat_map)
+"""Plot of each broker's share of each day (UTC) in the routes."""
+
+up_down_timeline = Plot(_SESSIONS, drawing.timeline)
+"""Plot of each broker's sessions and of how they ended."""
+
+flapping_rank = Plot(_FALLEN, drawing.flapping)
+"""Plot of the ten brokers with most unplanned ends of leases, and how many of these ends were flaps.
+
+An unplanned end is a flap if the broker was back within ten minutes.
+"""
+
+time_to_expiry = Plot(_EXPIRED, drawing.expiry)
+"""Plot of the time from the last sign of life of a silent broker to the end of its lease."""
+
+changes_by_hour = Plot(_CHANGES, drawing.changes)
+"""Plot of the number of events in each hour by kind, so that an incident stands out.
+
+A period of more than 31 days is shown by day.
+"""
 
 
-def flapping_rank(spark: SparkSession, since: datetime, until: datetime) -> Figure:
-    """Plot the ten brokers with most unplanned ends of leases, and how many of these ends were flaps.
-
-    An unplanned end is a flap if the broker was back within ten minutes.
-    """
-    rows = _rows(
-        spark,
-        f"""
-        SELECT {_BROKER} AS broker, count(*) AS ends, count_if(back_at <= to_time + INTERVAL 10 MINUTES) AS flaps
-        FROM broker_session
-        WHERE ended_by IN ('EXPIRED', 'CHANNEL_CLOSED') AND to_time BETWEEN :since AND :until
-        GROUP BY broker ORDER BY ends DESC, broker LIMIT 10""",
-        since,
-        until,
-    )[::-1]
-    figure, axes = _figure(len(rows), "Flapping", since, until)
-    if rows.empty:
-        return _without_data(figure, axes)
-    if len(rows) == 1:
-        [only] = rows.itertuples()
-        return _with_sentence(
-            figure,
-            axes,
-            f"One broker fell out unplanned: {only.broker}, {only.ends} times, {only.flaps} times for less "
-            "than ten minutes.",
-        )
-    axes.barh(rows["broker"], rows["flaps"], color=palette.VERMILION, label="back within 10 minutes")
-    axes.barh(
-        rows["broker"], rows["ends"] - rows["flaps"], left=rows["flaps"], color=palette.GREY, label="later or not"
-    )
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel("unplanned ends of leases (EXPIRED, CHANNEL_CLOSED)")
-    axes.set_ylabel(_BROKER_LABEL)
-    figure.legend(loc="outside lower center", ncols=2, frameon=False)
-    return figure
-
-
-def time_to_expiry(spark: SparkSession, since: datetime, until: datetime) -> Figure:
-    """Plot the time from the last sign of life of a silent broker to the end of its lease."""
-    rows = _rows(
-        spark,
-        "SELECT expiry_millis / 1000 AS seconds FROM time_to_expiry WHERE event_time BETWEEN :since AND :until "
-        "AND event_month BETWEEN :first_month AND :last_month",
-        since,
-        until,
-    )
-    figure, axes = _figure(6, "Time to expiry", since, until)
-    seconds = rows["seconds"].astype(float)
-    if rows.empty:
-        return _without_data(figure, axes)
-    if seconds.nunique() == 1:
-        leases = "1 lease" if len(seconds) == 1 else f"Each of {len(seconds):,} leases"
-        return _with_sentence(figure, axes, f"{leases} expired {seconds.iloc[0]:,.1f} s after the last sign of life.")
-    axes.hist(seconds, bins=60, range=(0, 1.1 * max(120.0, seconds.max())), color=palette.ENDS["EXPIRED"].colour)
-    axes.set_xlim(left=0)
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel(
-        "seconds from the last sign of life to the end of the lease "
-        f"(median {seconds.median():,.1f}, longest {seconds.max():,.1f})"
-    )
-    axes.set_ylabel("expired leases")
-    return figure
-
-
-def changes_by_hour(spark: SparkSession, since: datetime, until: datetime) -> Figure:
-    """Plot the number of events in each hour by kind, so that an incident stands out.
-
-    A period of more than 31 days is shown by day.
-    """
-    rows = _rows(
-        spark,
-        "SELECT hour, type, events FROM route_changes WHERE hour > :since - INTERVAL 1 HOUR AND hour <= :until "
-        "AND event_month BETWEEN :first_month AND :last_month",
-        since,
-        until,
-    )
-    unit, step = ("day", _DAY) if until - since > _LONG else ("hour", timedelta(hours=1))
-    figure, axes = _figure(8, f"Changes by {unit}", since, until)
-    if rows.empty:
-        return _without_data(figure, axes)
-    kinds = rows["type"].where(rows["type"].isin(palette.KINDS), palette.COMMAND)
-    grid = rows.groupby([rows["hour"].dt.floor(step), kinds])["events"].sum().unstack(fill_value=0)
-    if len(grid) == 1:
-        said = ", ".join(f"{count:,} {kind}" for kind, count in grid.iloc[0].items())
-        return _with_sentence(figure, axes, f"All in one {unit}, from {grid.index[0]:%Y-%m-%d %H:%M}: {said}.")
-    bottom = np.zeros(len(grid))
-    for kind, (colour, hatch) in palette.KINDS.items():
-        if kind in grid:
-            width = step / _DAY
-            axes.bar(grid.index, grid[kind], width, bottom, align="edge", label=kind, color=colour, hatch=hatch)
-            bottom += grid[kind].to_numpy()
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_ylabel(f"events in the {unit}")
-    _date_axis(axes, since, until)
-    figure.legend(loc="outside lower center", ncols=6, frameon=False, fontsize="small")
-    return figure
-
-
-def _figure(rows: int, what: str, since: datetime, until: datetime) -> tuple[Figure, Axes]:
-    height = max(2.5, 1.5 + rows * _ROW_INCHES)
-    figure = Figure(figsize=(_WIDTH_INCHES, height), dpi=_DOTS_AN_INCH, layout="constrained")
-    axes = figure.subplots()
-    axes.set_title(f"{what}, {period(since, until)}", fontsize="medium")
-    return figure, axes
-
-
-def _of_all(what: str, which: str, shown: Any, everything: Any) -> str:
-    """Return the title `what`, with the number of brokers shown if the plot has no room for all of them."""
-    return what if len(shown) == len(everything) else f"{what} (the {len(shown)} {which} of {len(everything):,})"
-
-
-def _without_data(figure: Figure, axes: Axes) -> Figure:
-    return _with_sentence(figure, axes, "nothing in this period")
-
-
-def _with_sentence(figure: Figure, axes: Axes, sentence: str) -> Figure:
-    """Return the figure with a sentence in place of a plot. It is the figure's label too, for `sentence_of`."""
-    figure.set_label(sentence)
-    axes.set_axis_off()
-    axes.text(0.5, 0.5, sentence, ha="center", va="center", transform=axes.transAxes)
-    return figure
-
-
-def _date_axis(axes: Axes, since: datetime | None = None, until: datetime | None = None) -> None:
-    """Label the date axis with only the parts of each date that are needed, and bound it by `since` and `until`."""
-    if since and until:
-        axes.set_xlim(since, until)  # type: ignore[arg-type]  # an axis of dates takes dates
-    locator = axes.xaxis.get_major_locator()
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]  # matplotlib's
+def _rows(spark: SparkSession, statement: str, since: datetime, until: datetime) -> Any:
+    """Return a pandas frame with times in UTC, whatever the session's zone is."""
+    rows = spark.sql(bounded(statement, since, until)).toArrow().to_pandas()
+    times = rows.select_dtypes("datetimetz")
+    return rows.assign(**{name: times[name].dt.tz_convert("UTC") for name in times})

@@ -8,24 +8,29 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from io import BytesIO
 from textwrap import dedent
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGoneError
-from namesrv_stream.history import plots
+from namesrv_stream.history import drawing, plots
 from namesrv_stream.history.views import register_views
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.views import open_snapshot
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 _GREATEST_OUTAGE = """
-    SELECT first_gone_at, last_gone_at, brokers, which FROM shared_outage
+    SELECT first_gone_at, last_gone_at, brokers, which, broker_keys FROM shared_outage
     WHERE event_month >= :first_month AND last_gone_at >= :since AND first_gone_at <= :until
     ORDER BY brokers DESC, first_gone_at"""
 _PLOTS: dict[str, tuple[plots.Plot, str]] = {
     "Availability": (
         plots.availability_heat_map,
-        "Each broker's share of each day in the routes, in percent, rounded down. White: nobody expected it.",
+        "Each broker's share of each day in the routes, in percent, rounded down. Pale without a number: the whole "
+        "day. White: nobody expected the broker.",
     ),
     "Sessions": (
         plots.up_down_timeline,
@@ -50,12 +55,17 @@ _TABLES = {
         SELECT first_gone_at, last_gone_at, brokers, concat_ws(', ', which) AS which
         FROM ({_GREATEST_OUTAGE}) LIMIT {_MOST_LINES}""",
     "Brokers by zone at the greatest of these": f"""
-        WITH outage AS ({_GREATEST_OUTAGE} LIMIT 1), gone AS (SELECT explode(which) AS broker FROM outage)
-        SELECT coalesce(zone_name, 'none') AS zone, count(*) AS brokers_before, count(gone.broker) AS brokers_gone
+        WITH outage AS ({_GREATEST_OUTAGE} LIMIT 1), placed AS (
+          SELECT broker_key, max_by(after.zone_name, (epoch, seq)) AS zone_name
+          FROM broker_change JOIN outage ON event_time <= first_gone_at
+          WHERE after IS NOT NULL
+          GROUP BY broker_key
+        )
+        SELECT coalesce(zone_name, 'none') AS zone, count(*) AS brokers_before,
+               count_if(array_contains(broker_keys, broker_key)) AS brokers_gone
         FROM outage
         JOIN broker_session ON from_time <= first_gone_at AND coalesce(to_time, last_gone_at) >= first_gone_at
-        JOIN broker_dim USING (broker_key)
-        LEFT JOIN gone ON broker = concat_ws(' ', broker_dim.cluster_name, broker_dim.broker_name, broker_dim.broker_id)
+        LEFT JOIN placed USING (broker_key)
         GROUP BY zone ORDER BY brokers_gone DESC, zone""",
     "Operator commands": f"""
         SELECT event_time, requested_by, command, broker_name, reason FROM operator_command
@@ -111,7 +121,7 @@ class EmptyPeriodError(NamesrvError):
         ends = [f"until {before}"] if before else []
         ends += [f"from {after} on"] if after else []
         known = f"There were brokers {' and '.join(ends)}" if ends else "No broker has ever registered"
-        super().__init__(f"no broker was in the routes from {plots.period(since, until)}. {known}.")
+        super().__init__(f"no broker was in the routes from {drawing.period(since, until)}. {known}.")
         self.before = before
         self.after = after
 
@@ -137,7 +147,7 @@ def churn_report(spark: SparkSession, root: Root, since: datetime, until: dateti
     finally:
         sessions.unpersist()
     parts.append(topics_at(session, root, until))
-    title = f"Churn from {plots.period(since, until)}"
+    title = f"Churn from {drawing.period(since, until)}"
     made = (
         f"From the registry {root.url}, epoch {snapshot.epoch}, at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC. "
         "docs/cookbook.md has more questions."
@@ -150,8 +160,11 @@ def churn_report(spark: SparkSession, root: Root, since: datetime, until: dateti
 
 
 def _summary(session: SparkSession, since: datetime, until: datetime) -> str:
-    found = [row[0] for asked in _SUMMARY for row in session.sql(plots.bounded(asked, since, until)).collect()]
-    return f"<ul>{''.join(f'<li>{html.escape(text)}</li>' for text in found if text)}</ul>"
+    statements = [plots.bounded(asked, since, until) for asked in _SUMMARY]
+    found = [(row[0], statement) for statement in statements for row in session.sql(statement).collect()]
+    return (
+        f"<ul>{''.join(f'<li>{html.escape(text)}{_query(statement)}</li>' for text, statement in found if text)}</ul>"
+    )
 
 
 def _require_brokers(session: SparkSession, since: datetime, until: datetime) -> None:
@@ -169,14 +182,20 @@ def _require_brokers(session: SparkSession, since: datetime, until: datetime) ->
 def _plot_parts(session: SparkSession, since: datetime, until: datetime) -> Iterator[str]:
     for heading, (plot, words) in _PLOTS.items():
         figure = plot(session, since, until)
-        if sentence := plots.sentence_of(figure):
-            yield f"<h2>{heading}</h2><p>{html.escape(sentence)}</p>"
-            continue
-        image = BytesIO()
-        figure.savefig(image, format="png")
-        data = base64.b64encode(image.getvalue()).decode()
-        yield f"<h2>{heading}</h2><p>{words}</p>"
-        yield f'<img alt="{words}" src="data:image/png;base64,{data}">'
+        sentence = drawing.sentence_of(figure)
+        shown = f"<p>{html.escape(sentence)}</p>" if sentence else f"<p>{words}</p>{_image(figure, words)}"
+        yield f"<h2>{heading}</h2>{shown}{_query(plots.bounded(plot.statement, since, until))}"
+
+
+def _image(figure: Figure, words: str) -> str:
+    image = BytesIO()
+    figure.savefig(image, format="png")
+    return f'<img alt="{words}" src="data:image/png;base64,{base64.b64encode(image.getvalue()).decode()}">'
+
+
+def _query(statement: str) -> str:
+    """Return the page's link to a statement, which unfolds it."""
+    return f"<details><summary>query</summary><pre>{html.escape(dedent(statement).strip())}</pre></details>"
 
 
 def topics_at(session: SparkSession, root: Root, end: datetime) -> str:
@@ -200,13 +219,12 @@ def _table(session: SparkSession, heading: str, statement: str) -> str:
     frame = session.sql(statement)
     rows = frame.select([_text(name, kind) for name, kind in frame.dtypes]).collect()
     if not rows:
-        return f"<h2>{heading}</h2><p>None.</p>"
+        return f"<h2>{heading}</h2><p>None.</p>{_query(statement)}"
     classes = [_CLASSES.get(kind.partition("(")[0], "text") for _, kind in frame.dtypes]
     words = [name.replace("_", " ") for name in frame.columns]
     head = "".join(f'<th class="{of}">{name}</th>' for of, name in zip(classes, words, strict=True))
     body = "".join(f"<tr>{_cells(classes, row)}</tr>" for row in rows)
-    query = f"<details><summary>query</summary><pre>{html.escape(dedent(statement).strip())}</pre></details>"
-    return f"<h2>{heading}</h2><table><tr>{head}</tr>{body}</table>{query}"
+    return f"<h2>{heading}</h2><table><tr>{head}</tr>{body}</table>{_query(statement)}"
 
 
 def _text(name: str, kind: str) -> Column:

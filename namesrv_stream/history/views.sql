@@ -124,7 +124,8 @@ SELECT cluster_name, day,
        sum(expected_millis) AS expected_millis,
        sum(up_millis) / sum(expected_millis) AS availability,
        min(availability) AS worst_availability,
-       min_by(concat(broker_name, ' ', broker_id), availability) AS worst_broker
+       min_by(concat(broker_name, ' ', broker_id), availability) AS worst_broker,
+       min_by(broker_key, availability) AS worst_broker_key
 FROM broker_availability
 GROUP BY cluster_name, day;
 
@@ -134,10 +135,12 @@ GROUP BY cluster_name, day;
 -- The view counts leases that end: a dead master counts, even if a slave has taken its id before it expires.
 --
 -- Columns: event_month in which the brokers left the routes (a group ends with it), first_gone_at and last_gone_at,
--- brokers (their number), cluster_names and which (sorted arrays, in `which` each broker as 'cluster name id').
+-- brokers (their number), cluster_names, which and broker_keys (sorted arrays, in `which` each broker as
+-- 'cluster name id', in broker_keys by its key).
 CREATE OR REPLACE TEMPORARY VIEW shared_outage AS
 WITH gone AS (
   SELECT event_month, cluster_name, concat_ws(' ', cluster_name, broker_name, broker_id) AS broker,
+         concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key,
          IF(type = 'EXPIRED', last_heard_at, event_time) AS gone_at
   FROM broker_event
   WHERE type IN ('EXPIRED', 'CHANNEL_CLOSED')
@@ -147,7 +150,8 @@ SELECT event_month,
        max(gone_at) AS last_gone_at,
        size(collect_set(broker)) AS brokers,
        array_sort(collect_set(cluster_name)) AS cluster_names,
-       array_sort(collect_set(broker)) AS which
+       array_sort(collect_set(broker)) AS which,
+       array_sort(collect_set(broker_key)) AS broker_keys
 FROM gone
 GROUP BY event_month, session_window(gone_at, '1 minute')
 HAVING brokers >= 2;

@@ -31,6 +31,7 @@ from namesrv_stream.stream.log_records import Eviction, LogRecord, as_passed_on,
 from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.source import COMMAND_TYPES, MAX_REASON_CHARS, REJECTED
 from namesrv_stream.stream.tick_silence import TickSilence
+from namesrv_stream.tables import publication
 from namesrv_stream.tables.publication import Batch, Publisher, SnapshotKind
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.writer import RowChanges, changes_to_write
@@ -55,14 +56,13 @@ SHOW_PROGRESS_S = 10.0
 """The time after which a snapshot shows how far a long catch-up has come."""
 
 PUBLICATIONS_BETWEEN_CARE = 32
+"""Publications after which small files are compacted; publication.MAX_SMALL_FILES and this are a table's bound."""
+
 _UNCHANGED = {
     "CLAIM": "no row changed, this run has the registry now",
     "PUBLICATION": "no row changed, event time went on",
     "STOP": "no row changed, this run ends in order",
 }
-
-MAX_SMALL_FILES = 32
-"""A table with more files than that is compacted. A publication adds one, so both numbers together are the bound."""
 
 
 class AbandonedError(NamesrvError):
@@ -202,11 +202,10 @@ class MicroBatches:
             self._catch_up(records[0].offset)
         self._apply_all(record for record in records if record.offset >= self._progress.next_offset)  # 4 and 5
         self._compare(evictions)  # 6
-        is_published = self._is_due() and self._publish("PUBLICATION")  # 7, and 8 to 10 in Publisher.publish
+        if self._is_due():  # 7
+            self._publish("PUBLICATION")  # 8 to 10 are in Publisher.publish
         self._progress.handled_offset = self._progress.next_offset
         self.metrics.applied(self._progress.event_time_ms, self._registry.lease_count, self._registry.suspect_count)
-        if is_published:
-            self._care_for_tables()
 
     def _catch_up(self, first_offset: int) -> None:
         """Apply what Spark has read before and the tables do not have: its checkpoint is ahead of them."""
@@ -337,7 +336,7 @@ class MicroBatches:
             or self._progress.silent_s >= 2 * max(refresh_ms, PROGRESS_MS) / 1000
         )
 
-    def _publish(self, kind: SnapshotKind) -> bool:
+    def _publish(self, kind: SnapshotKind) -> None:
         """Publish what has come, with the signs of life: the snapshot is exact as of its offset."""
         came = self._registry.take_changes()
         changes = changes_to_write(came.changes)
@@ -365,7 +364,7 @@ class MicroBatches:
                  extra={"epoch": row.epoch, "offset": self._progress.next_offset})  # fmt: skip
         log_brokers(came.events, row.epoch)
         self.metrics.published(row, came.events)
-        return True
+        self._care_for_tables()
 
     def _care_for_tables(self) -> None:
         """Compact tables with many files: after the first publication, since many runs may be short, and regularly."""
@@ -373,7 +372,7 @@ class MicroBatches:
         if (self._publications - 1) % PUBLICATIONS_BETWEEN_CARE:
             return
         try:
-            compacted = self._publisher.compact(MAX_SMALL_FILES)
+            compacted = self._publisher.compact(publication.MAX_SMALL_FILES)
         except Exception as error:
             log.warning("small files were not put together, which the next time mends: %s", error)
             return

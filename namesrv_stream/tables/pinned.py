@@ -7,20 +7,26 @@ from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.root import Root, select
-from namesrv_stream.tables.schemas import PINNED_TABLES, SNAPSHOT, TABLES, TableSpec
+from namesrv_stream.tables.root import Root, is_there, select
+from namesrv_stream.tables.schemas import PAST_SNAPSHOT, PINNED_TABLES, SNAPSHOT, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
 
-_NAMES = tuple(spec.name for spec in (*PINNED_TABLES, SNAPSHOT))
+PUBLICATION = "publication"
+"""Name under which `snapshot` and `past_snapshot` are together: one row for each epoch."""
+
+_SPECS = {spec.name: spec for spec in (*PINNED_TABLES, SNAPSHOT, PAST_SNAPSHOT)}
 
 
 class PinnedTables(Mapping[str, pa.Table]):
     """The tables of one snapshot: name -> Arrow table. Each is read from storage when it is first asked for.
 
-    The table `snapshot` has the rows up to this one. A column that a former release did not have is NULL.
+    The table `snapshot` has the rows up to this one. `past_snapshot` is empty until maintenance makes it. `publication`
+    is no stored table: it has the columns of `past_snapshot` for each epoch up to this one, and `is_kept`, which is
+    False for the rows of `past_snapshot`. A column that a former release did not have is NULL.
     """
 
     def __init__(self, root: Root, snapshot: SnapshotRow) -> None:
@@ -34,28 +40,46 @@ class PinnedTables(Mapping[str, pa.Table]):
         return self._read[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_NAMES)
+        return iter((*_SPECS, PUBLICATION))
 
     def __len__(self) -> int:
-        return len(_NAMES)
+        return len(_SPECS) + 1
 
     def where(self, name: str, condition: str = "true") -> pa.Table:
         """Return the rows of a table that meet a SQL condition, such as "event_month = '2026-11'".
 
         Files whose statistics exclude the condition are not read, so a question about a day of a long history is cheap.
-        The SQL is that of DataFusion, with which delta-rs reads.
+        The SQL is that of DataFusion, with which delta-rs reads. It cannot name `is_kept` of `publication`.
         """
-        return select(self.delta(name), TABLES[name], f"({condition}){self._up_to(TABLES[name])}")
+        if name == PUBLICATION:
+            return self._publications(condition)
+        spec = _SPECS[name]
+        if spec is PAST_SNAPSHOT and not is_there(self._root, spec):
+            return spec.schema.empty_table()
+        return select(self.delta(name), spec, f"({condition}){self._up_to(spec)}")
 
     def delta(self, name: str) -> DeltaTable:
         """Return a table at the snapshot's version, for readers of Delta such as polars' `scan_delta`.
 
         Rows of `snapshot` after this one are among its rows, because that table is no part of a snapshot.
         """
-        return self._root.open(TABLES[name], self.snapshot.versions.get(name))
+        return self._root.open(_SPECS[name], self.snapshot.versions.get(name))
+
+    def _publications(self, condition: str) -> pa.Table:
+        """Return one row for each epoch, in order.
+
+        Maintenance adds rows to `past_snapshot` before it deletes them from `snapshot`, so these are read first.
+        """
+        kept, past = (self.where(spec.name, condition) for spec in (SNAPSHOT, PAST_SNAPSHOT))
+        gone = past.filter(pc.invert(pc.is_in(past["epoch"], kept["epoch"])))
+        parts = ((kept, True), (gone, False))
+        return pa.concat_tables(
+            rows.select(PAST_SNAPSHOT.schema.names).append_column("is_kept", pa.repeat(is_kept, len(rows)))
+            for rows, is_kept in parts
+        ).sort_by("epoch")
 
     def _up_to(self, spec: TableSpec) -> str:
-        return f" AND epoch <= {self.snapshot.epoch}" if spec is SNAPSHOT else ""
+        return "" if spec in PINNED_TABLES else f" AND epoch <= {self.snapshot.epoch}"
 
 
 def open_tables(

@@ -7,6 +7,7 @@ no snapshot names. The next write to such a table, or the next run, restores the
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -31,6 +32,11 @@ from namesrv_stream.tables.writer import (
     appended,
     holds_rows_of,
 )
+
+log = logging.getLogger(__name__)
+
+MAX_SMALL_FILES = 32
+"""Number of files above which a table is compacted."""
 
 _FOREIGN_COMMITS_BORNE = 20
 """Commits of others in a row, on one table and in one publication, after which a write fails.
@@ -149,6 +155,7 @@ class Publisher:
             on_point("claimed")
             publisher._take_over()
             on_point("taken over")
+            publisher._compact_claims()
             return publisher
         raise BaseMovedError(SNAPSHOT.name, version)
 
@@ -204,6 +211,16 @@ class Publisher:
         the next call.
         """
         return [spec.name for spec in TABLES.values() if self._compacted(spec, max_files)]
+
+    def _compact_claims(self) -> None:
+        """Compact `snapshot`, the one table to which a claim adds a file: the run may end before it publishes.
+
+        The claim holds if this fails.
+        """
+        try:
+            self._compacted(SNAPSHOT, MAX_SMALL_FILES)
+        except Exception as error:
+            log.warning("the small files of snapshot were not put together, which the next claim mends: %s", error)
 
     def _write_tables(
         self, work: Mapping[str, RowChanges | pa.Table], tag: CommitTag, published_at_ms: int

@@ -229,7 +229,11 @@ LIVE = TableSpec(
     # The feed would hold each refreshed row twice: more than half of a registry's bytes, and nothing that
     # `broker_event` does not have.
     change_feed=False,
-    checks={"broker_id_is_not_negative": "broker_id >= 0", "timeout_is_positive": "heartbeat_timeout_millis > 0"},
+    checks={
+        "broker_id_is_not_negative": "broker_id >= 0",
+        "timeout_is_positive": "heartbeat_timeout_millis > 0",
+        "lease_began_before_the_last_sign_of_life": "lease_began_at <= last_update_timestamp",
+    },
 )
 KV_CONFIG = TableSpec(
     "kv_config",

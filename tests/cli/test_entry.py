@@ -137,3 +137,21 @@ def test_argument_that_is_not_utf8_is_refused_by_name(line):
     result = CliRunner().invoke(main, line.split())
     assert result.exit_code == 2
     assert r"\udcff' is not UTF-8" in result.stderr
+
+
+def test_a_store_that_is_away_is_one_line_without_those_of_its_retries(closed_port):
+    """In a process of its own, since libraries in Rust write past Python."""
+    storage = {
+        "aws_endpoint_url": f"http://127.0.0.1:{closed_port}",
+        "aws_allow_http": "true",
+        "aws_access_key_id": "a",
+        "aws_secret_access_key": "b",
+        "aws_region": "us-east-1",
+        "max_retries": "2",
+    }
+    options = [f"--set=delta.storage.{key}={text}" for key, text in storage.items()]
+    command = [NAMESRV_STREAM, "--root", "s3://bucket/registry", *options, "snapshots"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    [line] = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert line.startswith("namesrv-stream: the tables under s3://bucket/registry cannot be read or written: ")

@@ -44,3 +44,31 @@ def test_watched_topic_may_come_later(registry, watch):
     assert "no topic TopicA" in watching.stderr.readline()
     registry.register(MASTER, "c1", "broker-a")
     assert "broker-a" in watching.stdout.readline()
+
+
+def statements(watching):
+    """Read the statements of one snapshot: its epoch, and the last view that is made."""
+    first = watching.stdout.readline()
+    for line in watching.stdout:
+        if line == "FROM rejected;\n":
+            return first
+    return None
+
+
+def test_the_statements_of_permanent_views_come_again_with_each_snapshot_until_interrupted(registry, watch):
+    registry.register(MASTER, "c1", "broker-a")
+    watching = watch("snapshots --sql --schema routes --watch 0.1")
+    before = statements(watching)
+    registry.register("10.0.0.2:10911", "c1", "broker-b")
+    after = statements(watching)
+    assert [line.partition(",")[0] for line in (before, after)] == ["-- epoch 2", "-- epoch 3"]
+    watching.send_signal(signal.SIGINT)
+    rest, errors = watching.communicate(timeout=30)
+    assert (watching.returncode, rest, errors) == (0, "", "")
+
+
+def test_the_list_of_snapshots_is_not_watched(watch):
+    watching = watch("snapshots --watch")
+    _, errors = watching.communicate(timeout=30)
+    assert watching.returncode == 2
+    assert "--watch needs --sql: it prints the statements of each new snapshot." in errors

@@ -11,7 +11,7 @@ from namesrv_stream.rules.history import MAX_LISTED_TOPICS
 from namesrv_stream.rules.requests import WipeWritePerm
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
-from namesrv_stream.tables.schemas import TOPIC
+from namesrv_stream.tables.schemas import TABLES, TOPIC
 from namesrv_stream.tables.writer import CommitTag, RowChanges
 from tests.history.seeded import HOUR_MS, SeededRegistry
 from tests.tables.rows import NOW, topic
@@ -135,6 +135,17 @@ def test_broker_dim_has_one_key_for_each_broker_that_no_other_broker_can_have(se
     keys = {row[0] for row in found}
     for view in ("broker_session", "broker_availability", "broker_change"):
         assert {key for (key,) in answers(session, f"SELECT broker_key FROM {view}")} == keys
+
+
+def test_every_view_that_shows_brokers_has_their_key(session):
+    views = [row.viewName for row in session.sql("SHOW VIEWS").collect() if row.viewName not in TABLES]
+    of_brokers = {
+        view: {*columns} for view in views
+        if {"broker_id", "worst_broker", "which"} & {*(columns := session.table(view).columns)}
+    }  # fmt: skip
+    assert len(of_brokers) >= 7
+    keys = {"broker_key", "worst_broker_key", "broker_keys"}
+    assert [view for view, columns in of_brokers.items() if not columns & keys] == []
 
 
 def test_topic_placement_does_not_fan_out_where_a_broker_name_is_in_two_clusters(spark, root):

@@ -1,12 +1,16 @@
 """The churn report: one page, nothing to fetch, and its text for a period without events."""
 
+import html
+import re
 import time
 from datetime import UTC, datetime, timedelta, timezone
 from html.parser import HTMLParser
 
 import pytest
+from matplotlib.collections import LineCollection
+from matplotlib.dates import num2date
 
-from namesrv_stream.history import plots
+from namesrv_stream.history import drawing, plots
 from namesrv_stream.history.report import EmptyPeriodError, churn_report, topics_at
 from namesrv_stream.history.views import register_views
 from namesrv_stream.rules.requests import WipeWritePerm
@@ -119,17 +123,96 @@ def test_the_days_and_months_of_a_period_are_those_of_utc_and_none_that_it_only_
     assert said == bounds
 
 
-def test_a_plot_has_room_for_the_brokers_that_matter_most_and_names_their_total(spark, root, monkeypatch):
-    monkeypatch.setattr(plots, "MOST_BROKERS", 1)
+@pytest.fixture(scope="module")
+def on_views(spark, root):
+    """A session with the views of `root`."""
     session = spark.newSession()
     register_views(session, root)
-    for plot, of_all, shown in (
-        (plots.up_down_timeline, "(the 1 most ended of 2)", "c1 broker-b 0"),
-        (plots.availability_heat_map, "(the 1 lowest of 2)", "c1 broker-a 0"),
-    ):
-        [axes] = plot(session, hours(0), hours(1.75)).axes
-        assert of_all in axes.get_title()
-        assert [label.get_text() for label in axes.get_yticklabels()] == [shown]
+    return session
+
+
+def test_a_timeline_has_room_for_the_brokers_that_ended_most_and_names_their_total(on_views):
+    limited = plots.up_down_timeline.statement.replace(f"LIMIT {drawing.MOST_BROKERS}", "LIMIT 1")
+    [axes] = plots.up_down_timeline._replace(statement=limited)(on_views, hours(0), hours(1.75)).axes
+    assert "(the 1 most ended of 2)" in axes.get_title()
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["c1 broker-b 0"]
+
+
+def test_a_timeline_shows_of_a_session_its_part_of_the_period_and_of_its_end_nothing_that_came_later(on_views):
+    [axes] = plots.up_down_timeline(on_views, hours(1.1), hours(1.5)).axes
+    [bars] = [each for each in axes.collections if isinstance(each, LineCollection)]
+    drawn = {tuple(num2date(place) for place in (begin[0], end[0])) for begin, end in bars.get_segments()}
+    assert drawn == {(hours(1.1), hours(1.5)), (hours(1.1), hours(1.4))}
+    assert [ended.get_label() for ended in axes.containers] == ["UNREGISTERED"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "known"),
+    [((0, 9), (1, 6)), ((2, 3), (2, 3)), ((0, 3), (1, 3)), ((5, 9), (5, 6)), ((-9, 0), (-9, 0)), ((7, 9), (7, 9))],
+)
+def test_a_period_is_cut_to_what_the_history_knows_unless_it_lies_outside(on_views, asked, known):
+    since, until = plots.known_period(on_views, *(hours(count) for count in asked))
+    assert (since, until) == tuple(hours(count) for count in known)
+
+
+@pytest.fixture(scope="module")
+def page_of_an_outage(spark, tmp_path_factory):
+    """The report's page about two of three brokers that fall and come back, one of them in another zone later."""
+    place = Root(str(tmp_path_factory.mktemp("history") / "registry"))
+    registry = SeededRegistry(place, NOW)
+    registry.register(ms(1), A, "broker-a", zone="z1")
+    registry.register(ms(1), "10.0.0.2:10911", "broker-b", zone="z1")
+    registry.register(ms(1), "10.0.0.3:10911", "broker-c")
+    registry.close_channel(ms(2), A)
+    registry.close_channel(ms(2) + 20_000, "10.0.0.2:10911")
+    registry.register(ms(2.1), A, "broker-a", zone="z1")
+    registry.register(ms(3), "10.0.0.2:10911", "broker-b", zone="z1")
+    registry.close_channel(ms(4), A)
+    registry.register(ms(4.5), A, "broker-a", zone="z9")
+    registry.publish(at_ms=ms(6))
+    session = spark.newSession()
+    register_views(session, place)
+    return churn_report(spark, place, hours(0), hours(9)), session
+
+
+def parts_of(page):
+    """Return the page's parts by heading: the summary on top has none."""
+    parts = [part.partition("</h2>") for part in page.partition("<ul>")[2].split("<h2>")]
+    return {"": parts[0][0]} | {heading: body for heading, _, body in parts[1:]}
+
+
+def test_a_page_begins_with_the_three_things_worth_knowing(page_of_an_outage):
+    page, _ = page_of_an_outage
+    assert [line.partition("<")[0] for line in parts_of(page)[""].split("<li>")[1:]] == [
+        "Brokers were in the routes 89.37 % of the time they were expected. The lowest was c1 broker-b 0 on "
+        "2026-11-14, with 80.11 %.",
+        "The greatest outage took 2 brokers at once, from 2026-11-14 02:00:00 UTC on: c1 broker-a 0, c1 broker-b 0.",
+        "c1 broker-a 0 fell out unplanned most often: 2 times, 1 of them for less than ten minutes.",
+    ]
+
+
+def test_a_page_shows_the_part_of_its_period_that_the_history_knows(page_of_an_outage):
+    page, _ = page_of_an_outage
+    assert "<h1>Churn from 2026-11-14 01:00 to 2026-11-14 06:00 UTC</h1>" in page
+
+
+def test_the_zones_at_an_outage_are_those_in_which_the_brokers_were_then(page_of_an_outage):
+    page, _ = page_of_an_outage
+    rows = re.findall(
+        '<tr><td class="text">(.*?)</td><td class="number">(.*?)</td><td class="number">(.*?)</td></tr>',
+        parts_of(page)["Brokers by zone at the greatest of these"],
+    )
+    assert rows == [("z1", "2", "2"), ("none", "1", "0")]
+
+
+def test_each_sentence_plot_and_table_of_a_page_unfolds_the_query_that_it_comes_from(page_of_an_outage):
+    page, session = page_of_an_outage
+    parts = parts_of(page)
+    queries = {heading: re.findall("<pre>(.*?)</pre>", body, re.DOTALL) for heading, body in parts.items()}
+    assert {heading: len(found) for heading, found in queries.items()} == {"": 3} | dict.fromkeys(set(parts) - {""}, 1)
+    for found in queries.values():
+        for statement in found:
+            session.sql(html.unescape(statement))  # which names only what there is
 
 
 @pytest.fixture(scope="module")

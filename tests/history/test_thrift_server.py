@@ -4,19 +4,21 @@ import re
 import subprocess
 
 import pytest
+from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.local.jars import CHECKOUT, retrieved_jars
 from namesrv_stream.local.ports import free_ports
 from namesrv_stream.tables.root import Root
 from tests.history.seeded import DAY_MS, HOUR_MS, SeededRegistry
-from tests.system.test_cluster import running
+from tests.system.test_cluster import running, running_shell
 from tests.tables.rows import NOW
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 LIMIT_S = 700
 PAGE = (CHECKOUT / "docs" / "bi.md").read_text()
-START, MAKE_VIEWS, ASK = re.findall(r"<!-- tested: Thrift server -->\n```sh\n(.*?)```", PAGE, re.DOTALL)
+START, MAKE_VIEWS, ASK, FOLLOW = re.findall(r"<!-- tested: Thrift server -->\n```sh\n(.*?)```", PAGE, re.DOTALL)
+METRIC = re.search(r"Metrics, Custom SQL: `(.*?)`", PAGE)[1]
 PROMPT = re.compile(r"^(\d: jdbc:\S+> |(\. )+> )+")
 """Prompts that beeline writes before an answer."""
 MIDNIGHT_MS = NOW // DAY_MS * DAY_MS
@@ -62,15 +64,24 @@ def registry(tmp_path):
     return registry
 
 
-def test_a_thrift_server_serves_permanent_views_that_the_same_statements_move_to_the_newest_snapshot(server, registry):
+def test_a_thrift_server_serves_permanent_views_that_one_command_moves_to_each_new_snapshot(
+    server, registry, here, tmp_path
+):
     server(MAKE_VIEWS)
     header, *before = server(ASK)
     assert header == "day,cluster_name,percent"
     assert [line.partition(",")[2] for line in before] == ["c1,75.0"]
-    registry.register(MIDNIGHT_MS + DAY_MS, B, "broker-b", topics=("T",))
-    registry.publish(at_ms=MIDNIGHT_MS + 2 * DAY_MS)
-    server(MAKE_VIEWS)
-    more = "SELECT topic, broker_name FROM routes.topic_placement; DESCRIBE routes.topic"
-    after = server(ASK.replace("ORDER BY ALL", f"ORDER BY ALL; {more}"))
-    assert {"c1,75.0", "c1,100.0"} <= {line.partition(",")[2] for line in after}
-    assert {"T,broker-a", "T,broker-b", "topic,string,name of the topic"} <= set(after)
+    follow = f". .venv/bin/activate\n{here(FOLLOW).replace('--watch 60', '--watch 1')}"
+    more = "SELECT topic, broker_name FROM routes.topic_placement; DESCRIBE routes.topic; "
+    more += f"SELECT cluster_name, {METRIC} FROM routes.cluster_availability GROUP BY ALL"
+
+    @retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(1), reraise=True)
+    def assert_the_views_have_moved():
+        after = server(ASK.replace("ORDER BY ALL", f"ORDER BY ALL; {more}"))
+        assert {"c1,75.0", "c1,100.0"} <= {line.partition(",")[2] for line in after}
+        assert {"T,broker-a", "T,broker-b", "topic,string,name of the topic", f"c1,{100 * 66 / 72}"} <= set(after)
+
+    with running_shell(follow, tmp_path / "follow.log"):
+        registry.register(MIDNIGHT_MS + DAY_MS, B, "broker-b", topics=("T",))
+        registry.publish(at_ms=MIDNIGHT_MS + 2 * DAY_MS)
+        assert_the_views_have_moved()

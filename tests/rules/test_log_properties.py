@@ -72,6 +72,20 @@ def test_publishing_and_restarting_anywhere_changes_neither_tables_nor_history(
     assert history == whole.take_history()
 
 
+@settings(phases=NO_SHRINKING)
+@given(logs(), st.sets(st.integers(0, 40)), st.randoms(use_true_random=False))
+def test_no_lease_has_its_last_sign_of_life_before_it_began(log, restarts, order):
+    """The table checks it, so a row that broke it would stop the publication."""
+    oracle, tables = Oracle(SETTINGS), Tables(SETTINGS)
+    for record in log:
+        if record.offset in restarts:
+            tables.publish(oracle.registry)
+            oracle.registry = tables.registry(order)
+        oracle.apply(record)
+        leases = oracle.registry.view().live.values()
+        assert [lease for lease in leases if lease.lease_began_at > lease.last_update_timestamp] == []
+
+
 class Leases:
     """A naive model of leases: all of them looked at, at each tick, in the words of L1, D5, D9, D11, E5 and E9."""
 

@@ -20,6 +20,7 @@ from namesrv_stream.rules.requests import (
 )
 from namesrv_stream.stream import micro_batch
 from namesrv_stream.stream.micro_batch import AbandonedError, MicroBatches
+from namesrv_stream.tables import publication
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
@@ -500,13 +501,17 @@ def test_metrics_count_what_a_batch_did(registry):
     assert value("disagreements_total") == 0
 
 
-def test_the_files_of_every_table_stay_within_the_bound_that_the_docs_name_however_short_the_runs(
-    tmp_path, monkeypatch
-):
-    page = (Path(__file__).parents[2] / "docs" / "tables.md").read_text("utf-8")
-    assert f"at most {micro_batch.MAX_SMALL_FILES + micro_batch.PUBLICATIONS_BETWEEN_CARE} files" in page
-    monkeypatch.setattr(micro_batch, "MAX_SMALL_FILES", 3)
+@pytest.fixture
+def low_bounds(monkeypatch):
+    """Tables are compacted at more than 3 files, after each 4th publication."""
+    monkeypatch.setattr(publication, "MAX_SMALL_FILES", 3)
     monkeypatch.setattr(micro_batch, "PUBLICATIONS_BETWEEN_CARE", 4)
+
+
+def test_the_files_of_every_table_stay_within_the_bound_that_the_docs_name_however_short_the_runs(tmp_path, request):
+    page = (Path(__file__).parents[2] / "docs" / "tables.md").read_text("utf-8")
+    assert f"at most {publication.MAX_SMALL_FILES + micro_batch.PUBLICATIONS_BETWEEN_CARE} files" in page
+    request.getfixturevalue("low_bounds")
     most, offset = 0, 0
     for run, publications in enumerate((11, 2, 2, 2, 2, 2)):
         registry = Registry(tmp_path / "registry", f"run-{run}")
@@ -515,3 +520,33 @@ def test_the_files_of_every_table_stay_within_the_bound_that_the_docs_name_howev
             offset += 1
             most = max(most, *registry.file_counts().values())
     assert 3 < most <= 3 + 4
+
+
+@pytest.mark.usefixtures("low_bounds")
+def test_runs_that_end_before_they_publish_leave_no_more_files_than_the_others(tmp_path):
+    counts = [Registry(tmp_path / "registry", f"run-{run}").file_counts() for run in range(9)]
+    assert max(count["snapshot"] for count in counts) == 3
+
+
+@pytest.mark.usefixtures("low_bounds")
+def test_runs_that_only_stop_leave_no_more_files_than_the_others(tmp_path):
+    """Each run hears a heartbeat, which its last snapshot publishes."""
+    registry = Registry(tmp_path / "registry")
+    registry.handle(registered(A, 0, 0))
+    most = 0
+    for run in range(1, 10):
+        registry = Registry(tmp_path / "registry", f"run-{run}", log=registry.log)
+        registry.handle(heartbeat(A, 100 * run, run))
+        registry.batches.close()
+        most = max(most, *registry.file_counts().values())
+    assert most == 3
+
+
+@pytest.mark.usefixtures("low_bounds")
+def test_a_catch_up_that_publishes_often_compacts_on_its_way(registry, tmp_path, monkeypatch):
+    monkeypatch.setattr(micro_batch, "SHOW_PROGRESS_S", 0)
+    registry.handle(registered(A, 0, 0))
+    registry.log.records |= {each.stored.offset: each.stored for each in (tick(1_000 * n, n) for n in range(1, 12))}
+    again = Registry(tmp_path / "registry", "run-2", log=registry.log)
+    again.handle(tick(12_000, 12))
+    assert again.file_counts()["snapshot"] <= 3 + 4

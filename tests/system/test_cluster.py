@@ -76,6 +76,17 @@ def running(command, log, env):
 
 
 @contextlib.contextmanager
+def running_shell(commands, log, env=None):
+    """A shell with commands of a page; all that it has started is stopped with it at the end of the `with`."""
+    with running(["bash", "-euo", "pipefail", "-c", commands], log, env) as shell:
+        try:
+            yield shell
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGTERM)
+
+
+@contextlib.contextmanager
 def running_job(command, log, env):
     """The job within the `with`, which SIGTERM to what was started must end in order."""
     with running(command, log, env) as job:

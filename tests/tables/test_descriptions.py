@@ -68,6 +68,7 @@ def test_keys_are_required_and_every_column_has_a_comment(spec):
         (CLUSTER, ClusterRow(None, "broker-a")),
         (LIVE, live("a")._replace(heartbeat_timeout_millis=0)),
         (LIVE, live("a")._replace(lease_began_at=None)),
+        (LIVE, live("a", T0 - 1)),
     ],
     ids=lambda value: getattr(value, "name", None),
 )

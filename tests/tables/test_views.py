@@ -1,12 +1,14 @@
 """A snapshot as analysts see it in Spark."""
 
+import re
 from datetime import UTC, datetime
 
 import pytest
 from chispa import assert_df_equality
 
+from namesrv_stream.local.jars import CHECKOUT
 from namesrv_stream.tables.arrow import rows_to_arrow, with_partition_column
-from namesrv_stream.tables.schemas import LIVE, TOPIC
+from namesrv_stream.tables.schemas import LIVE, TABLES, TOPIC
 from namesrv_stream.tables.views import VIEWS, open_snapshot, snapshot_sql
 from tests.tables.rows import T0, live, topic
 from tests.tables.test_publication import claim
@@ -52,3 +54,25 @@ def test_every_table_of_a_snapshot_is_a_view(spark, root):
     snapshot = open_snapshot(spark, root)
     assert [spark.table(spec.name).columns for spec in VIEWS] == [spec.stored_schema.names for spec in VIEWS]
     assert len(snapshot_sql(root, snapshot)) == len(VIEWS)
+
+
+@pytest.fixture
+def schema(spark):
+    """An empty schema of the metastore."""
+    spark.sql("CREATE SCHEMA routes")
+    yield "routes"
+    spark.sql("DROP SCHEMA routes CASCADE")
+
+
+def test_a_table_of_a_metastore_at_a_folder_shows_the_newest_version_and_writes_nothing(spark, root, schema):
+    publisher = claim(root)
+    publish(publisher, 0, topic=[topic("t", perm=0)])
+    heads = {name: root.open(spec).version() for name, spec in TABLES.items()}
+    page = (CHECKOUT / "docs" / "bi.md").read_text("utf-8")
+    [statement] = re.findall(r"^(CREATE TABLE .*);$", page, re.MULTILINE)
+    spark.sql(statement.replace("/data/registry", root.url))
+    assert {name: root.open(spec).version() for name, spec in TABLES.items()} == heads
+    publish(publisher, 1, topic=[topic("t", perm=1)])
+    assert [row.perm for row in spark.sql(f"SELECT perm FROM {schema}.newest_topic").collect()] == [1]
+    described = {row.col_name: row.comment for row in spark.sql(f"DESCRIBE {schema}.newest_topic").collect()}
+    assert described["topic"] == "name of the topic"
