@@ -52,8 +52,14 @@ demo: java install
 demo-rocketmq: java install
 	@$(BIN)/namesrv-stream demo-rocketmq
 
+# What needs no JVM runs in two processes; the rest has both cores for its JVMs. ARGS, such as a file, choose in one run.
 test: java install
+ifeq ($(ARGS),)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not full and not deploy and not spark and not system'
+	$(BIN)/python -m pytest -m 'not full and not deploy and (spark or system)'
+else
 	$(BIN)/python -m pytest -m 'not full and not deploy' $(ARGS)
+endif
 
 # No Java, Kafka or Spark, and of the gateway what needs no socket. With a tenth of the random examples (tests/conftest.py).
 QUICK := tests/rules tests/wire tests/access tests/config tests/test_records.py \
