@@ -79,7 +79,7 @@ def test_an_epoch_is_read_as_it_was_while_its_tables_go_on(root):
     reader = RouteReader(root)
     views = []
     for number in range(4):
-        row = publish(publisher, number, topic=[topic("t", perm=number)], live=[live("a", at_ms=number)])
+        row = publish(publisher, number, topic=[topic("t", perm=number)], live=[live("a", at_ms=NOW + number)])
         reader.follow()
         views.append(reader.view(row, None))
         assert [each.perm for each in reader.open(2).rows("topic")] == [0]
