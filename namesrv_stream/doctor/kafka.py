@@ -100,8 +100,10 @@ def _right_to_take_part(kafka: dict[str, Any], group: str) -> Finding:
     """Compare this client's rights on the consumer group that elects the active job with the one that it needs."""
     try:
         granted = _rights_on_group(AdminClient(librdkafka_options(kafka)), group)
-    except KafkaException as error:
-        raise KafkaRefusedError(",".join(kafka["bootstrap_servers"]), f"consumer group {group}: {error}") from error
+    except (KafkaException, TimeoutError) as error:
+        problem = f"consumer group {group}: {error or 'no answer within the limit'}"
+        next_step = "Look whether Kafka has its topic __consumer_offsets: without it no standby takes over."
+        return Finding("election", "failed", problem, next_step)
     if AclOperation.READ in granted:
         return Finding("election", "ok", f"consumer group {group}: READ")
     return Finding(

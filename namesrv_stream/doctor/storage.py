@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 import time
@@ -63,7 +64,7 @@ def check_checkpoint(settings: NamesrvSettings) -> Iterator[Finding]:
         yield Finding("checkpoint", "not checked", f"{location} is neither a folder nor an object store")
         return
     else:
-        problem = _folder_problem(Path(location.removeprefix("file://")).absolute())
+        problem = _folder_problem(Path(re.sub("^file:(//)?", "", location)).absolute())
     if problem:
         next_step = "Let this user write there, or set checkpoint.location to another place."
         yield Finding("checkpoint", "failed", f"{location} cannot be written: {problem}", next_step)
@@ -84,6 +85,8 @@ def _object_problem(place: Root) -> str:
 
 def _folder_problem(folder: Path) -> str:
     """Return why nothing can be written in a folder, or in its nearest parent that exists; empty text if it can be."""
+    if folder.is_file():
+        return "it is a file"
     try:
         Path(tempfile.mkdtemp(prefix=_TRIAL, dir=_first_existing(folder))).rmdir()
     except OSError as error:

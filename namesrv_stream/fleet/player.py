@@ -19,7 +19,7 @@ from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.rules.requests import BrokerHeartbeat, BrokerRequest
 
 MOST_ON_THEIR_WAY = 20_000
-"""Most unacknowledged records of a load; the producer's own buffer has no limit."""
+"""Most unacknowledged records of a load."""
 _LONGEST_SLEEP_S = 1.0
 
 

@@ -120,6 +120,7 @@ class Connection(asyncio.Protocol):
             self._connections.open.discard(self)
             self._connections.admission.leave(self._counted_for)
             self._unread, self._decoder = b"", FrameDecoder()
+            self._take = _ignore  # a method of this object would keep it until the next full garbage collection
             self.count_held()
             self._requests.connection_lost(self)
 
@@ -387,3 +388,7 @@ class Connection(asyncio.Protocol):
 
     def _log_line(self, level: int, message: str) -> None:
         self._connections.log.line(self.host, self._loop.time(), level, message)
+
+
+def _ignore(_data: bytes) -> None:
+    """Take bytes that came over a lost connection."""

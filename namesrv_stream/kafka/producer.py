@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from concurrent.futures import Future
-from contextlib import suppress
 from typing import Self
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
@@ -18,6 +17,7 @@ from namesrv_stream.rules.rows import LogPosition
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.005
+_OPEN_AGAIN_S = 1.0
 _MOST_WAITING_BYTES = 32 * 1024 * 1024
 _ROOM_LIMIT_S = 5.0
 """A caller waits so long while _MOST_WAITING_BYTES of records have not got to Kafka; then the record is refused."""
@@ -28,7 +28,8 @@ class HeartbeatProducer:
 
     Thread-safe. A record is tried again, also through an outage of Kafka, until Kafka acknowledges it; after
     `delivery_timeout_ms` without that it has failed. A failed record may be in the log all the same, if only the
-    answer was lost. Construction raises KafkaUnreachableError if Kafka does not answer, KafkaRefusedError if there is
+    answer was lost. While 32 MiB of records wait for Kafka `send` waits too, for at most 5 s; then the record has
+    failed. Construction raises KafkaUnreachableError if Kafka does not answer, KafkaRefusedError if there is
     no such topic.
     """
 
@@ -39,6 +40,7 @@ class HeartbeatProducer:
         self._records = RecordProducer(kafka, topic, delivery_timeout_ms)
         self._changed = threading.Condition()  # its lock is also the one with which the producer is used
         self._waiting_bytes = 0
+        self._first_error: NamesrvError | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._poll_until_closed, name="heartbeat-producer", daemon=True)
         self._thread.start()
@@ -58,15 +60,21 @@ class HeartbeatProducer:
             if place is not None:
                 future.set_result(place)
             else:
+                self._first_error = self._first_error or error
                 future.set_exception(error)
 
         with self._changed:
-            if not self._changed.wait_for(lambda: self._waiting_bytes < _MOST_WAITING_BYTES, _ROOM_LIMIT_S):
-                problem = f"{self._waiting_bytes >> 20} MiB of records wait"
-                future.set_exception(KafkaUnreachableError(self._address, problem))
-                return future
+            has_room = self._changed.wait_for(lambda: self._waiting_bytes < _MOST_WAITING_BYTES, _ROOM_LIMIT_S)
             self._waiting_bytes += len(value)
-            self._records.send(key, value, on_end, event_time_ms)
+            if self._closed.is_set() or not has_room:
+                problem = "this producer is closed" if self._closed.is_set() else "32 MiB of records wait"
+                on_end(None, KafkaUnreachableError(self._address, problem))
+                return future
+            try:
+                self._records.send(key, value, on_end, event_time_ms)
+            except BaseException:  # Ctrl-C too: nobody waits for a record that was not handed over
+                self._waiting_bytes -= len(value)
+                raise
         return future
 
     def tick(self, *, event_time_ms: int | None = None) -> Future[LogPosition]:
@@ -81,6 +89,16 @@ class HeartbeatProducer:
         with self._changed:
             if not self._changed.wait_for(lambda: self._waiting_bytes == 0, limit_s):
                 raise KafkaUnreachableError(self._address, f"records wait for {limit_s:g} s")
+
+    def require_all(self) -> None:
+        """Wait until each record sent so far is in the log. Raises the error of the first one that is not.
+
+        Later calls do not raise it again.
+        """
+        self.flush()
+        error, self._first_error = self._first_error, None
+        if error is not None:
+            raise error
 
     def close(self, limit_s: float = 10.0) -> None:
         """Send the waiting records for at most `limit_s` seconds; then the futures of the others fail."""
@@ -101,6 +119,13 @@ class HeartbeatProducer:
         self.close()
 
     def _poll_until_closed(self) -> None:
-        while not self._closed.wait(_POLL_S):
-            with self._changed, suppress(NamesrvError):  # no new producer can be opened yet: the next poll tries again
-                self._records.poll()
+        pause_s = _POLL_S
+        while not self._closed.wait(pause_s):
+            try:
+                with self._changed:
+                    self._records.poll()
+                pause_s = _POLL_S
+            except NamesrvError as error:  # no new producer can be opened yet
+                if pause_s == _POLL_S:
+                    log.warning("records wait until a new way to Kafka can be opened: %s", error)
+                pause_s = _OPEN_AGAIN_S

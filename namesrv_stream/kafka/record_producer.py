@@ -25,6 +25,7 @@ librdkafka_log = logging.getLogger("librdkafka")
 OnEnd = Callable[[LogPosition | None, NamesrvError | None], None]
 
 _LINGER_MS = 1
+_RECONNECT_WITHIN_MS = 1_000
 
 
 class RecordProducer:
@@ -40,7 +41,7 @@ class RecordProducer:
         self._options: dict[str, Any] = {
             "compression.type": "gzip",
             "linger.ms": _LINGER_MS,
-            "reconnect.backoff.max.ms": 1_000,
+            "reconnect.backoff.max.ms": max(_RECONNECT_WITHIN_MS, int(kafka.get("reconnect_backoff_ms", 0))),
             **librdkafka_options(kafka),
             "acks": "all",
             "enable.idempotence": True,
@@ -85,8 +86,8 @@ class RecordProducer:
             self._report_outcomes(self._retired)
         self._report_outcomes(self._producer)
         if self._has_broken:
-            log.error("librdkafka gives its way to Kafka at %s up and gets a new one", self._address)
             self.renew()
+            log.error("librdkafka has given its way to Kafka at %s up and has a new one", self._address)
 
     def renew(self) -> None:
         """Open a new producer. Records on their way through the former one have failed."""

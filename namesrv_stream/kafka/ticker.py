@@ -7,8 +7,6 @@ import threading
 from concurrent.futures import Future
 from typing import Self
 
-from kafka.errors import KafkaError
-
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.rules.rows import LogPosition
 
@@ -27,6 +25,7 @@ class Ticker:
         self.held_back = 0
         self._producer = producer
         self._tick_s = tick_ms / 1_000
+        self._has_failed = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ticker", daemon=True)
 
@@ -50,16 +49,22 @@ class Ticker:
         on_its_way: Future[LogPosition] | None = None
         while not self._stopped.wait(self._tick_s):
             if on_its_way is None or on_its_way.done():
+                self._note(on_its_way)
                 on_its_way = self._tick()
                 self.sent += 1
             else:
                 self.held_back += 1
 
+    def _note(self, ended: Future[LogPosition] | None) -> None:
+        """Log that ticks do not get to Kafka, once until one does."""
+        error = ended.exception() if ended is not None else None
+        if error is not None and not self._has_failed:
+            log.warning("no tick: %s", error)
+        self._has_failed = error is not None
+
     def _tick(self) -> Future[LogPosition] | None:
         try:
             return self._producer.tick()
-        except KafkaError as error:
-            log.warning("no tick: %s", error)
         except Exception:  # without ticks no lease ends, so the next tick is tried after any error
             log.exception("no tick: an error of ours")
         return None

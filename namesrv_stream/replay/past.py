@@ -77,7 +77,7 @@ def _send(records: Iterable[tuple[int, Request]], settings: NamesrvSettings, sho
         for sent, (at_ms, request) in enumerate(records, start=1):
             producer.send(request, event_time_ms=at_ms)
             if sent % _SENT_BEFORE_WAITING == 0:
-                producer.flush()
+                producer.require_all()
                 shown.activity = f"{sent:,} records in Kafka, and more to come"
-        producer.flush()
+        producer.require_all()
     return sent

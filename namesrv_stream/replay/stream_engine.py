@@ -101,7 +101,7 @@ class _Pipeline:
             self._producer.send(request, event_time_ms=self._base_ms + step.t)
 
     def _publish_all(self) -> None:
-        self._producer.flush()
+        self._producer.require_all()
         if self._job is None:
             self._job = BackgroundJob(self._spark, self._settings, is_replay=True).__enter__()
         self._job.process_all()

@@ -127,6 +127,10 @@ def test_every_moment_is_reached_where_marks_stand_for_several(page, registry, m
     page.until(lambda: page.driver.current_url.endswith("epoch=13"))
     page.press(Keys.SHIFT + Keys.ARROW_LEFT)
     page.until(lambda: page.driver.current_url.endswith("epoch=12"))
+    page.open("#/overview?epoch=6")  # within a mark that stands for several
+    page.until(lambda: "close together" in page.moment)
+    page.press(Keys.ARROW_LEFT)
+    page.until(lambda: page.driver.current_url.endswith("epoch=5"))
     [number] = page.find("#time input[type=number]")
     number.clear()
     number.send_keys("1" + Keys.ENTER)  # the claim of the run, at which nothing changed

@@ -124,6 +124,12 @@ def test_a_checkpoint_is_tried_and_nothing_is_left(tmp_path, scheme):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_is_no_place_for_a_checkpoint(tmp_path):
+    (tmp_path / "file").touch()
+    [found] = states(check_checkpoint, checkpoint_location=str(tmp_path / "file"))
+    assert (found.state, "it is a file" in found.found) == ("failed", True)
+
+
 def test_a_checkpoint_that_cannot_be_written_has_failed():
     [found] = states(check_checkpoint, checkpoint_location="/proc/none")  # where not even root makes a folder
     assert (found.state, "checkpoint.location" in found.next_step) == ("failed", True)

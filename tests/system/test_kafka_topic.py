@@ -15,6 +15,7 @@ from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.fleet.outbox import Outbox
 from namesrv_stream.fleet.plan import FleetPlan
 from namesrv_stream.fleet.player import Fleet, Load
+from namesrv_stream.kafka import producer as producer_module
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.ticker import Ticker
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic, wait_for_kafka
@@ -278,6 +279,45 @@ def test_producer_goes_on_after_an_outage_that_it_gave_up_on(kafka, node, topic,
                 assert isinstance(given_up.exception(LIMIT_S), KafkaUnreachableError)
 
         is_accepted(4)
+
+
+def test_records_for_which_there_is_no_room_fail_and_whoever_needs_all_is_told_once(kafka, node, topic, monkeypatch):
+    monkeypatch.setattr(producer_module, "_MOST_WAITING_BYTES", 1)
+    monkeypatch.setattr(producer_module, "_ROOM_LIMIT_S", 0.05)
+    with HeartbeatProducer(kafka, topic) as producer:
+        with node.paused():
+            waits, has_no_room = producer.send(heartbeat(1)), producer.send(heartbeat(2))
+            assert "records wait" in str(has_no_room.exception(LIMIT_S))
+        waits.result(LIMIT_S)
+        with pytest.raises(KafkaUnreachableError, match="records wait"):
+            producer.require_all()
+        producer.require_all()
+
+
+def test_a_closed_producer_takes_no_record(kafka, topic):
+    with HeartbeatProducer(kafka, topic) as producer:
+        pass
+    assert "closed" in str(producer.send(heartbeat(1)).exception(LIMIT_S))
+    assert end_offsets(kafka, topic) == {0: 0}
+
+
+def test_a_longer_first_pause_between_connections_is_accepted(kafka, topic):
+    with HeartbeatProducer(kafka | {"reconnect_backoff_ms": 2_000}, topic) as producer:
+        producer.send(heartbeat(1)).result(LIMIT_S)
+
+
+def test_ticks_that_do_not_get_to_kafka_are_logged_once(kafka, node, topic, caplog):
+    @eventually
+    def holds(condition):
+        assert condition()
+
+    with (
+        HeartbeatProducer(kafka, topic, delivery_timeout_ms=100) as producer,
+        node.paused(),
+        Ticker(producer, tick_ms=20) as ticker,
+    ):
+        holds(lambda: ticker.sent >= 4)
+    assert len([line for line in caplog.messages if line.startswith("no tick: ")]) == 1
 
 
 def test_load_puts_every_record_of_its_time_on_kafka(kafka, topic):

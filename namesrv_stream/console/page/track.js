@@ -118,6 +118,7 @@ export class Track {
     const seen = mark?.epoch === this.epoch ? mark.eventTime : time;
     if (!seen) return [h("strong", {}, `Epoch ${this.epoch}`), h("span", {}, " — before this track begins")];
     const next = this.marks[at + 1];
+    if (this.holds(next)) return [h("strong", {}, momentText(seen)), h("span", {}, ` — ${ago(seen)}. One of ${next.epochs} changes that are close together: the arrows show each`)];
     const then = next ? `; nothing more until ${when(next.eventTime)}` : "; nothing has changed since";
     return [h("strong", {}, momentText(seen)), h("span", {}, ` — ${ago(seen)}. ${mark ? eventsText(mark) : ""}${mark ? then : ""}`)];
   }
@@ -133,10 +134,16 @@ export class Track {
     this.stepMark(by, isFinal);
   }
 
-  // The first mark that stands for several epochs and would be passed by a step.
+  // Whether a mark stands for several epochs, and the page shows one of them that is not its last.
+  holds(mark) {
+    return mark?.epochs > 1 && this.epoch !== null && mark.firstEpoch <= this.epoch;
+  }
+
+  // The first mark that stands for several epochs and would be passed by a step, or is left by it.
   thinned(by) {
     if (!Number.isFinite(by)) return undefined;
     const here = this.index(this.epoch);
+    if (this.holds(this.marks[here + 1])) return this.marks[here + 1];
     const passed = by > 0 ? this.marks.slice(here + 1, here + 1 + by) : this.marks.slice(Math.max(0, here + by + 1), here + 1).reverse();
     return passed.find((mark) => mark.epochs > 1);
   }

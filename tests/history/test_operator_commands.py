@@ -1,0 +1,24 @@
+"""What operators asked for is in one view, whatever it was."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import namesrv_stream.history
+from namesrv_stream.backup.putting_back import Cause
+from namesrv_stream.stream.source import COMMAND_TYPES
+
+VIEWS = (Path(namesrv_stream.history.__file__).parent / "views.sql").read_text("utf-8")
+TABLES = (Path(__file__).parents[2] / "docs" / "tables.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("command", [*COMMAND_TYPES, *Cause.__args__])
+def test_the_view_of_operator_commands_has_every_command(command):
+    statement = re.search(r"VIEW operator_command AS(.*?);", VIEWS, re.DOTALL)[1]
+    assert f"'{command}'" in statement
+
+
+@pytest.mark.parametrize("command", [*COMMAND_TYPES, *Cause.__args__])
+def test_the_page_of_the_tables_names_every_command(command):
+    assert re.search(rf"^\|[^|]*\b{command}\b[^|]*\|", TABLES, re.MULTILINE)
