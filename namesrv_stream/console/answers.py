@@ -235,7 +235,7 @@ def told(line: BrokerEventRow) -> dict[str, Any]:
 
 
 def sentence(line: BrokerEventRow) -> str:
-    """Return what happened, as `why` tells it."""
+    """Return what happened, in the words of `why`."""
     return " ".join(each.text for each in story_of_broker([line]))
 
 

@@ -288,7 +288,7 @@ def may_change(before: SnapshotRow, view: RegistryView, topics: Iterable[str]) -
 
 
 def reset_events(moment: Moment, topics: Topics, reason: str) -> Iterator[Event]:
-    """Yield the event that tells a watcher to forget what it knows, and the present state."""
+    """Yield the event after which a watcher has to forget what it knows, and the present state."""
     yield Event("reset", None, encode_json({"reason": reason, "epoch": moment.view.snapshot.epoch}))
     yield present_event(moment, topics)
 

@@ -62,7 +62,7 @@ _STATUS: tuple[tuple[type[NamesrvError], HTTPStatus], ...] = (
 
 
 def answer_of(error: NamesrvError) -> Response:
-    """Return the answer that tells of an error. A sender who is not known is asked for a name and a password."""
+    """Return an error as an answer. A sender who is not known is asked for a name and a password."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
     if isinstance(error, NotAllowedError) and error.user is None:
         asked = {"www-authenticate": 'Basic realm="namesrv-stream: accessKey and secretKey", charset="UTF-8"'}
@@ -71,6 +71,6 @@ def answer_of(error: NamesrvError) -> Response:
 
 
 def problem_response(status: HTTPStatus, message: str, headers: dict[str, str] | None = None) -> Response:
-    """Return an answer that tells of a problem."""
+    """Return a problem as an answer."""
     body = encode_json({"error": status.phrase, "status": status.value, "message": message})
     return Response(body, status, {"cache-control": "no-store"} | (headers or {}), "application/json")

@@ -98,7 +98,7 @@ def _detail(event: BrokerEventRow) -> str:
 
 
 def _is_refusal(event: BrokerEventRow) -> bool:
-    """Return whether the line tells of a refusal that ended no lease."""
+    """Return whether the line is a refusal that ended no lease."""
     return event.type == "REFUSED" and event.lease_millis is None
 
 

@@ -81,7 +81,7 @@ def story_of_broker(lines: Sequence[BrokerEventRow]) -> list[Sentence]:
 
 
 def _undone_wipe(line: BrokerEventRow, wipes: dict[str, BrokerEventRow]) -> str:
-    """Return what to say of a line that gives a broker name the write permission back which an operator took from it.
+    """Return the sentence about a line that gives a broker name the write permission back which an operator took from it.
 
     `wipes`: the wipe in force for each broker name, which this keeps up to date.
     """
@@ -157,7 +157,7 @@ def _of_broker(line: BrokerEventRow) -> Iterator[str]:
 
 
 def _changed(line: BrokerEventRow, before: Rows, after: Rows) -> str:
-    """Return what a CHANGED line tells of a broker, which goes on all the while."""
+    """Return the sentence about a CHANGED line: the broker goes on all the while."""
     match line.cause:
         case "SILENCE":
             return "was silent for its whole lease and is suspect: the guard against mass expiry keeps it in the routes"

@@ -1,4 +1,4 @@
-"""Counts attempts to run the query that failed in a row, and says how long to wait before the next one."""
+"""Counts attempts to run the query that failed in a row, and computes how long to wait before the next one."""
 
 from __future__ import annotations
 
