@@ -81,7 +81,7 @@ def story_of_broker(lines: Sequence[BrokerEventRow]) -> list[Sentence]:
 
 
 def _undone_wipe(line: BrokerEventRow, wipes: dict[str, BrokerEventRow]) -> str:
-    """Return the sentence about a line that gives a broker name the write permission back which an operator took from it.
+    """Return the sentence about a line that gives a broker name back a write permission that was wiped.
 
     `wipes`: the wipe in force for each broker name, which this keeps up to date.
     """

@@ -1,4 +1,4 @@
-"""What operators asked for is in one view, whatever it was."""
+"""Operator commands in the view and on the page of the tables: none is missing."""
 
 import re
 from pathlib import Path
