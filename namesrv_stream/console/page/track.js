@@ -116,9 +116,9 @@ export class Track {
   words(mark, at, time) {
     if (this.epoch === null) return [h("strong", {}, "Now"), h("span", {}, " — this page follows every change as it happens")];
     const seen = mark?.epoch === this.epoch ? mark.eventTime : time;
-    if (!seen) return [h("strong", {}, `Epoch ${this.epoch}`), h("span", {}, " — before this track begins")];
     const next = this.marks[at + 1];
-    if (this.holds(next)) return [h("strong", {}, momentText(seen)), h("span", {}, ` — ${ago(seen)}. One of ${next.epochs} changes that are close together: the arrows show each`)];
+    if (this.holds(next)) return [h("strong", {}, seen ? momentText(seen) : `Epoch ${this.epoch}`), h("span", {}, ` — one of ${next.epochs} changes that are close together: the arrows show each`)];
+    if (!seen) return [h("strong", {}, `Epoch ${this.epoch}`), h("span", {}, " — before this track begins")];
     const then = next ? `; nothing more until ${when(next.eventTime)}` : "; nothing has changed since";
     return [h("strong", {}, momentText(seen)), h("span", {}, ` — ${ago(seen)}. ${mark ? eventsText(mark) : ""}${mark ? then : ""}`)];
   }
