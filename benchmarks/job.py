@@ -108,7 +108,7 @@ def parts(job: int, others: Mapping[str, int]) -> dict[str, list[int]]:
     """Return the processes of each part: the job's JVM, its Python, its workers, and the others."""
     found: dict[str, list[int]] = {"JVM": [], "driver's Python": [], "workers": []}
     for each in [psutil.Process(job), *psutil.Process(job).children(recursive=True)]:
-        with suppress(psutil.ZombieProcess):  # an ended child that nobody has waited for
+        with suppress(psutil.NoSuchProcess):  # a child that ends meanwhile, or that nobody has waited for
             found[_part(each)].append(each.pid)
     return found | {name: [pid] for name, pid in others.items()}
 
