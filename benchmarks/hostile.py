@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -32,6 +31,7 @@ from rich.table import Table
 from benchmarks.attacks import chosen, host_of
 from benchmarks.gateway import MASTERS, TOPICS, registration, wait_for_kafka_at
 from benchmarks.good_peers import BROKER_TOPICS, BROKERS, CLIENTS, CLUSTER
+from benchmarks.processes import free_port
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.kafka.topic import end_offsets
 from namesrv_stream.local.kafka import LocalKafka
@@ -138,13 +138,6 @@ def running_gateway(folder: Path, kafka: LocalKafka) -> Iterator[tuple[int, int,
         yield *ports, process.pid
     finally:
         process.stop()
-
-
-def free_port() -> int:
-    """Return a port at which no server listens now."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
 
 
 def soak(folder: Path, storm_s: float, only: str) -> list[Verdict]:

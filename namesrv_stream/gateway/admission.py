@@ -111,7 +111,7 @@ class PeerAddress(NamedTuple):
     peer: str
 
 
-def address_of(peername: object) -> PeerAddress:
+def peer_address(peername: object) -> PeerAddress:
     """Return the address in what asyncio calls `peername`; `?` for what is no internet address."""
     match peername:
         case (str(host), int(port), *_):

@@ -11,7 +11,7 @@ from typing import Protocol, cast
 
 from namesrv_stream.access.users import Origin
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.gateway.admission import TooManyConnectionsError, address_of
+from namesrv_stream.gateway.admission import TooManyConnectionsError, peer_address
 from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.handshake import Handshake, HandshakeRefusedError, Stage
 from namesrv_stream.gateway.kept_answers import KeptAnswer
@@ -85,7 +85,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the connection, or refuse it at once. asyncio calls this once, first."""
         self._transport = cast(asyncio.Transport, transport)
-        self.host, self.peer = address_of(transport.get_extra_info("peername"))
+        self.host, self.peer = peer_address(transport.get_extra_info("peername"))
         self._handshake = Handshake(self._connections.terms(self.host))
         self._is_from_proxy = self.host in self._connections.trusted_proxies
         counted_for = None if self._is_from_proxy else self.host

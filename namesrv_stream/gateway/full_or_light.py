@@ -57,17 +57,15 @@ class FullOrLight:
         self._registrations = registrations
         self.answers = answers
 
-    def why_in_full(self, command: RemotingCommand, connection: Connection) -> str | None:
+    def why_in_full(self, address: str, identity: Fingerprint, connection: Connection) -> str | None:
         """Return why the ledger alone does not allow a light heartbeat; None if it does."""
         channel_id, now_ms = self._sending.channel_id(connection), self._sending.now_ms
-        return self._registrations.why_in_full(
-            broker_address(command), channel_id, fingerprint(command), self.answers, now_ms
-        )
+        return self._registrations.why_in_full(address, channel_id, identity, self.answers, now_ms)
 
     async def decide(self, command: RemotingCommand, connection: Connection) -> Decision:
         """Decide on one registration; it is decoded unless the ledger has it. Raises NamesrvError if it is refused."""
         address, identity = broker_address(command), fingerprint(command)
-        why, known = self.why_in_full(command, connection), self._registrations.get(address)
+        why, known = self.why_in_full(address, identity, connection), self._registrations.get(address)
         if why is None and known is not None:
             return Decision(known.head, identity)
         if not self._registrations.has_room(address, self._sending.channel_id(connection), connection.host):

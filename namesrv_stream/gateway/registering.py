@@ -15,7 +15,7 @@ from namesrv_stream.gateway.full_or_light import FullOrLight, broker_address
 from namesrv_stream.gateway.heartbeats import Heartbeats
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
 from namesrv_stream.gateway.kept_answers import KeptAnswer
-from namesrv_stream.gateway.ledger import Fingerprint, FullRegistration, Registrations
+from namesrv_stream.gateway.ledger import Fingerprint, FullRegistration, Registrations, fingerprint
 from namesrv_stream.gateway.resending import Resending
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.rules.registration import reply
@@ -64,10 +64,11 @@ class Registering:
         """
         if not connection.is_answered or connection.order.locked():
             return None  # earlier requests of this connection are sent first
-        if self._full_or_light.why_in_full(command, connection) is not None:
+        address = broker_address(command)
+        if self._full_or_light.why_in_full(address, fingerprint(command), connection) is not None:
             return None
         try:
-            return self.sign_of_life(broker_address(command), connection)
+            return self.sign_of_life(address, connection)
         except NamesrvError:
             return None
 
