@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.brokers import Brokers
-from benchmarks.processes import gateway_process, job_process, wait_until
+from benchmarks.processes import cpu_seconds_of, gateway_process, job_process, wait_until
 from benchmarks.publication import percentile
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
@@ -119,16 +119,6 @@ def _part(process: psutil.Process) -> str:
     return "JVM" if process.name() == "java" else "driver's Python"
 
 
-def own_cpu_seconds(pids: list[int]) -> float:
-    """Return the CPU time of these processes, without their children and without those that have ended."""
-    found = 0.0
-    for pid in pids:
-        with suppress(psutil.NoSuchProcess):
-            times = psutil.Process(pid).cpu_times()
-            found += times.user + times.system
-    return found
-
-
 @dataclass(frozen=True)
 class Site:
     """Kafka, gateway and brokers beside the measured job. `others`: the process ids of Kafka and the gateway."""
@@ -150,10 +140,10 @@ class Site:
             with heartbeats(self.brokers):
                 fresh_ms = [_change(tables, self.brokers, number) for number in range(_WARM_UP_CHANGES + changes)]
                 processes = parts(job, self.others)
-                before_s, began_s = {name: own_cpu_seconds(pids) for name, pids in processes.items()}, time.monotonic()
+                before_s, began_s = {name: cpu_seconds_of(pids) for name, pids in processes.items()}, time.monotonic()
                 time.sleep(idle_s)
                 taken_s = time.monotonic() - began_s
-                cores = {name: (own_cpu_seconds(pids) - before_s[name]) / taken_s for name, pids in processes.items()}
+                cores = {name: (cpu_seconds_of(pids) - before_s[name]) / taken_s for name, pids in processes.items()}
             resident_mb = {name: sum(map(_resident_mb, pids)) for name, pids in processes.items()}
         start_s = {kind: ms / 1000 - started_s for kind, ms in first_ms.items()}
         return Found(start_s["CLAIM"], start_s["PUBLICATION"], fresh_ms[_WARM_UP_CHANGES:], cores, resident_mb)

@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -75,11 +75,16 @@ def job_process(folder: Path, options: Options, spark_options: Mapping[str, str]
 
 def cpu_seconds(pid: int) -> float:
     """Return the CPU time that a process and its present children have taken so far."""
-    found = 0.0
     process = psutil.Process(pid)
-    for each in (process, *process.children(recursive=True)):
+    return cpu_seconds_of([pid, *(child.pid for child in process.children(recursive=True))])
+
+
+def cpu_seconds_of(pids: Iterable[int]) -> float:
+    """Return the CPU time of these processes alone, without those that have ended."""
+    found = 0.0
+    for pid in pids:
         with suppress(psutil.NoSuchProcess):
-            times = each.cpu_times()
+            times = psutil.Process(pid).cpu_times()
             found += times.user + times.system
     return found
 
