@@ -16,6 +16,7 @@ from namesrv_stream.backup.content import Content
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
+from namesrv_stream.tables.files import parquet_rows
 from namesrv_stream.tables.schemas import ROUTE_TABLES, TableSpec
 
 FILE_FORMAT = 1
@@ -97,5 +98,5 @@ def _parquet(table: pa.Table) -> bytes:
 
 
 def _rows(archive: zipfile.ZipFile, spec: TableSpec) -> list[Any]:
-    table = pq.read_table(io.BytesIO(archive.read(_member(spec))))
+    table = parquet_rows(archive.read(_member(spec)))
     return rows_from_arrow(spec, table.select(spec.schema.names).cast(spec.schema))

@@ -1,4 +1,8 @@
-"""Reads one data file of a table without SQL: planning a query takes longer than reading a file of one row."""
+"""Reads Parquet files without SQL (planning a query takes longer than reading a file of one row) and without threads.
+
+In its I/O threads Arrow would free memory of Python's, also a moment after the read has returned. If Python is about to
+exit then, the process aborts ("terminate called without an active exception").
+"""
 
 from __future__ import annotations
 
@@ -14,14 +18,17 @@ def read_file(root: Root, spec: TableSpec, path: str) -> pa.Table:
 
     A column that the file does not have was added to the table later, and is NULL.
     """
-    import pyarrow.parquet  # noqa: PLC0415 - who reads no file need not wait for it
-    from pyarrow.fs import PyFileSystem  # noqa: PLC0415 - the same
-
     options = dict(root.storage_options) if root.storage_options else None
-    store = PyFileSystem(DeltaStorageHandler(root.uri(spec), options))
-    with store.open_input_file(path) as file:
-        stored = pyarrow.parquet.ParquetFile(file).read(use_threads=False)
+    with DeltaStorageHandler(root.uri(spec), options).open_input_file(path) as file:
+        stored = parquet_rows(file.readall())
     return pa.table([_column(stored, field) for field in spec.schema], schema=spec.schema)
+
+
+def parquet_rows(content: bytes) -> pa.Table:
+    """Return the rows of a Parquet file, read in the caller's thread."""
+    import pyarrow.parquet  # noqa: PLC0415 - who reads no file need not wait for it
+
+    return pyarrow.parquet.ParquetFile(pa.BufferReader(content), pre_buffer=False).read(use_threads=False)
 
 
 def _column(stored: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
