@@ -131,7 +131,7 @@ def _check_bounds(command: RemotingCommand, sender: Sender, user: User, claim: _
 def _read_body(command: RemotingCommand, sender: Sender) -> bytes:
     if len(command.body) > MAX_READ_BYTES:
         raise NotAllowedError(command.code, sender, f"the admin role, for a body of over {MAX_READ_BYTES} bytes")
-    return command.body
+    return command.body[:]
 
 
 def _reason(sender: Sender) -> str:

@@ -60,7 +60,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._handshake: Handshake
         self._tls: TlsSession | None = None
-        self._take: Callable[[bytes], None] = self._take_opening
+        # A function and no method, which would keep this object until the next garbage collection.
+        self._take: Callable[[Connection, bytes], None] = Connection._take_opening
         self._counted_for: str | None = None
         self._is_admitted = False
         self._decoder = FrameDecoder()
@@ -102,6 +103,8 @@ class Connection(asyncio.Protocol):
         """Handle received bytes, and rest if the host's time is over. An error closes this connection and no other."""
         self._active_s = self._loop.time()
         rest_s = self._wait_s()
+        if rest_s is None and self._may_wait and self._connections.is_heavy(self.host):
+            rest_s = 0
         if rest_s is not None:
             self._unread += data
             self.count_held()
@@ -120,7 +123,6 @@ class Connection(asyncio.Protocol):
             self._connections.open.discard(self)
             self._connections.admission.leave(self._counted_for)
             self._unread, self._decoder = b"", FrameDecoder()
-            self._take = _ignore  # a method of this object would keep it until the next full garbage collection
             self.count_held()
             self._requests.connection_lost(self)
 
@@ -228,7 +230,7 @@ class Connection(asyncio.Protocol):
 
     # --- bytes in
 
-    def _charged(self, take: Callable[[bytes], None], data: bytes) -> float | None:
+    def _charged(self, take: Callable[[Connection, bytes], None], data: bytes) -> float | None:
         """Take bytes and charge the host with the time. Return the time that this connection has to rest, or None."""
         read_bytes = len(data) + self._decoder.buffered_bytes
         self._turn = Turn()
@@ -236,18 +238,21 @@ class Connection(asyncio.Protocol):
         spent_s = self._turn.charged_s(read_bytes)
         rest_s = self._connections.loop_time.spend(self.host, self._loop.time(), spent_s)
         if self._turn.has_more and rest_s is None:
-            self._loop.call_soon(self._go_on)
+            self._connections.soon(self.host, self._go_on)
         return rest_s
 
     def _wait_s(self) -> float | None:
         """Return the time that requests of this connection have to wait, because its host has had its share."""
-        if self._tls is not None or self._handshake.stage is not Stage.FRAMES:
-            return None
-        return self._connections.loop_time.wait_s(self.host, self._loop.time())
+        return self._connections.loop_time.wait_s(self.host, self._loop.time()) if self._may_wait else None
 
-    def _guard(self, take: Callable[[bytes], None], data: bytes) -> None:
+    @property
+    def _may_wait(self) -> bool:
+        """True if received bytes may be kept for later: they are plain frames."""
+        return self._tls is None and self._handshake.stage is Stage.FRAMES
+
+    def _guard(self, take: Callable[[Connection, bytes], None], data: bytes) -> None:
         try:
-            take(data)
+            take(self, data)
         except (NamesrvError, ssl.SSLError) as error:
             self._fail(str(error))
         except Exception:
@@ -266,7 +271,7 @@ class Connection(asyncio.Protocol):
             self._start_tls(rest)
             return
         if self._tls is None:
-            self._take = self._take_frames
+            self._take = Connection._take_frames
         self._take_frames(rest)
 
     def _count_for_source(self, source: str) -> None:
@@ -281,17 +286,12 @@ class Connection(asyncio.Protocol):
         if context is None:
             raise HandshakeRefusedError("the TLS certificate cannot be read: see the log of this gateway's start")
         self._tls = TlsSession(context)
-        self._take = self._take_tls
+        self._take = Connection._take_tls
         self._take_tls(first)
 
     def _take_tls(self, data: bytes) -> None:
         assert self._tls is not None, "this state is entered with a session"
-        try:
-            plain = self._tls.decrypted(data)
-        finally:
-            if ciphertext := self._tls.to_send():
-                self._transport.write(ciphertext)
-        if plain:
+        if plain := self._tls.received(data, self._transport.write):
             (self._take_frames if self._handshake.stage is Stage.FRAMES else self._take_opening)(plain)
 
     def _take_frames(self, data: bytes) -> None:
@@ -340,7 +340,7 @@ class Connection(asyncio.Protocol):
             return
         rest_s = self._wait_s()
         if rest_s is None:
-            rest_s = self._charged(self._take_frames, b"")
+            rest_s = self._charged(Connection._take_frames, b"")
         if rest_s is not None:
             self._rest(rest_s)
 
@@ -360,21 +360,26 @@ class Connection(asyncio.Protocol):
         if not self._is_resting and not self.is_closing:
             self._is_resting = True
             self._read_or_wait()
-            self._loop.call_later(seconds, self._on_rested)
+            self._loop.call_later(seconds, self._connections.soon, self.host, self._on_rested)
 
     def _on_rested(self) -> None:
         self._is_resting = False
-        self._read_or_wait()
+        self._go_on()
+        self._set_reading()
 
     def _read_or_wait(self) -> None:
-        """Pause reading while this connection is held or rests, and resume it afterwards."""
+        """Pause reading while this connection is held or rests, and resume it and all else afterwards."""
+        if self._set_reading() and (self._unread or self._decoder.buffered_bytes):
+            self._connections.soon(self.host, self._go_on)
+
+    def _set_reading(self) -> bool:
+        """Pause or resume reading. Return True if it was resumed."""
         should_read = not (self._is_held or self._is_resting)
         if should_read == self._is_reading or self._transport.is_closing():
-            return
+            return False
         self._is_reading = should_read
         (self._transport.resume_reading if should_read else self._transport.pause_reading)()
-        if should_read and (self._unread or self._decoder.buffered_bytes):
-            self._loop.call_soon(self._go_on)
+        return should_read
 
     def _is_overdue(self, now_s: float, limit_s: float) -> bool:
         if self._unanswered:
@@ -388,7 +393,3 @@ class Connection(asyncio.Protocol):
 
     def _log_line(self, level: int, message: str) -> None:
         self._connections.log.line(self.host, self._loop.time(), level, message)
-
-
-def _ignore(_data: bytes) -> None:
-    """Take bytes that came over a lost connection."""

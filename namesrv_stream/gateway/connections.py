@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,7 +12,7 @@ from namesrv_stream.gateway.admission import Admission, TrustedProxies
 from namesrv_stream.gateway.budget import Budget
 from namesrv_stream.gateway.handshake import Terms
 from namesrv_stream.gateway.tls import Certificates
-from namesrv_stream.gateway.turns import LoopTime
+from namesrv_stream.gateway.turns import HeavyTurns, LoopTime
 from namesrv_stream.peer_log import PeerLog
 
 
@@ -49,6 +51,8 @@ class Connections:
         self.admission = Admission(limits.max_connections, limits.max_connections_per_address)
         self.log = PeerLog(logging.getLogger(f"{__package__}.connection"))
         self.loop_time = LoopTime()
+        self._loop = asyncio.get_running_loop()
+        self._heavy_turns = HeavyTurns(self._loop)
         self.open: set[Peer] = set()
         self._budget: Budget[Peer] = Budget(limits.peer_buffer_max_bytes)
         self._number = 0
@@ -57,6 +61,14 @@ class Connections:
     def held_bytes(self) -> int:
         """Bytes of unfinished frames, of unanswered requests and of answers not yet taken, of all connections."""
         return self._budget.held_bytes
+
+    def is_heavy(self, host: str) -> bool:
+        """Return whether connections of this host read and answer in heavy turns alone."""
+        return self.loop_time.is_heavy(host, self._loop.time())
+
+    def soon(self, host: str, work: Callable[[], None]) -> None:
+        """Call `work` for a connection in the next round of the event loop, or in a heavy turn."""
+        (self._heavy_turns.enter if self.is_heavy(host) else self._loop.call_soon)(work)
 
     def next_number(self) -> int:
         """Return the number of a new connection. No number is returned twice."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
+import msgspec
+
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.ledger import (
@@ -107,6 +109,7 @@ def _read(
     command: RemotingCommand, channel_id: str, host: str, compared: Answers | None = None
 ) -> tuple[FullRegistration, bytes | None]:
     """Decode a registration, and encode its record unless the snapshot to compare it with shows all that it says."""
+    command = msgspec.structs.replace(command, body=command.body[:])  # bytes in one place: see LargeBody
     read = register_broker(command, channel_id)
     is_shown = compared is not None and changes_nothing(compared.tables, compared.settings, read)
     return FullRegistration.of(command, read, host), None if is_shown else encode_record(read)

@@ -79,7 +79,7 @@ class KafkaLink:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._connect, name="kafka-link", daemon=True)
         self._workers = ThreadPoolExecutor(_WORKERS, "large-body")
-        self._processes = BodyProcesses(_WORKERS)
+        self._processes = BodyProcesses()
         self._producer: RecordProducer | None = None
         self._poll_timer: asyncio.TimerHandle | None = None
         self._tick_timer: asyncio.TimerHandle | None = None

@@ -15,7 +15,7 @@ _SECONDS_OF_A_BYTE = 0.000_001
 """A read is charged to its host with at most this time, however long it took: no host loses its turn because other work
 keeps the machine busy. This thread's CPU time would be exact, but reading it takes a system call."""
 
-_TURN_S = 0.004
+_TURN_S = 0.001
 """A connection's turn ends after this time, even if more requests have been read: others are answered first."""
 
 

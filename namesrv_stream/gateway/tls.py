@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 
@@ -86,8 +86,8 @@ class TlsSession:
         self._session = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._is_shaken = False
 
-    def decrypted(self, data: bytes) -> bytes:
-        """Return the plain text that these bytes complete. Then `to_send` may have an answer of the handshake."""
+    def received(self, data: bytes, send: Callable[[bytes], None]) -> bytes:
+        """Return the plain text that these bytes complete. Send what TLS itself has to, such as in the handshake."""
         self._incoming.write(data)
         plain = []
         try:
@@ -98,6 +98,9 @@ class TlsSession:
                 plain.append(chunk)
         except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
             pass
+        finally:
+            if ciphertext := self._outgoing.read():
+                send(ciphertext)
         return b"".join(plain)
 
     @cached_property
@@ -113,8 +116,4 @@ class TlsSession:
     def encrypted(self, data: bytes) -> bytes:
         """Return the bytes to send for this plain text."""
         self._session.write(data)
-        return self._outgoing.read()
-
-    def to_send(self) -> bytes:
-        """Return the bytes that TLS itself has to send, such as those of the handshake."""
         return self._outgoing.read()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 HOST_SHARE = 0.2
@@ -79,13 +79,16 @@ class LoopTime:
 
     def wait_s(self, host: str, now_s: float) -> float | None:
         """Return the time that this host has to wait before the event loop works for it again, None if it has not."""
-        debt_s = self._debt_s(host, now_s)
-        if debt_s <= MOMENT_S or len(self._debts) <= 1:
+        if not self.is_heavy(host, now_s):
             return None
-        own_s = debt_s / HOST_SHARE - BURST_S
+        own_s = self._debt_s(host, now_s) / HOST_SHARE - BURST_S
         with_others_s = self._heavy_debt_s(now_s) / HEAVY_SHARE - BURST_S
         wait_s = max(own_s, with_others_s)
         return wait_s if wait_s > 0 else None
+
+    def is_heavy(self, host: str, now_s: float) -> bool:
+        """Return whether this host, beside others, has had more than a moment lately."""
+        return len(self._debts) > 1 and self._debt_s(host, now_s) > MOMENT_S
 
     def _debt_s(self, host: str, now_s: float) -> float:
         debt_s, at_s = self._debts.get(host, (0.0, now_s))
@@ -104,6 +107,31 @@ class LoopTime:
             host: debt for host, debt in self._debts.items()
             if now_s - debt[1] < BURST_S or self._debt_s(host, now_s) > 0
         }  # fmt: skip
+
+
+class HeavyTurns:
+    """Lets one connection of heavy hosts work in each round of the event loop, in the order in which they came.
+
+    In each round all other connections are read from, so they wait for one heavy turn at most. Lives in the event loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._line: deque[Callable[[], None]] = deque()
+
+    def enter(self, work: Callable[[], None]) -> None:
+        """Call `work` in a later round, alone of all that have entered."""
+        self._line.append(work)
+        if len(self._line) == 1:
+            self._loop.call_soon(self._work)
+
+    def _work(self) -> None:
+        try:
+            self._line[0]()
+        finally:
+            self._line.popleft()
+            if self._line:
+                self._loop.call_soon(self._work)
 
 
 class Turns:

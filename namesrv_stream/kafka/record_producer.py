@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
 from namesrv_stream.kafka.librdkafka import librdkafka_options, named_kafka_error
 from namesrv_stream.kafka.reader import LOG_PARTITION
-from namesrv_stream.kafka.topic import address_of
+from namesrv_stream.kafka.topic import COMPRESSION, address_of
 from namesrv_stream.records import MAX_RECORD_BYTES
 from namesrv_stream.rules.rows import LogPosition
 
@@ -39,7 +39,7 @@ class RecordProducer:
         self._topic = topic
         self._address = address_of(kafka)
         self._options: dict[str, Any] = {
-            "compression.type": "gzip",
+            "compression.type": COMPRESSION,
             "linger.ms": _LINGER_MS,
             "reconnect.backoff.max.ms": max(_RECONNECT_WITHIN_MS, int(kafka.get("reconnect_backoff_ms", 0))),
             **librdkafka_options(kafka),

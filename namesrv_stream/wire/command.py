@@ -120,14 +120,11 @@ def decode_command(content: bytes | memoryview) -> RemotingCommand:
 # --- JSON
 
 
-_JsonFields = Mapping[str, str | int | float | bool | None]
-
-
 class _JsonHeader(msgspec.Struct, frozen=True, rename="camel"):
     """The header's fields in the order in which RocketMQ writes them: sorted by name. UNSET ones are left out."""
 
     code: _Int32
-    ext_fields: _JsonFields | msgspec.UnsetType | None = msgspec.UNSET
+    ext_fields: dict[str, str] | msgspec.UnsetType | None = msgspec.UNSET
     flag: _Int32 = 0
     language: str | None = LanguageCode.JAVA.name
     opaque: _Int32 = 0
@@ -136,13 +133,24 @@ class _JsonHeader(msgspec.Struct, frozen=True, rename="camel"):
     version: _Int32 = 0
 
 
+class _MixedJsonHeader(_JsonHeader, frozen=True, rename="camel"):
+    """A header whose extFields are not all text. Java reads such a one too."""
+
+    ext_fields: Mapping[str, str | int | float | bool | None] | msgspec.UnsetType | None = msgspec.UNSET  # type: ignore[assignment]
+
+
 _json_header_decoder = msgspec.json.Decoder(_JsonHeader)
+_mixed_json_header_decoder = msgspec.json.Decoder(_MixedJsonHeader)
 _json_header_encoder = msgspec.json.Encoder()
 
 
 def _decode_json_header(header: bytes, body: bytes) -> RemotingCommand:
     try:
-        read = _json_header_decoder.decode(header)
+        try:
+            read = _json_header_decoder.decode(header)
+        except msgspec.ValidationError:
+            mixed = _mixed_json_header_decoder.decode(header)
+            read = msgspec.structs.replace(mixed, ext_fields=_texts(mixed.ext_fields))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedHeaderError(str(error)) from error
     return RemotingCommand(
@@ -152,12 +160,12 @@ def _decode_json_header(header: bytes, body: bytes) -> RemotingCommand:
         version=read.version,
         language=LanguageCode.__members__.get(read.language or "", LanguageCode.OTHER),
         remark=read.remark or None,
-        ext_fields=_texts(read.ext_fields),
+        ext_fields=None if read.ext_fields is msgspec.UNSET else read.ext_fields,
         body=body,
     )
 
 
-def _texts(fields: _JsonFields | msgspec.UnsetType | None) -> dict[str, str] | None:
+def _texts(fields: object) -> dict[str, str] | None:
     """Return header fields as Java would hold them: as text, also if a peer sent a number or a boolean."""
     if not isinstance(fields, dict):
         return None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import mmap
+import pickle
 from collections.abc import Iterator
+from typing import Any, Self, SupportsIndex, cast
 
 import msgspec
 
@@ -23,38 +26,54 @@ MAX_HEADER_BYTES = 128 * 1024
 """A header is read in the event loop: one of 16 MiB would stop all other peers for seconds."""
 
 LARGE_FRAME_BYTES = 64 * 1024
-"""The size from which a frame's body is kept in pieces and joined once it is whole, instead of growing a buffer."""
-
-_PIECE_BYTES = 16 * 1024
-"""Pieces smaller than this are put together: an object for each would take many times their memory."""
+"""The size from which a frame's body has memory of its own, and is never copied: 9 MiB would take 5 to 15 ms."""
 
 _LENGTH_BYTES = 4
 _HEADER_WORD_BYTES = 4
 
 
+class LargeBody(mmap.mmap):
+    """The body of a large frame, in memory that is taken as its bytes come, without ever being copied.
+
+    Indexing and slices give what they give for bytes, `body[:]` all of it. Unpickled, it is bytes; a pickler that takes
+    buffers apart does not copy it.
+    """
+
+    def __new__(cls, size_bytes: int) -> Self:  # noqa: D102 - see the class
+        return super().__new__(cls, -1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+    def __eq__(self, other: object) -> bool:
+        return self[:] == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        return bytes, (pickle.PickleBuffer(self) if int(protocol) >= 5 else self[:],)
+
+
 class _LargeFrame:
     """A command whose body has not been received in full."""
 
-    def __init__(self, head: RemotingCommand, head_bytes: int, body: bytes, missing_bytes: int) -> None:
+    def __init__(self, head: RemotingCommand, head_bytes: int, body_bytes: int) -> None:
         self._head = head
-        self._body: list[bytes | bytearray] = [body]
-        self.missing_bytes = missing_bytes
-        self.buffered_bytes = head_bytes + len(body)
+        self._head_bytes = head_bytes
+        self._body = LargeBody(body_bytes)
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._head_bytes + self._body.tell()
+
+    @property
+    def is_whole(self) -> bool:
+        return self._body.tell() == len(self._body)
 
     def take(self, data: bytes) -> bytes:
         """Take the bytes that belong to this frame, and return the rest."""
-        taken = data[: self.missing_bytes]
-        last = self._body[-1]
-        if isinstance(last, bytearray) and len(last) < _PIECE_BYTES:
-            last += taken
-        else:
-            self._body.append(taken if len(taken) >= _PIECE_BYTES else bytearray(taken))
-        self.missing_bytes -= len(taken)
-        self.buffered_bytes += len(taken)
-        return data[len(taken) :]
+        taken_bytes = self._body.write(data[: len(self._body) - self._body.tell()])
+        return data[taken_bytes:]
 
     def command(self) -> RemotingCommand:
-        return msgspec.structs.replace(self._head, body=b"".join(self._body))
+        return msgspec.structs.replace(self._head, body=cast(bytes, self._body))
 
 
 class FrameDecoder:
@@ -121,11 +140,12 @@ class FrameDecoder:
         header_end = words + int.from_bytes(self._buffer[_LENGTH_BYTES + 1 : words])
         if words <= len(self._buffer) and header_end <= len(self._buffer):
             head = decode_command(bytes(self._buffer[_LENGTH_BYTES:header_end]))
-            self._large = _LargeFrame(head, header_end, bytes(self._buffer[header_end:]), end - len(self._buffer))
+            self._large = _LargeFrame(head, header_end, end - header_end)
+            self._large.take(bytes(self._buffer[header_end:]))
             self._buffer.clear()
 
     def _take_large(self, large: _LargeFrame) -> RemotingCommand | None:
-        if large.missing_bytes:
+        if not large.is_whole:
             return None
         self._large = None
         return large.command()

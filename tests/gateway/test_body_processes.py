@@ -1,9 +1,12 @@
 """Processes that read large bodies: what comes back from them, and how they end."""
 
+import gc
 import os
 import signal
 import subprocess
 import sys
+import weakref
+from contextlib import suppress
 from functools import partial
 
 import psutil
@@ -13,6 +16,7 @@ from tenacity import Retrying, retry_if_not_result, stop_after_delay, wait_fixed
 from namesrv_stream.gateway.body_processes import BodyProcesses, ReadingProcessLostError
 from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.errors import BadRequestError, Crc32MismatchError
+from namesrv_stream.wire.frame import LargeBody
 from namesrv_stream.wire.requests import operator_command, register_broker
 
 FIELDS = {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "brokerId": "0", "haServerAddr": ""}
@@ -20,7 +24,7 @@ FIELDS = {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "br
 
 @pytest.fixture
 def processes():
-    opened = BodyProcesses(2)
+    opened = BodyProcesses()
     yield opened
     opened.close()
 
@@ -38,6 +42,29 @@ def test_an_error_comes_back_with_its_kind_its_facts_and_its_remark(processes):
     with pytest.raises(Crc32MismatchError) as there:
         processes.run(partial(register_broker, command))
     assert (str(there.value), vars(there.value)) == (str(here.value), vars(here.value))
+
+
+def test_an_error_of_ours_says_where_it_was(processes):
+    with pytest.raises(ZeroDivisionError) as raised:
+        processes.run(partial(divmod, 1, 0))
+    assert "in _outcome" in "".join(raised.value.__notes__)
+
+
+def test_a_refused_body_is_freed_at_once(processes):
+    """Its error's traceback would keep it until a garbage collection, which holds lookups up."""
+    body = LargeBody(2)
+    body.write(b"{}")
+    gc.disable()
+    try:
+        with suppress(Crc32MismatchError):
+            command = RemotingCommand(code=103, ext_fields=FIELDS | {"bodyCrc32": "7"}, body=body)
+            processes.run(partial(register_broker, command))
+            pytest.fail("the checksum is wrong")
+        freed = weakref.ref(body)
+        del body, command
+        assert freed() is None
+    finally:
+        gc.enable()
 
 
 def test_after_a_process_was_ended_the_next_body_is_read_by_a_new_one(processes):
@@ -59,7 +86,7 @@ def test_a_process_ends_with_the_gateway_even_if_that_is_killed():
     program = (
         "import os, sys, time\n"
         "from namesrv_stream.gateway.body_processes import BodyProcesses\n"
-        "print(BodyProcesses(1).run(os.getpid), flush=True)\n"
+        "print(BodyProcesses().run(os.getpid), flush=True)\n"
         "time.sleep(600)\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as gateway:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from namesrv_stream.gateway import turns as turns_module
-from namesrv_stream.gateway.turns import BURST_S, HEAVY_SHARE, HOST_SHARE, MOMENT_S, LoopTime, Share, Turns
+from namesrv_stream.gateway.turns import BURST_S, HEAVY_SHARE, HOST_SHARE, MOMENT_S, HeavyTurns, LoopTime, Share, Turns
 
 
 def test_a_host_may_have_as_much_as_is_left_free():
@@ -58,6 +58,45 @@ def test_hosts_that_take_more_than_a_moment_have_a_share_together():
         hosts += 1
     assert hosts == int(HEAVY_SHARE * BURST_S / taken_s)
     assert loop_time.spend("good", 0.0, MOMENT_S) is None
+
+
+def test_one_heavy_connection_works_in_a_round_of_the_loop():
+    async def scenario():
+        loop, rounds, worked = asyncio.get_running_loop(), [0], []
+
+        def count():
+            rounds[0] += 1
+            loop.call_soon(count)
+
+        def work(name):
+            worked.append((name, rounds[0]))
+            if name == "a":
+                turns.enter(lambda: work("again"))
+
+        turns = HeavyTurns(loop)
+        count()
+        for name in "abc":
+            turns.enter(lambda name=name: work(name))
+        async with asyncio.timeout(30):
+            while len(worked) < 4:
+                await asyncio.sleep(0)
+        assert [name for name, _ in worked] == ["a", "b", "c", "again"]
+        assert len({number for _, number in worked}) == 4
+
+    asyncio.run(scenario())
+
+
+def test_an_error_in_a_heavy_turn_keeps_no_other_from_its_turn():
+    async def scenario():
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+        loop.set_exception_handler(lambda *_: None)
+        turns = HeavyTurns(loop)
+        turns.enter(lambda: 1 / 0)
+        turns.enter(done.set)
+        async with asyncio.timeout(30):
+            await done.wait()
+
+    asyncio.run(scenario())
 
 
 def test_a_host_whose_turn_was_long_rests_and_others_do_not_wait_for_it(monkeypatch):

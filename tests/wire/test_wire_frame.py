@@ -1,5 +1,6 @@
 """Cutting a byte stream into commands: every golden frame, every way to break one, and any bytes at all."""
 
+import pickle
 import random
 import struct
 import tracemalloc
@@ -201,6 +202,20 @@ def test_announced_length_takes_no_memory_before_its_bytes_are_there():
     finally:
         tracemalloc.stop()
     assert peak_bytes < 100_000
+
+
+def test_a_large_body_reads_like_bytes_and_is_pickled_without_a_copy():
+    sent, apart = bytes(range(256)) * 1_000, []
+    decoder = FrameDecoder()
+    assert list(decoder.feed(frame_of(body=sent)[:-1])) == []
+    (command,) = decoder.feed(sent[-1:])
+    body = command.body
+    assert (len(body), body[7], body[:3], body[:]) == (len(sent), 7, sent[:3], sent)
+    head = pickle.dumps(command, 5, buffer_callback=apart.append)
+    assert (len(head) < 1_000, [each.raw().nbytes for each in apart]) == (True, [len(sent)])
+    again = pickle.loads(head, buffers=[bytes(each.raw()) for each in apart])
+    assert (again, type(again.body)) == (command, bytes)
+    assert pickle.loads(pickle.dumps(command)) == command
 
 
 @pytest.mark.parametrize("opaque", [0, 1, -1, 2**31 - 1, -(2**31)])
