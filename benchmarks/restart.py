@@ -48,18 +48,23 @@ class Broker:
         self._frame = encode_command(command)
         self._decoder = FrameDecoder()
         self._sent_s = 0.0
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=_ANSWER_LIMIT_S)
+        self._port = port
+        self._socket: socket.socket | None = None
         self.waits_s: list[float] = []
         self.failed = 0
 
-    def register(self) -> None:
-        """Send the registration."""
+    def register(self) -> socket.socket:
+        """Send the registration, over a connection that is opened for the first one. Return its socket."""
+        if self._socket is None:  # a gateway closes a connection over which nothing comes for 10 s
+            self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=_ANSWER_LIMIT_S)
         self._sent_s = time.monotonic()
-        self.socket.sendall(self._frame)
+        self._socket.sendall(self._frame)
+        return self._socket
 
     def receive(self) -> None:
         """Read answers."""
-        data = self.socket.recv(65536)
+        assert self._socket is not None, "it has registered"
+        data = self._socket.recv(65536)
         if not data:
             raise ConnectionResetError("the gateway has closed the connection")
         for answer in self._decoder.feed(data):
@@ -76,15 +81,17 @@ def body_of(plan: Plan) -> bytes:
 def register_for(brokers: list[Broker], seconds: float) -> None:
     """Let each broker register every 30 s, evenly spread, for `seconds`."""
     poll = select.epoll()
-    by_number = {broker.socket.fileno(): broker for broker in brokers}
-    for number in by_number:
-        poll.register(number, select.EPOLLIN)
+    by_number: dict[int, Broker] = {}
     share_s = REGISTER_EVERY_S / len(brokers)
     began_s, count = time.monotonic(), 0
     while (now_s := time.monotonic()) < began_s + seconds:
         due_s = began_s + count * share_s
         if now_s >= due_s:
-            brokers[count % len(brokers)].register()
+            broker = brokers[count % len(brokers)]
+            number = broker.register().fileno()
+            if number not in by_number:
+                by_number[number] = broker
+                poll.register(number, select.EPOLLIN)
             count += 1
             continue
         for number, _ in poll.poll(due_s - now_s):

@@ -64,7 +64,7 @@ class Connection(asyncio.Protocol):
         self._take: Callable[[Connection, bytes], None] = Connection._take_opening
         self._counted_for: str | None = None
         self._is_admitted = False
-        self._decoder = FrameDecoder()
+        self._decoder = FrameDecoder(joins_bodies=False)
         self._unread = b""
         self._held_bytes = 0
         self._unanswered = Unanswered()
@@ -122,7 +122,7 @@ class Connection(asyncio.Protocol):
         if self._is_admitted:
             self._connections.open.discard(self)
             self._connections.admission.leave(self._counted_for)
-            self._unread, self._decoder = b"", FrameDecoder()
+            self._unread, self._decoder = b"", FrameDecoder(joins_bodies=False)
             self.count_held()
             self._requests.connection_lost(self)
 

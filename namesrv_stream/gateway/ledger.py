@@ -18,6 +18,7 @@ from namesrv_stream.gateway.budget import Budget
 from namesrv_stream.rules.requests import RegisterBroker
 from namesrv_stream.rules.rows import LiveRow, LogPosition
 from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.frame import pieces_of
 
 MAX_PARTS = 64
 MAX_BROKERS_OF_A_CONNECTION = 1_000
@@ -43,7 +44,10 @@ class Fingerprint(NamedTuple):
 def fingerprint(command: RemotingCommand) -> Fingerprint:
     """Return the fingerprint of a REGISTER_BROKER: header fields, release, and length and CRC32 of the body."""
     fields = frozenset((command.ext_fields or {}).items())
-    return Fingerprint(fields, command.version, len(command.body), crc32(command.body))
+    checksum = 0
+    for piece in pieces_of(command.body):
+        checksum = crc32(piece, checksum)
+    return Fingerprint(fields, command.version, len(command.body), checksum)
 
 
 class Published(Protocol):

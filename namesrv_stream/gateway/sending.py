@@ -14,13 +14,12 @@ from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.errors import BadRequestError
+from namesrv_stream.wire.frame import LARGE_BODY_BYTES
 
 T = TypeVar("T")
 
 ANSWER_LIMIT_S = 2.5
 """Limit of the wait for Kafka: a real broker closes a connection whose answer takes 3 s."""
-
-LARGE_BODY_BYTES = 16 * 1024
 
 
 class ConnectionLostError(BadRequestError):
@@ -69,7 +68,9 @@ class Sending:
 
         If the body is large, or may be once inflated, `make` runs in another process, or else in a thread of this one.
         """
-        may_inflate = command.code == RequestCode.REGISTER_BROKER and command.body[:1] not in (b"", b"{")
+        may_inflate = (
+            command.code == RequestCode.REGISTER_BROKER and len(command.body) > 0 and not command.body.startswith(b"{")
+        )
         if not may_inflate and len(command.body) <= LARGE_BODY_BYTES:
             return make()
 

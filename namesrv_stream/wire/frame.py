@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import mmap
 import pickle
-from collections.abc import Iterator
-from typing import Any, Self, SupportsIndex, cast
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, SupportsIndex, cast
 
 import msgspec
 
@@ -26,29 +26,67 @@ MAX_HEADER_BYTES = 128 * 1024
 """A header is read in the event loop: one of 16 MiB would stop all other peers for seconds."""
 
 LARGE_FRAME_BYTES = 64 * 1024
-"""The size from which a frame's body has memory of its own, and is never copied: 9 MiB would take 5 to 15 ms."""
+"""The size from which a frame's body is kept in pieces, instead of growing a buffer."""
+
+LARGE_BODY_BYTES = 16 * 1024
+"""The size above which a body takes too long to be read in an event loop."""
+
+_PIECE_BYTES = 16 * 1024
+"""Pieces smaller than this are put together: an object for each would take many times their memory."""
+
+_PROTOCOL_WITH_BUFFERS = 5
+"""The first protocol of pickle that can leave buffers out of its output."""
 
 _LENGTH_BYTES = 4
 _HEADER_WORD_BYTES = 4
 
 
-class LargeBody(mmap.mmap):
-    """The body of a large frame, in memory that is taken as its bytes come, without ever being copied.
+class LargeBody:
+    """The body of a large frame, as the `pieces` in which it was received: to put 9 MiB together takes 5 to 15 ms.
 
-    Indexing and slices give what they give for bytes, `body[:]` all of it. Unpickled, it is bytes; a pickler that takes
-    buffers apart does not copy it.
+    `body[:]` is all of it as bytes. A pickler that takes buffers apart copies nothing; unpickled, it is bytes.
     """
 
-    def __new__(cls, size_bytes: int) -> Self:  # noqa: D102 - see the class
-        return super().__new__(cls, -1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    def __init__(self) -> None:
+        self.pieces: list[bytes | bytearray] = []
+        self._size_bytes = 0
+
+    def append(self, received: bytes) -> None:
+        """Take more of the body."""
+        if self.pieces and isinstance(self.pieces[-1], bytearray) and len(self.pieces[-1]) < _PIECE_BYTES:
+            self.pieces[-1] += received
+        elif received:
+            self.pieces.append(received if len(received) >= _PIECE_BYTES else bytearray(received))
+        self._size_bytes += len(received)
+
+    def startswith(self, prefix: bytes) -> bool:
+        """Return whether the body begins with `prefix`, as bytes.startswith does."""
+        return bytes(islice(chain.from_iterable(self.pieces), len(prefix))) == prefix
+
+    def __len__(self) -> int:
+        return self._size_bytes
+
+    def __getitem__(self, part: slice) -> bytes:
+        return b"".join(self.pieces)[part]
 
     def __eq__(self, other: object) -> bool:
-        return self[:] == other
+        return self[:] == (other[:] if isinstance(other, LargeBody) else other)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        return bytes, (pickle.PickleBuffer(self) if int(protocol) >= 5 else self[:],)
+        if int(protocol) >= _PROTOCOL_WITH_BUFFERS:
+            return _put_together, tuple(map(pickle.PickleBuffer, self.pieces))
+        return bytes, (self[:],)
+
+
+def _put_together(*pieces: bytes) -> bytes:
+    return b"".join(pieces)
+
+
+def pieces_of(body: bytes) -> Sequence[bytes]:
+    """Return the pieces of a body that may be a LargeBody, to read it without putting it together."""
+    return body.pieces if isinstance(body, LargeBody) else (body,)
 
 
 class _LargeFrame:
@@ -57,35 +95,46 @@ class _LargeFrame:
     def __init__(self, head: RemotingCommand, head_bytes: int, body_bytes: int) -> None:
         self._head = head
         self._head_bytes = head_bytes
-        self._body = LargeBody(body_bytes)
+        self._body_bytes = body_bytes
+        self._body = LargeBody()
 
     @property
     def buffered_bytes(self) -> int:
-        return self._head_bytes + self._body.tell()
+        return self._head_bytes + len(self._body)
 
     @property
     def is_whole(self) -> bool:
-        return self._body.tell() == len(self._body)
+        return len(self._body) == self._body_bytes
 
     def take(self, data: bytes) -> bytes:
         """Take the bytes that belong to this frame, and return the rest."""
-        taken_bytes = self._body.write(data[: len(self._body) - self._body.tell()])
-        return data[taken_bytes:]
+        missing_bytes = self._body_bytes - len(self._body)
+        self._body.append(data[:missing_bytes])
+        return data[missing_bytes:]
 
-    def command(self) -> RemotingCommand:
-        return msgspec.structs.replace(self._head, body=cast(bytes, self._body))
+    def command(self, *, joins_body: bool) -> RemotingCommand:
+        is_in_pieces = self._body_bytes > LARGE_BODY_BYTES and not joins_body
+        return msgspec.structs.replace(self._head, body=cast(bytes, self._body) if is_in_pieces else self._body[:])
 
 
 class FrameDecoder:
     """Decodes the frames of one connection. Owns a buffer and no socket; an incomplete frame waits for more bytes.
 
+    Without `joins_bodies` a body of more than LARGE_BODY_BYTES in a large frame is a LargeBody in place of bytes.
     The buffer holds the bytes that were fed and not yet taken as commands. Once every complete command is taken, that
     is less than one frame of the limit.
     """
 
-    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, large_frame_bytes: int = LARGE_FRAME_BYTES) -> None:
+    def __init__(
+        self,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+        large_frame_bytes: int = LARGE_FRAME_BYTES,
+        *,
+        joins_bodies: bool = True,
+    ) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._large_frame_bytes = large_frame_bytes
+        self._joins_bodies = joins_bodies
         self._large: _LargeFrame | None = None
         self._buffer = bytearray()
         self._broken: FrameError | None = None
@@ -148,7 +197,7 @@ class FrameDecoder:
         if not large.is_whole:
             return None
         self._large = None
-        return large.command()
+        return large.command(joins_body=self._joins_bodies)
 
     def _check_header_length(self, end: int) -> None:
         """Check the header's length once the header word is there, before the header itself is buffered."""

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.frame import pieces_of
 
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
@@ -53,5 +54,6 @@ def _signed_fields(command: RemotingCommand) -> Iterator[Mapping[str, str]]:
 def _signature(fields: Mapping[str, str], body: bytes, secret_key: bytes) -> bytes:
     values = "".join(fields[name] for name in sorted(fields))
     digest = hmac.new(secret_key, values.encode(), "sha1")
-    digest.update(body)
+    for piece in pieces_of(body):
+        digest.update(piece)
     return base64.b64encode(digest.digest())

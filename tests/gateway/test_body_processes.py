@@ -52,8 +52,8 @@ def test_an_error_of_ours_says_where_it_was(processes):
 
 def test_a_refused_body_is_freed_at_once(processes):
     """Its error's traceback would keep it until a garbage collection, which holds lookups up."""
-    body = LargeBody(2)
-    body.write(b"{}")
+    body = LargeBody()
+    body.append(b"{}")
     gc.disable()
     try:
         with suppress(Crc32MismatchError):
