@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.util import Finalize
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
 
@@ -29,21 +30,22 @@ _SPAWN = get_context("spawn")
 
 
 class ReadingProcessLostError(NamesrvError):
-    """A process that read a large body was ended; answered SYSTEM_BUSY."""
+    """A process that read a large body was ended, or none could be started; answered SYSTEM_BUSY."""
 
     def __init__(self) -> None:
         super().__init__(
-            "the process that read a large body was ended, for lack of memory perhaps: try again later, and give the "
-            "gateway more memory if this repeats"
+            "the process that read a large body was ended or did not start, for lack of memory perhaps: try again "
+            "later, and give the gateway more memory if this repeats"
         )
 
 
 class BodyProcesses:
-    """As many processes as work is run at a time. Each ends with this process or by `close`."""
+    """As many processes as work is run at a time. Each ends with this object, with this process, or by `close`."""
 
     def __init__(self) -> None:
         self._idle: SimpleQueue[_ReadingProcess] = SimpleQueue()
         self._is_closed = False
+        Finalize(self, _end_all, (self._idle,), exitpriority=1)  # multiprocessing's own exit waits for them without end
 
     def run(self, work: Callable[[], T]) -> T:
         """Run `work` in one of the processes, and wait for it: call this in a thread.
@@ -52,10 +54,7 @@ class BodyProcesses:
         ReadingProcessLostError.
         """
         try:
-            process = self._idle.get_nowait()
-        except Empty:
-            process = _ReadingProcess()
-        try:
+            process = self._idle_one() or _ReadingProcess()
             outcome, error = process.run(work)
         except (EOFError, OSError):
             raise ReadingProcessLostError from None
@@ -72,15 +71,33 @@ class BodyProcesses:
     def close(self) -> None:
         """End the processes, a busy one after what it is reading now."""
         self._is_closed = True
-        while not self._idle.empty():
-            self._idle.get().end()
+        _end_all(self._idle)
+
+    def _idle_one(self) -> _ReadingProcess | None:
+        with suppress(Empty):
+            while True:
+                process = self._idle.get_nowait()
+                if process.is_alive:
+                    return process
+        return None
+
+
+def _end_all(idle: SimpleQueue[_ReadingProcess]) -> None:
+    with suppress(Empty):
+        while True:
+            idle.get_nowait().end()
 
 
 class _ReadingProcess:
     def __init__(self) -> None:
         self._connection, theirs = _SPAWN.Pipe()
+        self._process = _SPAWN.Process(target=_read_bodies, args=(theirs,), name="large-body", daemon=True)
         with theirs:
-            _SPAWN.Process(target=_read_bodies, args=(theirs,), name="large-body", daemon=True).start()
+            self._process.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
 
     def run(self, work: Callable[[], T]) -> tuple[Any, Exception | None]:
         """Return what `work` returns, or the error it raises. Raises EOFError or OSError if the process has ended."""
@@ -116,6 +133,5 @@ def _outcome(head: bytes, bodies: list[bytes]) -> tuple[Any, Exception | None]:
         return pickle.loads(head, buffers=bodies)(), None
     except NamesrvError as error:
         return None, error
-    except Exception as error:  # one of ours: the gateway answers and logs it, and needs to know where it was
-        error.add_note(traceback.format_exc())
-        return None, error
+    except Exception as error:  # one of ours, of which any kind can be pickled as text alone
+        return None, RuntimeError(f"{type(error).__name__} in another process:\n{traceback.format_exc()}")

@@ -18,7 +18,7 @@ from namesrv_stream.gateway.kept_answers import KeptAnswer
 from namesrv_stream.gateway.lookup_frames import LookupFrames
 from namesrv_stream.gateway.pace import Turn, Unanswered
 from namesrv_stream.gateway.tls import TlsSession
-from namesrv_stream.wire.command import RemotingCommand, encode_command
+from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.frame import FrameDecoder
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Requests(Protocol):
     """The lookups that are known by their bytes; None while no route lookup may be answered."""
 
     def answer(self, command: RemotingCommand, connection: Connection) -> bytes | None:
-        """Return the answer's frame; None if the answer follows through `reply`, or never (oneway)."""
+        """Return the answer's frame; None if it follows through `reply_frame`, or never (oneway)."""
 
     def count_lookups(self, given: Sequence[KeptAnswer], seconds: float) -> None:
         """Count these lookups, which were answered by their bytes and took `seconds` together."""
@@ -139,12 +139,8 @@ class Connection(asyncio.Protocol):
 
     # --- what the gateway calls
 
-    def reply(self, request: RemotingCommand, answer: RemotingCommand | None) -> None:
-        """Answer a request that `await_answer` has counted; None sends no answer."""
-        self.reply_frame(request, None if answer is None else encode_command(answer))
-
     def reply_frame(self, request: RemotingCommand, frame: bytes | None) -> None:
-        """Answer a request as `reply` does, with a frame that is encoded already."""
+        """Answer a request that `await_answer` has counted; None sends no answer."""
         self._unanswered.remove(request)
         if frame is not None and not request.is_oneway:
             self._write(frame)
@@ -152,9 +148,9 @@ class Connection(asyncio.Protocol):
         self.count_held()
 
     def await_answer(self, request: RemotingCommand, *, later_s: float = 0.0, alone: bool = False) -> None:
-        """Count a request that `reply` will answer, and charge the host with the work that follows in the event loop.
+        """Count a request that `reply_frame` will answer, and charge the host with `later_s` of the loop for that.
 
-        `later_s` is that work's time. `alone`: no other request of this connection is answered before.
+        `alone`: no other request of this connection is answered before.
         """
         self._unanswered.add(request, alone=alone)
         self._turn.later_s += later_s
@@ -232,13 +228,15 @@ class Connection(asyncio.Protocol):
 
     def _charged(self, take: Callable[[Connection, bytes], None], data: bytes) -> float | None:
         """Take bytes and charge the host with the time. Return the time that this connection has to rest, or None."""
-        read_bytes = len(data) + self._decoder.buffered_bytes
+        read_bytes = len(self._unread) + len(data) + self._decoder.buffered_bytes
         self._turn = Turn()
         self._guard(take, data)
         spent_s = self._turn.charged_s(read_bytes)
         rest_s = self._connections.loop_time.spend(self.host, self._loop.time(), spent_s)
-        if self._turn.has_more and rest_s is None:
-            self._connections.soon(self.host, self._go_on)
+        if rest_s is None:
+            self._set_reading()
+            if self._turn.has_more:
+                self._connections.soon(self.host, self._go_on)
         return rest_s
 
     def _wait_s(self) -> float | None:
@@ -254,7 +252,8 @@ class Connection(asyncio.Protocol):
         try:
             take(self, data)
         except (NamesrvError, ssl.SSLError) as error:
-            self._fail(str(error))
+            self._log_line(logging.WARNING, f"connection of {self.peer} closed: {error}")
+            self.close()
         except Exception:
             log.exception("connection of %s closed: an error of ours", self.peer)
             self.close()
@@ -299,7 +298,9 @@ class Connection(asyncio.Protocol):
         data = self._unread + data if self._unread else data
         at = 0 if self._decoder.buffered_bytes else self._answer_lookups(data)
         self._unread = data[at:] if at else data
-        if not self._is_held:
+        if at and self._turn.is_over:
+            self._turn.has_more = bool(self._unread)
+        elif not self._is_held:
             data, self._unread = self._unread, b""
             self._answer_commands(data)
         is_unfinished = self._decoder.buffered_bytes and not self._is_held
@@ -309,7 +310,7 @@ class Connection(asyncio.Protocol):
         """Answer the lookups that are known by their bytes. Return the position where the rest begins."""
         lookups = self._requests.lookups
         at = 0
-        while lookups is not None and at < len(data) and not self._is_held:
+        while lookups is not None and at < len(data) and not (self._is_held or self._turn.is_over):
             started_s = time.perf_counter()
             pieces, at, given = lookups.take(data, at)
             if not given:
@@ -338,8 +339,7 @@ class Connection(asyncio.Protocol):
         """Answer the requests that came while this connection was held."""
         if self._is_held or self._is_resting or self.is_lost or self.is_closing:
             return
-        rest_s = self._wait_s()
-        if rest_s is None:
+        if (rest_s := self._wait_s()) is None:
             rest_s = self._charged(Connection._take_frames, b"")
         if rest_s is not None:
             self._rest(rest_s)
@@ -360,7 +360,15 @@ class Connection(asyncio.Protocol):
         if not self._is_resting and not self.is_closing:
             self._is_resting = True
             self._read_or_wait()
-            self._loop.call_later(seconds, self._connections.soon, self.host, self._on_rested)
+            self._loop.call_later(seconds, self._end_rest)
+
+    def _end_rest(self) -> None:
+        """Go on soon, unless the host's other connections have used its share meanwhile."""
+        rest_s = self._wait_s()
+        if rest_s is not None:
+            self._loop.call_later(rest_s, self._end_rest)
+        else:
+            self._connections.soon(self.host, self._on_rested)
 
     def _on_rested(self) -> None:
         self._is_resting = False
@@ -369,27 +377,23 @@ class Connection(asyncio.Protocol):
 
     def _read_or_wait(self) -> None:
         """Pause reading while this connection is held or rests, and resume it and all else afterwards."""
-        if self._set_reading() and (self._unread or self._decoder.buffered_bytes):
+        was_reading = self._is_reading
+        self._set_reading()
+        if not (was_reading or self._is_held or self._is_resting) and (self._unread or self._decoder.buffered_bytes):
             self._connections.soon(self.host, self._go_on)
 
-    def _set_reading(self) -> bool:
-        """Pause or resume reading. Return True if it was resumed."""
-        should_read = not (self._is_held or self._is_resting)
-        if should_read == self._is_reading or self._transport.is_closing():
-            return False
-        self._is_reading = should_read
-        (self._transport.resume_reading if should_read else self._transport.pause_reading)()
-        return should_read
+    def _set_reading(self) -> None:
+        """Pause reading while this connection is held, rests or has requests that it goes on with; or resume it."""
+        should_read = not (self._is_held or self._is_resting or self._turn.has_more)
+        if should_read != self._is_reading and not self._transport.is_closing():
+            self._is_reading = should_read
+            (self._transport.resume_reading if should_read else self._transport.pause_reading)()
 
     def _is_overdue(self, now_s: float, limit_s: float) -> bool:
         if self._unanswered:
             return False
         began_s = self._frame_began_s if self._handshake.stage is Stage.FRAMES else self._opened_s
         return now_s - self._active_s > limit_s or (began_s is not None and now_s - began_s > limit_s)
-
-    def _fail(self, problem: str) -> None:
-        self._log_line(logging.WARNING, f"connection of {self.peer} closed: {problem}")
-        self.close()
 
     def _log_line(self, level: int, message: str) -> None:
         self._connections.log.line(self.host, self._loop.time(), level, message)

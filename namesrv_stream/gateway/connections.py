@@ -63,12 +63,15 @@ class Connections:
         return self._budget.held_bytes
 
     def is_heavy(self, host: str) -> bool:
-        """Return whether connections of this host read and answer in heavy turns alone."""
+        """Return whether plain connections of this host read and answer in heavy turns alone."""
         return self.loop_time.is_heavy(host, self._loop.time())
 
     def soon(self, host: str, work: Callable[[], None]) -> None:
         """Call `work` for a connection in the next round of the event loop, or in a heavy turn."""
-        (self._heavy_turns.enter if self.is_heavy(host) else self._loop.call_soon)(work)
+        if self.is_heavy(host):
+            self._heavy_turns.enter(host, work)
+        else:
+            self._loop.call_soon(work)
 
     def next_number(self) -> int:
         """Return the number of a new connection. No number is returned twice."""

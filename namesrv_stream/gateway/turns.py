@@ -110,27 +110,31 @@ class LoopTime:
 
 
 class HeavyTurns:
-    """Lets one connection of heavy hosts work in each round of the event loop, in the order in which they came.
+    """Lets one connection of heavy hosts work in each round of the event loop, and the hosts in turn.
 
-    In each round all other connections are read from, so they wait for one heavy turn at most. Lives in the event loop.
+    In each round all other connections are read from, so they wait for one such turn at most. Lives in the event loop.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._line: deque[Callable[[], None]] = deque()
+        self._lines: dict[str, deque[Callable[[], None]]] = {}
 
-    def enter(self, work: Callable[[], None]) -> None:
+    def enter(self, host: str, work: Callable[[], None]) -> None:
         """Call `work` in a later round, alone of all that have entered."""
-        self._line.append(work)
-        if len(self._line) == 1:
+        if not self._lines:
             self._loop.call_soon(self._work)
+        self._lines.setdefault(host, deque()).append(work)
 
     def _work(self) -> None:
+        host = next(iter(self._lines))
+        line = self._lines[host]
         try:
-            self._line[0]()
+            line.popleft()()
         finally:
-            self._line.popleft()
-            if self._line:
+            del self._lines[host]
+            if line:
+                self._lines[host] = line  # now the last one
+            if self._lines:
                 self._loop.call_soon(self._work)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import time
 import weakref
 
 import pytest
@@ -29,8 +30,64 @@ class Answering:
         pass
 
 
+class AnsweringSlowly(Answering):
+    """Takes 50 µs for each."""
+
+    def answer(self, command, connection):
+        until_s = time.perf_counter() + 0.000_05
+        while time.perf_counter() < until_s:
+            pass
+        return super().answer(command, connection)
+
+
 def open_connections(limits=None):
     return Connections(Certificates(NamesrvSettings()), "disabled", limits)
+
+
+def charges(connections):
+    """The list of (host, seconds) that will be charged."""
+    charged, spend = [], connections.loop_time.spend
+
+    def noted(host, now_s, seconds):
+        charged.append((host, seconds))
+        return spend(host, now_s, seconds)
+
+    connections.loop_time.spend = noted
+    return charged
+
+
+async def until(condition):
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+def test_requests_that_waited_for_a_heavy_turn_are_charged_like_others():
+    async def scenario():
+        connections = open_connections()
+        charged, transport = charges(connections), Transport(HEAVY)
+        connection = connected(AnsweringSlowly(), connections, transport)
+        connection.data_received(REQUEST)
+        connections.loop_time.spend(LIGHT, asyncio.get_running_loop().time(), 0.0)
+        connections.loop_time.spend(HEAVY, asyncio.get_running_loop().time(), 1.2 * MOMENT_S)
+        connection.data_received(REQUEST * 10)
+        assert transport.written == REQUEST
+        charged.clear()
+        await until(lambda: len(transport.written) == 11 * len(REQUEST))
+        assert sum(seconds for _, seconds in charged) >= 10 * 0.000_05
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_with_requests_for_another_turn_is_not_read_from_until_they_are_answered():
+    async def scenario():
+        transport = Transport(HEAVY)
+        connection = connected(AnsweringSlowly(), open_connections(), transport)
+        connection.data_received(REQUEST * 100)
+        assert (len(transport.written) < 100 * len(REQUEST), transport.is_reading_paused) == (True, True)
+        await until(lambda: len(transport.written) == 100 * len(REQUEST) and not transport.is_reading_paused)
+
+    asyncio.run(scenario())
 
 
 def test_a_heavy_host_is_answered_in_a_later_round_and_others_at_once():
@@ -42,14 +99,12 @@ def test_a_heavy_host_is_answered_in_a_later_round_and_others_at_once():
             connection.data_received(REQUEST)
         now_s = asyncio.get_running_loop().time()
         connections.loop_time.spend(LIGHT, now_s, 0.0)
-        connections.loop_time.spend(HEAVY, now_s, 2 * MOMENT_S)
+        assert connections.loop_time.spend(HEAVY, now_s, 1.2 * MOMENT_S) is None
         for connection in opened.values():
             connection.data_received(REQUEST)
         assert (transports[HEAVY].written, transports[LIGHT].written) == (REQUEST, 2 * REQUEST)
         assert (transports[HEAVY].is_reading_paused, transports[LIGHT].is_reading_paused) == (True, False)
-        async with asyncio.timeout(30):
-            while transports[HEAVY].written != 2 * REQUEST or transports[HEAVY].is_reading_paused:
-                await asyncio.sleep(0)
+        await until(lambda: transports[HEAVY].written == 2 * REQUEST and not transports[HEAVY].is_reading_paused)
 
     asyncio.run(scenario())
 

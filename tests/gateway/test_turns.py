@@ -60,7 +60,7 @@ def test_hosts_that_take_more_than_a_moment_have_a_share_together():
     assert loop_time.spend("good", 0.0, MOMENT_S) is None
 
 
-def test_one_heavy_connection_works_in_a_round_of_the_loop():
+def test_one_heavy_connection_works_in_a_round_of_the_loop_and_the_hosts_in_turn():
     async def scenario():
         loop, rounds, worked = asyncio.get_running_loop(), [0], []
 
@@ -71,16 +71,16 @@ def test_one_heavy_connection_works_in_a_round_of_the_loop():
         def work(name):
             worked.append((name, rounds[0]))
             if name == "a":
-                turns.enter(lambda: work("again"))
+                turns.enter("one", lambda: work("again"))
 
         turns = HeavyTurns(loop)
         count()
-        for name in "abc":
-            turns.enter(lambda name=name: work(name))
+        for host, name in (("one", "a"), ("one", "b"), ("two", "c")):
+            turns.enter(host, lambda name=name: work(name))
         async with asyncio.timeout(30):
             while len(worked) < 4:
                 await asyncio.sleep(0)
-        assert [name for name, _ in worked] == ["a", "b", "c", "again"]
+        assert [name for name, _ in worked] == ["a", "c", "b", "again"]
         assert len({number for _, number in worked}) == 4
 
     asyncio.run(scenario())
@@ -91,8 +91,8 @@ def test_an_error_in_a_heavy_turn_keeps_no_other_from_its_turn():
         loop, done = asyncio.get_running_loop(), asyncio.Event()
         loop.set_exception_handler(lambda *_: None)
         turns = HeavyTurns(loop)
-        turns.enter(lambda: 1 / 0)
-        turns.enter(done.set)
+        turns.enter("one", lambda: 1 / 0)
+        turns.enter("one", done.set)
         async with asyncio.timeout(30):
             await done.wait()
 

@@ -197,7 +197,7 @@ def test_earlier_requests_of_the_connection_are_sent_first(run):
         await site.acknowledged(command(), broker)
         broker.await_answer(command())
         assert site.writes.registering.send_unchanged(command(), broker) is None, "an answer is outstanding"
-        broker.reply(command(), None)
+        broker.reply_frame(command(), None)
         async with broker.order:
             assert site.writes.registering.send_unchanged(command(), broker) is None, (
                 "something is being handed to Kafka"
