@@ -40,7 +40,7 @@ class ReadingProcessLostError(NamesrvError):
 
 
 class BodyProcesses:
-    """As many processes as work is run at a time. Each ends with this object, with this process, or by `close`."""
+    """Processes for large bodies, as many as work is run at a time. Each ends with this object, this process or `close`."""
 
     def __init__(self) -> None:
         self._idle: SimpleQueue[_ReadingProcess] = SimpleQueue()
