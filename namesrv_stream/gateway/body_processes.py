@@ -40,7 +40,7 @@ class ReadingProcessLostError(NamesrvError):
 
 
 class BodyProcesses:
-    """Processes for large bodies, as many as work is run at a time. Each ends with this object, this process or `close`."""
+    """Processes for large bodies, as many as work is run at a time. They end with this process at the latest."""
 
     def __init__(self) -> None:
         self._idle: SimpleQueue[_ReadingProcess] = SimpleQueue()
