@@ -48,7 +48,7 @@ from namesrv_stream.wire.requests import register_broker
 
 SLOWER_AT_MOST = 3.0
 MEMORY_LIMIT_BYTES = 1024 * 1024 * 1024
-"""Most memory of the gateway's process. The sum of its limits for peers is less."""
+"""Most memory of the gateway's process under these kinds of peers."""
 
 _IDLE_LIMIT_S = 10
 _PUBLISH_EVERY_S = 10.0

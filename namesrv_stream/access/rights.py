@@ -41,8 +41,16 @@ _NEEDED: Mapping[Mode, Mapping[int, frozenset[Role]]] = {"operators": _OPERATORS
 WRITING_CODES = frozenset(_NEEDED["writes"])
 """All requests that change the registry or keep a lease alive."""
 
-SETTINGS_OF_ADMINS = frozenset({"needWaitForService", "waitSecondsForService", "deleteTopicWithBrokerRegistration"})
-"""Settings with which one UPDATE_NAMESRV_CONFIG can stop all lookups or remove topics, at all gateways."""
+SETTINGS_OF_ADMINS = frozenset(
+    {
+        "needWaitForService",
+        "waitSecondsForService",
+        "deleteTopicWithBrokerRegistration",
+        "notifyMinBrokerIdChanged",
+    }
+)
+"""Settings with which one UPDATE_NAMESRV_CONFIG can stop all lookups, remove topics, or let all gateways connect to
+addresses that peers have registered."""
 
 MAX_READ_BYTES = 64 * 1024
 """Limit of a body that is read to decide on the right. A larger body is refused unread."""

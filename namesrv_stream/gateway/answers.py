@@ -11,7 +11,14 @@ from functools import cached_property
 from types import MappingProxyType
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.kept_answers import Asked, KeptAnswer, KeptAnswers, KeptRoutes, bytes_of
+from namesrv_stream.gateway.kept_answers import (
+    MAX_KEPT_OF_OTHERS_BYTES,
+    Asked,
+    KeptAnswer,
+    KeptAnswers,
+    KeptRoutes,
+    bytes_of,
+)
 from namesrv_stream.gateway.readers import READERS, SCANS, Reader, Source
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import RouteTables
@@ -97,7 +104,7 @@ class Answers:
     def _kept_of(self, code: int) -> KeptAnswers[Asked]:
         if code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
             return self.routes.by_fields
-        return self._kept.setdefault(code, KeptAnswers())
+        return self._kept.setdefault(code, KeptAnswers(MAX_KEPT_OF_OTHERS_BYTES))
 
     @property
     def topics_go(self) -> bool:

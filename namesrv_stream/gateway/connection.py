@@ -65,7 +65,8 @@ class Connection(asyncio.Protocol):
         self._counted_for: str | None = None
         self._is_admitted = False
         self._decoder = FrameDecoder(joins_bodies=False)
-        self._unread = b""
+        self._received = b""  # bytes that wait for the host's turn
+        self._unread = b""  # frames that wait because the connection is held
         self._held_bytes = 0
         self._unanswered = Unanswered()
         self._turn = Turn()
@@ -103,10 +104,10 @@ class Connection(asyncio.Protocol):
         """Handle received bytes, and rest if the host's time is over. An error closes this connection and no other."""
         self._active_s = self._loop.time()
         rest_s = self._wait_s()
-        if rest_s is None and self._may_wait and self._connections.is_heavy(self.host):
+        if rest_s is None and (self._received or self._connections.is_heavy(self.host)):
             rest_s = 0
         if rest_s is not None:
-            self._unread += data
+            self._received += data
             self.count_held()
         else:
             rest_s = self._charged(self._take, data)
@@ -122,7 +123,7 @@ class Connection(asyncio.Protocol):
         if self._is_admitted:
             self._connections.open.discard(self)
             self._connections.admission.leave(self._counted_for)
-            self._unread, self._decoder = b"", FrameDecoder(joins_bodies=False)
+            self._received, self._unread, self._decoder = b"", b"", FrameDecoder(joins_bodies=False)
             self.count_held()
             self._requests.connection_lost(self)
 
@@ -205,7 +206,7 @@ class Connection(asyncio.Protocol):
     @property
     def held_bytes(self) -> int:
         """Bytes of the unfinished frame, of unanswered requests and of answers that the peer has not taken."""
-        unfinished = self._decoder.buffered_bytes + len(self._unread)
+        unfinished = self._decoder.buffered_bytes + len(self._unread) + len(self._received)
         return unfinished + self._unanswered.held_bytes + self._transport.get_write_buffer_size()
 
     @property
@@ -241,12 +242,7 @@ class Connection(asyncio.Protocol):
 
     def _wait_s(self) -> float | None:
         """Return the time that requests of this connection have to wait, because its host has had its share."""
-        return self._connections.loop_time.wait_s(self.host, self._loop.time()) if self._may_wait else None
-
-    @property
-    def _may_wait(self) -> bool:
-        """True if received bytes may be kept for later: they are plain frames."""
-        return self._tls is None and self._handshake.stage is Stage.FRAMES
+        return self._connections.loop_time.wait_s(self.host, self._loop.time())
 
     def _guard(self, take: Callable[[Connection, bytes], None], data: bytes) -> None:
         try:
@@ -340,7 +336,8 @@ class Connection(asyncio.Protocol):
         if self._is_held or self._is_resting or self.is_lost or self.is_closing:
             return
         if (rest_s := self._wait_s()) is None:
-            rest_s = self._charged(Connection._take_frames, b"")
+            data, self._received = self._received, b""
+            rest_s = self._charged(self._take if data else Connection._take_frames, data)
         if rest_s is not None:
             self._rest(rest_s)
 
@@ -379,7 +376,7 @@ class Connection(asyncio.Protocol):
         """Pause reading while this connection is held or rests, and resume it and all else afterwards."""
         was_reading = self._is_reading
         self._set_reading()
-        if not (was_reading or self._is_held or self._is_resting) and (self._unread or self._decoder.buffered_bytes):
+        if not (was_reading or self._is_held or self._is_resting):
             self._connections.soon(self.host, self._go_on)
 
     def _set_reading(self) -> None:

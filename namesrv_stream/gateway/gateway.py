@@ -55,6 +55,7 @@ class Gateway:
         self._is_stale = False
         self._looked_around_s = time.monotonic()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._notice_slots = asyncio.Semaphore(notices.SENT_AT_A_TIME)
 
     @property
     def port(self) -> int:
@@ -154,7 +155,7 @@ class Gateway:
         answers.take_over(self._answers, snapshot.changed_tables, snapshot.changed_routes)
         if settings.notify_min_broker_id_changed and self._latest is not None:
             for notice in notices.notices(self._latest.tables.brokers, answers.tables.brokers, answers.live):
-                self._run(notices.send(notice))
+                self._run(notices.send(notice, self._notice_slots))
         self._answers, self._latest = answers, snapshot
         self._dispatcher.serve(answers)
         self._writes.follow(answers)
@@ -172,6 +173,8 @@ class Gateway:
             self.metrics.kafka_connected.set(self._link.is_connected)
             if self._latest is not None:
                 self._watch_age(self._latest)
+            else:
+                self._writes.note_staleness(is_stale=True)
             await asyncio.sleep(_LOOK_AROUND_EVERY_S)
 
     def _watch_age(self, latest: FollowedSnapshot) -> None:
@@ -183,14 +186,15 @@ class Gateway:
         age_ms = now_ms - latest.row.published_at
         progress = job_progress(latest.row, now_ms, self._settings.stale_after_ms)
         lag_ms = progress.lag_ms
-        is_stale = bool(latest.tables.live) and is_behind(latest.row, now_ms, self._settings.stale_after_ms)
+        has_gap = is_behind(latest.row, now_ms, self._settings.stale_after_ms)
+        is_stale = bool(latest.tables.live) and has_gap
         if is_stale and not self._is_stale:
             log.warning("epoch %d is %d s of event time behind and brokers live: is the job running?",
                         latest.row.epoch, (lag_ms or 0) // 1000)  # fmt: skip
         if self._is_stale and not is_stale:
             log.info("the job publishes again: epoch %d", latest.row.epoch)
         self._is_stale = is_stale
-        self._writes.note_staleness(is_stale=is_stale)
+        self._writes.note_staleness(is_stale=has_gap)  # with no live broker too: one may have come unseen
         self.metrics.is_stale.set(is_stale)
         self.metrics.age_s.set(age_ms / 1000)
         self.metrics.lag_s.set((lag_ms or 0) / 1000)

@@ -7,6 +7,9 @@ from typing import TypeVar
 from namesrv_stream.wire.command import PreparedAnswer, RemotingCommand
 
 MAX_KEPT_BYTES = 256 * 1024 * 1024
+MAX_KEPT_OF_OTHERS_BYTES = 16 * 1024 * 1024
+"""Limit for each request code but that of route lookups."""
+
 _BYTES_OF_ANY_ANSWER = 500
 """Memory of the objects around an answer's bytes."""
 
@@ -33,18 +36,21 @@ class KeptAnswer:
 class KeptAnswers(dict[K, KeptAnswer]):
     """Answers by what was asked.
 
-    Peers may ask for any number of topics that do not exist. So beyond MAX_KEPT_BYTES all answers are forgotten, and
-    each is kept again when it is next asked for.
+    Peers may ask for any number of topics that do not exist. So beyond `max_bytes`, or else MAX_KEPT_BYTES, all answers
+    are forgotten, and each is kept again when it is next asked for.
     """
 
-    size_bytes = 0
+    def __init__(self, max_bytes: int | None = None) -> None:
+        super().__init__()
+        self._max_bytes = max_bytes
+        self.size_bytes = 0
 
     def keep(self, key: K, key_bytes: int, answer: KeptAnswer) -> bool:
         """Keep the answer. Return whether all others were forgotten to make room."""
         if key in self:
             self.drop(key, key_bytes)
         more_bytes = key_bytes + answer.prepared.size_bytes + _BYTES_OF_ANY_ANSWER
-        is_full = self.size_bytes + more_bytes > MAX_KEPT_BYTES
+        is_full = self.size_bytes + more_bytes > (self._max_bytes or MAX_KEPT_BYTES)
         if is_full:
             self.let_go()
         self[key] = answer
@@ -90,4 +96,4 @@ class KeptRoutes:
 
 def bytes_of(asked: Asked) -> int:
     """Return the memory of the texts by which an answer is kept."""
-    return sum(len(text) for text in asked if text)
+    return sum(len(text) if text.isascii() else 4 * len(text) for text in asked if text)

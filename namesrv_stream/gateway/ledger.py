@@ -250,7 +250,7 @@ class Registrations:
         return channel is not None and address in channel.addresses
 
     def has_room(self, address: str, channel_id: str, host: str = "") -> bool:
-        """Return whether a connection may register this address: the addresses of it and of its host are limited."""
+        """Return whether a connection may speak for this address: the addresses of it and of its host are limited."""
         channel = self._channels.get(channel_id)
         known = channel.addresses if channel else ()
         is_within = len(known) < MAX_BROKERS_OF_A_CONNECTION and self._addresses_of_host[host] < MAX_BROKERS_OF_A_HOST

@@ -19,6 +19,9 @@ from namesrv_stream.wire.headers import NotifyMinBrokerIdChangeHeader, header_fi
 
 log = logging.getLogger(__name__)
 
+SENT_AT_A_TIME = 64
+"""Limit of the notices on their way: each has a connection of its own, and peers choose where it goes."""
+
 _SEND_LIMIT_S = 3.0
 Holders = Mapping[int, BrokerRow]
 Groups = Mapping[str, Holders]
@@ -77,8 +80,8 @@ def _of_a_leaver(former: Holders, holders: Holders) -> Iterator[Notice]:
         yield Notice(holder.broker_addr, header)
 
 
-async def send(notice: Notice) -> None:
-    """Send a notice over a connection of its own, as RocketMQ does.
+async def send(notice: Notice, slots: asyncio.Semaphore) -> None:
+    """Send a notice over a connection of its own, as RocketMQ does, once one of `slots` is free.
 
     A broker that cannot be reached learns of the change when it next asks.
     """
@@ -87,7 +90,7 @@ async def send(notice: Notice) -> None:
     )
     host, _, port = notice.broker_addr.rpartition(":")
     try:
-        async with asyncio.timeout(_SEND_LIMIT_S):
+        async with slots, asyncio.timeout(_SEND_LIMIT_S):
             _, writer = await asyncio.open_connection(host, int(port))
             writer.write(encode_command(command))
             await writer.drain()

@@ -11,7 +11,7 @@ from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.body_processes import ReadingProcessLostError
 from namesrv_stream.gateway.broker_log import BrokerLog
 from namesrv_stream.gateway.connection import Connection
-from namesrv_stream.gateway.full_or_light import FullOrLight, broker_address
+from namesrv_stream.gateway.full_or_light import FullOrLight, TooManyBrokersError, broker_address
 from namesrv_stream.gateway.heartbeats import Heartbeats
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
 from namesrv_stream.gateway.kept_answers import KeptAnswer
@@ -124,6 +124,8 @@ class Registering:
         The ledger or the newest snapshot has the address. Raises NamesrvError.
         """
         channel_id = self._sending.channel_id(connection)
+        if not self._registrations.has_room(address, channel_id, connection.host):
+            raise TooManyBrokersError
         place = self._heartbeats.send(address, channel_id, self._timeout_ms(address), connection.host)
         self._registrations.note_sign_of_life(address, channel_id, self._sending.now_ms, connection.host)
         return place

@@ -1,7 +1,10 @@
 """Kept answers: which of them stay, and the answer to a request without its fields."""
 
+import sys
+
 import pytest
 
+from namesrv_stream.gateway import answers as answers_module
 from namesrv_stream.gateway import kept_answers
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.lookup_frames import LookupFrames
@@ -78,6 +81,15 @@ def test_answers_that_are_kept_have_a_limit_whatever_is_asked_for(answers, monke
     for kept in (answers.routes.by_fields, answers.routes.by_frame):
         assert 0 < sum(len(kept_one.prepared.frame(1)) for kept_one in kept.values()) < LIMIT_BYTES
     assert answers.answer(asked(105, topic="T999")) is answers.answer(asked(105, topic="T999"))
+
+
+def test_answers_to_other_requests_have_a_limit_of_their_own(answers, monkeypatch):
+    monkeypatch.setattr(answers_module, "MAX_KEPT_OF_OTHERS_BYTES", LIMIT_BYTES)
+    for number in range(1_000):
+        answers.answer(asked(901, brokerName=f"né-{number}" * 100))
+    kept = answers._kept[901]  # noqa: SLF001 - nothing public tells what is kept
+    assert 0 < sum(sys.getsizeof(key[0]) for key in kept) < LIMIT_BYTES
+    assert answers.answer(asked(901, brokerName="b")) is answers.answer(asked(901, brokerName="b"))
 
 
 ASKED = {105: {"topic": "t"}, 206: {}, 101: {"namespace": "n", "key": "k"}, 901: {"brokerName": "broker-a"}}

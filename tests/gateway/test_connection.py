@@ -90,6 +90,42 @@ def test_a_connection_with_requests_for_another_turn_is_not_read_from_until_they
     asyncio.run(scenario())
 
 
+def test_a_peer_that_takes_its_answers_late_is_read_from_again_also_after_its_last_request():
+    class Full(AnsweringSlowly):
+        def answer(self, command, connection):
+            connection.pause_writing()
+            return b"".join(super(Full, self).answer(command, connection) for _ in range(50))
+
+    async def scenario():
+        transport = Transport(HEAVY)
+        connection = connected(Full(), open_connections(), transport)
+        connection.data_received(REQUEST)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert (transport.written, transport.is_reading_paused) == (50 * REQUEST, True)
+        connection.resume_writing()
+        await until(lambda: not transport.is_reading_paused)
+
+    asyncio.run(scenario())
+
+
+def test_a_heavy_host_is_heavy_over_a_new_connection_too():
+    """So a peer gains nothing by a connection for each request, or by TLS, whose first bytes take longest."""
+
+    async def scenario():
+        connections, transport = open_connections(), Transport(HEAVY)
+        connection = connected(Answering(), connections, transport)
+        connections.loop_time.spend(LIGHT, asyncio.get_running_loop().time(), 0.0)
+        connections.loop_time.spend(HEAVY, asyncio.get_running_loop().time(), 1.2 * MOMENT_S)
+        connection.data_received(REQUEST[:3])
+        assert (connection.held_bytes, transport.is_reading_paused) == (3, True)
+        await until(lambda: not transport.is_reading_paused)
+        connection.data_received(REQUEST[3:])
+        await until(lambda: transport.written == REQUEST)
+
+    asyncio.run(scenario())
+
+
 def test_a_heavy_host_is_answered_in_a_later_round_and_others_at_once():
     async def scenario():
         connections = open_connections()

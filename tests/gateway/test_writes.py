@@ -8,6 +8,7 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError
+from namesrv_stream.gateway import ledger
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.registering import REGISTRATION_LIMIT_S
@@ -187,6 +188,22 @@ def test_an_unchanged_registration_is_one_send(run):
             "it is the first on its connection"
         )
         assert site.log.kinds == [FULL, LIGHT]
+
+    run(scenario)
+
+
+def test_signs_of_life_over_one_connection_are_for_as_many_addresses_as_may_register_over_it(run, monkeypatch):
+    monkeypatch.setattr(ledger, "MAX_BROKERS_OF_A_CONNECTION", 2)
+
+    async def scenario(site):
+        site.writes.follow(site.answers(**{f"10.0.0.{number}:1": live() for number in range(3)}))
+        peer, codes = site.connect(), []
+        for number in (0, 1, 2, 1):
+            fields = LEAVE.ext_fields | {"brokerAddr": f"10.0.0.{number}:1"}
+            heartbeat = RemotingCommand(code=RequestCode.BROKER_HEARTBEAT, ext_fields=fields)
+            codes.append(await site.acknowledged(heartbeat, peer))
+        assert codes == [0, 0, 1, 0]
+        assert [each.broker_addr for each in site.log.sent] == ["10.0.0.0:1", "10.0.0.1:1", "10.0.0.1:1"]
 
     run(scenario)
 
