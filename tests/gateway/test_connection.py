@@ -110,7 +110,7 @@ def test_a_peer_that_takes_its_answers_late_is_read_from_again_also_after_its_la
 
 
 def test_a_heavy_host_is_heavy_over_a_new_connection_too():
-    """So a peer gains nothing by a connection for each request, or by TLS, whose first bytes take longest."""
+    """A peer gains nothing by a connection for each request, or by TLS, whose first bytes take longest."""
 
     async def scenario():
         connections, transport = open_connections(), Transport(HEAVY)
