@@ -36,9 +36,20 @@ class Budget(Generic[K]):
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
         self._holders: dict[str, _Holder[K]] = {}
+        self._host_of: dict[K, str] = {}
 
     def hold(self, key: K, host: str, held_bytes: int, now_s: float) -> None:
-        """Set the bytes of a holding. Its age counts from the last time that it had none."""
+        """Set the bytes of a holding, which another host may have held before.
+
+        Its age counts from the last time that it had none.
+        """
+        if (former_host := self._host_of.pop(key, host)) != host:
+            self._set(key, former_host, 0, now_s)
+        self._set(key, host, held_bytes, now_s)
+        if held_bytes:
+            self._host_of[key] = host
+
+    def _set(self, key: K, host: str, held_bytes: int, now_s: float) -> None:
         holder = self._holders.setdefault(host, _Holder())
         former = holder.holdings.get(key)
         more_bytes = held_bytes - (former.held_bytes if former else 0)

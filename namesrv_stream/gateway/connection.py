@@ -6,16 +6,14 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Callable, Sequence
-from typing import Protocol, cast
+from collections.abc import Callable
+from typing import cast
 
 from namesrv_stream.access.users import Origin
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.admission import TooManyConnectionsError, peer_address
-from namesrv_stream.gateway.connections import Connections
+from namesrv_stream.gateway.connections import Connections, Requests
 from namesrv_stream.gateway.handshake import Handshake, HandshakeRefusedError, Stage
-from namesrv_stream.gateway.kept_answers import KeptAnswer
-from namesrv_stream.gateway.lookup_frames import LookupFrames
 from namesrv_stream.gateway.pace import Turn, Unanswered
 from namesrv_stream.gateway.tls import TlsSession
 from namesrv_stream.wire.command import RemotingCommand
@@ -26,24 +24,11 @@ log = logging.getLogger(__name__)
 LONG_READ_BYTES = 128 * 1024
 """A read of so many bytes ends a connection's turn: other connections are read from before it is read from again."""
 
+_SHORTEST_REST_S = 0.001
+"""The event loop's clock counts milliseconds: a shorter timer is called again and again until the next one."""
+
 OPENING_LIMIT_S = 10.0
 """Limit of a connection's opening: for its first bytes, a PROXY header and the TLS handshake together."""
-
-
-class Requests(Protocol):
-    """The object that answers the requests of all connections."""
-
-    lookups: LookupFrames | None
-    """The lookups that are known by their bytes; None while no route lookup may be answered."""
-
-    def answer(self, command: RemotingCommand, connection: Connection) -> bytes | None:
-        """Return the answer's frame; None if it follows through `reply_frame`, or never (oneway)."""
-
-    def count_lookups(self, given: Sequence[KeptAnswer], seconds: float) -> None:
-        """Count these lookups, which were answered by their bytes and took `seconds` together."""
-
-    def connection_lost(self, connection: Connection) -> None:
-        """Note that the connection is lost: no more requests come over it."""
 
 
 class Connection(asyncio.Protocol):
@@ -70,6 +55,7 @@ class Connection(asyncio.Protocol):
         self._held_bytes = 0
         self._unanswered = Unanswered()
         self._turn = Turn()
+        self._will_go_on = False
         self._is_held_by_peer = False
         self._is_resting = False
         self._is_reading = True
@@ -81,8 +67,6 @@ class Connection(asyncio.Protocol):
         self.is_lost = False
         self.loss = ""
         """The reason why this connection is lost, or will be; empty until that is known."""
-
-    # --- what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the connection, or refuse it at once. asyncio calls this once, first."""
@@ -120,12 +104,17 @@ class Connection(asyncio.Protocol):
         """Release all that is counted for this connection. asyncio calls this once, last."""
         self.is_lost = True
         self.loss = self.loss or (str(exc) if exc else "the peer closed it")
+        self._drop_input()
+        self.count_held()
         if self._is_admitted:
             self._connections.open.discard(self)
             self._connections.admission.leave(self._counted_for)
-            self._received, self._unread, self._decoder = b"", b"", FrameDecoder(joins_bodies=False)
-            self.count_held()
             self._requests.connection_lost(self)
+
+    def eof_received(self) -> None:
+        """Forget what was received: asyncio closes the connection, which takes as long as the peer takes answers."""
+        self._drop_input()
+        self.count_held()
 
     def pause_writing(self) -> None:
         """Read no more requests, because the peer does not take its answers."""
@@ -137,8 +126,6 @@ class Connection(asyncio.Protocol):
         self._active_s = self._loop.time()
         self._is_held_by_peer = False
         self._read_or_wait()
-
-    # --- what the gateway calls
 
     def reply_frame(self, request: RemotingCommand, frame: bytes | None) -> None:
         """Answer a request that `await_answer` has counted; None sends no answer."""
@@ -155,11 +142,12 @@ class Connection(asyncio.Protocol):
         """
         self._unanswered.add(request, alone=alone)
         self._turn.later_s += later_s
-        self._read_or_wait()
+        if self._is_held:
+            self._set_reading()
 
     def count_held(self) -> None:
         """Record in the budget of all peers how many bytes this connection holds now."""
-        held_bytes = 0 if self.is_lost or self.is_closing else self.held_bytes
+        held_bytes = 0 if self.is_lost else self.held_bytes
         if held_bytes != self._held_bytes:
             self._held_bytes = held_bytes
             self._connections.hold(self, held_bytes, self._loop.time())
@@ -225,8 +213,6 @@ class Connection(asyncio.Protocol):
         """True if no request of this connection waits for its answer."""
         return not self._unanswered
 
-    # --- bytes in
-
     def _charged(self, take: Callable[[Connection, bytes], None], data: bytes) -> float | None:
         """Take bytes and charge the host with the time. Return the time that this connection has to rest, or None."""
         read_bytes = len(self._unread) + len(data) + self._decoder.buffered_bytes
@@ -237,7 +223,7 @@ class Connection(asyncio.Protocol):
         if rest_s is None:
             self._set_reading()
             if self._turn.has_more:
-                self._connections.soon(self.host, self._go_on)
+                self._go_on_soon()
         return rest_s
 
     def _wait_s(self) -> float | None:
@@ -286,8 +272,11 @@ class Connection(asyncio.Protocol):
 
     def _take_tls(self, data: bytes) -> None:
         assert self._tls is not None, "this state is entered with a session"
-        if plain := self._tls.received(data, self._transport.write):
-            (self._take_frames if self._handshake.stage is Stage.FRAMES else self._take_opening)(plain)
+        plain = self._tls.received(data, self._transport.write)
+        if self._handshake.stage is Stage.FRAMES:
+            self._take_frames(plain)  # also if it is empty: frames may wait
+        elif plain:
+            self._take_opening(plain)
 
     def _take_frames(self, data: bytes) -> None:
         """Answer the received requests until this connection is held; the rest waits for `_go_on`."""
@@ -331,8 +320,14 @@ class Connection(asyncio.Protocol):
         if frame is not None:
             self._write(frame)
 
+    def _go_on_soon(self) -> None:
+        if not self._will_go_on:
+            self._will_go_on = True
+            self._connections.soon(self.host, self._go_on)
+
     def _go_on(self) -> None:
-        """Answer the requests that came while this connection was held."""
+        """Answer the requests that came while this connection was held or rested, or that its last turn left."""
+        self._will_go_on = False
         if self._is_held or self._is_resting or self.is_lost or self.is_closing:
             return
         if (rest_s := self._wait_s()) is None:
@@ -341,11 +336,13 @@ class Connection(asyncio.Protocol):
         if rest_s is not None:
             self._rest(rest_s)
 
-    # --- bytes out
-
     def _write(self, data: bytes) -> None:
-        if not self.is_lost:
+        if self.is_lost:
+            return
+        try:
             self._transport.write(self._tls.encrypted(data) if self._tls else data)
+        except ssl.SSLError:  # the peer has violated the protocol, which is logged, and an answer came after that
+            self._transport.abort()
 
     @property
     def _is_held(self) -> bool:
@@ -361,9 +358,11 @@ class Connection(asyncio.Protocol):
 
     def _end_rest(self) -> None:
         """Go on soon, unless the host's other connections have used its share meanwhile."""
+        if self.is_lost:
+            return
         rest_s = self._wait_s()
         if rest_s is not None:
-            self._loop.call_later(rest_s, self._end_rest)
+            self._loop.call_later(max(rest_s, _SHORTEST_REST_S), self._end_rest)
         else:
             self._connections.soon(self.host, self._on_rested)
 
@@ -377,7 +376,7 @@ class Connection(asyncio.Protocol):
         was_reading = self._is_reading
         self._set_reading()
         if not (was_reading or self._is_held or self._is_resting):
-            self._connections.soon(self.host, self._go_on)
+            self._go_on_soon()
 
     def _set_reading(self) -> None:
         """Pause reading while this connection is held, rests or has requests that it goes on with; or resume it."""
@@ -386,8 +385,12 @@ class Connection(asyncio.Protocol):
             self._is_reading = should_read
             (self._transport.resume_reading if should_read else self._transport.pause_reading)()
 
+    def _drop_input(self) -> None:
+        self._received, self._unread, self._decoder = b"", b"", FrameDecoder(joins_bodies=False)
+
     def _is_overdue(self, now_s: float, limit_s: float) -> bool:
-        if self._unanswered:
+        waits_for_us = (self._received or self._turn.has_more) and not self._is_held_by_peer
+        if self._unanswered or waits_for_us:
             return False
         began_s = self._frame_began_s if self._handshake.stage is Stage.FRAMES else self._opened_s
         return now_s - self._active_s > limit_s or (began_s is not None and now_s - began_s > limit_s)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from namesrv_stream.gateway.admission import Admission, TrustedProxies
 from namesrv_stream.gateway.budget import Budget
 from namesrv_stream.gateway.handshake import Terms
+from namesrv_stream.gateway.kept_answers import KeptAnswer
+from namesrv_stream.gateway.lookup_frames import LookupFrames
 from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.gateway.turns import HeavyTurns, LoopTime
 from namesrv_stream.peer_log import PeerLog
+from namesrv_stream.wire.command import RemotingCommand
+
+if TYPE_CHECKING:
+    from namesrv_stream.gateway.connection import Connection
 
 
 class Peer(Protocol):
@@ -28,6 +34,22 @@ class Peer(Protocol):
     def count_held(self) -> None: ...  # noqa: D102
     def close_if_overdue(self, now_s: float, idle_limit_s: float) -> None: ...  # noqa: D102
     def give_up(self, all_bytes: int) -> None: ...  # noqa: D102
+
+
+class Requests(Protocol):
+    """The object that answers the requests of all connections."""
+
+    lookups: LookupFrames | None
+    """The lookups that are known by their bytes; None while no route lookup may be answered."""
+
+    def answer(self, command: RemotingCommand, connection: Connection) -> bytes | None:
+        """Return the answer's frame; None if it follows through `reply_frame`, or never (oneway)."""
+
+    def count_lookups(self, given: Sequence[KeptAnswer], seconds: float) -> None:
+        """Count these lookups, which were answered by their bytes and took `seconds` together."""
+
+    def connection_lost(self, connection: Connection) -> None:
+        """Note that the connection is lost: no more requests come over it."""
 
 
 @dataclass(frozen=True)

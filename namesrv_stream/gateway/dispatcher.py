@@ -56,7 +56,7 @@ class Dispatcher:
         self.lookups = None if self._waits_for_service() else LookupFrames(self._certain_route, answers.routes.by_frame)
 
     def answer(self, command: RemotingCommand, connection: Connection) -> bytes | None:
-        """See `connection.Requests`."""
+        """See `connections.Requests`."""
         if command.code in self._authorization.checked:
             try:
                 command = self._authorization.admitted(command, connection, self._answers.live)
@@ -85,12 +85,12 @@ class Dispatcher:
         return None if command.is_oneway else kept.prepared.frame(command.opaque)
 
     def count_lookups(self, given: Sequence[KeptAnswer], seconds: float) -> None:
-        """See `connection.Requests`."""
+        """See `connections.Requests`."""
         for result, times in Counter([kept.result for kept in given]).items():
             self._metrics.answered(RequestCode.GET_ROUTEINFO_BY_TOPIC, result, seconds, times)
 
     def connection_lost(self, connection: Connection) -> None:
-        """See `connection.Requests`."""
+        """See `connections.Requests`."""
         self._writes.connection_lost(connection)
 
     def _on_registration_logged(

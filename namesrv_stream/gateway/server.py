@@ -9,8 +9,8 @@ import socket
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.admission import connection_limit
-from namesrv_stream.gateway.connection import Connection, Requests
-from namesrv_stream.gateway.connections import Connections, PeerLimits
+from namesrv_stream.gateway.connection import Connection
+from namesrv_stream.gateway.connections import Connections, PeerLimits, Requests
 from namesrv_stream.gateway.tls import Certificates
 
 _SWEEP_EVERY_S = 1.0

@@ -49,3 +49,12 @@ def test_all_that_is_given_back_is_nothing_held():
     hold(budget, ("a", "h", 5, 0), ("b", "i", 6, 0), ("a", "h", 0, 1), ("b", "i", 0, 1), ("c", "i", 0, 1))
     assert budget.held_bytes == 0
     assert budget.payer(2) is None
+
+
+def test_a_holding_that_goes_over_to_another_host_leaves_its_former_one():
+    budget = Budget(10)
+    budget.hold("connection", "load balancer", 8, 0.0)
+    budget.hold("connection", "peer", 12, 1.0)
+    assert (budget.held_bytes, budget.payer(2.0)) == (12, "connection")
+    budget.hold("connection", "peer", 0, 2.0)
+    assert (budget.held_bytes, budget.payer(2.0)) == (0, None)

@@ -109,6 +109,25 @@ def test_a_peer_that_takes_its_answers_late_is_read_from_again_also_after_its_la
     asyncio.run(scenario())
 
 
+def test_a_turn_is_as_short_for_requests_that_are_answered_later():
+    class Later(Answering):
+        count = 0
+
+        def answer(self, command, connection):
+            self.count += 1
+            connection.await_answer(command, later_s=0.000_7)
+
+    async def scenario():
+        requests = Later()
+        connected(requests, open_connections()).data_received(REQUEST * 100)
+        for _ in range(20):
+            before = requests.count
+            await asyncio.sleep(0)
+            assert requests.count <= before + 2
+
+    asyncio.run(scenario())
+
+
 def test_a_heavy_host_is_heavy_over_a_new_connection_too():
     """A peer gains nothing by a connection for each request, or by TLS, whose first bytes take longest."""
 
