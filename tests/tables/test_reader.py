@@ -218,10 +218,12 @@ def test_reading_starts_no_thread_of_arrow(root):
     """Such a thread frees memory of Python's after the read, and so can abort a process that is about to exit."""
     publish(claim(root), 0, topic=[topic("t")], broker=[broker(0)])
     code = (
-        "import os, pyarrow.parquet; from namesrv_stream.tables.reader import RouteReader;"
+        "import os, time, pyarrow.parquet; from namesrv_stream.tables.reader import RouteReader;"
         "named = lambda: [open(f'/proc/self/task/{task}/comm').read() for task in os.listdir('/proc/self/task')];"
         "python = open('/proc/self/comm').read(); before = named().count(python);"
         f"assert RouteReader({root.url!r}).open().routes.queues['t'];"
+        # Other threads give themselves a name of their own soon after they have started.
+        "seen = [time.sleep(0.01) for _ in range(500) if named().count(python) > before];"
         "print(named().count(python) - before)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "0\n"
