@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from tenacity import retry, stop_after_delay, wait_fixed
+from tenacity import Retrying, retry, retry_if_not_result, stop_after_delay, wait_fixed
 
 from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.gateway.server import AddressInUseError
@@ -313,6 +313,14 @@ def fuzzed(tmp_path_factory, nobody):
     with gateway_process(folder, registry.root, nobody) as (_, port):
         await_snapshot(port, "TopicA")
         yield port
+
+
+@pytest.fixture(autouse=True)
+def random_is_left_alone(request):
+    """Let the threads end in which former gateways try to reach Kafka, for the reason that `fuzzed` names."""
+    if getattr(request.function, "is_hypothesis_test", False):
+        until = Retrying(stop=stop_after_delay(30), wait=wait_fixed(0.05), retry=retry_if_not_result(bool))
+        until(lambda: all(each.name != "kafka-link" for each in threading.enumerate()))
 
 
 def spoil_and_look(port, pieces):
