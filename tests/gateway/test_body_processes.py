@@ -87,7 +87,7 @@ def test_a_signal_for_the_gateway_ends_no_reading(processes):
 def test_a_process_that_was_ended_while_idle_costs_no_request(processes):
     first = psutil.Process(processes.run(os.getpid))
     first.kill()
-    until(lambda: not first.is_running() or first.status() == psutil.STATUS_ZOMBIE)
+    until(lambda: has_ended(first.pid))
     assert processes.run(os.getpid) != first.pid
 
 
@@ -108,7 +108,7 @@ def test_a_process_that_reads_while_all_are_ended_ends_after_it():
         until(opened._idle.empty)  # noqa: SLF001 - the moment after which the process is busy
         opened.close()
         reading.result(30)
-    until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    until(lambda: has_ended(pid))
 
 
 PROGRAM = """
@@ -131,7 +131,11 @@ def test_a_process_ends_with_the_gateway_also_if_nobody_closes_it(is_killed, sec
             gateway.wait(30)
         finally:
             gateway.kill()
-    until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
+    until(lambda: has_ended(child))
+
+
+def has_ended(pid):
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def until(condition):
