@@ -18,7 +18,7 @@ from benchmarks.gateway import registration
 from benchmarks.peers import AsyncPeer
 from namesrv_stream.rules.requests import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.command import RemotingCommand, encode_command
+from namesrv_stream.wire.command import MAX_HEADER_VALUES, RemotingCommand, encode_command
 from namesrv_stream.wire.errors import FrameError
 from namesrv_stream.wire.registration import (
     MAX_TOPICS,
@@ -86,12 +86,20 @@ async def opens_connections(port: int, host: str) -> None:
 
 
 async def sends_large_headers(port: int, host: str) -> None:
-    """Send a hundred headers of the largest allowed size, and then one that is larger."""
-    header = b'{"code":105,"extFields":{%s}}' % b",".join(b'"%d":"x"' % number for number in range(9_000))
+    """Send a hundred headers with as much as is allowed, and then one with more fields or with more bytes, in turn."""
+    allowed, longer = _header(MAX_HEADER_VALUES - 2, 120), _header(9_000, 1)
     async with AsyncPeer(port, host) as peer:
-        await peer.send((struct.pack(">iI", 4 + len(header), len(header)) + header) * 100)
+        await peer.send((struct.pack(">iI", 4 + len(allowed), len(allowed)) + allowed) * 100)
+        if next(_numbers) % 2:
+            await peer.send((struct.pack(">iI", 4 + len(longer), len(longer)) + longer) * 100)
+            await peer.closed()
         await peer.send(struct.pack(">iI", 16 * MIB - 100, 16 * MIB - 200) + b"{" * MIB)
         await peer.closed()
+
+
+def _header(fields: int, value_chars: int) -> bytes:
+    value = b"x" * (value_chars - 1) + b","  # a comma in a text is no value
+    return b'{"code":105,"extFields":{%s}}' % b",".join(b'"%d":"%s"' % (number, value) for number in range(fields))
 
 
 async def sends_broken_json(port: int, host: str) -> None:

@@ -7,7 +7,11 @@ nothing more after an outage in which an idempotent record has expired.
 from __future__ import annotations
 
 import logging
+import math
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -52,6 +56,7 @@ class RecordProducer:
         self._producer = self._opened()
         self._retired: Producer | None = None
         self._has_broken = False
+        self._outcomes: deque[Callable[[], None]] = deque()
 
     def send(self, key: bytes, value: bytes, on_end: OnEnd, timestamp_ms: int | None = None) -> None:
         """Hand a record over. `on_end` is called with its place or with the error, by a later `poll` or at once.
@@ -60,10 +65,7 @@ class RecordProducer:
         """
 
         def delivered(error: KafkaError | None, message: Message) -> None:
-            if error is None:
-                on_end(LogPosition(message.timestamp()[1], message.partition() or 0, message.offset() or 0), None)
-            else:
-                on_end(None, self._named(error))
+            self._outcomes.append(partial(self._report, on_end, error, message))
 
         try:
             self._producer.produce(
@@ -76,18 +78,22 @@ class RecordProducer:
             problem = f"a record of {len(value)} bytes, over the limit of {MAX_RECORD_BYTES}"
             on_end(None, KafkaRefusedError(self._address, problem) if is_too_large else self._named(error.args[0]))
 
-    def poll(self) -> None:
-        """Call `on_end` for each record whose outcome is known by now.
+    def poll(self, limit_s: float = math.inf) -> bool:
+        """Call `on_end` for each record whose outcome is known by now, for `limit_s` or little longer.
 
-        Raises KafkaRefusedError if librdkafka has failed for good and no new producer can be opened yet; a later call
-        tries again.
+        Return whether there are more. Raises KafkaRefusedError if librdkafka has failed for good and no new producer
+        can be opened yet; a later call tries again.
         """
         if self._retired is not None:
-            self._report_outcomes(self._retired)
-        self._report_outcomes(self._producer)
+            self._take_outcomes(self._retired)
+        self._take_outcomes(self._producer)
+        until_s = time.monotonic() + limit_s
+        while self._outcomes and time.monotonic() < until_s:
+            self._outcomes.popleft()()
         if self._has_broken:
             self.renew()
             log.error("librdkafka has given its way to Kafka at %s up and has a new one", self._address)
+        return bool(self._outcomes)
 
     def renew(self) -> None:
         """Open a new producer. Records on their way through the former one have failed."""
@@ -98,9 +104,17 @@ class RecordProducer:
     def give_up(self) -> None:
         """Send nothing more. Records on their way have failed."""
         self._producer.purge()
-        self._report_outcomes(self._producer)
+        self._take_outcomes(self._producer)
+        while self._outcomes:
+            self._outcomes.popleft()()
 
-    def _report_outcomes(self, producer: Producer) -> None:
+    def _report(self, on_end: OnEnd, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            on_end(LogPosition(message.timestamp()[1], message.partition() or 0, message.offset() or 0), None)
+        else:
+            on_end(None, self._named(error))
+
+    def _take_outcomes(self, producer: Producer) -> None:
         try:
             producer.poll(0)
         except KafkaException:  # raised once, when librdkafka has failed for good

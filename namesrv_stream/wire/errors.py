@@ -48,6 +48,15 @@ class HeaderTooLargeError(FrameError):
         self.limit = limit
 
 
+class TooManyFieldsError(FrameError):
+    """A header with more values than any request has: all of them are read at once, in the event loop."""
+
+    def __init__(self, count: int, limit: int) -> None:
+        super().__init__(f"header of {count} values is over the limit of {limit}: what is large goes in the body")
+        self.count = count
+        self.limit = limit
+
+
 class UnknownSerializeTypeError(FrameError):
     """A header that is neither JSON nor ROCKETMQ binary."""
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -41,6 +42,36 @@ def test_more_slow_clients_than_are_served_at_a_time_keep_no_probe_waiting(serve
         for _ in range(3 * MAX_REQUESTS):
             slow.enter_context(socket.create_connection(("127.0.0.1", server.port))).sendall(said)
         assert healthz(server) == b"ok\n"
+
+
+class Counted:
+    """A collector that counts how often a page was made."""
+
+    pages = 0
+
+    def collect(self):
+        self.pages += 1
+        return []
+
+
+def test_no_page_is_made_for_a_request_that_was_cut_off_or_given_up(server, metrics):
+    counted = Counted()
+    metrics.registry.register(counted)
+    made = counted.pages
+    with contextlib.ExitStack() as slow:
+        for _ in range(2 * MAX_REQUESTS):
+            opened = slow.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            opened.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+        assert healthz(server) == b"ok\n"
+
+    @eventually
+    def all_have_ended():
+        assert not [each for each in threading.enumerate() if "process_request_thread" in each.name]
+
+    all_have_ended()
+    assert counted.pages == made
+    assert b"namesrv" in urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=30).read()
+    assert counted.pages == made + 1
 
 
 def test_a_process_that_is_not_ready_says_why_and_is_healthy_all_the_same(server):

@@ -75,6 +75,26 @@ def test_a_record_that_nobody_takes_has_failed_after_the_limit(nobody):
     failed()
 
 
+def test_outcomes_beyond_the_time_limit_wait_for_the_next_poll_in_their_order(nobody):
+    producer, ends = RecordProducer(arguments(nobody), "topic", 1), []
+    for number in range(3):
+        producer.send(b"k", b"v", lambda *_, number=number: ends.append(number))
+
+    @eventually
+    def are_known():
+        assert producer.poll(limit_s=0)
+
+    are_known()
+    assert ends == []
+
+    @eventually
+    def are_reported():
+        assert not producer.poll()
+        assert ends == [0, 1, 2]
+
+    are_reported()
+
+
 def test_a_producer_that_gives_up_reports_each_record(nobody):
     producer, ends = RecordProducer(arguments(nobody), "topic", 60_000), []
     for _ in range(3):
