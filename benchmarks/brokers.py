@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.rules.requests import BrokerHeartbeat, DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.rows import LogPosition
@@ -35,8 +37,12 @@ class Brokers:
 
     def change(self, number: int) -> LogPosition:
         """Give one topic of one broker other queue counts under a new data version; return its position in Kafka."""
+        return self.start_change(number).result(_ACKNOWLEDGED_WITHIN_S)
+
+    def start_change(self, number: int) -> Future[LogPosition]:
+        """Do the same, and return at once."""
         self._versions[number] += 1
-        return self._producer.send(self._registration(number)).result(_ACKNOWLEDGED_WITHIN_S)
+        return self._producer.send(self._registration(number))
 
     def _registration(self, number: int) -> RegisterBroker:
         version = self._versions[number]

@@ -2,6 +2,8 @@
 
     make bench-history                          # or: .venv/bin/python -m benchmarks.history --events 10000000
     .venv/bin/python -m benchmarks.history --no-clustering
+    .venv/bin/python -m benchmarks.history --cold                  # each question as the first of a new session
+    .venv/bin/python -m benchmarks.history --events 1000000 --events 10000000 --plot docs/history.svg
 
 A generator for this benchmark alone, not the rules, makes the year: each broker registers and leaves again at random
 times. With 10 million lines a broker leaves seven times a day, far more often than with 1 % churn an hour, so that the
@@ -14,11 +16,14 @@ are some of the 40 that a broker name has, others each time, and sometimes the o
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +36,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.drawing import draw
 from namesrv_stream.history.views import register_views
 from namesrv_stream.local.jars import CHECKOUT
 from namesrv_stream.local.spark import local_session
@@ -202,15 +208,42 @@ def measure(spark: SparkSession, statement: str) -> tuple[float, int, int]:
     return taken_s, sum(rows for rows, _ in found.values()), sum(files for _, files in found.values())
 
 
-@click.command()
-@click.option("--events", type=int, default=10_000_000, show_default=True)
-@click.option("--clustering/--no-clustering", default=True, show_default=True, help="Maintain the tables before.")
-def main(events: int, clustering: bool) -> None:
-    """Print one line for each question; exit with 1 if the second run of one took longer than the limit.
+def cold_s(root: str, statement: str) -> float:
+    """Return the seconds of a question that is a new session's first."""
+    spark = local_session("bench-history", {"spark.driver.memory": "2g"}, cores="2", log=Path(root, "../cold.log"))
+    register_views(spark, Root(root))
+    return measure(spark, statement)[0]
 
-    All are run once before: in a new session each takes seconds more, while the JVM compiles.
+
+def questions() -> list[tuple[str, str]]:
+    """Return heading and statement of each question of the cookbook."""
+    text = (CHECKOUT / "docs" / "cookbook.md").read_text("utf-8")
+    return re.findall(r"^## (.*?)\n.*?```sql\n(.*?);\n```", text, re.DOTALL | re.MULTILINE)
+
+
+@click.command()
+@click.option("--events", "sizes", type=int, multiple=True, default=(10_000_000,), show_default=True)
+@click.option("--clustering/--no-clustering", default=True, show_default=True, help="Maintain the tables before.")
+@click.option("--cold", is_flag=True, help="Ask each question in a new session too.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw the seconds over the number of lines in this file.")
+def main(sizes: tuple[int, ...], clustering: bool, cold: bool, plot: Path | None) -> None:
+    """Print one line for each question; exit with 1 if one took longer than the limit, its first time aside.
+
+    All are run once before: in a new session each takes seconds more, while the JVM compiles. With --cold the time of a
+    new session's first question counts too.
     """
-    console = Console()
+    console, before = Console(width=140), os.getloadavg()[0]
+    found = [of_year(console, events, clustering, cold) for events in sizes]
+    where = f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after"
+    console.print(where)
+    if plot is not None:
+        drawn = {f"{name}, s": [taken_s[name] for taken_s in found] for name in found[0]}
+        draw(plot, "lines of history", sizes, drawn, where)
+    raise SystemExit(any(max(taken_s.values()) > _LIMIT_S for taken_s in found))
+
+
+def of_year(console: Console, events: int, clustering: bool, cold: bool) -> dict[str, float]:
+    """Print the questions on a year of so many lines. Return the seconds of each, in a new session with `cold`."""
     with tempfile.TemporaryDirectory(prefix="bench-history-") as folder:
         root = Root(f"{folder}/registry")
         started_s = time.monotonic()
@@ -224,22 +257,30 @@ def main(events: int, clustering: bool) -> None:
             console.print(f"maintained in {time.monotonic() - started_s:.0f} s")
         end_year(publisher)
         register_views(spark, root)
-        slow = _print_questions(spark, console)
+        taken_s = _print_questions(spark, console)
         spark.stop()
-    raise SystemExit(1 if slow else 0)
+        return _print_cold(f"{folder}/registry", console) if cold else taken_s
 
 
-def _print_questions(spark: SparkSession, console: Console) -> list[str]:
-    text = (CHECKOUT / "docs" / "cookbook.md").read_text("utf-8")
-    questions = re.findall(r"^## (.*?)\n.*?```sql\n(.*?);\n```", text, re.DOTALL | re.MULTILINE)
-    grid, slow = Table("question", "first, s", "again, s", "rows scanned", "files read"), []
-    first_s = [measure(spark, statement)[0] for _, statement in questions]
-    for (question, statement), asked_s in zip(questions, first_s, strict=True):
-        taken_s, rows, files = measure(spark, statement)
-        slow += [question] if taken_s > _LIMIT_S else []
-        grid.add_row(question, f"{asked_s:.1f}", f"{taken_s:.1f}", f"{rows:,}", f"{files:,}")
+def _print_questions(spark: SparkSession, console: Console) -> dict[str, float]:
+    grid, found = Table("question", "first, s", "again, s", "rows scanned", "files read"), {}
+    first_s = [measure(spark, statement)[0] for _, statement in questions()]
+    for (question, statement), asked_s in zip(questions(), first_s, strict=True):
+        found[question], rows, files = measure(spark, statement)
+        grid.add_row(question, f"{asked_s:.1f}", f"{found[question]:.1f}", f"{rows:,}", f"{files:,}")
     console.print(grid)
-    return slow
+    return found
+
+
+def _print_cold(root: str, console: Console) -> dict[str, float]:
+    """Ask each question in a process of its own, so in a JVM that has compiled nothing."""
+    grid, found = Table("question", "as the first of a new session, s"), {}
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as processes:
+        for question, statement in questions():
+            found[question] = processes.submit(cold_s, root, statement).result()
+            grid.add_row(question, f"{found[question]:.1f}")
+    console.print(grid)
+    return found
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import random
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.brokers import Brokers
-from benchmarks.processes import cpu_seconds_of, gateway_process, job_process, wait_until
+from benchmarks.processes import cpu_seconds_of, gateway_process, job_process, resident_mb, wait_until
 from benchmarks.publication import percentile
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
@@ -77,11 +77,22 @@ class Tables:
 
     def shown_after_ms(self, appended: LogPosition) -> float:
         """Return the time from a record's append to a snapshot that shows it, looked for every 5 ms."""
+        self.wait_for({appended.partition: appended.offset + 1})
+        return time.time() * 1000 - appended.event_time
+
+    def wait_for(self, offsets: Mapping[int, int]) -> SnapshotRow:
+        """Wait for a snapshot that has these records; `offsets`: the next record's by partition. Return it."""
         snapshots = Snapshots(self._root)
-        while snapshots.newest().offsets.get(appended.partition, 0) <= appended.offset:
+        while any(snapshots.newest().offsets.get(partition, 0) < offset for partition, offset in offsets.items()):
             time.sleep(0.005)
             snapshots.refresh()
-        return time.time() * 1000 - appended.event_time
+        return snapshots.newest()
+
+    def fresh_ms(self, changes: Iterable[LogPosition], up_to: int) -> list[float]:
+        """Return the time of each from its append to the first snapshot with it, of those up to an epoch."""
+        oldest_first = [row for row in reversed(self._rows()) if row.epoch <= up_to]
+        return [next(row.published_at for row in oldest_first if row.offsets.get(change.partition, 0) > change.offset)
+                - change.event_time for change in changes]  # fmt: skip
 
 
 @contextmanager
@@ -144,16 +155,9 @@ class Site:
                 time.sleep(idle_s)
                 taken_s = time.monotonic() - began_s
                 cores = {name: (cpu_seconds_of(pids) - before_s[name]) / taken_s for name, pids in processes.items()}
-            resident_mb = {name: sum(map(_resident_mb, pids)) for name, pids in processes.items()}
+            resident_mb = {name: sum(map(resident_mb, pids)) for name, pids in processes.items()}
         start_s = {kind: ms / 1000 - started_s for kind, ms in first_ms.items()}
         return Found(start_s["CLAIM"], start_s["PUBLICATION"], fresh_ms[_WARM_UP_CHANGES:], cores, resident_mb)
-
-
-def _resident_mb(pid: int) -> float:
-    with suppress(psutil.NoSuchProcess):
-        resident: int = psutil.Process(pid).memory_info().rss
-        return resident / 2**20
-    return 0.0
 
 
 def _change(tables: Tables, brokers: Brokers, number: int) -> float:

@@ -89,6 +89,14 @@ def cpu_seconds_of(pids: Iterable[int]) -> float:
     return found
 
 
+def resident_mb(pid: int) -> float:
+    """Return the resident memory of a process; 0 of one that has ended."""
+    with suppress(psutil.NoSuchProcess):
+        resident: int = psutil.Process(pid).memory_info().rss
+        return resident / 2**20
+    return 0.0
+
+
 def wait_until(is_so: Callable[[], bool], what: str, limit_s: float = 120.0) -> None:
     """Return once `is_so()` is true. Raises TimeoutError."""
     until_s = time.monotonic() + limit_s

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,8 +111,8 @@ def _closed() -> bytes:
 class Stalls:
     """Lookups without a pause in a thread of their own; `longest_s` is the longest wait for an answer since `reset`."""
 
-    def __init__(self, port: int, plan: Plan) -> None:
-        self._topics = [plan.topic(number % plan.brokers, number) for number in range(_LOOKED_UP)]
+    def __init__(self, port: int, topics: Sequence[str]) -> None:
+        self._topics = topics
         self._client = Client(port)
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -186,7 +186,8 @@ def measure(plan: Plan, folder: Path, changes: int) -> Found:
         time.sleep(_PAUSE_S)
         found.memory_mb["started"] = _memory_mb(process.pid)
         client = Client(port)
-        with Stalls(port, plan) as stalls:
+        looked_up = [plan.topic(number % plan.brokers, number) for number in range(_LOOKED_UP)]
+        with Stalls(port, looked_up) as stalls:
             _measure_changes(plan, registry, client, stalls, process.pid, changes, found)
             found.memory_mb["after changes"] = _memory_mb(process.pid)
             _measure_bulk(plan, registry, client, stalls, found)

@@ -76,7 +76,7 @@ def test_a_record_that_nobody_takes_has_failed_after_the_limit(nobody):
 
 
 def test_outcomes_beyond_the_time_limit_wait_for_the_next_poll_in_their_order(nobody):
-    producer, ends = RecordProducer(arguments(nobody), "topic", 1), []
+    producer, ends = RecordProducer(arguments(nobody), "topic", 200), []
     for number in range(3):
         producer.send(b"k", b"v", lambda *_, number=number: ends.append(number))
 
