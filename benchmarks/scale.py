@@ -1,6 +1,7 @@
 """Measure a change from the snapshot to the lookup, in registries of up to 300 brokers with 10,000 topics each.
 
     make bench-scale          # or: .venv/bin/python -m benchmarks.scale --brokers 100 --brokers 300
+    .venv/bin/python -m benchmarks.scale --brokers 100 --topics 100 --topics 1000 --topics 10000 --plot docs/topics.svg
 
 The publisher alone publishes the tables, without Spark and Kafka: the merge is measured, the gateway that follows, and
 its lookups meanwhile. The gateway is a process of its own. One client looks up one topic after the other without a
@@ -10,6 +11,7 @@ changes until the answer shows the change.
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import socket
@@ -71,10 +73,10 @@ class Found:
 
 
 class Client:
-    """One connection that looks routes up, with one request in flight."""
+    """One connection with one request in flight, which looks routes up. `host`: the address from which it connects."""
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=_LIMIT_S)
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=_LIMIT_S, source_address=(host, 0))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def close(self) -> None:
@@ -84,7 +86,10 @@ class Client:
     def ask(self, topic: str) -> RemotingCommand:
         """Return the answer to GET_ROUTEINFO_BY_TOPIC."""
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
-        command = RemotingCommand(code=RequestCode.GET_ROUTEINFO_BY_TOPIC, opaque=7, ext_fields=fields)
+        return self.request(RemotingCommand(code=RequestCode.GET_ROUTEINFO_BY_TOPIC, opaque=7, ext_fields=fields))
+
+    def request(self, command: RemotingCommand) -> RemotingCommand:
+        """Return the answer to a request."""
         self._socket.sendall(encode_command(command))
         length = int.from_bytes(self._exactly(4))
         return decode_command(self._exactly(length))
@@ -252,16 +257,18 @@ def _memory_mb(pid: int, name: str = "VmRSS") -> int:
 
 @click.command()
 @click.option("--brokers", type=int, multiple=True, default=(100, 300), show_default=True)
-@click.option("--topics", type=int, default=TOPICS_PER_BROKER, show_default=True, help="Of each broker.")
+@click.option(
+    "--topics", type=int, multiple=True, default=(TOPICS_PER_BROKER,), show_default=True, help="Of each broker."
+)
 @click.option("--own-topics/--shared-topics", default=False, show_default=True, help="No two brokers share a topic.")
 @click.option("--changes", type=int, default=10, show_default=True, help="Of one topic each.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the figures over the number of rows in this file.")
-def main(brokers: tuple[int, ...], topics: int, own_topics: bool, changes: int, plot: Path | None) -> None:
-    """Print one column for each registry."""
+def main(brokers: tuple[int, ...], topics: tuple[int, ...], own_topics: bool, changes: int, plot: Path | None) -> None:
+    """Print one column for each registry: each number of brokers with each number of topics."""
     table = Table("figure", title=f"{changes} changes of one topic; load average {os.getloadavg()[0]:.1f} before")
     columns = []
-    for count in brokers:
-        plan = Plan(count, topics, own_topics)
+    plans = [Plan(*size, own_topics) for size in itertools.product(brokers, topics)]
+    for plan in plans:
         table.add_column(f"{plan.rows:,} rows", justify="right")
         folder = Path(tempfile.mkdtemp(prefix="namesrv-scale-"))
         try:
@@ -276,7 +283,7 @@ def main(brokers: tuple[int, ...], topics: int, own_topics: bool, changes: int, 
     console.print(where)
     if plot is not None:
         drawn = {name: [float(column[name].replace(",", "")) for column in columns] for name in _DRAWN}
-        draw(plot, "rows of topic", [count * topics for count in brokers], drawn, where)
+        draw(plot, "rows of topic", [plan.rows for plan in plans], drawn, where)
 
 
 def _cells(found: Found) -> dict[str, str]:

@@ -1,0 +1,105 @@
+"""Measure what changes of topics cost by how many there are a minute: CPU, freshness, and bytes of the tables.
+
+    .venv/bin/python -m benchmarks.rates
+    .venv/bin/python -m benchmarks.rates --plot docs/changes.svg
+
+Kafka, the job with its default settings and a gateway are processes of their own. A hundred brokers of 20 topics each
+send a heartbeat every 30 s; one after the other changes a topic.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.drawing import draw
+from benchmarks.job import BROKERS, Site, Tables, heartbeats, parts, running_site
+from benchmarks.processes import cpu_seconds_of, job_process, wait_until
+from benchmarks.publication import percentile
+from namesrv_stream.rules.rows import LogPosition
+
+_START_LIMIT_S = 180.0
+_WARM_UP_S = 15.0
+_A_MINUTE = (6, 60, 600, 3_000, 12_000)
+
+
+class Found(NamedTuple):
+    """The figures of one rate. `fresh_ms`: append to snapshot, of each change. `written_mb`: of a minute."""
+
+    fresh_ms: list[float]
+    cores: dict[str, float]
+    written_mb: float
+
+    def cells(self) -> dict[str, float]:
+        """Return the figures by name."""
+        return {
+            "append to snapshot, p50, ms": percentile(self.fresh_ms, 0.5),
+            "append to snapshot, p99, ms": percentile(self.fresh_ms, 0.99),
+            "cores of the job": sum(self.cores.values()) - self.cores["gateway"] - self.cores["Kafka"],
+            "cores of the gateway": self.cores["gateway"],
+            "cores of Kafka": self.cores["Kafka"],
+            "written to the tables in a minute, MB": self.written_mb,
+        }
+
+
+def change_at(site: Site, a_minute: int, seconds: float) -> list[LogPosition]:
+    """Change topics evenly at a rate for so long, at least one. Return where each is in the log."""
+    sent, began_s = [], time.monotonic()
+    for number in range(max(1, round(a_minute * seconds / 60))):
+        time.sleep(max(0.0, began_s + number * 60 / a_minute - time.monotonic()))
+        sent.append(site.brokers.start_change(number % BROKERS))
+    return [each.result(60) for each in sent]
+
+
+def measure(site: Site, tables: Tables, job: int, a_minute: int, seconds: float) -> Found:
+    """Measure one rate while the job runs."""
+    change_at(site, a_minute, min(seconds, _WARM_UP_S))
+    processes, root = parts(job, site.others), site.folder / "registry"
+    before_s = {name: cpu_seconds_of(pids) for name, pids in processes.items()}
+    before_mb, began_s = _written_mb(root), time.monotonic()
+    changes = change_at(site, a_minute, seconds)
+    published = tables.wait_for({changes[-1].partition: changes[-1].offset + 1})
+    taken_s = time.monotonic() - began_s
+    cores = {name: (cpu_seconds_of(pids) - before_s[name]) / taken_s for name, pids in processes.items()}
+    written_mb = 60 * (_written_mb(root) - before_mb) / taken_s
+    return Found(tables.fresh_ms(changes, published.epoch), cores, written_mb)
+
+
+def _written_mb(root: Path) -> float:
+    return sum(file.stat().st_size for file in root.rglob("*") if file.is_file()) / 1e6
+
+
+@click.command()
+@click.option("--a-minute", "rates", type=click.IntRange(1), multiple=True, default=_A_MINUTE, show_default=True)
+@click.option("--seconds", type=click.FloatRange(1), default=40.0, show_default=True, help="Of each rate.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw the figures over the rates in this file.")
+def main(rates: Sequence[int], seconds: float, plot: Path | None) -> None:
+    """Print one column for each rate."""
+    before = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="namesrv-bench-") as name, running_site(Path(name), {}) as site:
+        tables = Tables(site.folder / "registry")
+        with job_process(site.folder, site.options) as job, heartbeats(site.brokers):
+            wait_until(lambda: "PUBLICATION" in tables.since(0), "a publication", _START_LIMIT_S)
+            columns = [measure(site, tables, job, rate, seconds).cells() for rate in rates]
+    table = Table("figure", *(f"{rate:,} changes a minute" for rate in rates))
+    drawn = {figure: [column[figure] for column in columns] for figure in columns[0]}
+    for figure, values in drawn.items():
+        table.add_row(figure, *(f"{value:,.2f}" if value < 10 else f"{value:,.0f}" for value in values))
+    console = Console(width=140)
+    console.print(table)
+    where = f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after"
+    console.print(where)
+    if plot is not None:
+        draw(plot, "changes a minute", rates, drawn, where)
+
+
+if __name__ == "__main__":
+    main()
