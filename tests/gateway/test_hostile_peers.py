@@ -15,6 +15,7 @@ import pytest
 from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.gateway import connection as connection_module
+from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.rules import lookup
 from namesrv_stream.wire.command import RemotingCommand, encode_command
@@ -216,26 +217,103 @@ def test_a_header_of_16_mib_is_refused_before_it_has_come(gateway, peer, caplog)
     assert peer.ask(105, topic="TopicA").code == 0
 
 
-def test_what_goes_through_all_topics_keeps_no_lookup_waiting_and_is_made_once(gateway, monkeypatch):
-    scanned, go_on, scan = [], threading.Event(), lookup.topics_by_cluster
+HEADER_BYTES = 128 * 1024
 
-    def slow(tables, cluster):
-        scanned.append(cluster)
-        assert go_on.wait(30)
-        return scan(tables, cluster)
 
-    monkeypatch.setattr(lookup, "topics_by_cluster", slow)
-    with Peer(gateway.port, host=EVIL) as evil, Peer(gateway.port, host=EVIL) as another, Peer(gateway.port) as good:
-        asked = [(each, each.send(224, cluster="c1")) for each in (evil, another)]
+def filled(start, repeated, end=b""):
+    """Return a header of the largest allowed size, give or take a repetition."""
+    return start + repeated * ((HEADER_BYTES - len(start) - len(end)) // len(repeated)) + end
+
+
+FIELDS = b'{"code":105,"opaque":7,"extFields":{'
+BROKEN_HEADERS = {
+    "lists without end": filled(FIELDS + b'"a":', b"["),
+    "objects without end": filled(b"", b'{"a":'),
+    "spaces without end": filled(b'{"code":105,', b" "),
+    "fields without end": filled(FIELDS, b'"a":"b",'),
+    "keys without quotes": filled(FIELDS, b'0:"b",', b"0:0}}"),
+    "escapes without end": filled(FIELDS + b'"a":"', b'\\"'),
+    "halves of characters": filled(FIELDS + b'"a":"', b"\\ud83d", b'"}}'),
+    "no text": filled(FIELDS + b'"a":"', b"\xff", b'"}}'),
+    "many digits": filled(FIELDS + b'"a":', b"9", b"}}"),
+    "many digits for a code": filled(b'{"code":', b"9", b"}"),
+}
+
+
+@pytest.mark.parametrize("header", BROKEN_HEADERS.values(), ids=BROKEN_HEADERS)
+def test_a_broken_header_ends_its_connection_and_keeps_no_lookup_waiting(gateway, peer, caplog, header):
+    with contextlib.ExitStack() as open_peers:
+        hostile = [open_peers.enter_context(Peer(gateway.port, host=EVIL)) for _ in range(20)]
+        for bad in hostile:
+            bad.socket.sendall(struct.pack(">iI", 4 + len(header), len(header)) + header)
+        for bad in hostile:
+            assert peer.ask(105, topic="TopicA").code == 0
+            assert bad.is_closed_by_server()
+    assert f"connection of {EVIL}:" in caplog.text
+    assert "header cannot be read" in caplog.text
+    assert "an error of ours" not in caplog.text
+
+
+@pytest.mark.parametrize("mode", ["off", "observe"])
+def test_settings_that_take_long_to_read_keep_no_lookup_waiting(registry, settings, tmp_path, mode):
+    """Each of these bodies would take the event loop seconds, also to find out whether its sender may send it."""
+    users = tmp_path / "users.toml"
+    users.touch(0o600)
+    bodies = [b"a=" + b"b\\\n" * count for count in (5_000, 20_000)]
+    guarded = settings(auth__mode=mode, auth__usersPath=str(users))
+    with (
+        BackgroundGateway(guarded) as running,
+        Peer(running.gateway.port, host=EVIL) as evil,
+        Peer(running.gateway.port) as good,
+    ):
+        sent = [evil.send(318, body) for body in bodies * 20]
         for _ in range(20):
             assert good.ask(105, topic="TopicA").code == 0
-        for number in range(100):
-            assert json.loads(good.ask(224, cluster=f"made-up-{number}").body)["topicList"] == []
+        assert {evil.receive().opaque for _ in sent} == set(sent)
+
+
+SCANS = [(206, {}), (224, {"cluster": "c1"}), (311, {}), (312, {}), (313, {})]
+
+
+@pytest.mark.parametrize(("code", "fields"), SCANS)
+def test_what_goes_through_all_topics_keeps_no_lookup_waiting_and_is_made_once(gateway, monkeypatch, code, fields):
+    made, go_on, make = [], threading.Event(), Answers.anew
+
+    def slow(answers, command):
+        if command.code == code:
+            made.append(command)
+            assert go_on.wait(30)
+        return make(answers, command)
+
+    monkeypatch.setattr(Answers, "anew", slow)
+    with Peer(gateway.port, host=EVIL) as evil, Peer(gateway.port, host=EVIL) as another, Peer(gateway.port) as good:
+        asked = [(each, each.send(code, **fields)) for each in (evil, another)]
+        for _ in range(20):
+            assert good.ask(105, topic="TopicA").code == 0
         go_on.set()
         for each, opaque in asked:
             answer = each.receive()
-            assert (answer.opaque, json.loads(answer.body)["topicList"]) == (opaque, ["TopicA", "Unit"])
-    assert scanned == ["c1"]
+            assert (answer.opaque, answer.code) == (opaque, 0)
+    assert len(made) == 1
+
+
+def test_made_up_clusters_wait_for_nothing_and_cost_no_search_of_topics(gateway, monkeypatch):
+    searched, go_on, search = [], threading.Event(), lookup.topics_by_cluster
+
+    def slow(tables, cluster):
+        searched.append(cluster)
+        assert go_on.wait(30)
+        return search(tables, cluster)
+
+    monkeypatch.setattr(lookup, "topics_by_cluster", slow)
+    with Peer(gateway.port, host=EVIL) as evil, Peer(gateway.port) as good:
+        opaque = good.send(224, cluster="c1")
+        for number in range(100):
+            assert json.loads(evil.ask(224, cluster=f"made-up-{number}").body)["topicList"] == []
+        go_on.set()
+        answer = good.receive()
+        assert (answer.opaque, json.loads(answer.body)["topicList"]) == (opaque, ["TopicA", "Unit"])
+    assert searched == ["c1"]
 
 
 def test_a_name_that_cannot_be_printed_is_answered_with_an_error_and_kafka_is_not_asked(gateway, peer):
