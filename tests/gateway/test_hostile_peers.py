@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 
+import javaproperties
 import psutil
 import pytest
 from tenacity import retry, stop_after_delay, wait_fixed
@@ -254,22 +255,31 @@ def test_a_broken_header_ends_its_connection_and_keeps_no_lookup_waiting(gateway
     assert "an error of ours" not in caplog.text
 
 
+LONG_SETTINGS = [b"a=" + b"b\\\n" * 5_000, b"a=" + b"b\\\n" * 20_000, b"\n" * 60_000]
+"""Each would take the event loop 0.1 to 8 s, also if only to find out whether its sender may send it."""
+
+
 @pytest.mark.parametrize("mode", ["off", "observe"])
-def test_settings_that_take_long_to_read_keep_no_lookup_waiting(registry, settings, tmp_path, mode):
-    """Each of these bodies would take the event loop seconds, also to find out whether its sender may send it."""
+def test_settings_that_take_long_to_read_are_read_by_nobody(registry, settings, tmp_path, monkeypatch, mode):
+    read, loads = [], javaproperties.loads
+    monkeypatch.setattr(javaproperties, "loads", lambda text: read.append(text) or loads(text))
     users = tmp_path / "users.toml"
     users.touch(0o600)
-    bodies = [b"a=" + b"b\\\n" * count for count in (5_000, 20_000)]
     guarded = settings(auth__mode=mode, auth__usersPath=str(users))
     with (
         BackgroundGateway(guarded) as running,
         Peer(running.gateway.port, host=EVIL) as evil,
         Peer(running.gateway.port) as good,
     ):
-        sent = [evil.send(318, body) for body in bodies * 20]
-        for _ in range(20):
-            assert good.ask(105, topic="TopicA").code == 0
-        assert {evil.receive().opaque for _ in sent} == set(sent)
+        read.clear()  # what the start has read
+        sent = [evil.send(318, body) for body in LONG_SETTINGS]
+        assert good.ask(105, topic="TopicA").code == 0
+        answers = [evil.receive() for _ in sent]
+        assert {each.opaque for each in answers} == set(sent)
+        assert {each.code for each in answers} <= {1, 2}
+        assert read == []
+        assert evil.ask(318, b"a=b").code == 0
+        assert set(read) == {"a=b"}
 
 
 SCANS = [(206, {}), (224, {"cluster": "c1"}), (311, {}), (312, {}), (313, {})]
