@@ -10,17 +10,21 @@ import os
 import pickle
 import signal
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.util import Finalize
 from queue import Empty, SimpleQueue
+from threading import Timer
 from typing import Any, TypeVar, cast
 
 from namesrv_stream.errors import NamesrvError
 
 T = TypeVar("T")
+
+READ_LIMIT_S = 30.0
+"""Limit of reading one body. A broker waits 24 s for the answer to its registration (B2), so nobody waits for more."""
 
 _NICENESS = 5
 """Lookups come first where cores are scarce."""
@@ -32,17 +36,34 @@ _SPAWN = get_context("spawn")
 class ReadingProcessLostError(NamesrvError):
     """A process that read a large body was ended, or none could be started; answered SYSTEM_BUSY."""
 
-    def __init__(self) -> None:
+    def __init__(self, problem: str = "") -> None:
         super().__init__(
-            "the process that read a large body was ended or did not start, for lack of memory perhaps: try again "
+            problem
+            or "the process that read a large body was ended or did not start, for lack of memory perhaps: try again "
             "later, and give the gateway more memory if this repeats"
         )
 
 
-class BodyProcesses:
-    """Processes for large bodies, as many as work is run at a time. They end with this process at the latest."""
+class ReadingOverdueError(ReadingProcessLostError):
+    """A large body was not read within the limit, so the process that read it was ended; answered SYSTEM_BUSY."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit_s: float) -> None:
+        super().__init__(
+            f"a large body was not read within {limit_s:g} s, so the process that read it was ended: try again later, "
+            "and set enableSplitRegistration on the broker if this repeats"
+        )
+        self.limit_s = limit_s
+
+
+class BodyProcesses:
+    """Processes for large bodies, as many as work is run at a time. They end with this process at the latest.
+
+    `limit_s`: the time that the work for one body may take, with the start of its process. A process that takes longer
+    is ended, and the next body is read by a new one.
+    """
+
+    def __init__(self, limit_s: float = READ_LIMIT_S) -> None:
+        self.limit_s = limit_s
         self._idle: SimpleQueue[_ReadingProcess] = SimpleQueue()
         self._is_closed = False
         Finalize(self, _end_all, (self._idle,), exitpriority=1)  # multiprocessing's own exit waits for them without end
@@ -50,12 +71,12 @@ class BodyProcesses:
     def run(self, work: Callable[[], T]) -> T:
         """Run `work` in one of the processes, and wait for it: call this in a thread.
 
-        `work` and its outcome are pickled, with a body in a `LargeBody` left out. Raises what `work` raises, and
-        ReadingProcessLostError.
+        `work` and its outcome are pickled, with a body in a `LargeBody` left out. Raises what `work` raises,
+        ReadingProcessLostError, and ReadingOverdueError beyond `limit_s`.
         """
         try:
             process = self._idle_one() or _ReadingProcess()
-            outcome, error = process.run(work)
+            outcome, error = process.run(work, self.limit_s)
         except (EOFError, OSError):
             raise ReadingProcessLostError from None
         self._idle.put(process)
@@ -69,7 +90,7 @@ class BodyProcesses:
             del error  # its traceback has this frame, so the body would stay until the next garbage collection
 
     def close(self) -> None:
-        """End the processes, a busy one after what it is reading now."""
+        """End the processes, a busy one after what it is reading now, or at its limit."""
         self._is_closed = True
         _end_all(self._idle)
 
@@ -92,6 +113,7 @@ class _ReadingProcess:
     def __init__(self) -> None:
         self._connection, theirs = _SPAWN.Pipe()
         self._process = _SPAWN.Process(target=_read_bodies, args=(theirs,), name="large-body", daemon=True)
+        self._is_overdue = False
         with theirs:
             self._process.start()
 
@@ -99,14 +121,39 @@ class _ReadingProcess:
     def is_alive(self) -> bool:
         return self._process.is_alive()
 
-    def run(self, work: Callable[[], T]) -> tuple[Any, Exception | None]:
-        """Return what `work` returns, or the error it raises. Raises EOFError or OSError if the process has ended."""
+    def run(self, work: Callable[[], T], limit_s: float) -> tuple[Any, Exception | None]:
+        """Return what `work` returns, or the error it raises.
+
+        Raises EOFError or OSError if the process has ended, ReadingOverdueError if it was ended at the limit.
+        """
         bodies: list[pickle.PickleBuffer] = []
         head = pickle.dumps(work, 5, buffer_callback=bodies.append)
-        self._connection.send((head, len(bodies)))
-        for body in bodies:
-            self._connection.send_bytes(body.raw())
-        return self._connection.recv()  # type: ignore[no-any-return]
+        with self._ended_after(limit_s):
+            self._connection.send((head, len(bodies)))
+            for body in bodies:
+                self._connection.send_bytes(body.raw())
+            return self._connection.recv()  # type: ignore[no-any-return]
+
+    @contextmanager
+    def _ended_after(self, limit_s: float) -> Iterator[None]:
+        """Kill the process if the `with` block takes longer, which ends a wait for the process too.
+
+        A process that reads nothing holds the gateway in a write, for which a connection has no limit of its own.
+        """
+        timer = Timer(limit_s, self._kill_overdue)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()  # it may have begun to kill
+            if self._is_overdue:
+                raise ReadingOverdueError(limit_s) from None
+
+    def _kill_overdue(self) -> None:
+        self._is_overdue = True
+        self._process.kill()
 
     def end(self) -> None:
         self._connection.close()

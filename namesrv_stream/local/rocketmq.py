@@ -236,10 +236,8 @@ class ClientJvm(OwnedServer):
 
 
 @contextmanager
-def java_client(
-    home: Path, namesrv_addr: str, release: Release = Release.V5, keys: Keys | None = None
-) -> Iterator[JavaClient]:
-    """Run a Java client of this release, in a JVM of its own, within the `with`.
+def client_jvm(home: Path, release: Release = Release.V5) -> Iterator[JavaGateway]:
+    """Run a JVM with RocketMQ's client in it within the `with`, and yield py4j's way to its classes.
 
     A call that does not return within _CALL_LIMIT_S raises an error.
     """
@@ -249,13 +247,22 @@ def java_client(
         )
         java = JavaGateway(gateway_parameters=parameters)
         try:
-            client = JavaClient(java, namesrv_addr, keys)
-            try:
-                yield client
-            finally:
-                client.close()
+            yield java
         finally:
             java.shutdown()  # before the JVM ends: py4j would connect to it whenever one of its objects is collected
+
+
+@contextmanager
+def java_client(
+    home: Path, namesrv_addr: str, release: Release = Release.V5, keys: Keys | None = None
+) -> Iterator[JavaClient]:
+    """Run a Java client of this release, in a JVM of its own, within the `with`."""
+    with client_jvm(home, release) as java:
+        client = JavaClient(java, namesrv_addr, keys)
+        try:
+            yield client
+        finally:
+            client.close()
 
 
 _QUIET_5 = "org.apache.rocketmq.logging.ch.qos"

@@ -152,8 +152,20 @@ def encode_properties(settings: Mapping[str, str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
+MAX_PROPERTIES_BYTES = 16 * 1024
+"""Limit of settings in one text, which is read in the event loop, in up to 1.5 ms a KiB. All settings take 2 KB."""
+
+_MAX_CONTINUED_LINES = 16
+"""Limit of lines that end with a backslash: at each, javaproperties searches all that it has joined so far again."""
+
+
 def decode_properties(text: bytes) -> dict[str, str]:
     """Decode settings from Java properties text, which is UTF-8 here (A5). Raises MalformedBodyError."""
+    if len(text) > MAX_PROPERTIES_BYTES:
+        raise MalformedBodyError("properties", f"{len(text)} bytes, over the limit of {MAX_PROPERTIES_BYTES}")
+    continued = text.count(b"\\\n") + text.count(b"\\\r")
+    if continued > _MAX_CONTINUED_LINES:
+        raise MalformedBodyError("properties", f"{continued} continued lines, over the limit of {_MAX_CONTINUED_LINES}")
     try:
         return javaproperties.loads(text.decode())
     except (UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:

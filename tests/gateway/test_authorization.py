@@ -83,7 +83,8 @@ def request(code, speaks_for):
     """Return a request about this broker, with body and fields."""
     queues = {"brokerName": speaks_for["brokerName"], "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
     body = {217: json.dumps({"queueDatas": [queues]}).encode(), 318: b"orderMessageEnable=true"}.get(code, b"")
-    return body, speaks_for | {"namespace": "N", "key": "K", "value": "V", "topic": "TopicA", "cluster": "c1"}
+    fields = {"namespace": "N", "key": "K", "value": "V", "topic": "TopicA", "cluster": "c1"}
+    return body, speaks_for | fields | {"haServerAddr": "10.0.0.1:10912"}
 
 
 def documented():

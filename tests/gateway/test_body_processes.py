@@ -5,23 +5,26 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from multiprocessing import active_children
 
 import psutil
 import pytest
 from tenacity import Retrying, retry_if_not_result, stop_after_delay, wait_fixed
 
 from namesrv_stream.gateway import body_processes
-from namesrv_stream.gateway.body_processes import BodyProcesses, ReadingProcessLostError
+from namesrv_stream.gateway.body_processes import BodyProcesses, ReadingOverdueError, ReadingProcessLostError
 from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.errors import BadRequestError, Crc32MismatchError
 from namesrv_stream.wire.frame import LargeBody
 from namesrv_stream.wire.requests import operator_command, register_broker
 
+MIB = 1024 * 1024
 FIELDS = {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "brokerId": "0", "haServerAddr": ""}
 
 
@@ -35,7 +38,8 @@ def processes():
 def test_work_runs_in_another_process_that_gives_way(processes):
     pid = processes.run(os.getpid)
     assert pid != os.getpid()
-    assert processes.run(partial(os.getpriority, os.PRIO_PROCESS, 0)) > os.getpriority(os.PRIO_PROCESS, 0)
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert processes.run(partial(os.getpriority, os.PRIO_PROCESS, 0)) == min(own + 5, 19)
 
 
 def test_an_error_comes_back_with_its_kind_its_facts_and_its_remark(processes):
@@ -75,6 +79,44 @@ def test_after_a_process_was_ended_the_next_body_is_read_by_a_new_one(processes)
         processes.run(partial(signal.raise_signal, signal.SIGKILL))
     assert processes.run(os.getpid) not in (first, os.getpid())
     assert processes.run(partial(operator_command, RemotingCommand(code=318, body=b"a=b"))).properties == {"a": "b"}
+
+
+@pytest.mark.parametrize("sent_bytes", [0, 16 * MIB])
+def test_a_process_that_takes_longer_than_the_limit_is_ended_and_the_next_body_is_read_by_a_new_one(
+    processes, sent_bytes
+):
+    """A stopped process neither answers nor, if the body is large, takes it."""
+    body = LargeBody()
+    body.append(bytes(sent_bytes))
+    first = psutil.Process(processes.run(os.getpid))
+    processes.limit_s = 0.2
+    first.suspend()
+    with pytest.raises(ReadingOverdueError, match=r"not read within 0\.2 s.* try again later") as overdue:
+        processes.run(partial(len, body))
+    assert overdue.value.limit_s == 0.2
+    until(lambda: has_ended(first.pid))
+    processes.limit_s = 30
+    assert processes.run(partial(len, body)) == sent_bytes
+    assert processes.run(os.getpid) != first.pid
+
+
+def test_work_that_waits_without_end_is_ended_at_the_limit(processes):
+    before = set(active_children())
+    processes.run(os.getpid)
+    (process,) = set(active_children()) - before
+    processes.limit_s = 0.2
+    with pytest.raises(ReadingOverdueError):
+        processes.run(signal.pause)
+    process.join(30)
+    assert process.exitcode == -signal.SIGKILL
+
+
+def test_an_idle_process_has_no_limit(processes):
+    pid = processes.run(os.getpid)
+    processes.limit_s = 5
+    assert processes.run(os.getpid) == pid
+    until(lambda: not any(isinstance(each, threading.Timer) for each in threading.enumerate()))
+    assert processes.run(os.getpid) == pid
 
 
 def test_a_signal_for_the_gateway_ends_no_reading(processes):

@@ -3,18 +3,22 @@
 import contextlib
 import json
 import logging
+import re
 import socket
 import struct
 import subprocess
 import sys
 import threading
 import time
+from itertools import count
 
+import javaproperties
 import psutil
 import pytest
 from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.gateway import connection as connection_module
+from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.rules import lookup
 from namesrv_stream.wire.command import RemotingCommand, encode_command
@@ -216,26 +220,115 @@ def test_a_header_of_16_mib_is_refused_before_it_has_come(gateway, peer, caplog)
     assert peer.ask(105, topic="TopicA").code == 0
 
 
+HEADER_BYTES = 128 * 1024
+
+
+def filled(start, repeated, end=b""):
+    """Return a header of the largest allowed size, give or take a repetition."""
+    return start + repeated * ((HEADER_BYTES - len(start) - len(end)) // len(repeated)) + end
+
+
+FIELDS = b'{"code":105,"opaque":7,"extFields":{'
+BROKEN_HEADERS = {
+    "lists without end": filled(FIELDS + b'"a":', b"["),
+    "objects without end": filled(b"", b'{"a":'),
+    "spaces without end": filled(b'{"code":105,', b" "),
+    "fields without end": filled(FIELDS, b'"a":"b",'),
+    "keys without quotes": filled(FIELDS, b'0:"b",', b"0:0}}"),
+    "escapes without end": filled(FIELDS + b'"a":"', b'\\"'),
+    "halves of characters": filled(FIELDS + b'"a":"', b"\\ud83d", b'"}}'),
+    "no text": filled(FIELDS + b'"a":"', b"\xff", b'"}}'),
+    "many digits": filled(FIELDS + b'"a":', b"9", b"}}"),
+    "many digits for a code": filled(b'{"code":', b"9", b"}"),
+}
+
+
+def test_a_broken_header_ends_its_connection_and_keeps_no_lookup_waiting(gateway, peer, caplog):
+    for host, (kind, header) in zip(
+        (f"127.0.0.{number}" for number in count(70)), BROKEN_HEADERS.items(), strict=False
+    ):
+        with contextlib.ExitStack() as open_peers:
+            hostile = [open_peers.enter_context(Peer(gateway.port, host=host)) for _ in range(5)]
+            for bad in hostile:
+                bad.socket.sendall(struct.pack(">iI", 4 + len(header), len(header)) + header)
+            for bad in hostile:
+                assert peer.ask(105, topic="TopicA").code == 0
+                assert bad.is_closed_by_server(), kind
+        assert re.search(rf"connection of {host}:\d+ closed: header cannot be read", caplog.text), kind
+    assert "an error of ours" not in caplog.text
+
+
+LONG_SETTINGS = [b"a=" + b"b\\\n" * 5_000, b"a=" + b"b\\\n" * 20_000, b"\n" * 60_000]
+"""Each would take the event loop 0.1 to 8 s, also if only to find out whether its sender may send it."""
+
+
+@pytest.mark.parametrize("mode", ["off", "observe"])
+def test_settings_that_take_long_to_read_are_read_by_nobody(registry, settings, tmp_path, monkeypatch, mode):
+    read, loads = [], javaproperties.loads
+    monkeypatch.setattr(javaproperties, "loads", lambda text: read.append(text) or loads(text))
+    users = tmp_path / "users.toml"
+    users.touch(0o600)
+    guarded = settings(auth__mode=mode, auth__usersPath=str(users))
+    with (
+        BackgroundGateway(guarded) as running,
+        Peer(running.gateway.port, host=EVIL) as evil,
+        Peer(running.gateway.port) as good,
+    ):
+        read.clear()  # what the start has read
+        sent = [evil.send(318, body) for body in LONG_SETTINGS]
+        assert good.ask(105, topic="TopicA").code == 0
+        answers = [evil.receive() for _ in sent]
+        assert {each.opaque for each in answers} == set(sent)
+        assert {each.code for each in answers} <= {1, 2}
+        assert read == []
+        assert evil.ask(318, b"a=b").code == 0
+        assert set(read) == {"a=b"}
+
+
+SCANS = {206: {}, 224: {"cluster": "c1"}, 311: {}, 312: {}, 313: {}}
+"""Request code -> the fields that it needs."""
+
+
 def test_what_goes_through_all_topics_keeps_no_lookup_waiting_and_is_made_once(gateway, monkeypatch):
-    scanned, go_on, scan = [], threading.Event(), lookup.topics_by_cluster
+    made, go_on, make = [], threading.Event(), Answers.anew
+
+    def slow(answers, command):
+        if command.code in SCANS:
+            made.append(command.code)
+            assert go_on.wait(30)
+        return make(answers, command)
+
+    monkeypatch.setattr(Answers, "anew", slow)
+    with Peer(gateway.port, host=EVIL) as evil, Peer(gateway.port, host=EVIL) as another, Peer(gateway.port) as good:
+        for code, fields in SCANS.items():
+            go_on.clear()
+            asked = [(each, each.send(code, **fields)) for each in (evil, another)]
+            for _ in range(20):
+                assert good.ask(105, topic="TopicA").code == 0
+            go_on.set()
+            for each, opaque in asked:
+                answer = each.receive()
+                assert (answer.opaque, answer.code) == (opaque, 0)
+    assert made == list(SCANS)
+
+
+def test_made_up_clusters_wait_for_nothing_and_cost_no_search_of_topics(gateway, monkeypatch):
+    searched, go_on, search = [], threading.Event(), lookup.topics_by_cluster
 
     def slow(tables, cluster):
-        scanned.append(cluster)
+        searched.append(cluster)
         assert go_on.wait(30)
-        return scan(tables, cluster)
+        return search(tables, cluster)
 
     monkeypatch.setattr(lookup, "topics_by_cluster", slow)
-    with Peer(gateway.port, host=EVIL) as evil, Peer(gateway.port, host=EVIL) as another, Peer(gateway.port) as good:
-        asked = [(each, each.send(224, cluster="c1")) for each in (evil, another)]
-        for _ in range(20):
-            assert good.ask(105, topic="TopicA").code == 0
+    with Peer(gateway.port, host=EVIL) as evil, Peer(gateway.port) as good:
+        opaque = good.send(224, cluster="c1")
         for number in range(100):
-            assert json.loads(good.ask(224, cluster=f"made-up-{number}").body)["topicList"] == []
+            assert json.loads(evil.ask(224, cluster=f"made-up-{number}").body)["topicList"] == []
         go_on.set()
-        for each, opaque in asked:
-            answer = each.receive()
-            assert (answer.opaque, json.loads(answer.body)["topicList"]) == (opaque, ["TopicA", "Unit"])
-    assert scanned == ["c1"]
+        answer = good.receive()
+        assert (answer.opaque, json.loads(answer.body)["topicList"]) == (opaque, ["TopicA", "Unit"])
+    assert searched == ["c1"]
 
 
 def test_a_name_that_cannot_be_printed_is_answered_with_an_error_and_kafka_is_not_asked(gateway, peer):

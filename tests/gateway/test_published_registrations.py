@@ -3,15 +3,30 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.gateway import full_or_light
 from namesrv_stream.gateway import ledger as ledger_module
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.ledger import Registrations
 from namesrv_stream.gateway.resending import SEND_AGAIN_AFTER_S
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, RegisterBroker, UnregisterBroker
+from namesrv_stream.rules.requests import (
+    BrokerHeartbeat,
+    ChannelClosed,
+    DataVersion,
+    RegisterBroker,
+    TopicConfig,
+    UnregisterBroker,
+)
 from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.wire.registration import (
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    encode_registration,
+    inflate,
+)
 from namesrv_stream.wire.requests import register_broker
 from tests.gateway.test_ledger import ADDRESS, command, published
 from tests.gateway.test_writes import LEAVE, PARTS, QUARTER_S, Site, settle
@@ -68,6 +83,24 @@ def test_whatever_differs_from_the_snapshot_is_sent_in_full(other):
         await site.acknowledged(other, site.connect())
         await site.acknowledged(other, site.connect())
         assert site.log.kinds == [FULL, FULL]
+
+    run(scenario, command())
+
+
+def compressed(said):
+    wrapper = TopicConfigSerializeWrapper(DataVersion(0, 7, 1), {topic: TopicConfig(8, 8, 6) for topic in "AB"})
+    return replace(said, body=encode_registration(RegisterBrokerBody(wrapper), 493, compressed=True))
+
+
+@pytest.mark.parametrize(("over_bytes", "kind"), [(0, LIGHT), (1, FULL)])
+@pytest.mark.parametrize("said", [command(), compressed(command())], ids=["plain", "compressed"])
+def test_a_body_that_would_take_this_process_long_is_not_compared(monkeypatch, said, over_bytes, kind):
+    size_bytes = len(inflate(said.body) if said.body.startswith(b"x") else said.body)
+    monkeypatch.setattr(full_or_light, "MAX_COMPARED_BYTES", size_bytes - over_bytes)
+
+    async def scenario(site):
+        await site.acknowledged(said, site.connect())
+        assert site.log.kinds == [kind]
 
     run(scenario, command())
 

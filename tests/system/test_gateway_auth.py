@@ -2,12 +2,14 @@
 
 import itertools
 import os
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from namesrv_stream.gateway.background import BackgroundGateway
-from namesrv_stream.local.rocketmq import Keys, Release, broker, java_client, mqadmin
+from namesrv_stream.local.rocketmq import Keys, LocalServer, Release, broker, java_client, mqadmin
+from namesrv_stream.wire.codes import RequestCode
 from tests.gateway.peer import Peer
 from tests.gateway.test_authorization import MODES, SECRET, TABLE, ask
 from tests.gateway.test_tls import make_certificate
@@ -16,7 +18,7 @@ from tests.system.test_gateway_rocketmq import events_of, registered, routed
 
 pytestmark = [pytest.mark.system, pytest.mark.full]
 
-ADMIN, READER, BROKER_A = (Keys(name, SECRET.decode()) for name in ("ann", "reader", "broker-a"))
+ADMIN, READER, BROKER_A, BROKER_B = (Keys(name, SECRET.decode()) for name in ("ann", "reader", "broker-a", "broker-b"))
 SENDERS = {"anonymous": None, "broker, own name": BROKER_A, "admin": ADMIN}
 COMMANDS = {
     100: "updateKvConfig -s N -k K -v V",
@@ -28,7 +30,7 @@ COMMANDS = {
     327: "addWritePerm -b broker-a",
 }
 LAST_MODE = {(code, sender): last for code, sender, last in TABLE}
-USERS = f"""
+SIGNING_USERS = f"""
 [[user]]
 name = "ann"
 role = "admin"
@@ -51,6 +53,16 @@ names = ["broker-a"]
 addresses = ["127.0.0.1:*"]
 
 [[user]]
+name = "broker-b"
+role = "broker"
+accessKey = "broker-b"
+secretKey = "{SECRET.decode()}"
+clusters = ["RealCluster"]
+names = ["broker-b"]
+addresses = ["127.0.0.1:*"]
+"""
+USERS = f"""{SIGNING_USERS}
+[[user]]
 name = "by-range"
 role = "broker"
 networks = ["127.0.0.1/32"]
@@ -71,8 +83,9 @@ addresses = ["127.0.0.1:*"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("auth")
-    (made / "users.toml").touch(0o600)
-    (made / "users.toml").write_text(USERS)
+    for name, users in (("users.toml", USERS), ("signing-users.toml", SIGNING_USERS)):
+        (made / name).touch(0o600)
+        (made / name).write_text(users)
     make_certificate(made, "gateway", "gateway-")
     make_certificate(made, "broker", "broker-")
     return made
@@ -118,17 +131,17 @@ def admin(stack, tmp_path):
     return run
 
 
-def refused(gateway, code, user=None):
-    """Return the number of requests of this name that were refused so far."""
-    metrics = gateway.gateway.gateway.metrics.registry
+def refused(running, code, user=None):
+    """Return the number of requests of this name that a gateway has refused so far."""
+    metrics = running.gateway.metrics.registry
     labels = {"code": code, "user": user or "unknown", "effect": "refused"}
     return metrics.get_sample_value("namesrv_not_allowed_total", labels) or 0
 
 
 @contextmanager
-def guarded_gateway(stack, mode):
+def guarded_gateway(stack, mode, **more):
     """Another gateway of the same registry, with its way to Kafka, in another mode."""
-    with BackgroundGateway(stack.settings.model_copy(update={"auth_mode": mode})) as running:
+    with BackgroundGateway(stack.settings.model_copy(update={"auth_mode": mode, **more})) as running:
 
         @eventually
         def has_its_way_to_kafka():
@@ -168,6 +181,63 @@ def test_each_command_of_mqadmin_is_admitted_as_in_the_table(stack, signing, tmp
             assert ("needs the admin role" not in said) == is_admitted, (command, sender, said)
 
 
+REAL_BROKERS = {
+    "anonymous": ("broker-nobody", None),
+    "broker, own name": ("broker-b", BROKER_B),
+    "broker, foreign name": ("broker-foreign", BROKER_A),
+}
+"""Sender of the table -> the name and the keys of a real broker."""
+
+OF_BROKERS = (RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER, RequestCode.QUERY_DATA_VERSION)
+"""The requests of a 5.4.0 broker without a controller."""
+
+
+def test_each_request_of_a_real_broker_is_admitted_as_in_the_table(stack, folder, tmp_path):
+    """Each broker names four gateways, one in each mode. It registers, speaks each second, and unregisters."""
+    users = {"auth_users_path": str(folder / "signing-users.toml")}
+    with ExitStack() as gateways:
+        of_mode = {mode: gateways.enter_context(guarded_gateway(stack, mode, **users)) for mode in MODES}
+        with real_brokers(tmp_path, ";".join(gateway.address for gateway in of_mode.values())):
+
+            @eventually
+            def all_have_registered_and_spoken():
+                """The strictest gateway tells them apart; each request goes to all four."""
+                for code in (RequestCode.REGISTER_BROKER, RequestCode.QUERY_DATA_VERSION):
+                    assert refused(of_mode["writes"], code.name) and refused(of_mode["writes"], code.name, "broker-a")
+                    assert all(answered(gateway, code, "SUCCESS") for gateway in of_mode.values())
+
+            all_have_registered_and_spoken()
+        for mode, gateway in of_mode.items():
+            for code, (sender, (_, keys)) in itertools.product(OF_BROKERS, REAL_BROKERS.items()):
+                is_admitted = MODES.index(mode) <= MODES.index(LAST_MODE[code, sender])
+                refusals = refused(gateway, code.name, keys and keys.access_key)
+                assert (refusals == 0) == is_admitted, (mode, code, sender)
+            ends = [answered(gateway, RequestCode.UNREGISTER_BROKER, each) for each in ("SUCCESS", "NO_PERMISSION")]
+            assert ends == ([1, 2] if mode == "writes" else [3, 0]), "each stopped in order"
+
+
+@contextmanager
+def real_brokers(folder, namesrv_addr):
+    """The brokers of REAL_BROKERS, started and stopped at the same time."""
+    own = {"enableSlaveActingMaster": "true"}
+    made = [
+        broker(folder / name, namesrv_addr, name, **own | (credentials(keys) if keys else {}))
+        for name, keys in REAL_BROKERS.values()
+    ]
+    with ThreadPoolExecutor() as threads, ExitStack() as running:
+        for each in made:
+            running.callback(each.kill)
+        list(threads.map(LocalServer.start, made))
+        yield
+        list(threads.map(LocalServer.stop, made))
+
+
+def answered(running, code, result):
+    """Return the number of requests of this code that a gateway has answered with this result so far."""
+    labels = {"code": code.name, "result": result}
+    return running.gateway.metrics.registry.get_sample_value("namesrv_requests_total", labels) or 0
+
+
 def test_a_broker_that_cannot_sign_registers_until_brokers_are_asked(stack, tmp_path):
     with (
         guarded_gateway(stack, "operators") as gateway,
@@ -190,7 +260,11 @@ def test_a_broker_with_credentials_lives_and_serves_a_client_that_signs(stack, s
     with java_client(tmp_path, stack.namesrv_addr, keys=READER) as client:
         client.send("Signed", bodies)
         assert sorted(client.receive("Signed", len(bodies))) == sorted(bodies)
-    assert refused(stack, "QUERY_DATA_VERSION", "broker-a") == refused(stack, "REGISTER_BROKER", "broker-a") == 0
+    assert (
+        refused(stack.gateway, "QUERY_DATA_VERSION", "broker-a")
+        == refused(stack.gateway, "REGISTER_BROKER", "broker-a")
+        == 0
+    )
     assert requesters(stack, "broker-a", "REGISTERED") == {"broker-a"}
     wiped = admin("wipeWritePerm", "-b", "broker-a", keys=BROKER_A)
     assert "WIPE_WRITE_PERM_OF_BROKER needs the admin role: user broker-a has the broker role" in wiped, wiped
@@ -223,19 +297,21 @@ def test_a_broker_lives_by_its_heartbeats(stack, signing):
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        ("broker-x", {}),
         ("broker-x", credentials(BROKER_A)),
         ("broker-a", credentials(Keys("broker-a", "not its secret"))),
     ],
 )
 def test_a_broker_that_may_not_takes_no_route(stack, signing, tmp_path, name, settings):
     before = {each: stack.addresses(each) for each in ("broker-a", "broker-x")}
-    refusals = sum(refused(stack, "REGISTER_BROKER", user) for user in (None, "broker-a", "by-range"))
+    refusals = sum(refused(stack.gateway, "REGISTER_BROKER", user) for user in (None, "broker-a", "by-range"))
     with broker(tmp_path, stack.namesrv_addr, name, **settings) as stranger:
 
         @eventually
         def is_refused():
-            assert sum(refused(stack, "REGISTER_BROKER", user) for user in (None, "broker-a", "by-range")) > refusals
+            assert (
+                sum(refused(stack.gateway, "REGISTER_BROKER", user) for user in (None, "broker-a", "by-range"))
+                > refusals
+            )
 
         is_refused()
         stranger.kill()

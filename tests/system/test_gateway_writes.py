@@ -125,13 +125,19 @@ def site(node, topic, tmp_path):
         yield made
 
 
-def register(peer, counter=1, topics=("A", "B"), **changed):
+def registration(counter=1, topics=("A", "B"), **changed):
+    """Return body and fields of a registration."""
     table = {topic: TopicConfig(8, 8, 6) for topic in topics}
     body = encode_registration(RegisterBrokerBody(TopicConfigSerializeWrapper(DataVersion(0, 7, counter), table)), 493)
     header = RegisterBrokerHeader(
         **{"broker_name": "a", "broker_addr": ADDRESS, "cluster_name": "c", "broker_id": 0} | changed
     )
-    return peer.ask(RequestCode.REGISTER_BROKER, body, **header_fields(header))
+    return body, header_fields(header)
+
+
+def register(peer, *said, **changed):
+    body, fields = registration(*said, **changed)
+    return peer.ask(RequestCode.REGISTER_BROKER, body, **fields)
 
 
 def with_kv_file(site, table):

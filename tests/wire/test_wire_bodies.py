@@ -12,6 +12,7 @@ from namesrv_stream.rules import lookup
 from namesrv_stream.rules.requests import DataVersion, QueueData
 from namesrv_stream.rules.rows import TopicRow
 from namesrv_stream.wire.bodies import (
+    MAX_PROPERTIES_BYTES,
     BrokerData,
     ClusterInfo,
     GetBrokerMemberGroupResponseBody,
@@ -243,6 +244,17 @@ def test_update_of_the_configuration_is_read_as_properties():
     assert decode_properties(REQUESTS["probe-318"].command.body) == {"enableTopicList": "false"}
     assert decode_properties(b"") == {}
     assert decode_properties(b"# note\na = b\\\n  c\n") == {"a": "bc"}
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r", b"\r\n"])
+def test_settings_that_take_long_to_read_are_refused(line_end):
+    """Each line that goes on has all before it searched again: 64 KiB of them take eight seconds."""
+    assert decode_properties(b"a=" + (b"b\\" + line_end) * 16) == {"a": "b" * 16}
+    with pytest.raises(MalformedBodyError, match="17 continued lines, over the limit of 16"):
+        decode_properties(b"a=" + (b"b\\" + line_end) * 17)
+    assert decode_properties(b"a=".ljust(MAX_PROPERTIES_BYTES, b"b")) == {"a": "b" * (MAX_PROPERTIES_BYTES - 2)}
+    with pytest.raises(MalformedBodyError, match="16385 bytes, over the limit of 16384"):
+        decode_properties(b"a=".ljust(MAX_PROPERTIES_BYTES + 1, b"b"))
 
 
 @given(st.dictionaries(st.text(), st.text()))

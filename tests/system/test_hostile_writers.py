@@ -1,0 +1,117 @@
+"""One peer's registrations and bodies cannot starve the others: real connections to a gateway with a real Kafka."""
+
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from multiprocessing import active_children
+
+import psutil
+import pytest
+
+from namesrv_stream.rules.requests import BrokerHeartbeat, RegisterBroker
+from namesrv_stream.wire.codes import RequestCode
+from tests.gateway.peer import Peer
+from tests.system.gateway_stack import eventually
+from tests.system.test_gateway_writes import ADDRESS, Site, register, registration
+
+pytestmark = pytest.mark.system
+
+MIB = 1024 * 1024
+EVIL = "127.0.0.66"
+PARTS = [(f"first-{part}", f"second-{part}") for part in range(3)]
+BROKEN = b'{"a":"b"' * MIB
+"""JSON whose decoder searches all of it for keys without quotes."""
+
+
+@pytest.fixture
+def site(kafka, topic, tmp_path):
+    with Site(kafka, topic, tmp_path) as made:
+        yield made
+
+
+# --- what is kept
+
+
+def register_in_parts(peer):
+    """Register ADDRESS in parts under one version, as a broker with enableSplitRegistration does."""
+    assert [register(peer, topics=part).code for part in PARTS] == [0] * len(PARTS)
+
+
+def hoard(peer, addresses):
+    """Register each address in parts, all requests at once."""
+    for address in addresses:
+        for part in PARTS:
+            body, fields = registration(topics=part, broker_name=address, broker_addr=address)
+            peer.send(RequestCode.REGISTER_BROKER, body, **fields)
+    assert {peer.receive().code for _ in range(len(addresses) * len(PARTS))} == {0}
+
+
+def test_parts_for_very_many_addresses_are_bounded_and_their_sender_is_the_one_to_be_forgotten(site):
+    """600 parts of one host over ten connections, with room for some 100 of all brokers."""
+    limit_bytes = 256 * 1024
+    site.settings = site.settings.model_copy(update={"registration_cache_max_bytes": limit_bytes})
+    running = site.start_gateway()
+    kept = running.gateway._writes._registrations  # noqa: SLF001 - no metric shows what is kept
+    addresses = [[f"10.1.{peer}.{number}:10911" for number in range(20)] for peer in range(10)]
+    with Peer(running.gateway.port) as good, ExitStack() as open_peers:
+        register_in_parts(good)
+        hoarders = [open_peers.enter_context(Peer(running.gateway.port, host=EVIL)) for _ in addresses]
+        for hoarder, of_hoarder in zip(hoarders, addresses, strict=True):
+            hoard(hoarder, of_hoarder)
+            assert 0 < kept.held_bytes <= limit_bytes
+            register_in_parts(good)
+        hoard(hoarders[0], addresses[0])
+        full = Counter(each.broker_addr for each in site.records(RegisterBroker))
+        light = Counter(each.broker_addr for each in site.records(BrokerHeartbeat))
+    assert (full[ADDRESS], light[ADDRESS]) == (len(PARTS), len(PARTS) * len(hoarders)), "it is known all the time"
+    assert full[addresses[0][0]] == 2 * len(PARTS), "it was forgotten, and so is sent in full again"
+
+
+# --- what is read
+
+
+@contextmanager
+def stopped_reading(peer):
+    """Let the process that reads large bodies stand still within the `with`; `peer` has it started before."""
+    before = set(active_children())
+    assert peer.ask(217, BROKEN[:20_000], topic="T").code == 1
+    (reading,) = set(active_children()) - before
+    process = psutil.Process(reading.pid)
+    process.suspend()
+    try:
+        yield
+    finally:
+        if reading.is_alive():
+            process.resume()
+
+
+def test_broken_json_in_a_large_body_keeps_no_lookup_waiting(site):
+    gateway = site.start_gateway().gateway
+    with Peer(gateway.port, host=EVIL) as evil, Peer(gateway.port) as good:
+        with stopped_reading(evil):
+            opaque = evil.send(217, BROKEN, topic="T")
+
+            @eventually
+            def is_counted_as_it_was_received():
+                assert gateway.connections.held_bytes == len(BROKEN)
+
+            is_counted_as_it_was_received()
+            for _ in range(100):
+                assert good.ask(105, topic="TopicA").code == 17
+        answer = evil.receive()
+        assert (answer.opaque, answer.code) == (opaque, 1)
+        assert "Failed to decode TopicRouteData" in answer.remark
+
+
+def test_a_body_that_takes_too_long_is_answered_with_the_limit_and_the_next_is_read_by_a_new_process(site):
+    gateway = site.start_gateway().gateway
+    processes = gateway._link._processes  # noqa: SLF001 - its limit is no setting
+    with Peer(gateway.port, host=EVIL) as evil:
+        with stopped_reading(evil):
+            processes.limit_s = 0.2
+            answer = evil.ask(217, BROKEN, topic="T")
+        assert answer.code == 2
+        assert "a large body was not read within 0.2 s" in answer.remark
+        assert "enableSplitRegistration" in answer.remark
+        assert gateway.connections.held_bytes == 0, "nothing of it is kept"
+        processes.limit_s = 30
+        assert evil.ask(217, b'{"queueDatas":[]}' + b" " * 20_000, topic="T").code == 0
