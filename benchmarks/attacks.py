@@ -18,7 +18,7 @@ from benchmarks.gateway import registration
 from benchmarks.peers import AsyncPeer
 from namesrv_stream.rules.requests import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.command import MAX_HEADER_VALUES, RemotingCommand, encode_command
+from namesrv_stream.wire.command import MAX_HEADER_FIELDS, RemotingCommand, encode_command
 from namesrv_stream.wire.errors import FrameError
 from namesrv_stream.wire.registration import (
     MAX_TOPICS,
@@ -86,27 +86,35 @@ async def opens_connections(port: int, host: str) -> None:
 
 
 async def sends_large_headers(port: int, host: str) -> None:
-    """Send a hundred headers with as much as is allowed, and then one with more fields or with more bytes, in turn."""
-    allowed, longer = _header(MAX_HEADER_VALUES - 2, 120), _header(9_000, 1)
+    """Send a hundred headers with as much as is allowed, and then one with more fields, without an end, or longer."""
+    allowed, refused = _header(MAX_HEADER_FIELDS, 120), (_header(9_000, 1), _ENDLESS_TEXT)
     async with AsyncPeer(port, host) as peer:
         await peer.send((struct.pack(">iI", 4 + len(allowed), len(allowed)) + allowed) * 100)
-        if next(_numbers) % 2:
-            await peer.send((struct.pack(">iI", 4 + len(longer), len(longer)) + longer) * 100)
+        turn = next(_numbers) % 3
+        if turn < len(refused):
+            await peer.send(struct.pack(">iI", 4 + len(refused[turn]), len(refused[turn])) + refused[turn])
             await peer.closed()
         await peer.send(struct.pack(">iI", 16 * MIB - 100, 16 * MIB - 200) + b"{" * MIB)
         await peer.closed()
 
 
 def _header(fields: int, value_chars: int) -> bytes:
-    value = b"x" * (value_chars - 1) + b","  # a comma in a text is no value
+    value = b"x" * (value_chars - 1) + b","
     return b'{"code":105,"extFields":{%s}}' % b",".join(b'"%d":"%s"' % (number, value) for number in range(fields))
 
 
+_ENDLESS_TEXT = b'{"code":105,"opaque":7,"extFields":{"a":"' + b"," * 1_025 + b'\\"' * 64_000
+
+
 async def sends_broken_json(port: int, host: str) -> None:
-    """Send bodies that the decoder has to search to their end for keys without quotes."""
+    """Send bodies that a decoder has to read to their end, in the name of a good broker too, and many settings."""
+    broker = (registration(0, 1, cluster="good").ext_fields or {}) | {"bodyCrc32": "0"}
+    values = b'{"unknown":[' + b'"1234567",' * 200_000
     async with AsyncPeer(port, host) as peer:
         while True:
             await peer.ask(RemotingCommand(code=217, ext_fields={"topic": "T"}, body=b'{"a":"b"' * MIB))
+            await peer.ask(RemotingCommand(code=103, version=493, ext_fields=broker, body=values))
+            await peer.ask(RemotingCommand(code=318, body=b"unknown=x\n" * 255 + b"#" * 13_000))
 
 
 async def registers_many_brokers(port: int, host: str) -> None:
@@ -121,8 +129,12 @@ async def registers_many_brokers(port: int, host: str) -> None:
 
 
 async def asks_for_metrics_slowly(port: int, host: str) -> None:
-    """Send one line of an HTTP header every second, without end."""
+    """Send one line of an HTTP header every second, without end; or ask for the whole page, and read none of it."""
     async with AsyncPeer(port, host) as peer:
+        if next(_numbers) % 4 == 0:
+            await peer.send(b"GET /metrics HTTP/1.1\r\n\r\n")
+            await asyncio.sleep(0.1)
+            return
         await peer.send(b"GET /metrics HTTP/1.1\r\n")
         while True:
             await peer.send(b"X: y\r\n")

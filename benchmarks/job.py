@@ -155,9 +155,9 @@ class Site:
                 time.sleep(idle_s)
                 taken_s = time.monotonic() - began_s
                 cores = {name: (cpu_seconds_of(pids) - before_s[name]) / taken_s for name, pids in processes.items()}
-            resident_mb = {name: sum(map(resident_mb, pids)) for name, pids in processes.items()}
+            memory_mb = {name: sum(map(resident_mb, pids)) for name, pids in processes.items()}
         start_s = {kind: ms / 1000 - started_s for kind, ms in first_ms.items()}
-        return Found(start_s["CLAIM"], start_s["PUBLICATION"], fresh_ms[_WARM_UP_CHANGES:], cores, resident_mb)
+        return Found(start_s["CLAIM"], start_s["PUBLICATION"], fresh_ms[_WARM_UP_CHANGES:], cores, memory_mb)
 
 
 def _change(tables: Tables, brokers: Brokers, number: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import math
 import socket
 import threading
 import time
@@ -13,7 +14,8 @@ from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.peer_log import PeerLog
@@ -26,6 +28,9 @@ Check = Callable[[], str | None]
 _CLOSE_LIMIT_S = 5.0
 REQUEST_LIMIT_S = 5.0
 """Limit from the connection to the end of its answer, whatever the client does meanwhile."""
+
+PAGE_AGE_S = 1.0
+"""The page of metrics is this old at most."""
 
 MAX_REQUESTS = 32
 """Limit of requests at a time. One more ends the oldest, so that slow clients pay, not an orchestrator's check."""
@@ -55,14 +60,14 @@ class MonitoringServer:
         health: Check,
         readiness: Check,
     ) -> None:
-        page, one_at_a_time = make_wsgi_app(registry), threading.Lock()
+        page = _Page(registry)
         checks = {"/healthz": health, "/readyz": readiness}
 
         def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
             check = checks.get(environ["PATH_INFO"])
             if check is None:
-                with one_at_a_time:  # making the page holds the interpreter's lock for some 20 ms
-                    return page(environ, start_response)  # type: ignore[no-any-return]
+                start_response("200 OK", [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)])
+                return [page.text()]
             wrong = check()
             start_response("503 Service Unavailable" if wrong else "200 OK", [("Content-Type", "text/plain")])
             return [f"{wrong or 'ok'}\n".encode()]
@@ -84,6 +89,23 @@ class MonitoringServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(_CLOSE_LIMIT_S)
+
+
+class _Page:
+    """The page of metrics. It is made once a second at most: that holds the interpreter's lock for some 20 ms."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._lock = threading.Lock()
+        self._text = b""
+        self._made_s = -math.inf
+
+    def text(self) -> bytes:
+        with self._lock:
+            if time.monotonic() - self._made_s > PAGE_AGE_S:
+                self._text = generate_latest(self._registry)
+                self._made_s = time.monotonic()
+            return self._text
 
 
 class _Server(ThreadingMixIn, WSGIServer):

@@ -32,6 +32,8 @@ Answering = Coroutine[Any, Any, RemotingCommand | KeptAnswer]
 
 _LATER_S = 0.0007
 """The event loop's work for a request that is answered by a task of its own, such as a full registration."""
+_OF_SETTINGS_S_A_BYTE = 0.3e-6
+"""The same for settings: what takes longest in a body of the largest size takes 5 ms."""
 
 
 class Dispatcher:
@@ -150,7 +152,9 @@ class Dispatcher:
     def _start(
         self, answering: Answering, command: RemotingCommand, connection: Connection, *, alone: bool = False
     ) -> None:
-        connection.await_answer(command, later_s=_LATER_S, alone=alone)
+        is_of_settings = command.code == RequestCode.UPDATE_NAMESRV_CONFIG
+        later_s = _LATER_S + (_OF_SETTINGS_S_A_BYTE * len(command.body) if is_of_settings else 0)
+        connection.await_answer(command, later_s=later_s, alone=alone)
         task = asyncio.ensure_future(self._reply(answering, command, connection))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -24,16 +24,15 @@ from namesrv_stream.rules.registration import changes_nothing
 from namesrv_stream.rules.requests import RegisterBroker
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire.command import RemotingCommand
-from namesrv_stream.wire.errors import BadRequestError, BodyTooLargeError
-from namesrv_stream.wire.registration import MAX_INFLATED_BYTES
+from namesrv_stream.wire.errors import BadRequestError, BodyTooLargeError, TooManyValuesError
+from namesrv_stream.wire.registration import DEFAULT_LIMITS, BodyLimits
 from namesrv_stream.wire.requests import register_broker
 
 MAX_COMPARED_BYTES = 2 * 1024 * 1024
-"""Limit of a body, inflated, that is decoded in this process. 10,000 topics take 1.7 MB.
+"""Limit of a body, inflated, that is decoded in this process. 10,000 topics take 1.7 MB, and lookups wait for 5 ms."""
 
-The decoder holds the interpreter's lock, so lookups wait: 5 ms for those topics, and 70 ms for a body of the same size
-that a peer has made for it; 400 ms if that has 9 MB.
-"""
+_BYTES_A_VALUE = 10
+"""The same in bytes for each JSON value. Topics have 14 or more; a body of `[],` without end would take 70 ms."""
 
 
 class TooManyBrokersError(BadRequestError):
@@ -96,7 +95,7 @@ class FullOrLight:
         is_small = len(command.body) <= MAX_COMPARED_BYTES
         if is_of_holder and is_small and self._registrations.may_be_published(address, answers):
             compare = partial(_read, command, channel_id, connection.host, answers)
-            with suppress(BodyTooLargeError):
+            with suppress(BodyTooLargeError, TooManyValuesError):
                 compared = await self._sending.made(command, connection, compare, in_process=False)
                 # Other requests were served meanwhile: what was shown then may be shown no more.
                 if compared[1] is not None or self._registrations.may_be_published(address, self.answers):
@@ -121,10 +120,10 @@ def _read(
 ) -> tuple[FullRegistration, bytes | None]:
     """Decode a registration, and encode its record unless the snapshot to compare it with shows all that it says.
 
-    Raises BodyTooLargeError if the body inflates to more than MAX_COMPARED_BYTES and is to be compared.
+    Raises BodyTooLargeError or TooManyValuesError if the body is to be compared and that would take too long.
     """
     command = msgspec.structs.replace(command, body=command.body[:])  # bytes in one place: see LargeBody
-    limit_bytes = MAX_INFLATED_BYTES if compared is None else MAX_COMPARED_BYTES
-    read = register_broker(command, channel_id, limit_bytes)
+    limits = DEFAULT_LIMITS if compared is None else BodyLimits(MAX_COMPARED_BYTES, _BYTES_A_VALUE)
+    read = register_broker(command, channel_id, limits)
     is_shown = compared is not None and changes_nothing(compared.tables, compared.settings, read)
     return FullRegistration.of(command, read, host), None if is_shown else encode_record(read)

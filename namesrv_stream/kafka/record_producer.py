@@ -65,7 +65,11 @@ class RecordProducer:
         """
 
         def delivered(error: KafkaError | None, message: Message) -> None:
-            self._outcomes.append(partial(self._report, on_end, error, message))
+            if error is not None:
+                self._outcomes.append(partial(on_end, None, self._named(error)))
+                return
+            place = LogPosition(message.timestamp()[1], message.partition() or 0, message.offset() or 0)
+            self._outcomes.append(partial(on_end, place, None))  # without the message, which has the record's value
 
         try:
             self._producer.produce(
@@ -107,12 +111,6 @@ class RecordProducer:
         self._take_outcomes(self._producer)
         while self._outcomes:
             self._outcomes.popleft()()
-
-    def _report(self, on_end: OnEnd, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            on_end(LogPosition(message.timestamp()[1], message.partition() or 0, message.offset() or 0), None)
-        else:
-            on_end(None, self._named(error))
 
     def _take_outcomes(self, producer: Producer) -> None:
         try:

@@ -49,10 +49,12 @@ class HeaderTooLargeError(FrameError):
 
 
 class TooManyFieldsError(FrameError):
-    """A header with more values than any request has: all of them are read at once, in the event loop."""
+    """A header with more fields than any request has: what follows from each is done at once, in the event loop."""
 
     def __init__(self, count: int, limit: int) -> None:
-        super().__init__(f"header of {count} values is over the limit of {limit}: what is large goes in the body")
+        super().__init__(
+            f"header of {count} fields or more is over the limit of {limit}: what is large goes in the body"
+        )
         self.count = count
         self.limit = limit
 
@@ -147,6 +149,15 @@ class UnprintableNameError(BadRequestError):
         )
         self.field = field
         self.name = name
+
+
+class TooManyValuesError(BadRequestError):
+    """A registration's body with more JSON values than the limit for its size."""
+
+    def __init__(self, values: int, limit: int) -> None:
+        super().__init__(f"body of {values} values is over the limit of {limit}: check the peer's client")
+        self.values = values
+        self.limit = limit
 
 
 class BodyTooLargeError(BadRequestError):

@@ -10,14 +10,21 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 from isal.isal_zlib import crc32
 
 from namesrv_stream.rules.requests import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import Version
-from namesrv_stream.wire.errors import BodyTooLargeError, Crc32MismatchError, MalformedBodyError, TooManyTopicsError
-from namesrv_stream.wire.json_text import decode_json, encode_json
+from namesrv_stream.wire.errors import (
+    BodyTooLargeError,
+    Crc32MismatchError,
+    MalformedBodyError,
+    TooManyTopicsError,
+    TooManyValuesError,
+)
+from namesrv_stream.wire.json_text import count_values, decode_json, encode_json
 
 MAX_INFLATED_BYTES = 16 * 1024 * 1024
 """The size of the largest frame, and of what Kafka takes: a body that inflates to more could not be written."""
@@ -25,9 +32,20 @@ MAX_INFLATED_BYTES = 16 * 1024 * 1024
 MAX_TOPICS = 50_000
 """Limit of topics in one registration. A broker with more topics registers in parts."""
 
+_SMALL_BYTES = 64 * 1024
 _BODY = "RegisterBrokerBody"
 _ZLIB_FIRST_BYTE = 0x78
 _INT32 = struct.Struct(">i")
+
+
+class BodyLimits(NamedTuple):
+    """Limits of a body, inflated. `bytes_a_value`: bytes for each JSON value at least, if there are over 64 KiB."""
+
+    inflated_bytes: int = MAX_INFLATED_BYTES
+    bytes_a_value: int = 0
+
+
+DEFAULT_LIMITS = BodyLimits()
 
 
 class TopicConfigSerializeWrapper(msgspec.Struct, frozen=True, rename="camel"):
@@ -68,28 +86,39 @@ def check_crc32(body: bytes, expected: int) -> None:
 
 
 def decode_registration(
-    body: bytes, version: int, *, compressed: bool = False, max_inflated_bytes: int = MAX_INFLATED_BYTES
+    body: bytes, version: int, *, compressed: bool = False, limits: BodyLimits = DEFAULT_LIMITS
 ) -> RegisterBrokerBody:
     """Decode the body of a registration, whose header has `version` and `compressed`. Raises BadRequestError.
 
     An empty body registers nothing but the address.
     """
-    read = _decode(body, version, compressed, max_inflated_bytes)
+    read = _decode(body, version, compressed, limits)
     wrapper = read.topic_config_serialize_wrapper
     _check_topics(len(wrapper.topic_config_table))
     _check_topics(len(wrapper.topic_queue_mapping_info_map))
     return read
 
 
-def _decode(body: bytes, version: int, compressed: bool, max_inflated_bytes: int) -> RegisterBrokerBody:
+def _decode(body: bytes, version: int, compressed: bool, limits: BodyLimits) -> RegisterBrokerBody:
     if version < Version.V3_0_11:
+        _check_values(body, limits)
         wrapper = decode_json(body or b"{}", _wrapper_decoder, "TopicConfigSerializeWrapper")
         return RegisterBrokerBody(wrapper, filter_server_list=None)
     if not body:
         return RegisterBrokerBody()
     if compressed or body[0] == _ZLIB_FIRST_BYTE:
-        return _decode_sections(inflate(body, max_inflated_bytes), has_mappings=version >= Version.V5_0_0)
+        inflated = inflate(body, limits.inflated_bytes)
+        _check_values(inflated, limits)
+        return _decode_sections(inflated, has_mappings=version >= Version.V5_0_0)
+    _check_values(body, limits)
     return decode_json(body, _body_decoder, _BODY)
+
+
+def _check_values(text: bytes, limits: BodyLimits) -> None:
+    if limits.bytes_a_value and len(text) > _SMALL_BYTES:
+        values = count_values(text)
+        if values * limits.bytes_a_value > len(text):
+            raise TooManyValuesError(values, len(text) // limits.bytes_a_value)
 
 
 def _check_topics(topics: int) -> None:

@@ -35,7 +35,7 @@ from namesrv_stream.wire.headers import (
     read_names,
     request_name,
 )
-from namesrv_stream.wire.registration import MAX_INFLATED_BYTES, check_crc32, decode_registration
+from namesrv_stream.wire.registration import DEFAULT_LIMITS, BodyLimits, check_crc32, decode_registration
 
 
 def broker_request(command: RemotingCommand, channel_id: str | None = None) -> BrokerRequest:
@@ -54,17 +54,15 @@ def broker_request(command: RemotingCommand, channel_id: str | None = None) -> B
 
 
 def register_broker(
-    command: RemotingCommand, channel_id: str | None = None, max_inflated_bytes: int = MAX_INFLATED_BYTES
+    command: RemotingCommand, channel_id: str | None = None, limits: BodyLimits = DEFAULT_LIMITS
 ) -> RegisterBroker:
     """Translate a registration: check its checksum (R1), and decode its body in the form of the sender's version.
 
-    Raises BadRequestError; BodyTooLargeError if a compressed body inflates to more than `max_inflated_bytes`.
+    Raises BadRequestError; BodyTooLargeError or TooManyValuesError beyond the `limits`.
     """
     header = read_names(command, RegisterBrokerHeader)
     check_crc32(command.body, header.body_crc32)
-    body = decode_registration(
-        command.body, command.version, compressed=header.compressed, max_inflated_bytes=max_inflated_bytes
-    )
+    body = decode_registration(command.body, command.version, compressed=header.compressed, limits=limits)
     wrapper = body.topic_config_serialize_wrapper
     check_names(command, "topic", *wrapper.topic_config_table, *wrapper.topic_queue_mapping_info_map)
     check_names(command, "filterServerList", *(body.filter_server_list or ()))

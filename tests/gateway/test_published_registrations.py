@@ -105,6 +105,23 @@ def test_a_body_that_would_take_this_process_long_is_not_compared(monkeypatch, s
     run(scenario, command())
 
 
+@pytest.mark.parametrize(
+    ("rest", "kind"),
+    [(b'"' + b"a" * 90_000 + b'"', LIGHT), (b"[" + b"[]," * 30_000 + b"[]]", FULL)],
+    ids=["text", "lists"],
+)
+def test_a_body_with_more_values_than_topics_have_is_not_compared(rest, kind):
+    """A field that is no part of a registration is skipped, value by value."""
+    said = command()
+    said = replace(said, body=said.body[:-1] + b',"unknown":' + rest + b"}")
+
+    async def scenario(site):
+        await site.acknowledged(said, site.connect())
+        assert site.log.kinds == [kind]
+
+    run(scenario, command())
+
+
 def test_each_part_that_the_snapshot_shows_is_a_light_heartbeat():
     async def scenario(site):
         broker = site.connect()

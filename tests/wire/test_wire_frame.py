@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.wire.codes import Flag, LanguageCode, SerializeType
-from namesrv_stream.wire.command import MAX_HEADER_VALUES, PreparedAnswer, RemotingCommand, encode_command
+from namesrv_stream.wire.command import MAX_HEADER_FIELDS, PreparedAnswer, RemotingCommand, encode_command
 from namesrv_stream.wire.errors import (
     FrameError,
     FrameLengthError,
@@ -143,9 +143,7 @@ def test_commands_ahead_of_a_break_come_first_and_the_error_stays():
         (frame_of(b'{"code":1,"remark":"\xff"}'), MalformedHeaderError),
         (frame_of(b'{"code":1,"extFields":{"a":{}}}'), MalformedHeaderError),
         (frame_of(b'{"code":1} '[:-2]), MalformedHeaderError),
-        (frame_of(b'{"a":' * MAX_HEADER_VALUES), MalformedHeaderError),
-        (frame_of(b'{"a":' * (MAX_HEADER_VALUES + 1)), TooManyFieldsError),
-        (frame_of(b'{"code":1,"extFields":{"a":[1' + b",1" * MAX_HEADER_VALUES + b"]}}"), TooManyFieldsError),
+        (frame_of(b'{"a":' * 20_000), MalformedHeaderError),
         (frame_of(b'{"code":1,"remark":"' + b"x" * MAX_HEADER_BYTES + b'"}'), HeaderTooLargeError),
     ],
 )
@@ -162,10 +160,9 @@ def test_a_header_has_as_many_fields_as_are_allowed_and_no_more(serialize_type):
         (decoded,) = FrameDecoder().feed(encode_command(command))
         return len(decoded.ext_fields)
 
-    own_values = 8 if serialize_type == SerializeType.JSON else 0
-    assert fed(MAX_HEADER_VALUES - own_values) == MAX_HEADER_VALUES - own_values
+    assert fed(MAX_HEADER_FIELDS) == MAX_HEADER_FIELDS
     with pytest.raises(TooManyFieldsError, match="what is large goes in the body"):
-        fed(MAX_HEADER_VALUES + 1)
+        fed(MAX_HEADER_FIELDS + 1)
 
 
 def test_frame_at_the_limit_is_taken_and_one_byte_more_is_not():

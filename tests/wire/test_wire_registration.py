@@ -16,6 +16,7 @@ from namesrv_stream.wire.errors import BodyTooLargeError, Crc32MismatchError, Ma
 from namesrv_stream.wire.json_text import MAX_VALUES
 from namesrv_stream.wire.registration import (
     MAX_TOPICS,
+    BodyLimits,
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
     body_crc32,
@@ -293,7 +294,7 @@ def test_zlib_bomb_takes_no_more_memory_than_the_limit_asks_for():
     tracemalloc.start()
     try:
         with pytest.raises(BodyTooLargeError):
-            decode_registration(bomb, V5_4_0, compressed=True, max_inflated_bytes=1024 * 1024)
+            decode_registration(bomb, V5_4_0, compressed=True, limits=BodyLimits(1024 * 1024))
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
