@@ -14,9 +14,10 @@ from tenacity import retry, stop_after_delay, wait_fixed
 from namesrv_stream import monitoring
 from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.gateway.metrics import MAX_CLUSTERS, Metrics
-from namesrv_stream.monitoring import MAX_REQUESTS, PAGE_AGE_S, MonitoringAddressError, MonitoringServer
+from namesrv_stream.monitoring import MAX_A_SECOND, MAX_REQUESTS, PAGE_AGE_S, MonitoringAddressError, MonitoringServer
 from tests.cli.registry import PublishedRegistry
 
+EVIL = "127.0.0.66"
 eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
 
 
@@ -36,12 +37,36 @@ def healthz(server):
     return urllib.request.urlopen(f"http://127.0.0.1:{server.port}/healthz", timeout=30).read()
 
 
+def connected(server, host):
+    return socket.create_connection(("127.0.0.1", server.port), timeout=30, source_address=(host, 0))
+
+
+def hosts(count):
+    """Addresses of so many hosts, none of them the probe's."""
+    return [f"127.0.2.{number}" for number in range(1, count + 1)]
+
+
 @pytest.mark.parametrize("said", [b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\nX: "])
 def test_more_slow_clients_than_are_served_at_a_time_keep_no_probe_waiting(server, said):
     with contextlib.ExitStack() as slow:
-        for _ in range(3 * MAX_REQUESTS):
-            slow.enter_context(socket.create_connection(("127.0.0.1", server.port))).sendall(said)
+        for host in hosts(3 * MAX_REQUESTS):
+            slow.enter_context(connected(server, host)).sendall(said)
         assert healthz(server) == b"ok\n"
+
+
+def test_a_host_that_asks_too_often_is_refused_and_named_and_another_one_is_answered(server, caplog):
+    answers = []
+    while b"" not in answers:
+        assert len(answers) < 100 * MAX_A_SECOND, "nobody asks that often within the limit"
+        with connected(server, EVIL) as asking:
+            try:
+                asking.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+                answers.append(asking.recv(1))
+            except ConnectionError:
+                answers.append(b"")
+    assert healthz(server) == b"ok\n"
+    assert f"a request of {EVIL} is refused: over {MAX_A_SECOND} in a second" in caplog.text
+    assert answers.count(b"H") >= MAX_A_SECOND, "those within the limit are answered"
 
 
 class Counted:
@@ -59,9 +84,8 @@ def test_no_page_is_made_for_a_request_that_was_cut_off_or_given_up(server, metr
     metrics.registry.register(counted)
     made, began_s = counted.pages, time.monotonic()
     with contextlib.ExitStack() as slow:
-        for _ in range(2 * MAX_REQUESTS):
-            opened = slow.enter_context(socket.create_connection(("127.0.0.1", server.port)))
-            opened.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+        for host in hosts(2 * MAX_REQUESTS):
+            slow.enter_context(connected(server, host)).sendall(b"GET /metrics HTTP/1.1\r\nX: ")
         assert healthz(server) == b"ok\n"
 
     @eventually
@@ -71,8 +95,8 @@ def test_no_page_is_made_for_a_request_that_was_cut_off_or_given_up(server, metr
     all_have_ended()
     assert counted.pages == made
     with contextlib.ExitStack() as many:
-        for _ in range(10 * MAX_REQUESTS):  # whole requests, whose answers nobody takes
-            many.enter_context(socket.create_connection(("127.0.0.1", server.port))).sendall(b"GET / HTTP/1.1\r\n\r\n")
+        for host in hosts(6 * MAX_REQUESTS):  # whole requests, whose answers nobody takes
+            many.enter_context(connected(server, host)).sendall(b"GET / HTTP/1.1\r\n\r\n")
     assert b"namesrv" in urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=30).read()
     assert counted.pages - made <= 1 + (time.monotonic() - began_s) / PAGE_AGE_S
 
