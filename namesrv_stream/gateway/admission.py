@@ -96,6 +96,8 @@ class TrustedProxies:
         self._networks = [ipaddress.ip_network(each, strict=False) for each in networks.split(",") if each]
 
     def __contains__(self, host: str) -> bool:
+        if not self._networks:
+            return False  # without reading the address, which would be half of what a new connection takes
         try:
             address = ipaddress.ip_address(host)
         except ValueError:
