@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import NamedTuple
 
 from benchmarks.gateway import registration
+from benchmarks.good_peers import BROKER_TOPICS, CLUSTER
 from benchmarks.peers import AsyncPeer
 from namesrv_stream.rules.requests import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import RequestCode
@@ -87,7 +88,7 @@ async def opens_connections(port: int, host: str) -> None:
 
 async def sends_large_headers(port: int, host: str) -> None:
     """Send a hundred headers with as much as is allowed, and then one with more fields, without an end, or longer."""
-    allowed, refused = _header(MAX_HEADER_FIELDS, 120), (_header(9_000, 1), _ENDLESS_TEXT)
+    allowed, refused = _header(MAX_HEADER_FIELDS, 118), (_header(9_000, 1), _ENDLESS_TEXT)
     async with AsyncPeer(port, host) as peer:
         await peer.send((struct.pack(">iI", 4 + len(allowed), len(allowed)) + allowed) * 100)
         turn = next(_numbers) % 3
@@ -108,8 +109,8 @@ _ENDLESS_TEXT = b'{"code":105,"opaque":7,"extFields":{"a":"' + b"," * 1_025 + b'
 
 async def sends_broken_json(port: int, host: str) -> None:
     """Send bodies that a decoder has to read to their end, in the name of a good broker too, and many settings."""
-    broker = (registration(0, 1, cluster="good").ext_fields or {}) | {"bodyCrc32": "0"}
-    values = b'{"unknown":[' + b'"1234567",' * 200_000
+    broker = (registration(0, BROKER_TOPICS, cluster=CLUSTER).ext_fields or {}) | {"bodyCrc32": "0"}
+    values = b'{"unknown":[' + b'"12345678",' * 180_000
     async with AsyncPeer(port, host) as peer:
         while True:
             await peer.ask(RemotingCommand(code=217, ext_fields={"topic": "T"}, body=b'{"a":"b"' * MIB))

@@ -166,6 +166,7 @@ def decode_properties(text: bytes) -> dict[str, str]:
     if len(text) > MAX_PROPERTIES_BYTES:
         raise MalformedBodyError("properties", f"{len(text)} bytes, over the limit of {MAX_PROPERTIES_BYTES}")
     lines, continued = (text.count(end + b"\n") + text.count(end + b"\r") for end in (b"", b"\\"))
+    lines -= text.count(b"\r\n")
     if lines > _MAX_LINES:
         raise MalformedBodyError("properties", f"{lines} lines, over the limit of {_MAX_LINES}")
     if continued > _MAX_CONTINUED_LINES:

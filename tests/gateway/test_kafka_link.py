@@ -198,7 +198,9 @@ class BusyProducer(RecordProducer):
         return self.more > 0
 
 
-def test_other_work_goes_on_between_outcomes_and_they_wait_for_no_timer(settings):
+def test_other_work_goes_on_between_outcomes_and_they_wait_for_no_timer(settings, monkeypatch):
+    monkeypatch.setattr(kafka_link, "_POLL_S", 1.0)
+
     async def polling():
         link = KafkaLink(settings(), lambda error: None)
         producer = BusyProducer(kafka_client_arguments(settings()), "topic", 60_000)

@@ -252,6 +252,9 @@ def test_settings_that_take_long_to_read_are_refused(line_end):
     assert decode_properties(b"a=" + (b"b\\" + line_end) * 16) == {"a": "b" * 16}
     with pytest.raises(MalformedBodyError, match="17 continued lines, over the limit of 16"):
         decode_properties(b"a=" + (b"b\\" + line_end) * 17)
+    assert decode_properties((b"a=b" + line_end) * 256) == {"a": "b"}
+    with pytest.raises(MalformedBodyError, match="257 lines, over the limit of 256"):
+        decode_properties((b"a=b" + line_end) * 257)
     assert decode_properties(b"a=".ljust(MAX_PROPERTIES_BYTES, b"b")) == {"a": "b" * (MAX_PROPERTIES_BYTES - 2)}
     with pytest.raises(MalformedBodyError, match="16385 bytes, over the limit of 16384"):
         decode_properties(b"a=".ljust(MAX_PROPERTIES_BYTES + 1, b"b"))
