@@ -90,13 +90,17 @@ async def sends_large_headers(port: int, host: str) -> None:
     """Send a hundred headers with as much as is allowed, and then one with more fields, without an end, or longer."""
     allowed, refused = _header(MAX_HEADER_FIELDS, 118), (_header(9_000, 1), _ENDLESS_TEXT)
     async with AsyncPeer(port, host) as peer:
-        await peer.send((struct.pack(">iI", 4 + len(allowed), len(allowed)) + allowed) * 100)
+        await peer.send(_with_lengths(allowed) * 100)
         turn = next(_numbers) % 3
         if turn < len(refused):
-            await peer.send(struct.pack(">iI", 4 + len(refused[turn]), len(refused[turn])) + refused[turn])
+            await peer.send(_with_lengths(refused[turn]))
             await peer.closed()
         await peer.send(struct.pack(">iI", 16 * MIB - 100, 16 * MIB - 200) + b"{" * MIB)
         await peer.closed()
+
+
+def _with_lengths(header: bytes) -> bytes:
+    return struct.pack(">iI", 4 + len(header), len(header)) + header
 
 
 def _header(fields: int, value_chars: int) -> bytes:

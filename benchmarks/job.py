@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.brokers import Brokers
-from benchmarks.processes import cpu_seconds_of, gateway_process, job_process, resident_mb, wait_until
+from benchmarks.processes import cores, cpu_by_part, gateway_process, job_process, resident_mb, wait_until
 from benchmarks.publication import percentile
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
@@ -70,6 +70,11 @@ class Tables:
             return Snapshots(self._root).readable()  # newest first
         except NamesrvError:
             return []
+
+    def wait_for_publication(self, after_term: int) -> float:
+        """Wait until a run after this term has published. Return the time of that, in epoch seconds."""
+        wait_until(lambda: "PUBLICATION" in self.since(after_term), "a publication", _START_LIMIT_S)
+        return self.since(after_term)["PUBLICATION"] / 1e3
 
     def newest_term(self) -> int:
         """Return the newest run's term; 0 before the first."""
@@ -146,18 +151,17 @@ class Site:
         tables = Tables(self.folder / "registry")
         former, started_s = tables.newest_term(), time.time()
         with job_process(self.folder, options, self.spark) as job:
-            wait_until(lambda: "PUBLICATION" in tables.since(former), "a publication", _START_LIMIT_S)
+            tables.wait_for_publication(former)
             first_ms = tables.since(former)
             with heartbeats(self.brokers):
                 fresh_ms = [_change(tables, self.brokers, number) for number in range(_WARM_UP_CHANGES + changes)]
                 processes = parts(job, self.others)
-                before_s, began_s = {name: cpu_seconds_of(pids) for name, pids in processes.items()}, time.monotonic()
+                before_s, began_s = cpu_by_part(processes), time.monotonic()
                 time.sleep(idle_s)
-                taken_s = time.monotonic() - began_s
-                cores = {name: (cpu_seconds_of(pids) - before_s[name]) / taken_s for name, pids in processes.items()}
+                idle = cores(before_s, cpu_by_part(processes), time.monotonic() - began_s)
             memory_mb = {name: sum(map(resident_mb, pids)) for name, pids in processes.items()}
         start_s = {kind: ms / 1000 - started_s for kind, ms in first_ms.items()}
-        return Found(start_s["CLAIM"], start_s["PUBLICATION"], fresh_ms[_WARM_UP_CHANGES:], cores, memory_mb)
+        return Found(start_s["CLAIM"], start_s["PUBLICATION"], fresh_ms[_WARM_UP_CHANGES:], idle, memory_mb)
 
 
 def _change(tables: Tables, brokers: Brokers, number: int) -> float:

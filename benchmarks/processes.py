@@ -89,6 +89,16 @@ def cpu_seconds_of(pids: Iterable[int]) -> float:
     return found
 
 
+def cpu_by_part(parts: Mapping[str, Iterable[int]]) -> dict[str, float]:
+    """Return the CPU time of the processes of each part so far."""
+    return {name: cpu_seconds_of(pids) for name, pids in parts.items()}
+
+
+def cores(before_s: Mapping[str, float], after_s: Mapping[str, float], seconds: float) -> dict[str, float]:
+    """Return the cores that each part has taken between two results of `cpu_by_part`."""
+    return {name: (taken_s - before_s[name]) / seconds for name, taken_s in after_s.items()}
+
+
 def resident_mb(pid: int) -> float:
     """Return the resident memory of a process; 0 of one that has ended."""
     with suppress(psutil.NoSuchProcess):

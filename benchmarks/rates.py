@@ -22,11 +22,10 @@ from rich.table import Table
 
 from benchmarks.drawing import draw
 from benchmarks.job import BROKERS, Site, Tables, heartbeats, parts, running_site
-from benchmarks.processes import cpu_seconds_of, job_process, wait_until
+from benchmarks.processes import cores, cpu_by_part, job_process
 from benchmarks.publication import percentile
 from namesrv_stream.rules.rows import LogPosition
 
-_START_LIMIT_S = 180.0
 _WARM_UP_S = 15.0
 _A_MINUTE = (6, 60, 600, 3_000, 12_000)
 
@@ -63,14 +62,14 @@ def measure(site: Site, tables: Tables, job: int, a_minute: int, seconds: float)
     """Measure one rate while the job runs."""
     change_at(site, a_minute, min(seconds, _WARM_UP_S))
     processes, root = parts(job, site.others), site.folder / "registry"
-    before_s = {name: cpu_seconds_of(pids) for name, pids in processes.items()}
+    before_s = cpu_by_part(processes)
     before_mb, began_s = _written_mb(root), time.monotonic()
     changes = change_at(site, a_minute, seconds)
     published = tables.wait_for({changes[-1].partition: changes[-1].offset + 1})
     taken_s = time.monotonic() - began_s
-    cores = {name: (cpu_seconds_of(pids) - before_s[name]) / taken_s for name, pids in processes.items()}
+    taken = cores(before_s, cpu_by_part(processes), taken_s)
     written_mb = 60 * (_written_mb(root) - before_mb) / taken_s
-    return Found(tables.fresh_ms(changes, published.epoch), cores, written_mb)
+    return Found(tables.fresh_ms(changes, published.epoch), taken, written_mb)
 
 
 def _written_mb(root: Path) -> float:
@@ -87,7 +86,7 @@ def main(rates: Sequence[int], seconds: float, plot: Path | None) -> None:
     with tempfile.TemporaryDirectory(prefix="namesrv-bench-") as name, running_site(Path(name), {}) as site:
         tables = Tables(site.folder / "registry")
         with job_process(site.folder, site.options) as job, heartbeats(site.brokers):
-            wait_until(lambda: "PUBLICATION" in tables.since(0), "a publication", _START_LIMIT_S)
+            tables.wait_for_publication(0)
             columns = [measure(site, tables, job, rate, seconds).cells() for rate in rates]
     table = Table("figure", *(f"{rate:,} changes a minute" for rate in rates))
     drawn = {figure: [column[figure] for column in columns] for figure in columns[0]}

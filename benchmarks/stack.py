@@ -30,7 +30,7 @@ from rich.table import Table
 
 from benchmarks.gateway import registration
 from benchmarks.job import Tables, parts
-from benchmarks.processes import cpu_seconds_of, gateway_process, job_process, resident_mb, wait_until
+from benchmarks.processes import cores, cpu_by_part, gateway_process, job_process, resident_mb, wait_until
 from benchmarks.scale import Client, Stalls
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.local.rocketmq import name_server
@@ -39,13 +39,11 @@ from namesrv_stream.wire.command import RemotingCommand
 
 FIRST, CHANGED = 1, 2
 """Data versions of a broker's first registration and of the one that changes a topic."""
-QUEUES = {FIRST: 9, CHANGED: 8}
-"""Read queues of CHANGED_TOPIC by data version, see `registration`."""
-CHANGED_TOPIC = "topic-00000"
+CHANGED_TOPIC, CHANGED_QUEUES = "topic-00000", 8
+"""The topic, and its read queues under the data version CHANGED, see `registration`."""
 
 _LOOKED_UP = tuple(f"topic-{number:05}" for number in range(1, 21))
 _IDLE_S = 10.0
-_LIMIT_S = 600.0
 _LOOK_EVERY_S = 0.01
 _PAUSE_S = 1.0
 """Pause after each change, so that the next one finds all processes idle."""
@@ -140,7 +138,7 @@ class Server:
 
     def cpu_s(self) -> dict[str, float]:
         """Return the CPU time of each part so far."""
-        return {name: cpu_seconds_of(pids) for name, pids in self.processes().items()}
+        return cpu_by_part(self.processes())
 
     def memory(self) -> Cells:
         """Return the resident memory of each part."""
@@ -160,15 +158,15 @@ class Server:
         with Stalls(self.port, _LOOKED_UP) as stalls:
             before, began_s = self.cpu_s(), time.monotonic()
             time.sleep(_IDLE_S)
-            idle = _rate(before, self.cpu_s(), time.monotonic() - began_s)
+            idle = cores(before, self.cpu_s(), time.monotonic() - began_s)
             client = Client(self.port)
             stalls.take()
             before, began_s = self.cpu_s(), time.monotonic()
             for broker in range(count):
                 self._change_topic(fleet, broker, client, found)
             taken_s = time.monotonic() - began_s
-            busy = _rate(before, self.cpu_s(), taken_s)
-            found.cpu_s = {name: (cores - idle[name]) * taken_s / count for name, cores in busy.items()}
+            busy = cores(before, self.cpu_s(), taken_s)
+            found.cpu_s = {name: (taken - idle[name]) * taken_s / count for name, taken in busy.items()}
             found.stall_s = stalls.take()
         client.close()
         return found
@@ -176,16 +174,12 @@ class Server:
     def _change_topic(self, fleet: Fleet, broker: int, client: Client, found: Changes) -> None:
         fleet.change(broker)
         answered_s, answered_ms = time.monotonic(), time.time() * 1e3
-        while client.queues(CHANGED_TOPIC, f"c-{broker}") != QUEUES[CHANGED]:
+        while client.queues(CHANGED_TOPIC, f"c-{broker}") != CHANGED_QUEUES:
             time.sleep(_LOOK_EVERY_S)
         found.served_ms.append(1e3 * (time.monotonic() - answered_s))
         if self.published_ms is not None:
             found.published_ms.append(self.published_ms() - answered_ms)
         time.sleep(_PAUSE_S)
-
-
-def _rate(before: Mapping[str, float], after: Mapping[str, float], seconds: float) -> dict[str, float]:
-    return {name: (taken - before[name]) / seconds for name, taken in after.items()}
 
 
 class Site:
@@ -212,11 +206,6 @@ class Site:
         with job_process(own, whole) as job:
             yield job
 
-    def wait_for_publication(self, after_term: int) -> float:
-        """Wait until a run after this term has published. Return the time of that, in epoch seconds."""
-        wait_until(lambda: "PUBLICATION" in self.tables.since(after_term), "a publication", _LIMIT_S)
-        return self.tables.since(after_term)["PUBLICATION"] / 1e3
-
     def kill(self, job: int) -> tuple[int, float]:
         """End a job and its processes by SIGKILL. Return the newest term and the time."""
         term = self.tables.newest_term()
@@ -237,7 +226,7 @@ def of_stack(folder: Path, brokers: int, topics: int, changes: int) -> Cells:
         site = Site(folder, kafka)
         first = jobs.enter_context(site.job(1))
         with gateway_process(folder, site.options) as (port, gateway), Fleet(port, brokers, topics) as fleet:
-            site.wait_for_publication(0)
+            site.tables.wait_for_publication(0)
             answered_s = fleet.register_all()
             in_log_s = time.time()
             stack = Server(port, lambda: parts(first, {"gateway": gateway}), site.published_ms)
@@ -262,12 +251,12 @@ def _kills(site: Site, jobs: ExitStack, first: int, fleet: Fleet) -> Cells:
     term, at_s = site.kill(first)
     fleet.change(fleet.brokers - 1)
     second = jobs.enter_context(site.job(2))
-    alone_s = site.wait_for_publication(term) - at_s
+    alone_s = site.tables.wait_for_publication(term) - at_s
     jobs.enter_context(site.job(3, {"standby": "true"}))
-    wait_until(lambda: site.stands_by(3), "a standby", _LIMIT_S)
+    wait_until(lambda: site.stands_by(3), "a standby")
     term, at_s = site.kill(second)
     fleet.change(fleet.brokers - 2)
-    with_standby_s = site.wait_for_publication(term) - at_s
+    with_standby_s = site.tables.wait_for_publication(term) - at_s
     return {
         "kill -9 of the job, started again at once, to the next publication, s": f"{alone_s:.1f}",
         "kill -9 of the job beside a standby to the next publication, s": f"{with_standby_s:.1f}",
