@@ -113,7 +113,7 @@ bench-gateway: java install
 bench-heartbeats: java install
 	$(BIN)/python -m benchmarks.heartbeats $(ARGS)
 
-bench-scale: java install
+bench-scale: java install jars/job.jsa
 	$(BIN)/python -m benchmarks.stack $(ARGS)
 	$(BIN)/python -m benchmarks.scale $(ARGS)
 	$(BIN)/python -m benchmarks.driver $(ARGS)
@@ -133,6 +133,10 @@ soak-hostile: java install
 
 chaos: java install
 	$(BIN)/python -m chaos $(ARGS)
+
+jars/job.jsa: jars/.retrieved
+	@echo 'Making an archive of the classes that the job loads (once, a minute) ...'
+	@$(BIN)/namesrv-stream archive
 
 java: .venv/.installed
 	@$(BIN)/python -m namesrv_stream.local.java

@@ -11,14 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
-import pyspark
 
 from benchmarks.gateway import wait_for_kafka_at
-from namesrv_stream.local.jars import CHECKOUT
 from namesrv_stream.local.process import OwnedProcess
-
-JOB = CHECKOUT / "jobs" / "route_registry.py"
-_SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+from namesrv_stream.local.submission import submission
 
 Options = Mapping[str, object]
 
@@ -53,20 +49,13 @@ def gateway_process(folder: Path, options: Options) -> Iterator[tuple[int, int]]
 
 @contextmanager
 def job_process(folder: Path, options: Options, spark_options: Mapping[str, str] | None = None) -> Iterator[int]:
-    """Run the job by spark-submit on the tables in `folder`/registry within the `with`. Yield its process id.
+    """Run the job by `namesrv-stream submit` on the tables in `folder`/registry. Yield its process id.
 
     `spark_options`: win over conf/spark-defaults.conf. Its log is `folder`/job.log. It may not have started yet.
     """
-    conf = [word for key, value in (spark_options or {}).items() for word in ("--conf", f"{key}={value}")]
-    command = [str(_SPARK_SUBMIT), "--master", "local[2]", *conf, str(JOB)]
-    environment = {
-        **os.environ,
-        "SPARK_CONF_DIR": str(CHECKOUT / "conf"),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-    }
     own = {"delta.root": folder / "registry", **options}
-    process = OwnedProcess([*command, *_set(own)], folder / "job.log", env=environment)
+    command, environment = submission("route_registry", _set(own), master="local[2]", spark_options=spark_options)
+    process = OwnedProcess(command, folder / "job.log", env=environment)
     try:
         yield process.pid
     finally:

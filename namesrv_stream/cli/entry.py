@@ -65,6 +65,10 @@ COMMANDS = {
         "namesrv_stream.replay.command:replay", _RUN, "Replay scenario cases through the rules or the job."
     ),
     "console": LazyCommand("namesrv_stream.console.command:console", _RUN, "Serve a page and an HTTP API."),
+    "submit": LazyCommand("namesrv_stream.cli.submit:submit", _RUN, "Run the job by spark-submit."),
+    "archive": LazyCommand(
+        "namesrv_stream.cli.submit:archive", _RUN, "Let the job start sooner, by an archive of Java's classes."
+    ),
     "jars": LazyCommand("namesrv_stream.cli.jars:jars", _RUN, "Fetch the jars of Spark, once."),
 }
 

@@ -1,0 +1,103 @@
+"""Records the archive of classes with which the job starts sooner (`namesrv_stream.local.submission`)."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.fleet.plan import SHORTEST_PERIOD_MS, Churn, FleetPlan
+from namesrv_stream.fleet.player import Fleet
+from namesrv_stream.kafka.producer import HeartbeatProducer
+from namesrv_stream.kafka.topic import ensure_topic
+from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.local.process import OwnedProcess
+from namesrv_stream.local.submission import submission
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshots import Snapshots
+
+_LIMIT_S = 180.0
+_LOOK_EVERY_S = 0.2
+_CHARS_OF_AN_ERROR = 2000
+_LEFT_OUT = re.compile(r"\[cds[^]]*\] (Skipping|Pre)")
+"""Lines in which Java names classes that it leaves out of the archive: some hundred, and nothing is wrong."""
+_PUBLICATIONS = 3
+"""The first one starts Python workers and state stores, the later ones have their state to read."""
+
+
+class ArchiveNotMadeError(NamesrvError):
+    """The job did not publish, or Java wrote no archive; `output` is the end of the job's output."""
+
+    def __init__(self, what: str, output: str) -> None:
+        super().__init__(f"no archive of classes was made: {what}. The job starts without one, only later.\n{output}")
+        self.what = what
+        self.output = output
+
+
+def record_archive(archive: Path, on_step: Callable[[str], None]) -> None:
+    """Run the job on a registry of its own until it has published a few times, and let Java write the archive.
+
+    `on_step` is called with what happens now. Raises ArchiveNotMadeError; an archive that is there stays then.
+    """
+    with tempfile.TemporaryDirectory(prefix="namesrv-archive-") as name:
+        folder, recorded = Path(name), Path(name, archive.name)
+        on_step("starting Kafka")
+        with LocalKafka(folder / "kafka") as kafka:
+            settings = NamesrvSettings.model_validate(
+                {"kafka.bootstrap.servers": kafka.bootstrap_servers, "delta.root": str(folder / "registry")}
+            )
+            on_step("running the job on some simulated brokers")
+            job = _started_job(settings, recorded, folder / "job.log")
+            try:
+                _feed(settings, job, folder / "job.log")
+                on_step("waiting for Java to write the archive")
+            finally:
+                job.stop(_LIMIT_S)
+        if not recorded.exists():
+            raise ArchiveNotMadeError("Java wrote none", _end_of(folder / "job.log"))
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(recorded, archive)
+
+
+def _started_job(settings: NamesrvSettings, recorded: Path, job_log: Path) -> OwnedProcess:
+    given = {"kafka.bootstrap.servers": settings.kafka_bootstrap_servers, "delta.root": settings.delta_root}
+    arguments = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
+    command, environment = submission("route_registry", arguments, records_archive=recorded)
+    return OwnedProcess(command, job_log, env=environment)
+
+
+def _feed(settings: NamesrvSettings, job: OwnedProcess, job_log: Path) -> None:
+    """Let brokers register, change and send heartbeats until the job has published `_PUBLICATIONS` times."""
+    arguments = kafka_client_arguments(settings)
+    ensure_topic(arguments, settings.kafka_topic)
+    root, given_up_s = Root(settings.delta_root), time.monotonic() + _LIMIT_S
+    plan = FleetPlan(brokers=4, topics=20, period_ms=SHORTEST_PERIOD_MS, churn={Churn.CREATE_TOPIC: 60.0})
+    with HeartbeatProducer(arguments, settings.kafka_topic) as producer:
+        fleet = Fleet(plan, producer)
+        fleet.start()
+        try:
+            while _publications(root) < _PUBLICATIONS:
+                fleet.wait(_LOOK_EVERY_S)
+                if job.exit_code is not None:
+                    raise ArchiveNotMadeError(f"the job ended with {job.exit_code}", _end_of(job_log))
+                if time.monotonic() > given_up_s:
+                    raise ArchiveNotMadeError(f"the job did not publish within {_LIMIT_S:.0f} s", _end_of(job_log))
+        finally:
+            fleet.stop(unregister=False)
+
+
+def _publications(root: Root) -> int:
+    try:
+        return sum(row.kind == "PUBLICATION" for row in Snapshots(root).readable())
+    except NamesrvError:  # no tables yet
+        return 0
+
+
+def _end_of(job_log: Path) -> str:
+    lines = job_log.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+    return "".join(line for line in lines if not _LEFT_OUT.search(line))[-_CHARS_OF_AN_ERROR:]

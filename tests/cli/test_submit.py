@@ -1,0 +1,55 @@
+"""`submit`: the command line of spark-submit that it becomes."""
+
+import os
+
+import pytest
+from click.testing import CliRunner
+
+from namesrv_stream.cli import main
+
+
+class BecameError(Exception):
+    """The process would have become this command."""
+
+
+@pytest.fixture
+def became(monkeypatch):
+    """Returns what `submit` becomes: the words after spark-submit's own options, and all of them."""
+
+    def become(_path, command, _environment):
+        raise BecameError(command)
+
+    monkeypatch.setattr(os, "execve", become)
+
+    def run(*words):
+        result = CliRunner().invoke(main, ["--debug", *words])
+        assert isinstance(result.exception, BecameError), result.output
+        (command,) = result.exception.args
+        program = next(at for at, word in enumerate(command) if word.endswith(".py"))
+        return command[program:], command[:program]
+
+    return run
+
+
+def test_options_before_and_after_the_name_and_those_of_the_program_reach_the_program(became):
+    words, _ = became("-c", "my.properties", "submit", "--standby", "--root", "/data/registry", "--set", "a=b=c")
+    assert words[0].endswith("/jobs/route_registry.py")
+    given = " ".join(words[1:])
+    assert given == "-c my.properties --set delta.root=/data/registry --set a=b=c --debug --standby"
+
+
+def test_options_of_spark_stay_sparks(became):
+    words, spark = became("submit", "--program", "churn_report", "--master", "local[2]", "--conf", "spark.ui.port=1",
+                          "--out", "report.html")  # fmt: skip
+    assert words[0].endswith("/jobs/churn_report.py")
+    assert words[-2:] == ["--out", "report.html"]
+    assert spark[0].endswith("/bin/spark-submit")
+    assert spark[1:3] == ["--master", "local[2]"]
+    assert "spark.ui.port=1" in spark
+
+
+@pytest.mark.parametrize("wrong", [["--program", "other"], ["--conf", "spark.ui.port"]])
+def test_a_wrong_option_is_named(wrong):
+    result = CliRunner().invoke(main, ["submit", *wrong])
+    assert result.exit_code == 2
+    assert wrong[-1] in result.output

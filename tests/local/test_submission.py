@@ -1,0 +1,75 @@
+"""Command lines that run the programs of jobs/ by spark-submit from any folder."""
+
+import sys
+
+import pytest
+
+from namesrv_stream.local import submission as module
+from namesrv_stream.local.jars import CONF, retrieved_jars
+from namesrv_stream.local.submission import PROGRAMS, submission
+
+
+@pytest.fixture(autouse=True)
+def no_spark_settings(monkeypatch, tmp_path):
+    for name in ("SPARK_CONF_DIR", "SPARK_LOCAL_IP", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(module, "ARCHIVE", tmp_path / "my jars" / "job.jsa")
+
+
+def conf_of(command):
+    """Return what --conf gives, by key."""
+    pairs = [command[at + 1] for at, word in enumerate(command) if word == "--conf"]
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_is_found_with_its_settings_and_jars_in_whatever_folder_the_user_is(program, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command, _ = submission(program, ["--standby"])
+    assert command[-2:] == [str(CONF.parent / "jobs" / f"{program}.py"), "--standby"]
+    assert (CONF.parent / "jobs" / f"{program}.py").is_file()
+    assert command[command.index("--properties-file") + 1] == str(CONF / "spark-defaults.conf")
+    jars = conf_of(command)["spark.jars"].split(",")
+    assert set(map(str, retrieved_jars("spark").glob("*.jar"))) <= set(jars)
+
+
+def test_java_uses_an_archive_that_is_there_and_none_while_it_records_one(tmp_path):
+    def java_options(**options):
+        return conf_of(submission("route_registry", [], **options).command)["spark.driver.defaultJavaOptions"]
+
+    assert "Archive" not in java_options()
+    module.ARCHIVE.parent.mkdir()
+    module.ARCHIVE.touch()
+    assert f'"-XX:SharedArchiveFile={module.ARCHIVE}"' in java_options()  # Spark's parser takes the quotes away
+    recording = java_options(records_archive=tmp_path / "new.jsa")
+    assert f'"-XX:ArchiveClassesAtExit={tmp_path / "new.jsa"}"' in recording
+    assert "SharedArchiveFile" not in recording
+
+
+def test_options_of_the_user_win_and_his_java_options_stay():
+    given = {"spark.jars": "mine.jar", "spark.driver.defaultJavaOptions": "-Dmine=1", "spark.ui.enabled": "false"}
+    found = conf_of(submission("route_registry", [], spark_options=given).command)
+    assert (found["spark.jars"], found["spark.ui.enabled"]) == ("mine.jar", "false")
+    assert found["spark.driver.defaultJavaOptions"].startswith("-Dmine=1 ")
+    assert "log4j2" in found["spark.driver.defaultJavaOptions"]
+    assert given["spark.jars"] == "mine.jar"
+
+
+def test_a_folder_of_settings_is_not_on_the_class_path_where_java_would_use_no_archive(monkeypatch):
+    monkeypatch.setenv("SPARK_CONF_DIR", str(CONF))
+    assert "SPARK_CONF_DIR" not in submission("route_registry", []).environment
+
+
+@pytest.mark.parametrize(("given", "address"), [({}, "127.0.0.1"), ({"SPARK_LOCAL_IP": "192.0.2.7"}, "192.0.2.7")])
+def test_sparks_web_page_and_driver_listen_on_the_loopback_address_unless_another_is_set(given, address, monkeypatch):
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert submission("route_registry", []).environment["SPARK_LOCAL_IP"] == address
+
+
+@pytest.mark.parametrize(("master", "is_ours"), [(None, True), ("local[2]", True), ("spark://h:7077", False)])
+def test_workers_of_this_machine_have_this_python_and_those_of_a_cluster_their_own(master, is_ours):
+    command, environment = submission("route_registry", [], master=master)
+    assert environment["PYSPARK_DRIVER_PYTHON"] == sys.executable
+    assert ("PYSPARK_PYTHON" in environment) is is_ours
+    assert ("--master" in command) is (master is not None)

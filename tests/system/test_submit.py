@@ -1,0 +1,68 @@
+"""`namesrv-stream archive` and `submit`: the job from another folder, with an archive of Java's classes."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.local import submission as module
+from namesrv_stream.local.class_archive import ArchiveNotMadeError, record_archive
+from namesrv_stream.local.submission import submission
+from tests.system.heartbeats import Heartbeats, address, registration
+from tests.system.test_cluster import running_job
+
+PROGRAM = Path(sys.executable).with_name("namesrv-stream")
+
+
+@pytest.fixture(scope="module")
+def archive(kafka, tmp_path_factory):
+    """An archive in a folder whose name has a space."""
+    made = tmp_path_factory.mktemp("my jars") / "job.jsa"
+    steps = []
+    record_archive(made, steps.append)
+    assert steps[-1] == "waiting for Java to write the archive"
+    return made
+
+
+@pytest.fixture
+def heartbeats(kafka, topic, tmp_path):
+    log = Heartbeats(kafka, topic, tmp_path)
+    yield log
+    log.close()
+
+
+def test_the_job_starts_with_the_archive_from_any_folder_and_sigterm_ends_it_in_order(
+    heartbeats, archive, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(module, "ARCHIVE", archive)
+    monkeypatch.chdir(tmp_path)
+    heartbeats.say(registration(1))
+    classes = tmp_path / "classes.txt"
+    options = {"spark.driver.defaultJavaOptions": f"-Xlog:class+load:file={classes}"}
+    given = {**heartbeats.options, "log.format": "json"}
+    settings = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
+    command, environment = submission("route_registry", settings, master="local[2]", spark_options=options)
+    with running_job(command, tmp_path / "job.log", environment):
+        heartbeats.await_offset(1)
+        assert heartbeats.live() == [address(1)]
+    loaded = classes.read_text()
+    assert re.search(r"org\.apache\.spark\.SparkContext source: shared objects file \(top\)", loaded)
+    lines = [json.loads(line) for line in (tmp_path / "job.log").read_text().splitlines() if line.startswith("{")]
+    assert lines[-1]["message"] == "the job has stopped in order"
+
+
+def test_a_job_that_cannot_start_leaves_no_archive_and_is_shown(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/no/such/python")
+    with pytest.raises(ArchiveNotMadeError, match="/no/such/python"):
+        record_archive(tmp_path / "job.jsa", lambda _step: None)
+    assert not (tmp_path / "job.jsa").exists()
+
+
+def test_submit_runs_a_program_of_jobs(tmp_path):
+    done = subprocess.run([PROGRAM, "submit", "--program", "maintain_tables", "--root", tmp_path / "none"],
+                          cwd=tmp_path, capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode != 0
+    assert f"maintain_tables: {tmp_path / 'none'} holds no registry" in done.stdout + done.stderr
