@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.kafka.reader import LOG_PARTITION
 from namesrv_stream.kafka.topic import beginning_offsets, end_offsets
-from namesrv_stream.stream.checkpoint import remove_folder, set_up_state_store
-from namesrv_stream.stream.query import kafka_records, passed_on_records, show_workers_this_package
+from namesrv_stream.stream.checkpoint import remove_folder
+from namesrv_stream.stream.query import check_query, kafka_records, passed_on_records, show_workers_this_package
 from namesrv_stream.stream.source import parsed_records
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def _run(spark: SparkSession, settings: NamesrvSettings, location: str, stop: th
     first = beginning_offsets(kafka, topic).get(LOG_PARTITION, 0)
     end = end_offsets(kafka, topic).get(LOG_PARTITION, 0)
     show_workers_this_package(spark)
-    set_up_state_store(spark)
+    check_query(spark, settings)
     records = kafka_records(spark, settings, max(first, end - _RECORDS))
     query = (
         passed_on_records(parsed_records(records), settings)
