@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 
@@ -51,7 +52,7 @@ from namesrv_stream.stream.log_identity import log_to_go_on_with
 from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.monitoring import monitoring, progress_to
-from namesrv_stream.stream.query import check_query, start_query
+from namesrv_stream.stream.query import Beginning, check_query, start_query
 from namesrv_stream.stream.warm_up import warm_up
 from namesrv_stream.stream.watch import TermWatch, TickWatch
 from namesrv_stream.tables.object_store import writer_of
@@ -256,14 +257,18 @@ class RouteRegistryJob:
                 reader = open_things.enter_context(RecordReader(self._kafka, self._settings.kafka_topic))
                 checkpoint = self._checkpoint(log_here, publisher.last.log_accepted_at)
                 next_offset = self._next_offset(publisher, checkpoint)
-                batches = MicroBatches(self._settings, publisher, reader, next_offset, self.metrics)
-                live = publisher.table(LIVE.name)
+                beginning = Beginning(next_offset, publisher.table(LIVE.name))
+            loading = open_things.enter_context(ThreadPoolExecutor(1, "load-tables")).submit(
+                MicroBatches, self._settings, publisher, reader, next_offset, self.metrics
+            )
             if self._settings.job_ticker:
                 producer = open_things.enter_context(HeartbeatProducer(self._kafka, self._settings.kafka_topic))
                 open_things.enter_context(Ticker(producer, self._settings.tick_millis))
             with storage_errors(self._settings):
-                query = start_query(self._spark, self._settings, batches, live, checkpoint)
-            open_things.callback(self._stop_query, query, batches)
+                # Spark starts the query while the tables are loaded, which takes 3 s for 3,000,000 rows.
+                query = start_query(self._spark, self._settings, loading, beginning, checkpoint)
+                open_things.callback(self._stop_query, query, loading)
+                batches = loading.result()
             open_things.callback(self.started.clear)
             open_things.enter_context(progress_to(self.metrics, self._spark, self._settings))
             self.query, self._batches = query, batches
@@ -277,7 +282,7 @@ class RouteRegistryJob:
                 raise
             except (CheckpointUnusableError, JobFailedError):
                 # The checkpoint has the batch that failed planned, and decides nothing: a new one plans another.
-                self._stop_query(query, batches)
+                self._stop_query(query, loading)
                 with storage_errors(self._settings):
                     checkpoint.remove()
                 raise
@@ -378,11 +383,11 @@ class RouteRegistryJob:
                 raise job_failure(self._settings, batches.failure, failure)
 
     @staticmethod
-    def _stop_query(query: StreamingQuery, batches: MicroBatches) -> None:
+    def _stop_query(query: StreamingQuery, batches: Future[MicroBatches]) -> None:
         """Stop the query in order. A query that does not stop must not hide the error that ended it."""
         try:
-            if query.isActive:
-                batches.close()
+            if query.isActive and batches.exception() is None:
+                batches.result().close()
             query.stop()
         except (PySparkException, Py4JError) as error:
             log.warning("the query did not stop in order: %s", str(error).splitlines()[0])

@@ -125,11 +125,6 @@ class MicroBatches:
         """All records before this offset are in the tables, signs of life aside."""
         return self._progress.handled_offset
 
-    @property
-    def first_offset(self) -> int:
-        """The offset at which the log goes on after the tables."""
-        return self._progress.first_offset
-
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Handle one micro-batch of the query that Spark runs in this thread."""
         context = frame.sparkSession.sparkContext

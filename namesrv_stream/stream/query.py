@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import Future
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -42,26 +44,34 @@ _KAFKA_LIMIT_MS = 15_000
 keep still for minutes. A shorter outage is only a late micro-batch."""
 
 
+class Beginning(NamedTuple):
+    """What a new checkpoint begins with: the offset to read Kafka from, and the last snapshot's leases."""
+
+    next_offset: int
+    live: pa.Table
+
+
 def start_query(
     spark: SparkSession,
     settings: NamesrvSettings,
-    batches: MicroBatches,
-    live: pa.Table,
+    batches: Future[MicroBatches],
+    beginning: Beginning,
     checkpoint: Checkpoint,
 ) -> StreamingQuery:
-    """Start the registry's query.
+    """Start the registry's query. Its first micro-batch waits for `batches`."""
 
-    A new checkpoint begins with the leases of `live`, the last snapshot's, and reads Kafka from where `batches` begin.
-    """
+    def handle(frame: DataFrame, batch_id: int) -> None:
+        batches.result()(frame, batch_id)
+
     show_workers_this_package(spark)
     check_query(spark, settings)
     is_new = not checkpoint.has_finished_a_batch()
-    records = kafka_records(spark, settings, batches.first_offset if is_new else None)
-    addresses = known_addresses(spark, live) if is_new and len(live) else None
+    records = kafka_records(spark, settings, beginning.next_offset if is_new else None)
+    addresses = known_addresses(spark, beginning.live) if is_new and len(beginning.live) else None
     writer = (
         passed_on_records(parsed_records(records), settings, addresses)
         .writeStream.queryName(QUERY_NAME)
-        .foreachBatch(batches)
+        .foreachBatch(handle)
         .option("checkpointLocation", checkpoint.location)
         .trigger(processingTime=f"{settings.trigger_millis} milliseconds")
     )

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from namesrv_stream.stream.background import BackgroundJob
 from namesrv_stream.stream.checkpoint import Checkpoint
 from namesrv_stream.stream.failures import CheckpointWithoutTablesError
 from namesrv_stream.stream.micro_batch import MicroBatches
-from namesrv_stream.stream.query import start_query
+from namesrv_stream.stream.query import Beginning, start_query
 from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
@@ -131,9 +132,11 @@ def test_a_batch_that_comes_while_the_job_stops_is_left_to_the_next_run(heartbea
     publisher = Publisher.claim(RustWriter(Root(heartbeats.root)), "run-1", 1)
     with RecordReader(heartbeats.kafka, heartbeats.topic) as reader:
         batches = MicroBatches(heartbeats.settings, publisher, reader, 0)
-        session, live = spark.newSession(), publisher.table("live")
+        session, loaded = spark.newSession(), Future()
+        loaded.set_result(batches)
         checkpoint = Checkpoint(session, heartbeats.settings.checkpoint_location, heartbeats.topic_id)
-        query = start_query(session, heartbeats.settings, batches, live, checkpoint)
+        beginning = Beginning(0, publisher.table("live"))
+        query = start_query(session, heartbeats.settings, loaded, beginning, checkpoint)
         query.processAllAvailable()
         assert reader.is_resting
         batches.close()
