@@ -1,7 +1,8 @@
 """Measure the job as users run it, by spark-submit: its start, how fresh its tables are, and what it costs when idle.
 
     .venv/bin/python -m benchmarks.job                                # at the default trigger
-    .venv/bin/python -m benchmarks.job --trigger 0 --trigger 500      # one row each
+    .venv/bin/python -m benchmarks.job --trigger 500 --trigger 2000   # a column each
+    .venv/bin/python -m benchmarks.job --trigger 1000 --trigger 1000  # the first start, and one on old tables
     .venv/bin/python -m benchmarks.job --spark spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1
 
 A hundred brokers send a heartbeat every 30 s, as a gateway sends them for connected ones. A gateway runs too: it sends
@@ -34,6 +35,7 @@ from namesrv_stream.errors import NamesrvError
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.local.submission import ARCHIVE
 from namesrv_stream.rules.rows import LogPosition, SnapshotRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
@@ -144,13 +146,15 @@ class Site:
     spark: Mapping[str, str]
     brokers: Brokers
     others: Mapping[str, int]
+    uses_archive: bool
 
     def measure(self, trigger_ms: int | None, changes: int, idle_s: float) -> Found:
         """Start the job, change topics, and let it be idle. The brokers are registered."""
         options = {**self.options} | ({} if trigger_ms is None else {"triggerMillis": trigger_ms})
         tables = Tables(self.folder / "registry")
         former, started_s = tables.newest_term(), time.time()
-        with job_process(self.folder, options, self.spark) as job:
+        with job_process(self.folder, options, self.spark, archive=self.uses_archive) as job:
+            self.brokers.change(0)  # else a start on old tables publishes only signs of life, after liveRefreshMillis
             tables.wait_for_publication(former)
             first_ms = tables.since(former)
             with heartbeats(self.brokers):
@@ -171,7 +175,7 @@ def _change(tables: Tables, brokers: Brokers, number: int) -> float:
 
 
 @contextmanager
-def running_site(folder: Path, spark: Mapping[str, str]) -> Iterator[Site]:
+def running_site(folder: Path, spark: Mapping[str, str], *, archive: bool = True) -> Iterator[Site]:
     """Run Kafka and a gateway within the `with`, with all brokers registered."""
     with LocalKafka(folder / "kafka") as kafka:
         options = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
@@ -183,7 +187,7 @@ def running_site(folder: Path, spark: Mapping[str, str]) -> Iterator[Site]:
             brokers.register_all()
             with gateway_process(folder, options) as (_, gateway):
                 assert kafka.pid is not None, "it runs"
-                yield Site(folder, options, spark, brokers, {"gateway": gateway, "Kafka": kafka.pid})
+                yield Site(folder, options, spark, brokers, {"gateway": gateway, "Kafka": kafka.pid}, archive)
 
 
 @click.command()
@@ -191,12 +195,16 @@ def running_site(folder: Path, spark: Mapping[str, str]) -> Iterator[Site]:
 @click.option("--changes", default=40, show_default=True)
 @click.option("--idle-s", default=60.0, show_default=True, help="How long the idle job is watched.")
 @click.option("--spark", "spark", multiple=True, metavar="KEY=VALUE", help="Spark's configuration.")
-def main(triggers: tuple[int, ...], changes: int, idle_s: float, spark: tuple[str, ...]) -> None:
+@click.option("--archive/--no-archive", default=True, show_default=True, help="Of Java's classes, if there is one.")
+def main(triggers: tuple[int, ...], changes: int, idle_s: float, spark: tuple[str, ...], archive: bool) -> None:
     """Print the figures."""
     before = os.getloadavg()[0]
     asked: tuple[int | None, ...] = triggers or (None,)
     conf = dict(each.split("=", 1) for each in spark)
-    with tempfile.TemporaryDirectory(prefix="namesrv-bench-") as name, running_site(Path(name), conf) as site:
+    with (
+        tempfile.TemporaryDirectory(prefix="namesrv-bench-") as name,
+        running_site(Path(name), conf, archive=archive) as site,
+    ):
         found = [site.measure(trigger_ms, changes, idle_s) for trigger_ms in asked]
     table = Table("figure", *(f"trigger {'default' if each is None else each}" for each in asked))
     table.add_row("process start to claim, s", *(f"{each.claimed_s:.1f}" for each in found))
@@ -214,6 +222,7 @@ def main(triggers: tuple[int, ...], changes: int, idle_s: float, spark: tuple[st
         table.add_row(f"resident MB: {part}", *(f"{each.resident_mb[part]:,.0f}" for each in found))
     console = Console(width=120)
     console.print(table)
+    console.print(f"{'with' if archive and ARCHIVE.exists() else 'without'} an archive of classes")
     console.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
 
 

@@ -48,13 +48,17 @@ def gateway_process(folder: Path, options: Options) -> Iterator[tuple[int, int]]
 
 
 @contextmanager
-def job_process(folder: Path, options: Options, spark_options: Mapping[str, str] | None = None) -> Iterator[int]:
+def job_process(
+    folder: Path, options: Options, spark_options: Mapping[str, str] | None = None, *, archive: bool = True
+) -> Iterator[int]:
     """Run the job by `namesrv-stream submit` on the tables in `folder`/registry. Yield its process id.
 
-    `spark_options`: win over conf/spark-defaults.conf. Its log is `folder`/job.log. It may not have started yet.
+    `spark_options`: win over conf/spark-defaults.conf. Its log is `folder`/job.log. It may not have started yet. Java
+    uses the archive of classes, if there is one, or with `archive` False none.
     """
     own = {"delta.root": folder / "registry", **options}
-    command, environment = submission("route_registry", _set(own), master="local[2]", spark_options=spark_options)
+    given = {"spark.master": "local[2]", **(spark_options or {})}
+    command, environment = submission("route_registry", _set(own), spark_options=given, uses_archive=archive)
     process = OwnedProcess(command, folder / "job.log", env=environment)
     try:
         yield process.pid

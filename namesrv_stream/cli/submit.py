@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 import click
 
@@ -12,39 +13,55 @@ from namesrv_stream.config import Invocation
 from namesrv_stream.local.class_archive import record_archive
 from namesrv_stream.local.submission import ARCHIVE, PROGRAMS, submission
 
+_SPARK_KEYS = {"master": "spark.master", "py_files": "spark.submit.pyFiles"}
+
 
 @click.command("submit", context_settings={"ignore_unknown_options": True})
 @click.option(
     "--program", type=click.Choice(PROGRAMS), default=PROGRAMS[0], show_default=True, help="A program of jobs/."
 )
 @click.option("--master", metavar="URL", help="Spark's master; without it this machine.")
+@click.option("--py-files", metavar="FILES", help="Zip files of Python for executors, with commas between them.")
+@click.option("-s", "settings", multiple=True, callback=key_values, metavar="KEY=VALUE", help="As --set.")
 @click.option(
     "--conf",
     "spark_options",
     multiple=True,
     callback=key_values,
     metavar="KEY=VALUE",
-    help="Spark's configuration, over conf/spark-defaults.conf. Repeatable.",
+    help="Any other option of Spark, over conf/spark-defaults.conf. Repeatable.",
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def submit(
-    context: click.Context, program: str, master: str | None, spark_options: dict[str, str], arguments: tuple[str, ...]
+    context: click.Context,
+    /,
+    program: str,
+    settings: dict[str, str],
+    spark_options: dict[str, str],
+    arguments: tuple[str, ...],
+    **named: str | None,
 ) -> None:
     """Run the job, or another program of jobs/, by spark-submit with the settings of conf/, from any folder.
 
     ARGUMENTS are the program's, such as --standby. This process becomes spark-submit. Where `namesrv-stream archive`
     has made an archive of classes, Java uses it.
     """
-    given = [*_of_invocation(context.obj), *(["--debug"] if context.meta.get(DEBUG) else []), *arguments]
-    command, environment = submission(program, given, master=master, spark_options=spark_options)
+    debug = ["--debug"] if context.meta.get(DEBUG) and program == PROGRAMS[0] else []
+    given = [*_of_invocation(context.obj), *_as_options(settings), *debug, *arguments]
+    of_names = {key: value for name, key in _SPARK_KEYS.items() if (value := named[name]) is not None}
+    command, environment = submission(program, given, spark_options={**spark_options, **of_names})
     os.execve(command[0], command, environment)
 
 
 def _of_invocation(invocation: Invocation) -> list[str]:
     """Return the options -c, --root and --set that were given, as a program of jobs/ takes them."""
     file = [] if invocation.file is None else ["-c", str(invocation.file)]
-    return [*file, *(word for key, value in invocation.options.items() for word in ("--set", f"{key}={value}"))]
+    return [*file, *_as_options(invocation.options)]
+
+
+def _as_options(settings: Mapping[str, str]) -> list[str]:
+    return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
 
 
 @click.command("archive")

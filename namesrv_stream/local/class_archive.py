@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
 
 _LIMIT_S = 180.0
+_SHORT_LIMIT_S = 10.0
 _LOOK_EVERY_S = 0.2
 _CHARS_OF_AN_ERROR = 2000
 _LEFT_OUT = re.compile(r"\[cds[^]]*\] (Skipping|Pre)")
@@ -42,9 +42,15 @@ class ArchiveNotMadeError(NamesrvError):
 def record_archive(archive: Path, on_step: Callable[[str], None]) -> None:
     """Run the job on a registry of its own until it has published a few times, and let Java write the archive.
 
-    `on_step` is called with what happens now. Raises ArchiveNotMadeError; an archive that is there stays then.
+    `on_step` is called with what happens now. Raises ArchiveNotMadeError; an archive that is there stays then. A new
+    one takes its place at once: running jobs have the old file in their memory.
     """
-    with tempfile.TemporaryDirectory(prefix="namesrv-archive-") as name:
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        beside = tempfile.TemporaryDirectory(prefix=".archive-", dir=archive.parent)
+    except OSError as error:
+        raise ArchiveNotMadeError(f"{archive.parent} cannot be written", str(error)) from error
+    with beside as name:
         folder, recorded = Path(name), Path(name, archive.name)
         on_step("starting Kafka")
         with LocalKafka(folder / "kafka") as kafka:
@@ -52,16 +58,21 @@ def record_archive(archive: Path, on_step: Callable[[str], None]) -> None:
                 {"kafka.bootstrap.servers": kafka.bootstrap_servers, "delta.root": str(folder / "registry")}
             )
             on_step("running the job on some simulated brokers")
-            job = _started_job(settings, recorded, folder / "job.log")
-            try:
-                _feed(settings, job, folder / "job.log")
-                on_step("waiting for Java to write the archive")
-            finally:
-                job.stop(_LIMIT_S)
-        if not recorded.exists():
-            raise ArchiveNotMadeError("Java wrote none", _end_of(folder / "job.log"))
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(recorded, archive)
+            _record(settings, recorded, folder / "job.log", on_step)
+        recorded.replace(archive)
+
+
+def _record(settings: NamesrvSettings, recorded: Path, job_log: Path, on_step: Callable[[str], None]) -> None:
+    """Run the job, and end it in order, for only then is what Java has written whole."""
+    job, has_published = _started_job(settings, recorded, job_log), False
+    try:
+        _feed(settings, job, job_log)
+        has_published = True
+        on_step("waiting for Java to write the archive")
+    finally:
+        job.stop(_LIMIT_S if has_published else _SHORT_LIMIT_S)
+    if job.exit_code != 0 or not recorded.exists():
+        raise ArchiveNotMadeError(f"Java wrote none, and the job ended with {job.exit_code}", _end_of(job_log))
 
 
 def _started_job(settings: NamesrvSettings, recorded: Path, job_log: Path) -> OwnedProcess:

@@ -14,6 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+import javaproperties
+
 from namesrv_stream.local.jars import CONF, JARS, jars_of_sessions
 
 PROGRAMS = ("route_registry", "maintain_tables", "churn_report")
@@ -21,6 +23,10 @@ PROGRAMS = ("route_registry", "maintain_tables", "churn_report")
 
 ARCHIVE = JARS / "job.jsa"
 """The archive of classes. Java takes no notice of it after an update of Java, pyspark or the jars."""
+
+_CLASS_PATH = "spark.driver.extraClassPath"
+_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+"""Java's options before those of spark.driver.extraJavaOptions, which stay the user's."""
 
 
 class Submission(NamedTuple):
@@ -34,47 +40,61 @@ def submission(
     program: str,
     arguments: Sequence[str],
     *,
-    master: str | None = None,
     spark_options: Mapping[str, str] | None = None,
     records_archive: Path | None = None,
+    uses_archive: bool = True,
 ) -> Submission:
     """Return how spark-submit runs one of `PROGRAMS`.
 
-    `spark_options` win over conf/spark-defaults.conf. With `records_archive` Java uses no archive and writes one to
-    this file when the program ends. What the environment sets for Spark counts, but for SPARK_CONF_DIR.
+    `spark_options`, such as spark.master, win over the file of settings. With `records_archive` Java uses no archive
+    and writes one to this file when the program ends.
     """
-    options = {"spark.jars": ",".join(map(str, jars_of_sessions())), **(spark_options or {})}
-    java = [options.pop("spark.driver.defaultJavaOptions", ""), *_java_options(records_archive)]
-    options["spark.driver.defaultJavaOptions"] = " ".join(java).strip()
+    file = _settings_file("spark-defaults.conf")
+    of_file = javaproperties.loads(file.read_text(encoding="utf-8"))
+    options = dict(spark_options or {})
+    is_local = options.get("spark.master", of_file.get("spark.master", "local")).startswith("local")
+    if file.parent != CONF and "spark.jars" in of_file:
+        options.setdefault("spark.jars", of_file["spark.jars"])
+    _add_jars(options, is_local=is_local)
+    archive = [f'"-XX:SharedArchiveFile={ARCHIVE}"'] if uses_archive and ARCHIVE.exists() else []
+    if records_archive is not None:
+        archive = [f'"-XX:ArchiveClassesAtExit={records_archive}"']
+    log = f'"-Dlog4j2.configurationFile={_settings_file("log4j2.properties")}"'
+    options[_JAVA_OPTIONS] = " ".join([options.get(_JAVA_OPTIONS, ""), log, *archive]).strip()
     return Submission(
         [
             str(_spark_home() / "bin" / "spark-submit"),
-            *(() if master is None else ("--master", master)),
-            *("--properties-file", str(CONF / "spark-defaults.conf")),
+            *("--properties-file", str(file)),
             *(word for key, value in options.items() for word in ("--conf", f"{key}={value}")),
             str(CONF.parent / "jobs" / f"{program}.py"),
             *arguments,
         ],
-        _environment(master),
+        _environment(is_local=is_local),
     )
 
 
-def _java_options(records_archive: Path | None) -> list[str]:
-    options = [f'"-Dlog4j2.configurationFile={CONF / "log4j2.properties"}"']
-    if records_archive is not None:
-        options.append(f'"-XX:ArchiveClassesAtExit={records_archive}"')
-    elif ARCHIVE.exists():
-        options.append(f'"-XX:SharedArchiveFile={ARCHIVE}"')
-    return options
+def _add_jars(options: dict[str, str], *, is_local: bool) -> None:
+    """Add the fetched jars to the class path, where an archive has their classes too, and send them to executors."""
+    jars = [str(jar) for jar in jars_of_sessions()]
+    own = options.get(_CLASS_PATH)
+    options[_CLASS_PATH] = os.pathsep.join(([own] if own else []) + jars)
+    options.setdefault("spark.jars", "" if is_local else ",".join(jars))
 
 
-def _environment(master: str | None) -> dict[str, str]:
+def _settings_file(name: str) -> Path:
+    """Return a file of the user's SPARK_CONF_DIR, or else of conf/."""
+    own = Path(os.environ.get("SPARK_CONF_DIR") or CONF, name).absolute()
+    return own if own.exists() else CONF / name
+
+
+def _environment(*, is_local: bool) -> dict[str, str]:
     """Return the environment. Executors of a cluster have a Python of their own, local workers have this one."""
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_CONF_DIR"}
+    environment["SPARK_HOME"] = str(_spark_home())
     environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # as conf/spark-env.sh
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    if master is None or master.startswith("local"):
-        environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    if is_local:
+        environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"]
     return environment
 
 

@@ -18,7 +18,7 @@ from namesrv_stream.kafka.reader import LOG_PARTITION
 from namesrv_stream.records import MAX_RECORD_BYTES
 from namesrv_stream.stream.checkpoint import Checkpoint, set_up_state_store
 from namesrv_stream.stream.liveness import OUTPUT_SCHEMA, BrokerLiveness
-from namesrv_stream.stream.micro_batch import MicroBatches
+from namesrv_stream.stream.micro_batch import BrokenOffError, MicroBatches
 from namesrv_stream.stream.source import parsed_records
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.schemas import LIVE
@@ -45,7 +45,7 @@ keep still for minutes. A shorter outage is only a late micro-batch."""
 
 
 class Beginning(NamedTuple):
-    """What a new checkpoint begins with: the offset to read Kafka from, and the last snapshot's leases."""
+    """The beginning of a new checkpoint: the offset to read Kafka from, and the leases of the last snapshot."""
 
     next_offset: int
     live: pa.Table
@@ -61,6 +61,8 @@ def start_query(
     """Start the registry's query. Its first micro-batch waits for `batches`."""
 
     def handle(frame: DataFrame, batch_id: int) -> None:
+        if batches.exception() is not None:  # the job reports that, and stops the query
+            raise BrokenOffError
         batches.result()(frame, batch_id)
 
     show_workers_this_package(spark)

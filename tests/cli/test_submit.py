@@ -32,20 +32,21 @@ def became(monkeypatch):
 
 
 def test_options_before_and_after_the_name_and_those_of_the_program_reach_the_program(became):
-    words, _ = became("-c", "my.properties", "submit", "--standby", "--root", "/data/registry", "--set", "a=b=c")
+    words, _ = became(
+        "-c", "my.properties", "submit", "--standby", "--root", "/data/registry", "--set", "a=b=c", "-sd=e"
+    )
     assert words[0].endswith("/jobs/route_registry.py")
     given = " ".join(words[1:])
-    assert given == "-c my.properties --set delta.root=/data/registry --set a=b=c --debug --standby"
+    assert given == "-c my.properties --set delta.root=/data --set a=b=c --set d=e --debug --standby"
 
 
 def test_options_of_spark_stay_sparks(became):
     words, spark = became("submit", "--program", "churn_report", "--master", "local[2]", "--conf", "spark.ui.port=1",
-                          "--out", "report.html")  # fmt: skip
+                          "--py-files", "a.zip", "--out", "report.html")  # fmt: skip
     assert words[0].endswith("/jobs/churn_report.py")
-    assert words[-2:] == ["--out", "report.html"]
+    assert words[1:] == ["--out", "report.html"]  # --debug is not among its options
     assert spark[0].endswith("/bin/spark-submit")
-    assert spark[1:3] == ["--master", "local[2]"]
-    assert "spark.ui.port=1" in spark
+    assert {"spark.master=local[2]", "spark.ui.port=1", "spark.submit.pyFiles=a.zip"} <= set(spark)
 
 
 @pytest.mark.parametrize("wrong", [["--program", "other"], ["--conf", "spark.ui.port"]])

@@ -29,8 +29,9 @@ def test_a_program_is_found_with_its_settings_and_jars_in_whatever_folder_the_us
     assert command[-2:] == [str(CONF.parent / "jobs" / f"{program}.py"), "--standby"]
     assert (CONF.parent / "jobs" / f"{program}.py").is_file()
     assert command[command.index("--properties-file") + 1] == str(CONF / "spark-defaults.conf")
-    jars = conf_of(command)["spark.jars"].split(",")
+    jars = conf_of(command)["spark.driver.extraClassPath"].split(":")
     assert set(map(str, retrieved_jars("spark").glob("*.jar"))) <= set(jars)
+    assert conf_of(command)["spark.jars"] == ""  # in place of the folder that conf/ names
 
 
 def test_java_uses_an_archive_that_is_there_and_none_while_it_records_one(tmp_path):
@@ -46,18 +47,39 @@ def test_java_uses_an_archive_that_is_there_and_none_while_it_records_one(tmp_pa
     assert "SharedArchiveFile" not in recording
 
 
-def test_options_of_the_user_win_and_his_java_options_stay():
-    given = {"spark.jars": "mine.jar", "spark.driver.defaultJavaOptions": "-Dmine=1", "spark.ui.enabled": "false"}
+def test_executors_of_a_cluster_get_the_jars():
+    found = conf_of(submission("route_registry", [], spark_options={"spark.master": "spark://h:7077"}).command)
+    assert set(map(str, retrieved_jars("spark").glob("*.jar"))) <= set(found["spark.jars"].split(","))
+
+
+def test_options_of_the_user_win_and_his_java_options_and_jars_stay():
+    given = {
+        "spark.jars": "mine.jar",
+        "spark.driver.extraClassPath": "own.jar",
+        "spark.driver.defaultJavaOptions": "-Dmine=1",
+        "spark.ui.enabled": "false",
+    }
     found = conf_of(submission("route_registry", [], spark_options=given).command)
     assert (found["spark.jars"], found["spark.ui.enabled"]) == ("mine.jar", "false")
     assert found["spark.driver.defaultJavaOptions"].startswith("-Dmine=1 ")
     assert "log4j2" in found["spark.driver.defaultJavaOptions"]
+    assert found["spark.driver.extraClassPath"].startswith("own.jar:")
     assert given["spark.jars"] == "mine.jar"
 
 
 def test_a_folder_of_settings_is_not_on_the_class_path_where_java_would_use_no_archive(monkeypatch):
     monkeypatch.setenv("SPARK_CONF_DIR", str(CONF))
     assert "SPARK_CONF_DIR" not in submission("route_registry", []).environment
+
+
+def test_the_settings_of_a_folder_of_the_users_own_count(monkeypatch, tmp_path):
+    (tmp_path / "spark-defaults.conf").write_text("spark.master spark://h:7077\nspark.jars mine.jar\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    command, environment = submission("route_registry", [])
+    assert command[command.index("--properties-file") + 1] == str(tmp_path / "spark-defaults.conf")
+    assert conf_of(command)["spark.jars"] == "mine.jar"
+    assert "PYSPARK_PYTHON" not in environment
+    assert str(CONF / "log4j2.properties") in conf_of(command)["spark.driver.defaultJavaOptions"]  # it has none
 
 
 @pytest.mark.parametrize(("given", "address"), [({}, "127.0.0.1"), ({"SPARK_LOCAL_IP": "192.0.2.7"}, "192.0.2.7")])
@@ -69,7 +91,7 @@ def test_sparks_web_page_and_driver_listen_on_the_loopback_address_unless_anothe
 
 @pytest.mark.parametrize(("master", "is_ours"), [(None, True), ("local[2]", True), ("spark://h:7077", False)])
 def test_workers_of_this_machine_have_this_python_and_those_of_a_cluster_their_own(master, is_ours):
-    command, environment = submission("route_registry", [], master=master)
+    options = {} if master is None else {"spark.master": master}
+    environment = submission("route_registry", [], spark_options=options).environment
     assert environment["PYSPARK_DRIVER_PYTHON"] == sys.executable
-    assert ("PYSPARK_PYTHON" in environment) is is_ours
-    assert ("--master" in command) is (master is not None)
+    assert environment.get("PYSPARK_PYTHON") == (sys.executable if is_ours else None)

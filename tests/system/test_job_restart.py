@@ -18,11 +18,12 @@ from kafka import KafkaAdminClient, TopicPartition
 from namesrv_stream.kafka.reader import RecordReader
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.rules.requests import BrokerHeartbeat, PutKvConfig, UnregisterBroker
+from namesrv_stream.stream import job as job_module
 from namesrv_stream.stream.background import BackgroundJob
 from namesrv_stream.stream.checkpoint import Checkpoint
 from namesrv_stream.stream.failures import CheckpointWithoutTablesError
 from namesrv_stream.stream.micro_batch import MicroBatches
-from namesrv_stream.stream.query import Beginning, start_query
+from namesrv_stream.stream.query import QUERY_NAME, Beginning, start_query
 from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
@@ -125,6 +126,31 @@ def test_a_new_checkpoint_on_old_tables_goes_on_where_the_last_snapshot_stood(ka
         job.process_all()
         assert heartbeats.live() == [address(1)]
     heartbeats.close()
+
+
+def test_tables_are_loaded_while_the_query_starts_and_its_first_batch_waits_for_them(heartbeats, spark, monkeypatch):
+    """The first attempt cannot load them: it ends its query, and the next one goes on."""
+    heartbeats.say(registration(1))
+    attempts, published = [], []
+
+    @eventually
+    def await_query():
+        assert any(query.name == QUERY_NAME and query.isActive for query in spark.streams.active)
+
+    def slowly(settings, publisher, *rest):
+        await_query()
+        published.append(publisher.last.kind)
+        attempts.append(threading.current_thread().name)
+        if len(attempts) == 1:
+            raise OSError("the storage is away")
+        return MicroBatches(settings, publisher, *rest)
+
+    monkeypatch.setattr(job_module, "MicroBatches", slowly)
+    with BackgroundJob(spark, heartbeats.settings) as job:
+        job.process_all()
+        assert heartbeats.live() == [address(1)]
+    assert published == ["CLAIM", "CLAIM"]
+    assert all(name.startswith("load-tables") for name in attempts)
 
 
 def test_a_batch_that_comes_while_the_job_stops_is_left_to_the_next_run(heartbeats, spark):

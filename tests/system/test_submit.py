@@ -21,6 +21,7 @@ PROGRAM = Path(sys.executable).with_name("namesrv-stream")
 def archive(kafka, tmp_path_factory):
     """An archive in a folder whose name has a space."""
     made = tmp_path_factory.mktemp("my jars") / "job.jsa"
+    made.touch(mode=0o444)  # an old one, as Java leaves it
     steps = []
     record_archive(made, steps.append)
     assert steps[-1] == "waiting for Java to write the archive"
@@ -41,15 +42,16 @@ def test_the_job_starts_with_the_archive_from_any_folder_and_sigterm_ends_it_in_
     monkeypatch.chdir(tmp_path)
     heartbeats.say(registration(1))
     classes = tmp_path / "classes.txt"
-    options = {"spark.driver.defaultJavaOptions": f"-Xlog:class+load:file={classes}"}
+    options = {"spark.master": "local[2]", "spark.driver.defaultJavaOptions": f"-Xlog:class+load:file={classes}"}
     given = {**heartbeats.options, "log.format": "json"}
     settings = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
-    command, environment = submission("route_registry", settings, master="local[2]", spark_options=options)
+    command, environment = submission("route_registry", settings, spark_options=options)
     with running_job(command, tmp_path / "job.log", environment):
         heartbeats.await_offset(1)
         assert heartbeats.live() == [address(1)]
     loaded = classes.read_text()
-    assert re.search(r"org\.apache\.spark\.SparkContext source: shared objects file \(top\)", loaded)
+    for name in ("org.apache.spark.SparkContext", "org.apache.kafka.clients.admin.KafkaAdminClient"):
+        assert re.search(rf"{re.escape(name)} source: shared objects file \(top\)", loaded), name
     lines = [json.loads(line) for line in (tmp_path / "job.log").read_text().splitlines() if line.startswith("{")]
     assert lines[-1]["message"] == "the job has stopped in order"
 
@@ -58,7 +60,13 @@ def test_a_job_that_cannot_start_leaves_no_archive_and_is_shown(tmp_path, monkey
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/no/such/python")
     with pytest.raises(ArchiveNotMadeError, match="/no/such/python"):
         record_archive(tmp_path / "job.jsa", lambda _step: None)
-    assert not (tmp_path / "job.jsa").exists()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_named_before_anything_starts(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ArchiveNotMadeError, match="file cannot be written"):
+        record_archive(tmp_path / "file" / "job.jsa", pytest.fail)
 
 
 def test_submit_runs_a_program_of_jobs(tmp_path):
