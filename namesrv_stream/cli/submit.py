@@ -66,9 +66,9 @@ def _as_options(settings: Mapping[str, str]) -> list[str]:
 
 @click.command("archive")
 def archive() -> None:
-    """Let Java keep the classes that the job loads: 190 MB, with which `submit` starts it in two thirds of the time.
+    """Make an archive (190 MB) of the Java classes that the job loads. `submit` then starts it a third sooner.
 
-    That takes a minute, in which the job runs with a Kafka of its own. Do it again after an update of Java, pyspark or
+    This runs the job for a minute with a Kafka of its own. Do it again after an update of Java, pyspark or
     the jars: Java does not use an archive that does not fit.
     """
     record_archive(ARCHIVE, say)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.config.loading import ENV_PREFIX
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.fleet.plan import SHORTEST_PERIOD_MS, Churn, FleetPlan
 from namesrv_stream.fleet.player import Fleet
@@ -47,7 +49,7 @@ def record_archive(archive: Path, on_step: Callable[[str], None]) -> None:
     """
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
-        beside = tempfile.TemporaryDirectory(prefix=".archive-", dir=archive.parent)
+        beside = tempfile.TemporaryDirectory(prefix=".archive-", dir=archive.parent, ignore_cleanup_errors=True)
     except OSError as error:
         raise ArchiveNotMadeError(f"{archive.parent} cannot be written", str(error)) from error
     with beside as name:
@@ -63,7 +65,7 @@ def record_archive(archive: Path, on_step: Callable[[str], None]) -> None:
 
 
 def _record(settings: NamesrvSettings, recorded: Path, job_log: Path, on_step: Callable[[str], None]) -> None:
-    """Run the job, and end it in order, for only then is what Java has written whole."""
+    """Run the job and end it. Java writes the whole archive only if the job ends in order."""
     job, has_published = _started_job(settings, recorded, job_log), False
     try:
         _feed(settings, job, job_log)
@@ -72,14 +74,17 @@ def _record(settings: NamesrvSettings, recorded: Path, job_log: Path, on_step: C
     finally:
         job.stop(_LIMIT_S if has_published else _SHORT_LIMIT_S)
     if job.exit_code != 0 or not recorded.exists():
-        raise ArchiveNotMadeError(f"Java wrote none, and the job ended with {job.exit_code}", _end_of(job_log))
+        what = f"Java wrote none, and the job ended with {job.exit_code}{_on_class_path()}"
+        raise ArchiveNotMadeError(what, _end_of(job_log))
 
 
 def _started_job(settings: NamesrvSettings, recorded: Path, job_log: Path) -> OwnedProcess:
     given = {"kafka.bootstrap.servers": settings.kafka_bootstrap_servers, "delta.root": settings.delta_root}
     arguments = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
-    command, environment = submission("route_registry", arguments, records_archive=recorded)
-    return OwnedProcess(command, job_log, env=environment)
+    here = {"spark.master": "local[2]"}
+    command, environment = submission("route_registry", arguments, spark_options=here, records_archive=recorded)
+    without_settings = {name: value for name, value in environment.items() if not name.startswith(ENV_PREFIX)}
+    return OwnedProcess(command, job_log, env=without_settings)
 
 
 def _feed(settings: NamesrvSettings, job: OwnedProcess, job_log: Path) -> None:
@@ -100,6 +105,12 @@ def _feed(settings: NamesrvSettings, job: OwnedProcess, job_log: Path) -> None:
                     raise ArchiveNotMadeError(f"the job did not publish within {_LIMIT_S:.0f} s", _end_of(job_log))
         finally:
             fleet.stop(unregister=False)
+
+
+def _on_class_path() -> str:
+    """Return which variables of the environment put a folder on the class path, of which Java makes no archive."""
+    found = [name for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR") if os.environ.get(name)]
+    return f" (Java makes none with {' and '.join(found)}, which put folders on the class path)" if found else ""
 
 
 def _publications(root: Root) -> int:

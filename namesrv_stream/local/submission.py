@@ -26,7 +26,7 @@ ARCHIVE = JARS / "job.jsa"
 
 _CLASS_PATH = "spark.driver.extraClassPath"
 _JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
-"""Java's options before those of spark.driver.extraJavaOptions, which stay the user's."""
+"""Options for Java that come before spark.driver.extraJavaOptions, which is left to the user."""
 
 
 class Submission(NamedTuple):
@@ -53,8 +53,8 @@ def submission(
     of_file = javaproperties.loads(file.read_text(encoding="utf-8"))
     options = dict(spark_options or {})
     is_local = options.get("spark.master", of_file.get("spark.master", "local")).startswith("local")
-    if file.parent != CONF and "spark.jars" in of_file:
-        options.setdefault("spark.jars", of_file["spark.jars"])
+    for key in {_CLASS_PATH, _JAVA_OPTIONS, *(["spark.jars"] if file.parent != CONF else [])} & of_file.keys():
+        options.setdefault(key, of_file[key])
     _add_jars(options, is_local=is_local)
     archive = [f'"-XX:SharedArchiveFile={ARCHIVE}"'] if uses_archive and ARCHIVE.exists() else []
     if records_archive is not None:

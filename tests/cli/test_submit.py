@@ -32,9 +32,7 @@ def became(monkeypatch):
 
 
 def test_options_before_and_after_the_name_and_those_of_the_program_reach_the_program(became):
-    words, _ = became(
-        "-c", "my.properties", "submit", "--standby", "--root", "/data/registry", "--set", "a=b=c", "-sd=e"
-    )
+    words, _ = became("-c", "my.properties", "submit", "--standby", "--root", "/data", "--set", "a=b=c", "-sd=e")
     assert words[0].endswith("/jobs/route_registry.py")
     given = " ".join(words[1:])
     assert given == "-c my.properties --set delta.root=/data --set a=b=c --set d=e --debug --standby"

@@ -73,11 +73,19 @@ def test_a_folder_of_settings_is_not_on_the_class_path_where_java_would_use_no_a
 
 
 def test_the_settings_of_a_folder_of_the_users_own_count(monkeypatch, tmp_path):
-    (tmp_path / "spark-defaults.conf").write_text("spark.master spark://h:7077\nspark.jars mine.jar\n")
+    (tmp_path / "spark-defaults.conf").write_text(
+        "spark.master spark://h:7077\n"
+        "spark.jars mine.jar\n"
+        "spark.driver.extraClassPath own.jar\n"
+        "spark.driver.defaultJavaOptions -Dmine=1\n"
+    )
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     command, environment = submission("route_registry", [])
     assert command[command.index("--properties-file") + 1] == str(tmp_path / "spark-defaults.conf")
-    assert conf_of(command)["spark.jars"] == "mine.jar"
+    found = conf_of(command)
+    assert found["spark.jars"] == "mine.jar"
+    assert found["spark.driver.extraClassPath"].startswith("own.jar:")
+    assert found["spark.driver.defaultJavaOptions"].startswith("-Dmine=1 ")
     assert "PYSPARK_PYTHON" not in environment
     assert str(CONF / "log4j2.properties") in conf_of(command)["spark.driver.defaultJavaOptions"]  # it has none
 

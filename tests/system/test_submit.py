@@ -14,6 +14,8 @@ from namesrv_stream.local.submission import submission
 from tests.system.heartbeats import Heartbeats, address, registration
 from tests.system.test_cluster import running_job
 
+pytestmark = pytest.mark.system  # of those too that start a Kafka or a JVM of their own
+
 PROGRAM = Path(sys.executable).with_name("namesrv-stream")
 
 
