@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import os
 import statistics
-import sys
 import tempfile
 import time
 import timeit
@@ -24,6 +23,7 @@ from rich.table import Table
 
 from benchmarks.gateway import BROKERS_BY_TOPICS, TOPICS, publish_cluster, registration
 from benchmarks.load import Load, Request
+from benchmarks.program import program
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.local.ports import free_ports
 from namesrv_stream.local.process import OwnedProcess
@@ -81,9 +81,8 @@ def gateway(folder: Path, kafka: str, mode: str, opened: ExitStack) -> int:
         "auth.mode": mode,
         "auth.usersPath": folder / "users.toml",
     }
-    settings = [word for key, value in options.items() for word in ("--set", f"{key}={value}")]
-    program = [str(Path(sys.executable).with_name("namesrv-stream")), "--root", str(folder / "registry")]
-    process = OwnedProcess([*program, *settings, "gateway"], folder / f"{mode}.log", env=dict(os.environ))
+    command = program(folder / "registry", options, "gateway")
+    process = OwnedProcess(command, folder / f"{mode}.log", env=dict(os.environ))
     opened.callback(process.stop)
     warm = [itertools.repeat(Request(signed(registration(0, 1, cluster="warm"), KEY, SECRET)))]
     deadline = time.monotonic() + _START_LIMIT_S

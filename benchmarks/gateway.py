@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import socket
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -23,8 +21,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.load import Figures, Load, Request
+from benchmarks.program import program
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.local.ports import free_ports
 from namesrv_stream.local.process import OwnedProcess
 from namesrv_stream.local.rocketmq import name_server
 from namesrv_stream.rules.registry import RouteRegistry
@@ -143,12 +143,10 @@ def of_gateway(folder: Path, seconds: float) -> dict[str, Figures]:
     """Measure the gateway, in a process of its own."""
     publish_cluster(folder / "registry")
     with LocalKafka(folder / "kafka") as kafka:
-        with socket.create_server(("127.0.0.1", 0)) as found:
-            port = found.getsockname()[1]
+        port = free_ports(1)
         options = {"listenPort": port, "kafka.bootstrap.servers": kafka.bootstrap_servers}
-        settings = [word for key, value in options.items() for word in ("--set", f"{key}={value}")]
-        program = [str(Path(sys.executable).with_name("namesrv-stream")), "--root", str(folder / "registry")]
-        process = OwnedProcess([*program, *settings, "gateway"], folder / "gateway.log", env=dict(os.environ))
+        command = program(folder / "registry", options, "gateway")
+        process = OwnedProcess(command, folder / "gateway.log", env=dict(os.environ))
         try:
             wait_for_kafka_at(port)
             return measure(port, seconds)

@@ -29,12 +29,13 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.attacks import chosen, host_of
-from benchmarks.gateway import MASTERS, TOPICS, registration, wait_for_kafka_at
+from benchmarks.gateway import MASTERS, TOPICS, registration
 from benchmarks.good_peers import BROKER_TOPICS, BROKERS, CLIENTS, CLUSTER
-from benchmarks.processes import free_port
+from benchmarks.processes import gateway_process
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.kafka.topic import end_offsets
 from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.local.ports import free_ports
 from namesrv_stream.local.process import OwnedProcess
 from namesrv_stream.records import DEFAULT_TOPIC
 from namesrv_stream.rules.registry import RouteRegistry
@@ -123,21 +124,14 @@ def in_background(*works: Any) -> Iterator[None]:
 @contextmanager
 def running_gateway(folder: Path, kafka: LocalKafka) -> Iterator[tuple[int, int, int]]:
     """Run a gateway within the `with`; give its port, the port of its metrics, and its process id."""
-    ports = free_port(), free_port()
+    metrics_port = free_ports(1)
     options = {
-        "listenPort": ports[0],
-        "metricsPort": ports[1],
+        "metricsPort": metrics_port,
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
         "serverChannelMaxIdleTimeSeconds": _IDLE_LIMIT_S,
     }
-    settings = [word for key, value in options.items() for word in ("--set", f"{key}={value}")]
-    program = [str(Path(sys.executable).with_name("namesrv-stream")), "--root", str(folder / "registry")]
-    process = OwnedProcess([*program, *settings, "gateway"], folder / "gateway.log", env=dict(os.environ))
-    try:
-        wait_for_kafka_at(ports[0])
-        yield *ports, process.pid
-    finally:
-        process.stop()
+    with gateway_process(folder, options) as (port, pid):
+        yield port, metrics_port, pid
 
 
 def soak(folder: Path, storm_s: float, only: str) -> list[Verdict]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -13,21 +11,13 @@ from pathlib import Path
 import psutil
 
 from benchmarks.gateway import wait_for_kafka_at
+from benchmarks.program import program
+from namesrv_stream.config import as_options
+from namesrv_stream.local.ports import HOST, free_ports
 from namesrv_stream.local.process import OwnedProcess
 from namesrv_stream.local.submission import submission
 
 Options = Mapping[str, object]
-
-
-def free_port() -> int:
-    """Return a port at which no server listens now."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
-
-
-def _set(options: Options) -> list[str]:
-    return [word for key, value in options.items() for word in ("--set", f"{key}={value}")]
 
 
 @contextmanager
@@ -36,10 +26,10 @@ def gateway_process(folder: Path, options: Options) -> Iterator[tuple[int, int]]
 
     It has reached Kafka. Its log is `folder`/gateway.log.
     """
-    port = free_port()
-    program = [str(Path(sys.executable).with_name("namesrv-stream")), "--root", str(folder / "registry")]
-    own = {"listenPort": port, "bindAddress": "127.0.0.1", **options}
-    process = OwnedProcess([*program, *_set(own), "gateway"], folder / "gateway.log", env=dict(os.environ))
+    port = free_ports(1)
+    own = {"listenPort": port, "bindAddress": HOST, **options}
+    command = program(folder / "registry", own, "gateway")
+    process = OwnedProcess(command, folder / "gateway.log", env=dict(os.environ))
     try:
         wait_for_kafka_at(port)
         yield port, process.pid
@@ -58,7 +48,7 @@ def job_process(
     """
     own = {"delta.root": folder / "registry", **options}
     given = {"spark.master": "local[2]", **(spark_options or {})}
-    command, environment = submission("route_registry", _set(own), spark_options=given, uses_archive=archive)
+    command, environment = submission("route_registry", as_options(own), spark_options=given, uses_archive=archive)
     process = OwnedProcess(command, folder / "job.log", env=environment)
     try:
         yield process.pid

@@ -16,7 +16,6 @@ import os
 import shutil
 import socket
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -33,6 +32,8 @@ from rich.table import Table
 from benchmarks.drawing import draw
 from benchmarks.large_registry import TOPICS_PER_BROKER, Plan, Registry
 from benchmarks.processes import cpu_seconds
+from benchmarks.program import program
+from namesrv_stream.local.ports import free_ports
 from namesrv_stream.local.process import OwnedProcess
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.command import RemotingCommand, decode_command, encode_command
@@ -151,12 +152,9 @@ class Stalls:
 @contextmanager
 def running_gateway(root: Path, log: Path) -> Iterator[tuple[OwnedProcess, int]]:
     """Run a gateway without Kafka on the tables under `root` within the `with`; give its port."""
-    with socket.create_server(("127.0.0.1", 0)) as found, socket.create_server(("127.0.0.1", 0)) as nobody:
-        port, silent = found.getsockname()[1], nobody.getsockname()[1]
+    port, silent = free_ports(1), free_ports(1)
     options = {"listenPort": port, "kafka.bootstrap.servers": f"127.0.0.1:{silent}"}
-    settings = [word for key, value in options.items() for word in ("--set", f"{key}={value}")]
-    program = [str(Path(sys.executable).with_name("namesrv-stream")), "--root", str(root), *settings, "gateway"]
-    process = OwnedProcess(program, log, env=dict(os.environ))
+    process = OwnedProcess(program(root, options, "gateway"), log, env=dict(os.environ))
     try:
         yield process, port
     finally:

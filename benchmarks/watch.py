@@ -11,7 +11,6 @@ import asyncio
 import multiprocessing
 import re
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from urllib.parse import urlsplit
 
 import uvloop
 
+from benchmarks.program import program
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import AddWritePerm, DataVersion, RegisterBroker, Request, TopicConfig, WipeWritePerm
@@ -129,13 +129,8 @@ def measure(watchers: int, changes: int) -> tuple[list[float], int]:
         registry = Registry(f"{folder}/registry")
         _register(registry)
         registry.publish()
-        options = [f"--set=console.maxWatchers={watchers + 10}", "--set=console.port=0"]
-        command = [
-            str(Path(sys.executable).with_name("namesrv-stream")),
-            f"--root={folder}/registry",
-            *options,
-            "console",
-        ]
+        options = {"console.maxWatchers": watchers + 10, "console.port": 0}
+        command = program(Path(folder, "registry"), options, "console")
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as console:
             assert console.stdout is not None
             url = console.stdout.readline().removeprefix("console: ").strip().rstrip("/")

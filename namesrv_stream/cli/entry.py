@@ -67,7 +67,7 @@ COMMANDS = {
     "console": LazyCommand("namesrv_stream.console.command:console", _RUN, "Serve a page and an HTTP API."),
     "submit": LazyCommand("namesrv_stream.cli.submit:submit", _RUN, "Run the job by spark-submit."),
     "archive": LazyCommand(
-        "namesrv_stream.cli.submit:archive", _RUN, "Let the job start sooner, by an archive of Java's classes."
+        "namesrv_stream.cli.archive:archive", _RUN, "Let the job start sooner, by an archive of Java's classes."
     ),
     "jars": LazyCommand("namesrv_stream.cli.jars:jars", _RUN, "Fetch the jars of Spark, once."),
 }

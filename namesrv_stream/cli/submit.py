@@ -1,17 +1,15 @@
-"""`submit` and `archive`: a program of jobs/ by spark-submit, and what makes it start sooner."""
+"""`submit`: a program of jobs/ by spark-submit."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 import click
 
 from namesrv_stream.cli.entry import key_values
-from namesrv_stream.cli.group import DEBUG, say
-from namesrv_stream.config import Invocation
-from namesrv_stream.local.class_archive import record_archive
-from namesrv_stream.local.submission import ARCHIVE, PROGRAMS, submission
+from namesrv_stream.cli.group import DEBUG
+from namesrv_stream.config import Invocation, as_options
+from namesrv_stream.local.submission import PROGRAMS, submission
 
 _SPARK_KEYS = {"master": "spark.master", "py_files": "spark.submit.pyFiles"}
 
@@ -48,7 +46,7 @@ def submit(
     has made an archive of classes, Java uses it.
     """
     debug = ["--debug"] if context.meta.get(DEBUG) and program == PROGRAMS[0] else []
-    given = [*_of_invocation(context.obj), *_as_options(settings), *debug, *arguments]
+    given = [*_of_invocation(context.obj), *as_options(settings), *debug, *arguments]
     of_names = {key: value for name, key in _SPARK_KEYS.items() if (value := named[name]) is not None}
     command, environment = submission(program, given, spark_options={**spark_options, **of_names})
     os.execve(command[0], command, environment)
@@ -57,19 +55,4 @@ def submit(
 def _of_invocation(invocation: Invocation) -> list[str]:
     """Return the options -c, --root and --set that were given, as a program of jobs/ takes them."""
     file = [] if invocation.file is None else ["-c", str(invocation.file)]
-    return [*file, *_as_options(invocation.options)]
-
-
-def _as_options(settings: Mapping[str, str]) -> list[str]:
-    return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-
-
-@click.command("archive")
-def archive() -> None:
-    """Make an archive (190 MB) of the Java classes that the job loads. `submit` then starts it a third sooner.
-
-    This runs the job for a minute with a Kafka of its own. Do it again after an update of Java, pyspark or
-    the jars: Java does not use an archive that does not fit.
-    """
-    record_archive(ARCHIVE, say)
-    click.echo(ARCHIVE)
+    return [*file, *as_options(invocation.options)]

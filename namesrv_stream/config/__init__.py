@@ -1,7 +1,7 @@
 """Settings: what they are, where their values come from, and which of them change at run time."""
 
 from namesrv_stream.config.kafka import kafka_client_arguments, spark_kafka_options
-from namesrv_stream.config.loading import Invocation, SettingsFileError, checked_changes, load_settings
+from namesrv_stream.config.loading import Invocation, SettingsFileError, as_options, checked_changes, load_settings
 from namesrv_stream.config.settings import (
     CATALOGUE,
     ConfigBlackListError,
@@ -18,6 +18,7 @@ __all__ = [
     "NamesrvSettings",
     "SettingInfo",
     "SettingsFileError",
+    "as_options",
     "checked_changes",
     "kafka_client_arguments",
     "load_settings",

@@ -98,6 +98,11 @@ class Invocation:
         return load_settings(self.file, self.environ, self.options)
 
 
+def as_options(settings: Mapping[str, object]) -> list[str]:
+    """Return settings as words of a command line, with which another process is started: --set KEY=VALUE for each."""
+    return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+
+
 def environment_name(key: str) -> str:
     """Return the environment variable of a key: NAMESRV_LISTEN_PORT for `listenPort`.
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.config import NamesrvSettings, as_options, kafka_client_arguments
 from namesrv_stream.config.loading import ENV_PREFIX
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.fleet.plan import SHORTEST_PERIOD_MS, Churn, FleetPlan
@@ -80,9 +80,8 @@ def _record(settings: NamesrvSettings, recorded: Path, job_log: Path, on_step: C
 
 def _started_job(settings: NamesrvSettings, recorded: Path, job_log: Path) -> OwnedProcess:
     given = {"kafka.bootstrap.servers": settings.kafka_bootstrap_servers, "delta.root": settings.delta_root}
-    arguments = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
     here = {"spark.master": "local[2]"}
-    command, environment = submission("route_registry", arguments, spark_options=here, records_archive=recorded)
+    command, environment = submission("route_registry", as_options(given), spark_options=here, records_archive=recorded)
     without_settings = {name: value for name, value in environment.items() if not name.startswith(ENV_PREFIX)}
     return OwnedProcess(command, job_log, env=without_settings)
 

@@ -113,11 +113,18 @@ def _retrieve(configuration: str, folder: Path) -> None:
 
 
 def pyspark_jar(name: str) -> Path:
-    """A jar that pyspark brings, such as `ivy`; pyspark itself, which takes a second, is not imported."""
+    """Return a jar that pyspark brings, such as `ivy`."""
+    return next((pyspark_folder() / "jars").glob(f"{name}-*.jar"))
+
+
+def pyspark_folder() -> Path:
+    """Return the folder of pyspark, which is not imported, for that takes a second."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise JarsNotRetrievedError("spark", f"pyspark, which brings {name}, is not installed: run `make install`")
-    return next((Path(spec.origin).parent / "jars").glob(f"{name}-*.jar"))
+        raise JarsNotRetrievedError(
+            "spark", "pyspark, which brings Spark and Ivy, is not installed: run `make install`"
+        )
+    return Path(spec.origin).parent
 
 
 if __name__ == "__main__":

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import socket
-from contextlib import ExitStack
+from itertools import cycle, islice
 
 from namesrv_stream.errors import NamesrvError
 
 HOST = "127.0.0.1"
+_FOR_SERVERS = range(20_000, 32_000)
+"""Below the ports that a kernel gives to outgoing connections: from 32,768 on Linux, from 49,152 on macOS."""
+_in_turn = islice(cycle(_FOR_SERVERS), random.randrange(len(_FOR_SERVERS)), None)
+"""Each port is given out once before it comes again; another process begins elsewhere."""
 
 
 class PortInUseError(NamesrvError):
@@ -22,24 +27,25 @@ class PortInUseError(NamesrvError):
 
 
 def free_ports(count: int) -> int:
-    """Return the first of `count` consecutive free ports."""
+    """Return the first of `count` consecutive ports at which no server listens and no outgoing connection will."""
     while True:
-        with ExitStack() as held:
-            first = int(held.enter_context(socket.create_server((HOST, 0))).getsockname()[1])
-            try:
-                for port in range(first + 1, first + count):
-                    held.enter_context(socket.create_server((HOST, port)))
-            except (OSError, OverflowError):
-                continue
-            return first
+        ports = [next(_in_turn) for _ in range(count)]
+        if ports[-1] - ports[0] == count - 1 and all(map(_is_free, ports)):
+            return ports[0]
 
 
 def check_free(port: int, server: str) -> None:
     """Raise PortInUseError if a process listens at the port; `server` names who was to get it."""
+    if not _is_free(port):
+        raise PortInUseError(port, server)
+
+
+def _is_free(port: int) -> bool:
     try:
         socket.create_server((HOST, port)).close()
     except OSError:
-        raise PortInUseError(port, server) from None
+        return False
+    return True
 
 
 def listens(port: int) -> bool:

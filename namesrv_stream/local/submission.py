@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 import javaproperties
 
-from namesrv_stream.local.jars import CONF, JARS, jars_of_sessions
+from namesrv_stream.local.jars import CONF, JARS, jars_of_sessions, pyspark_folder
+from namesrv_stream.local.ports import HOST
 
 PROGRAMS = ("route_registry", "maintain_tables", "churn_report")
 """The programs of jobs/."""
@@ -91,7 +91,7 @@ def _environment(*, is_local: bool) -> dict[str, str]:
     """Return the environment. Executors of a cluster have a Python of their own, local workers have this one."""
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_CONF_DIR"}
     environment["SPARK_HOME"] = str(_spark_home())
-    environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # as conf/spark-env.sh
+    environment.setdefault("SPARK_LOCAL_IP", HOST)  # as conf/spark-env.sh
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if is_local:
         environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"]
@@ -99,10 +99,5 @@ def _environment(*, is_local: bool) -> dict[str, str]:
 
 
 def _spark_home() -> Path:
-    """Return SPARK_HOME, or the folder of pyspark, which takes a second to import."""
-    if home := os.environ.get("SPARK_HOME"):
-        return Path(home)
-    spec = find_spec("pyspark")
-    assert spec is not None, "pyspark is a dependency"
-    assert spec.origin is not None, "pyspark is a package in a folder"
-    return Path(spec.origin).parent
+    home = os.environ.get("SPARK_HOME")
+    return Path(home) if home else pyspark_folder()

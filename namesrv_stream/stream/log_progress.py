@@ -10,20 +10,19 @@ from dataclasses import dataclass, field
 class LogProgress:
     """The place in the log, and its event time.
 
-    `first_offset`: where the log goes on after the tables. `next_offset`: all before it is applied. `handled_offset`:
-    all before it is in the tables, signs of life aside. `event_time_ms`: the highest applied, None before the first
-    record; `published_event_ms`: the one that the newest snapshot shows.
+    `next_offset`: all before it is applied. `handled_offset`: all before it is in the tables, signs of life aside.
+    `event_time_ms`: the highest applied, None before the first record; `published_event_ms`: the one that the newest
+    snapshot shows.
     """
 
-    first_offset: int
+    next_offset: int
     event_time_ms: int | None
-    next_offset: int = field(init=False)
     handled_offset: int = field(init=False)
     published_event_ms: int | None = field(init=False)
     _published_at_s: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.next_offset = self.handled_offset = self.first_offset
+        self.handled_offset = self.next_offset
         self.published_event_ms = self.event_time_ms
         self._published_at_s = time.monotonic()
 

@@ -20,6 +20,7 @@ from tenacity import Retrying, retry, retry_if_not_result, stop_after_delay, wai
 
 from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.gateway.server import AddressInUseError
+from namesrv_stream.local.ports import free_ports
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.wire.command import RemotingCommand, encode_command
 from namesrv_stream.wire.frame import FrameDecoder
@@ -242,7 +243,7 @@ def test_stop_closes_connections_and_frees_the_port(registry, settings):
 
 
 def test_metrics_and_health(registry, settings):
-    port = free_port()
+    port = free_ports(1)
     with BackgroundGateway(settings(metricsPort=port)) as running, Peer(running.gateway.port) as peer:
         for topic in ("TopicA", "TopicA", "Nowhere"):
             peer.ask(105, topic=topic)
@@ -273,7 +274,7 @@ def test_metrics_and_health(registry, settings):
 
 
 def test_a_gateway_without_a_snapshot_is_healthy_and_not_ready(tmp_path, settings):
-    port = free_port()
+    port = free_ports(1)
     with BackgroundGateway(settings(**{"metricsPort": port, "delta.root": str(tmp_path / "none")})):
         assert unreadiness(port) == "no snapshot has been read yet\n"
         assert urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10).read() == b"ok\n"
@@ -284,11 +285,6 @@ def unreadiness(port):
     with pytest.raises(urllib.error.HTTPError, match="503") as refused:
         urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10)
     return refused.value.read().decode()
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return found.getsockname()[1]
 
 
 # --- fuzz

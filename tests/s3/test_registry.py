@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from namesrv_stream.cli import main
+from namesrv_stream.config import as_options
 from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.history.views import register_views
 from namesrv_stream.local.jars import CHECKOUT, retrieved_jars
@@ -52,8 +53,7 @@ def heartbeats(kafka, topic, tmp_path, root):
 
 
 def asked_of_command_line(heartbeats, *command):
-    options = [part for key, text in heartbeats.options.items() for part in ("--set", f"{key}={text}")]
-    done = CliRunner().invoke(main, [*options, *command])
+    done = CliRunner().invoke(main, [*as_options(heartbeats.options), *command])
     assert done.exit_code == 0, done.output
     return done.stdout
 

@@ -1,8 +1,16 @@
-"""One registry with a gateway for all tests with RocketMQ's peers; each uses names of its own."""
+"""The log of one test; and one registry with a gateway for all tests with RocketMQ's peers, with names of their own."""
 
 import pytest
 
 from tests.system.gateway_stack import running_stack
+from tests.system.heartbeats import Heartbeats
+
+
+@pytest.fixture
+def heartbeats(kafka, topic, tmp_path):
+    log = Heartbeats(kafka, topic, tmp_path)
+    yield log
+    log.close()
 
 
 @pytest.fixture(scope="session")

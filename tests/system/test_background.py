@@ -4,8 +4,6 @@ import contextlib
 import shutil
 from pathlib import Path
 
-import pytest
-
 from namesrv_stream.errors import TermLostError
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.ticker import Ticker
@@ -17,13 +15,6 @@ from namesrv_stream.tables.rust_writer import RustWriter
 from tests.system.heartbeats import LIMIT_S, Heartbeats, address, registration
 
 HOUR_MS = "3600000"
-
-
-@pytest.fixture
-def heartbeats(kafka, topic, tmp_path):
-    log = Heartbeats(kafka, topic, tmp_path)
-    yield log
-    log.close()
 
 
 def test_what_kafka_had_is_awaited_and_not_what_others_go_on_writing(heartbeats, spark):

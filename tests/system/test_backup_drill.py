@@ -10,14 +10,7 @@ from namesrv_stream.cli import main
 from namesrv_stream.errors import TermLostError
 from namesrv_stream.rules.requests import DeleteKvConfig, PutKvConfig
 from namesrv_stream.stream.background import BackgroundJob
-from tests.system.heartbeats import Heartbeats, address, eventually, registration
-
-
-@pytest.fixture
-def heartbeats(kafka, topic, tmp_path):
-    log = Heartbeats(kafka, topic, tmp_path)
-    yield log
-    log.close()
+from tests.system.heartbeats import address, eventually, registration
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tenacity import retry, stop_after_delay, wait_fixed
 from namesrv_stream.local.jars import CHECKOUT, retrieved_jars
 from namesrv_stream.local.ports import HOST
 from namesrv_stream.local.process import OwnedProcess
-from tests.system.heartbeats import Heartbeats, address, registration
+from tests.system.heartbeats import address, registration
 
 SPARK_HOME = Path(pyspark.__file__).parent
 JOB = CHECKOUT / "jobs" / "route_registry.py"
@@ -27,13 +27,6 @@ LIMIT_S = 120
 CHART_VALUES = CHECKOUT / "deploy" / "helm" / "namesrv-stream" / "values.yaml"
 GRACE_S = yaml.safe_load(CHART_VALUES.read_text())["job"]["terminationGracePeriodSeconds"]
 """Time from SIGTERM to SIGKILL that the chart gives the job."""
-
-
-@pytest.fixture
-def heartbeats(kafka, topic, tmp_path):
-    log = Heartbeats(kafka, topic, tmp_path)
-    yield log
-    log.close()
 
 
 def environment(python):

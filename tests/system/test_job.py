@@ -45,13 +45,6 @@ def timed(kafka, topic, tmp_path):
     log.close()
 
 
-@pytest.fixture
-def heartbeats(kafka, topic, tmp_path):
-    log = Heartbeats(kafka, topic, tmp_path)
-    yield log
-    log.close()
-
-
 def heads(root):
     return {name: Root(root).open(spec).version() for name, spec in TABLES.items()}
 

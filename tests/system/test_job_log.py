@@ -9,7 +9,7 @@ import pytest
 
 from namesrv_stream.local.jars import CHECKOUT
 from namesrv_stream.local.kafka import LocalKafka
-from tests.system.heartbeats import Heartbeats, eventually, registration
+from tests.system.heartbeats import eventually, registration
 from tests.system.test_cluster import environment, exit_code_within_grace, running, spark_submit
 from tests.test_messages import DOCUMENTED, HOLE
 
@@ -28,16 +28,10 @@ MOST_LINES_OF_AN_OUTAGE = 12
 
 
 @pytest.fixture
-def node(tmp_path):
+def kafka(tmp_path):
+    """A Kafka of one test, which can stop."""
     with LocalKafka(tmp_path / "kafka") as node:
         yield node
-
-
-@pytest.fixture
-def heartbeats(node, topic, tmp_path):
-    log = Heartbeats(node, topic, tmp_path)
-    yield log
-    log.close()
 
 
 @eventually
@@ -55,7 +49,7 @@ def logged(log):
 
 
 def test_an_outage_of_kafka_is_a_few_documented_lines_and_the_last_one_says_that_it_stopped(
-    heartbeats, node, tmp_path, monkeypatch
+    heartbeats, kafka, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(CHECKOUT)
     log = tmp_path / "job.log"
@@ -64,9 +58,9 @@ def test_an_outage_of_kafka_is_a_few_documented_lines_and_the_last_one_says_that
         heartbeats.say(registration(1))
         heartbeats.await_offset(1)
         before = len(logged(log))
-        node.kill()
+        kafka.kill()
         await_attempts(log, ATTEMPTS)
-        node.start()
+        kafka.start()
         heartbeats.say(registration(2))
         heartbeats.await_offset(2)
         os.kill(job.pid, signal.SIGTERM)

@@ -43,13 +43,6 @@ from tests.system.heartbeats import (
 TABLES_IN_TURN = ["topic", "broker", "cluster", "filter", "live", "kv_config", "broker_event"]
 
 
-@pytest.fixture
-def heartbeats(kafka, topic, tmp_path):
-    log = Heartbeats(kafka, topic, tmp_path)
-    yield log
-    log.close()
-
-
 @contextlib.contextmanager
 def dying_job(heartbeats, folder, at_commit):
     """A job in a process of its own, which is dead when the `with` is left: killed by itself, its JVM by us."""
@@ -131,11 +124,11 @@ def test_a_new_checkpoint_on_old_tables_goes_on_where_the_last_snapshot_stood(ka
 def test_tables_are_loaded_while_the_query_starts_and_its_first_batch_waits_for_them(heartbeats, spark, monkeypatch):
     """The first attempt cannot load them: it ends its query, and the next one goes on."""
     heartbeats.say(registration(1))
-    attempts, published = [], []
+    session, attempts, published = spark.newSession(), [], []
 
     @eventually
     def await_query():
-        assert any(query.name == QUERY_NAME and query.isActive for query in spark.streams.active)
+        assert any(query.name == QUERY_NAME and query.isActive for query in session.streams.active)
 
     def slowly(settings, publisher, *rest):
         await_query()
@@ -146,7 +139,7 @@ def test_tables_are_loaded_while_the_query_starts_and_its_first_batch_waits_for_
         return MicroBatches(settings, publisher, *rest)
 
     monkeypatch.setattr(job_module, "MicroBatches", slowly)
-    with BackgroundJob(spark, heartbeats.settings) as job:
+    with BackgroundJob(session, heartbeats.settings) as job:
         job.process_all()
         assert heartbeats.live() == [address(1)]
     assert published == ["CLAIM", "CLAIM"]

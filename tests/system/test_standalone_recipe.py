@@ -9,18 +9,11 @@ import pytest
 
 from namesrv_stream.local.jars import CHECKOUT
 from namesrv_stream.local.ports import HOST, free_ports
-from tests.system.heartbeats import Heartbeats, address, registration
+from tests.system.heartbeats import address, registration
 from tests.system.test_cluster import environment, running_shell
 
 PAGE = (CHECKOUT / "docs" / "operations.md").read_text("utf-8")
 RECIPE = re.search(r"### A standalone cluster.*?```sh\n(.*?)```", PAGE, re.DOTALL)[1]
-
-
-@pytest.fixture
-def heartbeats(kafka, topic, tmp_path):
-    log = Heartbeats(kafka, topic, tmp_path)
-    yield log
-    log.close()
 
 
 @pytest.mark.full

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from namesrv_stream.config import as_options
 from namesrv_stream.local import submission as module
 from namesrv_stream.local.class_archive import ArchiveNotMadeError, record_archive
 from namesrv_stream.local.submission import submission
-from tests.system.heartbeats import Heartbeats, address, registration
+from tests.system.heartbeats import address, registration
 from tests.system.test_cluster import running_job
 
 pytestmark = pytest.mark.system  # of those too that start a Kafka or a JVM of their own
@@ -30,13 +31,6 @@ def archive(kafka, tmp_path_factory):
     return made
 
 
-@pytest.fixture
-def heartbeats(kafka, topic, tmp_path):
-    log = Heartbeats(kafka, topic, tmp_path)
-    yield log
-    log.close()
-
-
 def test_the_job_starts_with_the_archive_from_any_folder_and_sigterm_ends_it_in_order(
     heartbeats, archive, tmp_path, monkeypatch
 ):
@@ -46,8 +40,7 @@ def test_the_job_starts_with_the_archive_from_any_folder_and_sigterm_ends_it_in_
     classes = tmp_path / "classes.txt"
     options = {"spark.master": "local[2]", "spark.driver.defaultJavaOptions": f"-Xlog:class+load:file={classes}"}
     given = {**heartbeats.options, "log.format": "json"}
-    settings = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
-    command, environment = submission("route_registry", settings, spark_options=options)
+    command, environment = submission("route_registry", as_options(given), spark_options=options)
     with running_job(command, tmp_path / "job.log", environment):
         heartbeats.await_offset(1)
         assert heartbeats.live() == [address(1)]

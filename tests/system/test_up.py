@@ -6,6 +6,7 @@ import signal
 import pytest
 from tenacity import retry, stop_after_delay, wait_fixed
 
+from namesrv_stream.config import as_options
 from namesrv_stream.local.ports import free_ports, listens
 from namesrv_stream.tables.reader import RouteReader
 from tests.interruption import running
@@ -20,8 +21,7 @@ def up(tmp_path):
     kafka = f"127.0.0.1:{free_ports(1)}"
     settings = {"kafka.bootstrap.servers": kafka, "listenPort": "0", "kvConfigPath": "", "delta.root": tmp_path / "r"}
     settings |= {"jobTicker": "true", "tickMillis": "20"}  # somebody writes while all ends
-    options = [option for key, text in settings.items() for option in ("--set", f"{key}={text}")]
-    with running(*options, "up", "--data", str(tmp_path), "--brokers", "2", "--topics", "1") as process:
+    with running(*as_options(settings), "up", "--data", str(tmp_path), "--brokers", "2", "--topics", "1") as process:
         yield process
 
 
