@@ -12,10 +12,14 @@ LIMIT_S = 30.0
 
 
 class Peer:
-    """`host`: the address that it comes from, 127.0.0.0/8 being all ours."""
+    """`host`: the address that it comes from, 127.0.0.0/8 being all ours.
 
-    def __init__(self, port: int, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S, source_address=(host, 0))
+    It is bound only if it is given: the port of a bound connection is not free again for a minute after its end.
+    """
+
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None, host: str | None = None) -> None:
+        source = None if host is None else (host, 0)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S, source_address=source)
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         self._decoder = FrameDecoder()
