@@ -1,4 +1,4 @@
-"""The command line of namesrv-stream, which benchmarks start in processes of its own as users do."""
+"""The command line of namesrv-stream, which benchmarks start in a process of its own, as users do."""
 
 from __future__ import annotations
 

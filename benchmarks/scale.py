@@ -33,7 +33,7 @@ from benchmarks.drawing import draw
 from benchmarks.large_registry import TOPICS_PER_BROKER, Plan, Registry
 from benchmarks.processes import cpu_seconds
 from benchmarks.program import program
-from namesrv_stream.local.ports import free_ports
+from namesrv_stream.local.ports import HOST, free_ports
 from namesrv_stream.local.process import OwnedProcess
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.command import RemotingCommand, decode_command, encode_command
@@ -153,7 +153,7 @@ class Stalls:
 def running_gateway(root: Path, log: Path) -> Iterator[tuple[OwnedProcess, int]]:
     """Run a gateway without Kafka on the tables under `root` within the `with`; give its port."""
     port, silent = free_ports(1), free_ports(1)
-    options = {"listenPort": port, "kafka.bootstrap.servers": f"127.0.0.1:{silent}"}
+    options = {"listenPort": port, "kafka.bootstrap.servers": f"{HOST}:{silent}"}
     process = OwnedProcess(program(root, options, "gateway"), log, env=dict(os.environ))
     try:
         yield process, port

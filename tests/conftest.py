@@ -1,6 +1,7 @@
 """Fixtures that tests share: one Kafka, one Spark session, and a topic name for each test."""
 
 import os
+import socket
 import uuid
 
 import pytest
@@ -69,3 +70,11 @@ def spark(tmp_path_factory):
     session = local_session("tests", options, cores="2")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def nobody():
+    """host:port where nobody listens for as long as the tests run."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{bound.getsockname()[1]}"

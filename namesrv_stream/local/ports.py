@@ -9,8 +9,8 @@ from itertools import cycle, islice
 from namesrv_stream.errors import NamesrvError
 
 HOST = "127.0.0.1"
-_FOR_SERVERS = range(20_000, 32_000)
-"""Below the ports that a kernel gives to outgoing connections: from 32,768 on Linux, from 49,152 on macOS."""
+_FOR_SERVERS = range(20_000, 30_000)
+"""Below the ports that a kernel gives to outgoing connections by default: from 32,768 on Linux, 49,152 on macOS."""
 _in_turn = islice(cycle(_FOR_SERVERS), random.randrange(len(_FOR_SERVERS)), None)
 """Each port is given out once before it comes again; another process begins elsewhere."""
 
@@ -27,7 +27,10 @@ class PortInUseError(NamesrvError):
 
 
 def free_ports(count: int) -> int:
-    """Return the first of `count` consecutive ports at which no server listens and no outgoing connection will."""
+    """Return the first of `count` consecutive ports at which no server listens.
+
+    By default the kernel does not give them to outgoing connections either, so they stay free until a server starts.
+    """
     while True:
         ports = [next(_in_turn) for _ in range(count)]
         if ports[-1] - ports[0] == count - 1 and all(map(_is_free, ports)):

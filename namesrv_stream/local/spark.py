@@ -13,6 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from namesrv_stream.local.jars import CONF, HOME, jars_of_sessions
+from namesrv_stream.local.ports import HOST
 
 
 def local_session(
@@ -24,7 +25,7 @@ def local_session(
     because another one on the PATH may lack the dependencies. The handler of Ctrl-C stays as it was.
     """
     os.environ.setdefault("SPARK_CONF_DIR", str(CONF))
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("SPARK_LOCAL_IP", HOST)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = (
         SparkSession.builder.master(f"local[{cores}]")

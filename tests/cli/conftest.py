@@ -1,10 +1,11 @@
-import socket
 import time
 
 import pytest
 from click.testing import CliRunner
 
 from namesrv_stream.cli import main
+from namesrv_stream.config import as_options
+from namesrv_stream.local.ports import free_ports
 from tests.cli.registry import PublishedRegistry
 
 
@@ -24,8 +25,7 @@ def run(registry):
     """Runs the command line on the registry's tables: arguments as in a shell, split at blanks."""
 
     def run(line, **settings):
-        options = [f"--set={key}={text}" for key, text in settings.items()]
-        return CliRunner().invoke(main, ["--root", registry.root, *options, *line.split()])
+        return CliRunner().invoke(main, ["--root", registry.root, *as_options(settings), *line.split()])
 
     return run
 
@@ -33,6 +33,4 @@ def run(registry):
 @pytest.fixture
 def closed_port():
     """A port on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    return free_ports(1)

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from namesrv_stream.cli import main
 from namesrv_stream.cli.entry import COMMANDS
+from namesrv_stream.config import as_options
 
 NAMESRV_STREAM = str(Path(sys.executable).with_name("namesrv-stream"))
 
@@ -116,9 +117,10 @@ def test_command_names_may_be_written_in_any_case(run, registry):
 
 
 @pytest.mark.parametrize(
-    "line", ["topicRoute -t TopicA", "history", "snapshots", "status --no-kafka", "listKvConfig -s NS"]
+    "line",
+    ["topicRoute -t TopicA", "history", "snapshots", "status --no-kafka", "listKvConfig -s NS", "submit --help"],
 )
-def test_reads_start_without_what_is_slow_to_import(registry, line):
+def test_reads_and_help_start_without_what_is_slow_to_import(registry, line):
     registry.register("10.0.0.1:10911", "c1", "broker-a")
     program = (
         "import sys\n"
@@ -149,7 +151,7 @@ def test_a_store_that_is_away_is_one_line_without_those_of_its_retries(closed_po
         "aws_region": "us-east-1",
         "max_retries": "2",
     }
-    options = [f"--set=delta.storage.{key}={text}" for key, text in storage.items()]
+    options = as_options({f"delta.storage.{key}": text for key, text in storage.items()})
     command = [NAMESRV_STREAM, "--root", "s3://bucket/registry", *options, "snapshots"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     [line] = done.stderr.splitlines()

@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import socket
 import time
 from urllib.parse import urlsplit
 
@@ -47,14 +46,6 @@ class Client:
     def post(self, body, path="/v1/commands", **headers):
         text = body if isinstance(body, bytes) else json.dumps(body).encode()
         return self.get(path, "POST", text, **{"Content_Type": "application/json"} | headers)
-
-
-@pytest.fixture(scope="session")
-def nobody():
-    """host:port where nobody listens for as long as the tests run."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{bound.getsockname()[1]}"
 
 
 def make_registry(root):

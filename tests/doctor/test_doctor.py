@@ -1,7 +1,6 @@
 """doctor: each fault is one line with what to do, and nothing is left behind."""
 
 import json
-import socket
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -21,6 +20,7 @@ from namesrv_stream.doctor.machine import check_jars, check_java, check_workers
 from namesrv_stream.doctor.storage import check_checkpoint, check_tables, check_writing
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.local.java import find_java
+from namesrv_stream.local.ports import free_ports
 
 
 def states(check, **settings):
@@ -155,9 +155,7 @@ def test_clocks_may_differ_by_a_second_besides_what_was_waited(appended_ms, stat
 
 
 def test_kafka_that_is_away_ends_the_command_with_1_and_the_other_lines_stand(tmp_path):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        away = f"kafka.bootstrap.servers=127.0.0.1:{probe.getsockname()[1]}"
+    away = f"kafka.bootstrap.servers=127.0.0.1:{free_ports(1)}"
     result = CliRunner().invoke(main, ["doctor", "--role", "gateway", "--json", "--root", str(tmp_path), "--set", away])
     assert result.exit_code == 1
     found = {each["check"]: each["state"] for each in json.loads(result.stdout)}

@@ -1,7 +1,5 @@
 """A gateway on real tables, with a Kafka that nobody runs: lookups have to do without."""
 
-import socket
-
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
@@ -12,14 +10,6 @@ from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer
 
 T0 = 1_700_000_000_000
-
-
-@pytest.fixture(scope="session")
-def nobody():
-    """host:port where nobody listens for as long as the tests run."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{bound.getsockname()[1]}"
 
 
 @pytest.fixture

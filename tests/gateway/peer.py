@@ -14,7 +14,7 @@ LIMIT_S = 30.0
 class Peer:
     """`host`: the address that it comes from, 127.0.0.0/8 being all ours.
 
-    It is bound only if it is given: the port of a bound connection is not free again for a minute after its end.
+    The socket is bound only if `host` is given: a bound port is free again a minute after the end of its connection.
     """
 
     def __init__(self, port: int, tls: ssl.SSLContext | None = None, host: str | None = None) -> None:

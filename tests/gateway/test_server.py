@@ -232,8 +232,8 @@ def test_a_port_that_is_taken_is_an_error_that_names_it(gateway, settings):
 
 
 def test_stop_closes_connections_and_frees_the_port(registry, settings):
-    with BackgroundGateway(settings()) as running:
-        port = running.gateway.port
+    port = free_ports(1)
+    with BackgroundGateway(settings(listenPort=port)):
         connected = Peer(port)
         assert connected.ask(105, topic="TopicA").code == 0
     with connected:

@@ -34,7 +34,7 @@ def published(tmp_path_factory, nobody):
 
 @pytest.fixture(scope="module")
 def gateways(kafka, spark, tmp_path_factory):
-    with Gateways(tmp_path_factory.mktemp("gateways"), kafka.bootstrap_servers, spark) as side:
+    with Gateways(tmp_path_factory.mktemp("gateways"), kafka.bootstrap_servers, spark.newSession()) as side:
         yield side
 
 

@@ -58,5 +58,5 @@ def running_stack(kafka, spark, folder, **more):
             **more,
         }
     )
-    with BackgroundJob(spark, settings) as job, BackgroundGateway(settings) as gateway:
+    with BackgroundJob(spark.newSession(), settings) as job, BackgroundGateway(settings) as gateway:
         yield Stack(settings, job, gateway)

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from namesrv_stream.cli import main
+from namesrv_stream.config import as_options
 from namesrv_stream.errors import TermLostError
 from namesrv_stream.rules.requests import DeleteKvConfig, PutKvConfig
 from namesrv_stream.stream.background import BackgroundJob
@@ -16,8 +17,7 @@ from tests.system.heartbeats import address, eventually, registration
 @pytest.fixture
 def run(heartbeats):
     def run(*arguments):
-        options = [f"--set={key}={text}" for key, text in heartbeats.options.items()]
-        result = CliRunner().invoke(main, [*map(str, arguments), *options])
+        result = CliRunner().invoke(main, [*map(str, arguments), *as_options(heartbeats.options)])
         assert result.exit_code == 0, result.output
         return result.output
 

@@ -4,7 +4,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -17,7 +16,7 @@ import yaml
 from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.local.jars import CHECKOUT, retrieved_jars
-from namesrv_stream.local.ports import HOST
+from namesrv_stream.local.ports import HOST, free_ports
 from namesrv_stream.local.process import OwnedProcess
 from tests.system.heartbeats import address, registration
 
@@ -112,8 +111,7 @@ def test_spark_submit_publishes_and_sigterm_ends_it_in_order(heartbeats, tmp_pat
 @contextlib.contextmanager
 def standalone_cluster(folder, env):
     """A master and one worker on this machine; the master's URL."""
-    with socket.create_server((HOST, 0)) as bound:
-        port = bound.getsockname()[1]
+    port = free_ports(1)
     url = f"spark://{HOST}:{port}"
     start, of_both = SPARK_HOME / "bin" / "spark-class", ["--host", HOST, "--webui-port", "0"]
     master = [start, "org.apache.spark.deploy.master.Master", *of_both, "--port", str(port)]
