@@ -7,6 +7,8 @@ from concurrent.futures import Future
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.rules.requests import BrokerHeartbeat, DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.wire.codes import Flag, RequestCode
+from namesrv_stream.wire.command import RemotingCommand, encode_command
 
 _ACKNOWLEDGED_WITHIN_S = 60.0
 
@@ -33,7 +35,7 @@ class Brokers:
 
     def heartbeat(self, number: int) -> None:
         """Send a light sign of life of one; return at once."""
-        self._producer.send(BrokerHeartbeat(broker_addr=self._address(number)))
+        self._producer.send(BrokerHeartbeat(broker_addr=_address(number)))
 
     def change(self, number: int) -> LogPosition:
         """Give one topic of one broker other queue counts under a new data version; return its position in Kafka."""
@@ -51,15 +53,29 @@ class Brokers:
         table = dict.fromkeys(names, TopicConfig(8, 8, 6))
         table[names[-1]] = TopicConfig(8 + version, 8 + version, 6)
         return RegisterBroker(
-            cluster_name=f"cluster-{number % 4}",
-            broker_name=f"broker-{number}",
+            cluster_name=_cluster(number),
+            broker_name=_name(number),
             broker_id=0,
-            broker_addr=self._address(number),
-            ha_server_addr=self._address(number),
+            broker_addr=_address(number),
+            ha_server_addr=_address(number),
             data_version=DataVersion(0, 1_700_000_000_000, version),
             topic_config_table=table,
         )
 
-    @staticmethod
-    def _address(number: int) -> str:
-        return f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}:10911"
+
+def heartbeat_frame(number: int) -> bytes:
+    """Return the oneway BROKER_HEARTBEAT of one of the `Brokers` as a gateway receives it."""
+    fields = {"brokerAddr": _address(number), "brokerName": _name(number), "clusterName": _cluster(number)}
+    return encode_command(RemotingCommand(code=RequestCode.BROKER_HEARTBEAT, flag=Flag.ONEWAY, ext_fields=fields))
+
+
+def _address(number: int) -> str:
+    return f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}:10911"
+
+
+def _name(number: int) -> str:
+    return f"broker-{number}"
+
+
+def _cluster(number: int) -> str:
+    return f"cluster-{number % 4}"

@@ -5,19 +5,20 @@
     .venv/bin/python -m benchmarks.job --trigger 1000 --trigger 1000  # the first start, and one on old tables
     .venv/bin/python -m benchmarks.job --spark spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1
 
-A hundred brokers send a heartbeat every 30 s, as a gateway sends them for connected ones. A gateway runs too: it sends
-the ticks. Each trigger has a start of the job of its own, on the same tables, the first of them on new ones.
+A hundred brokers, each with a connection of its own to a gateway, send it a heartbeat every 30 s. Each trigger
+has a start of the job of its own, on the same tables, the first of them on new ones.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +28,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.brokers import Brokers
+from benchmarks.brokers import Brokers, heartbeat_frame
 from benchmarks.processes import cores, cpu_by_part, gateway_process, job_process, resident_mb, wait_until
 from benchmarks.publication import percentile
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
@@ -35,6 +36,7 @@ from namesrv_stream.errors import NamesrvError
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.local.ports import HOST
 from namesrv_stream.local.submission import ARCHIVE
 from namesrv_stream.rules.rows import LogPosition, SnapshotRow
 from namesrv_stream.tables.root import Root
@@ -103,14 +105,14 @@ class Tables:
 
 
 @contextmanager
-def heartbeats(brokers: Brokers) -> Iterator[None]:
+def heartbeats(peers: Sequence[socket.socket]) -> Iterator[None]:
     """Send the heartbeats of all brokers, evenly over HEARTBEAT_EVERY_S, within the `with`."""
     stop = threading.Event()
 
     def send() -> None:
         number = 0
-        while not stop.wait(HEARTBEAT_EVERY_S / BROKERS):
-            brokers.heartbeat(number % BROKERS)
+        while not stop.wait(HEARTBEAT_EVERY_S / len(peers)):
+            peers[number % len(peers)].sendall(heartbeat_frame(number % len(peers)))
             number += 1
 
     thread = threading.Thread(target=send)
@@ -139,8 +141,12 @@ def _part(process: psutil.Process) -> str:
 
 @dataclass(frozen=True)
 class Site:
-    """Kafka, gateway and brokers beside the measured job. `others`: the process ids of Kafka and the gateway."""
+    """Kafka, gateway and brokers beside the measured job.
 
+    `peers`: each broker's connection to the gateway. `others`: the process ids of Kafka and the gateway.
+    """
+
+    peers: Sequence[socket.socket]
     folder: Path
     options: Mapping[str, object]
     spark: Mapping[str, str]
@@ -157,7 +163,7 @@ class Site:
             self.brokers.change(0)  # else a start on old tables publishes only signs of life, after liveRefreshMillis
             tables.wait_for_publication(former)
             first_ms = tables.since(former)
-            with heartbeats(self.brokers):
+            with heartbeats(self.peers):
                 fresh_ms = [_change(tables, self.brokers, number) for number in range(_WARM_UP_CHANGES + changes)]
                 processes = parts(job, self.others)
                 before_s, began_s = cpu_by_part(processes), time.monotonic()
@@ -185,9 +191,12 @@ def running_site(folder: Path, spark: Mapping[str, str], *, archive: bool = True
         with HeartbeatProducer(arguments, settings.kafka_topic) as producer:
             brokers = Brokers(producer, BROKERS, TOPICS_PER_BROKER)
             brokers.register_all()
-            with gateway_process(folder, options) as (_, gateway):
+            with gateway_process(folder, options) as (port, gateway), ExitStack() as opened:
                 assert kafka.pid is not None, "it runs"
-                yield Site(folder, options, spark, brokers, {"gateway": gateway, "Kafka": kafka.pid}, archive)
+                peers = [opened.enter_context(socket.create_connection((HOST, port))) for _ in range(BROKERS)]
+                for number, peer in enumerate(peers):
+                    peer.sendall(heartbeat_frame(number))  # a gateway closes a connection that says nothing at first
+                yield Site(peers, folder, options, spark, brokers, {"gateway": gateway, "Kafka": kafka.pid}, archive)
 
 
 @click.command()

@@ -85,7 +85,7 @@ def main(rates: Sequence[int], seconds: float, plot: Path | None) -> None:
     before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="namesrv-bench-") as name, running_site(Path(name), {}) as site:
         tables = Tables(site.folder / "registry")
-        with job_process(site.folder, site.options) as job, heartbeats(site.brokers):
+        with job_process(site.folder, site.options) as job, heartbeats(site.peers):
             tables.wait_for_publication(0)
             columns = [measure(site, tables, job, rate, seconds).cells() for rate in rates]
     table = Table("figure", *(f"{rate:,} changes a minute" for rate in rates))

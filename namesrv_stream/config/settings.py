@@ -142,6 +142,13 @@ class NamesrvSettings(RocketmqSettings):
         "Time between two ticks that a process sends to Kafka; only a tick ends a silent lease.",
         "job, gateway, fleet",
     )
+    idle_tick_millis: Count = setting(
+        "idleTickMillis",
+        5000,
+        "Time between two ticks of a gateway while no lease can end soon. Light heartbeats of leases of 16 times that "
+        "or more wait for such a tick, so an idle job has one micro-batch in this time.",
+        "gateway",
+    )
     standby: Boolean = setting(
         "standby", False, "The job waits while another one is active, and takes over when that one ends.", "job"
     )
@@ -265,6 +272,18 @@ class NamesrvSettings(RocketmqSettings):
     def _check_auth(self) -> Self:
         if self.auth_mode != "off" and not self.auth_users_path:
             raise SettingError("auth.usersPath", f"is missing, and auth.mode is {self.auth_mode}", "Set both.")
+        return self
+
+    @model_validator(mode="after")
+    def _check_ticks(self) -> Self:
+        for key, period_ms in (("tickMillis", self.tick_millis), ("idleTickMillis", self.idle_tick_millis)):
+            if period_ms >= self.clock_jump_millis:
+                raise SettingError(
+                    key,
+                    f"is {period_ms}, and clockJumpMillis is {self.clock_jump_millis}: each tick would count as the "
+                    "end of an outage, and no silent lease would end",
+                    "Set clockJumpMillis to three times the longest time between two ticks, or more.",
+                )
         return self
 
     @property

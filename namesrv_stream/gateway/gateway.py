@@ -159,6 +159,8 @@ class Gateway:
         self._answers, self._latest = answers, snapshot
         self._dispatcher.serve(answers)
         self._writes.follow(answers)
+        if "live" in snapshot.changed_tables:
+            self._link.ticks.follow(answers.live.values())
         self._has_looked.set()
         self._has_snapshot.set()
         self.metrics.epoch.set(answers.epoch)

@@ -14,6 +14,7 @@ from typing import Self, TypeVar
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
 from namesrv_stream.gateway.body_processes import BodyProcesses
+from namesrv_stream.gateway.ticks import Ticks
 from namesrv_stream.gateway.turns import Share, Turns
 from namesrv_stream.kafka.record_producer import RecordProducer
 from namesrv_stream.kafka.topic import ensure_topic, wait_for_kafka
@@ -85,13 +86,11 @@ class KafkaLink:
         self._processes = BodyProcesses()
         self._producer: RecordProducer | None = None
         self._poll_timer: asyncio.TimerHandle | None = None
-        self._tick_timer: asyncio.TimerHandle | None = None
-        self._is_tick_on_its_way = False
         self._turns = Turns(_WORKERS)
         self._records = Share(MAX_ON_THE_WAY)
         self._bytes = Share(MAX_ON_THE_WAY_BYTES)
-        self._is_ticking = True
         self._is_failing = False
+        self.ticks = Ticks(self._loop, settings.tick_millis, settings.idle_tick_millis)
         self.has_connected = asyncio.Event()
 
     async def __aenter__(self) -> Self:
@@ -101,8 +100,7 @@ class KafkaLink:
     async def __aexit__(self, *_: object) -> None:
         """Wait a few seconds for the records on their way. An attempt to connect ends by itself and is not used."""
         self._stop.set()
-        if self._tick_timer is not None:
-            self._tick_timer.cancel()
+        self.ticks.stop()
         self._workers.shutdown(wait=False)
         self._processes.close()
         until_s = self._loop.time() + _CLOSE_LIMIT_S
@@ -125,7 +123,7 @@ class KafkaLink:
     @property
     def is_connected(self) -> bool:
         """True if the link is open, Kafka takes the ticks, and the last record with an outcome was taken."""
-        return self._producer is not None and self._is_ticking and not self._is_failing
+        return self._producer is not None and self.ticks.is_in_time and not self._is_failing
 
     def send(self, request: Request, record: bytes | None = None, host: str = OWN) -> asyncio.Future[LogPosition]:
         """Hand a record to Kafka for a peer at `host`. Return its future place in the log.
@@ -215,7 +213,7 @@ class KafkaLink:
         try:
             if self._producer is not None and self._producer.poll(_POLL_TURN_S):
                 pause_s = 0
-            elif self.on_the_way or self._is_tick_on_its_way:
+            elif self.on_the_way or self.ticks.is_on_its_way:
                 pause_s = _POLL_S
         except KafkaRefusedError as error:
             log.error("%s Writing requests are answered SYSTEM_BUSY.", error)
@@ -229,24 +227,17 @@ class KafkaLink:
         self._producer = producer
         self.has_connected.set()
         self._poll_in(_IDLE_POLL_S)
-        self._tick_in_turn(producer)
+        self.ticks.start(partial(self._send_tick, producer))
 
-    def _tick_in_turn(self, producer: RecordProducer) -> None:
-        """Send a tick each `tickMillis` (E7), unless Kafka has not yet acknowledged the one before.
-
-        So an outage of Kafka leaves one tick in the producer. Ticks take nothing of the room for peers' records.
-        """
-        self._tick_timer = self._loop.call_later(self._settings.tick_millis / 1_000, self._tick_in_turn, producer)
-        self._is_ticking = not self._is_tick_on_its_way
-        if self._is_ticking:
-            self._is_tick_on_its_way = True
-            tick = Scan()
-            producer.send(record_key(tick), encode_record(tick), self._on_tick_ended)
-            self._poll_in(_POLL_S)
+    def _send_tick(self, producer: RecordProducer) -> None:
+        """Hand a tick to Kafka. It takes nothing of the room for peers' records."""
+        tick = Scan()
+        producer.send(record_key(tick), encode_record(tick), self._on_tick_ended)
+        self._poll_in(_POLL_S)
 
     def _on_tick_ended(self, _: LogPosition | None, error: NamesrvError | None) -> None:
-        self._is_tick_on_its_way = False
         self._log_outcome(error)
+        self.ticks.ended(error)
 
     # --- in a thread
 

@@ -28,13 +28,18 @@ def end_ms(lease: LiveRow, held_ms: int) -> int:
     return max(lease.suspect_since + held_ms, lease.grace_until or 0)
 
 
+def late_from_ms(lease: LiveRow) -> int:
+    """Return the first millisecond at which the silent address is late: in the last quarter of its timeout (D11)."""
+    return deadline_ms(lease) - lease.heartbeat_timeout_millis // 4 + 1
+
+
 def is_mass_expiry(leases: Iterable[LiveRow], now_ms: int, ratio: float) -> bool:
     """Return whether more than `ratio` of the leases are late, those that are overdue or suspect included (D11).
 
-    A lease is late in the last quarter of its timeout. In an outage of the network brokers fall silent at one moment
+    In an outage of the network brokers fall silent at one moment
     and their leases end over half a minute, so the leases that end at a tick are only a few of those that will.
     """
-    late = [now_ms > deadline_ms(lease) - lease.heartbeat_timeout_millis // 4 for lease in leases]
+    late = [now_ms >= late_from_ms(lease) for lease in leases]
     return sum(late) > ratio * len(late)
 
 

@@ -215,6 +215,13 @@ def test_tls_needs_certificate_and_key(options, missing):
         load_settings(options=options)
 
 
+@pytest.mark.parametrize("key", ["tickMillis", "idleTickMillis"])
+def test_d9_ticks_cannot_come_so_seldom_that_each_is_an_outage(key):
+    assert load_settings(options={key: "14999"})
+    with pytest.raises(SettingError, match=f"{key}.*no silent lease would end"):
+        load_settings(options={key: "15000"})
+
+
 def test_example_file_shows_every_default(file):
     example = (ROOT / "conf/namesrv.properties").read_text()
     uncommented = re.sub(r"(?m)^#(?=\S)", "", example)

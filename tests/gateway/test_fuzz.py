@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+from types import SimpleNamespace
 
 import pytest
 
@@ -30,6 +31,7 @@ class Log:
     """Takes every record at once."""
 
     address = "nowhere"
+    ticks = SimpleNamespace(calm_ms=5_000, until_calm_ms=lambda after_ms: after_ms)
 
     def send(self, request, record=None, host=None):
         place = asyncio.get_running_loop().create_future()

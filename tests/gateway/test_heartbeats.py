@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from namesrv_stream.errors import KafkaUnreachableError
 from namesrv_stream.gateway.heartbeats import Heartbeats, interval_ms
 from namesrv_stream.gateway.sending import Sending
+from namesrv_stream.gateway.ticks import PHASE_MS, Ticks
 from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, RegisterBroker, UnregisterBroker
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 from namesrv_stream.wire.command import RemotingCommand
@@ -23,8 +24,9 @@ HEARTBEAT = RemotingCommand(code=RequestCode.BROKER_HEARTBEAT, ext_fields=LEAVE.
 class Sender:
     """Heartbeats of one gateway at a clock that stands still. `log_ms`: the times of the records."""
 
-    def __init__(self):
-        self.clock, self.log = Clock(), Log()
+    def __init__(self, calm_ms=600_000):
+        self.clock = Clock()
+        self.log = Log(Ticks(self.clock, 1_000, calm_ms, self.clock.time))
         self.heartbeats = Heartbeats(Sending(self.log, "g", self.clock))
         self.log_ms = []
         send = self.log.send
@@ -41,11 +43,11 @@ class Sender:
         return answer
 
 
-def times_of_records(arrivals_ms, lease_ms):
+def times_of_records(arrivals_ms, lease_ms, calm_ms=600_000):
     """Return the times at which records get to the log if signs of life come at these times."""
 
     async def scenario():
-        sender = Sender()
+        sender = Sender(calm_ms)
         for at_ms in arrivals_ms:
             await sender.clock.passes(at_ms / 1_000 - sender.clock.now_s)
             sender.hear(lease_ms)
@@ -83,6 +85,21 @@ def test_no_sign_of_life_is_lost_and_none_is_invented(arrivals_ms, lease_ms):
     for before_ms, after_ms in zip([-most_ms, *times], times, strict=False):
         assert after_ms - before_ms >= most_ms
         assert any(before_ms <= at_ms <= after_ms for at_ms in arrivals_ms), "nobody was heard since the one before"
+
+
+@examples(50)
+@given(st.lists(st.integers(0, 300_000), min_size=1, max_size=40).map(sorted), st.integers(80_000, 200_000))
+def test_signs_of_life_of_long_leases_come_with_a_calm_tick(arrivals_ms, lease_ms):
+    first_ms, *times = times_of_records(arrivals_ms, lease_ms, calm_ms=5_000)
+    assert first_ms == arrivals_ms[0], "the first one over a connection waits for nothing"
+    assert all(at_ms % 5_000 == PHASE_MS for at_ms in times)
+    for at_ms in arrivals_ms:
+        assert any(at_ms <= in_log_ms <= at_ms + interval_ms(lease_ms) + 5_000 for in_log_ms in [first_ms, *times])
+
+
+def test_signs_of_life_of_short_leases_do_not_wait_for_a_tick():
+    assert times_of_records([0, 30_000], 79_996, calm_ms=5_000) == [0, 30_000]
+    assert times_of_records([0, 30_000], 80_000, calm_ms=5_000) == [0, 30_700]
 
 
 @pytest.fixture

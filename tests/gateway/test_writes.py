@@ -29,6 +29,9 @@ PARTS = [command(topics=topics) for topics in (("A", "B"), ("C", "D"))]
 QUARTER_S = 30
 """A quarter of the lease of ADDRESS: the next sign of life after it gets to the log at once."""
 
+NO_CALM_TICKS = SimpleNamespace(calm_ms=600_000)
+"""Ticks so seldom that no sign of life waits for one."""
+
 LEAVE = RemotingCommand(
     code=RequestCode.UNREGISTER_BROKER,
     ext_fields={"brokerName": "a", "brokerAddr": ADDRESS, "clusterName": "c", "brokerId": "0"},
@@ -40,7 +43,8 @@ class Log:
 
     address = "127.0.0.1:1"
 
-    def __init__(self):
+    def __init__(self, ticks=NO_CALM_TICKS):
+        self.ticks = ticks
         self.sent = []
         self.waiting = []
         self.working = asyncio.Event()

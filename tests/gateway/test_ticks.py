@@ -1,0 +1,151 @@
+"""The times of a gateway's ticks (E7): seldom while no lease can end, often while one may."""
+
+import asyncio
+
+import pytest
+
+from namesrv_stream.gateway.ticks import Ticks
+from tests.gateway.test_ledger import live
+from tests.gateway.test_writes import Clock
+
+LEASE = live()
+"""Its timeout is 120 s: it is late from 90 s after its last sign of life on."""
+
+
+class Gateway:
+    """The ticks of one gateway at a clock that stands still; Kafka takes each at once, unless `takes` is False."""
+
+    def __init__(self, clock):
+        self.clock, self.takes, self.sent_s = clock, True, []
+        self.ticks = Ticks(clock, 1_000, 5_000, clock.time)
+
+    def start(self):
+        self.ticks.start(self._send)
+
+    def lease(self, last_s, **more):
+        self.ticks.follow([LEASE._replace(last_update_timestamp=round(last_s * 1_000), **more)])
+
+    def _send(self):
+        self.sent_s.append(round(self.clock.now_s, 3))
+        if self.takes:
+            self.ticks.ended(None)
+
+
+@pytest.fixture
+def run():
+    def running(scenario):
+        async def in_loop():
+            await scenario(Gateway(Clock()))
+
+        asyncio.run(in_loop())
+
+    return running
+
+
+def test_e7_while_no_lease_is_late_a_tick_comes_in_five_seconds(run):
+    async def scenario(gateway):
+        gateway.lease(last_s=0)
+        gateway.start()
+        await gateway.clock.passes(21)
+        assert gateway.sent_s == [0, 0.7, 5.7, 10.7, 15.7, 20.7]
+
+    run(scenario)
+
+
+def test_e7_while_a_lease_is_late_a_tick_comes_each_second(run):
+    async def scenario(gateway):
+        gateway.lease(last_s=0)
+        gateway.start()
+        await gateway.clock.passes(94)
+        assert gateway.sent_s[-6:] == [80.7, 85.7, 90.7, 91.7, 92.7, 93.7]
+        gateway.lease(last_s=94)
+        await gateway.clock.passes(12)
+        assert gateway.sent_s[-4:] == [93.7, 95.7, 100.7, 105.7], "the broker was heard"
+
+    run(scenario)
+
+
+def test_a_snapshot_with_a_late_lease_does_not_wait_for_the_calm_tick(run):
+    async def scenario(gateway):
+        gateway.lease(last_s=0)
+        gateway.start()
+        await gateway.clock.passes(11)
+        gateway.lease(last_s=-100)
+        await gateway.clock.passes(2)
+        assert gateway.sent_s[-3:] == [10.7, 11.7, 12.7]
+
+    run(scenario)
+
+
+def test_a_grace_makes_a_lease_late_later(run):
+    async def scenario(gateway):
+        gateway.lease(last_s=-100, grace_until=60_000)
+        gateway.start()
+        await gateway.clock.passes(33)
+        assert gateway.sent_s[-4:] == [25.7, 30.7, 31.7, 32.7]
+
+    run(scenario)
+
+
+def test_before_the_first_snapshot_a_tick_comes_each_second(run):
+    async def scenario(gateway):
+        gateway.start()
+        await gateway.clock.passes(4)
+        assert gateway.sent_s == [0, 0.7, 1.7, 2.7, 3.7]
+
+    run(scenario)
+
+
+def test_without_any_lease_ticks_are_calm(run):
+    async def scenario(gateway):
+        gateway.ticks.follow([])
+        gateway.start()
+        await gateway.clock.passes(11)
+        assert gateway.sent_s == [0, 0.7, 5.7, 10.7]
+
+    run(scenario)
+
+
+def test_a_tick_that_kafka_does_not_take_is_the_only_one_and_the_next_follows_in_a_second(run):
+    async def scenario(gateway):
+        gateway.lease(last_s=0)
+        gateway.takes = False
+        gateway.start()
+        await gateway.clock.passes(30)
+        assert (gateway.sent_s, gateway.ticks.is_in_time) == ([0], False)
+        gateway.ticks.ended(ConnectionError())
+        await gateway.clock.passes(1)
+        assert gateway.sent_s == [0, 30.7]
+        gateway.takes = True
+        gateway.ticks.ended(ConnectionError())
+        await gateway.clock.passes(10)
+        assert gateway.sent_s == [0, 30.7, 31.7, 35.7, 40.7]
+        assert gateway.ticks.is_in_time
+
+    run(scenario)
+
+
+def test_gateways_that_start_at_different_times_tick_together(run):
+    async def scenario(gateway):
+        other = Gateway(gateway.clock)
+        gateway.lease(last_s=0)
+        other.lease(last_s=0)
+        gateway.start()
+        await gateway.clock.passes(2.3)
+        other.start()
+        await gateway.clock.passes(20)
+        assert gateway.sent_s[2:] == other.sent_s[1:] == [5.7, 10.7, 15.7, 20.7]
+
+    run(scenario)
+
+
+def test_a_stopped_gateway_sends_no_tick_and_plans_none(run):
+    async def scenario(gateway):
+        gateway.start()
+        gateway.ticks.stop()
+        gateway.ticks.ended(None)
+        gateway.lease(last_s=-100)
+        await gateway.clock.passes(10)
+        assert gateway.sent_s == [0]
+
+    run(scenario)
