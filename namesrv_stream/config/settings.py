@@ -100,7 +100,7 @@ class NamesrvSettings(RocketmqSettings):
     writer: Literal["auto", "spark", "rust"] = setting(
         "writer", "auto", "A setting of release 0.1. delta-rs now writes all tables, as it did with `rust`."
     )
-    trigger_millis: Millis = setting("triggerMillis", 1000, "Shortest time between two micro-batches.", "job")
+    trigger_millis: Millis = setting("triggerMillis", 500, "Shortest time between two micro-batches.", "job")
     max_offsets_per_trigger: CountOrNone = setting(
         "maxOffsetsPerTrigger",
         20_000,
@@ -145,7 +145,7 @@ class NamesrvSettings(RocketmqSettings):
     idle_tick_millis: Count = setting(
         "idleTickMillis",
         5000,
-        "Time between two ticks of a gateway while no lease can end soon. Light heartbeats of leases of 16 times that "
+        "Time between two ticks of a gateway while no lease can end soon. Light heartbeats of leases of 8 times that "
         "or more wait for such a tick, so an idle job has one micro-batch in this time.",
         "gateway",
     )

@@ -1,10 +1,9 @@
 """Sends the signs of life of brokers as light heartbeats, and thins them.
 
 Of each broker address and connection at most one sign of life gets to the log in a quarter of the lease, and at most
-one in a second. A sign of life that comes sooner is sent when the quarter is over. A sign of life of a long lease also
-waits for the gateway's next calm tick, so that those of many brokers come in one micro-batch with the tick. So no lease
-ends early, and a broker that falls silent is gone later by a quarter of its lease at most, and a long lease by the time
-between two calm ticks too.
+one in a second. A sign of life that comes sooner is sent when the quarter is over, and most wait for the gateway's next
+tick as well, so that those of many brokers come in one micro-batch. So no lease ends early, and a broker that falls
+silent is gone three eighths of its lease later at most.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from functools import partial
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.kafka_link import OWN
 from namesrv_stream.gateway.sending import Sending
+from namesrv_stream.gateway.ticks import Ticks
 from namesrv_stream.rules.requests import BrokerHeartbeat
 from namesrv_stream.rules.rows import LogPosition
 
@@ -34,12 +34,13 @@ def interval_ms(timeout_ms: int) -> int:
     return max(timeout_ms // 4, SHORTEST_INTERVAL_MS)
 
 
-def waits_for_tick(timeout_ms: int, calm_ms: int) -> bool:
-    """Return whether signs of life of a lease of `timeout_ms` wait for a calm tick.
+def gathered_every_ms(timeout_ms: int, ticks: Ticks) -> int | None:
+    """Return the period of the ticks for which signs of life of a lease of `timeout_ms` wait; None if they do not.
 
-    They do if that makes an interval at most a quarter longer.
+    It is the longest one that makes an interval at most half longer.
     """
-    return 4 * calm_ms <= interval_ms(timeout_ms)
+    half_ms = interval_ms(timeout_ms) // 2
+    return max((each for each in (ticks.often_ms, ticks.calm_ms) if each <= half_ms), default=None)
 
 
 @dataclass(slots=True, eq=False)
@@ -77,8 +78,8 @@ class Heartbeats:
             return self._send_now(address, channel_id, host)
         wait_ms: float = newest.sent_at_ms + interval_ms(timeout_ms) - self._sending.now_ms
         ticks = self._sending.link.ticks
-        if waits_for_tick(timeout_ms, ticks.calm_ms):
-            wait_ms = ticks.until_calm_ms(wait_ms)
+        if every_ms := gathered_every_ms(timeout_ms, ticks):
+            wait_ms = ticks.until_gathered_ms(wait_ms, every_ms, address)
         if wait_ms <= 0:
             return self._send_now(address, channel_id, host)
         if newest.timer is None:

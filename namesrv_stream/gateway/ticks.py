@@ -1,7 +1,7 @@
 """The times of a gateway's ticks: often while a lease may end, seldom while none can (E7).
 
-All times are marks of one grid of the wall clock, so that several gateways send at the same moments, and what waits for
-a tick comes in the same micro-batch.
+All times are on one grid of the wall clock, so that several gateways send at the same moments, and light heartbeats
+that wait for a tick come in one micro-batch with it.
 """
 
 from __future__ import annotations
@@ -9,22 +9,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from zlib import crc32
 
 from namesrv_stream.rules.lease import late_from_ms
 from namesrv_stream.rules.rows import LiveRow
 
-PHASE_MS = 700
-"""Marks are 700 ms after the whole multiples of a period. Spark begins micro-batches at whole multiples of
-`triggerMillis`: half of what is sent at such a moment would be in a batch of its own."""
+GATHERED_FROM_MS, GATHERED_FOR_MS, TICK_AT_MS = 600, 250, 900
+"""After the whole multiples of a period: since when and for how long waiting heartbeats are sent, and when the tick is.
+Spark begins micro-batches at whole multiples of `triggerMillis`: what is sent around such a moment would come in two.
+Thousands of heartbeats are not sent at once, as lookups would wait for them."""
 
 _NEVER_MS = 1 << 52
 _EARLY_MS = 20
-"""So much before its mark a timer may end; the next mark is one after that."""
+"""So much before its time a timer may end; the next time is one after that."""
 
 
-def mark_after(at_ms: float, period_ms: int) -> float:
-    """Return the first mark of the grid with this period that is later than `at_ms`."""
-    return at_ms + period_ms - (at_ms - PHASE_MS) % period_ms
+def next_after(at_ms: float, period_ms: int, phase_ms: int) -> float:
+    """Return the first time later than `at_ms` that is `phase_ms` after a whole multiple of the period."""
+    return at_ms + period_ms - (at_ms - phase_ms) % period_ms
 
 
 class Ticks:
@@ -38,9 +40,8 @@ class Ticks:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, often_ms: int, calm_ms: int, wall_s: Callable[[], float] = time.time
     ) -> None:
-        self.calm_ms = calm_ms
+        self.often_ms, self.calm_ms = often_ms, calm_ms
         self._loop = loop
-        self._often_ms = often_ms
         self._wall_s = wall_s
         self._send: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -71,9 +72,14 @@ class Ticks:
         self._late_from_ms = min(map(late_from_ms, leases), default=_NEVER_MS)
         self._plan()
 
-    def until_calm_ms(self, after_ms: float) -> float:
-        """Return the time from now to the first calm tick that is at least `after_ms` from now."""
-        return mark_after(self._now_ms() + max(after_ms, 0.0), self.calm_ms) - self._now_ms()
+    def until_gathered_ms(self, after_ms: float, period_ms: int, name: str) -> float:
+        """Return the time from now to the sending of a heartbeat that waits for a tick, at least `after_ms`.
+
+        `name` decides the moment within GATHERED_FOR_MS.
+        """
+        now_ms = self._now_ms()
+        gathered_ms = next_after(now_ms + max(after_ms, 0.0), period_ms, GATHERED_FROM_MS)
+        return gathered_ms + crc32(name.encode()) % GATHERED_FOR_MS - now_ms
 
     def _tick(self) -> None:
         if self._send is None:
@@ -90,7 +96,9 @@ class Ticks:
         now_ms = self._now_ms()
         from_ms = now_ms + _EARLY_MS
         often_from_ms = from_ms if self._has_failed or self.is_on_its_way else max(self._late_from_ms, from_ms)
-        next_ms = min(mark_after(from_ms, self.calm_ms), mark_after(often_from_ms, self._often_ms))
+        next_ms = min(
+            next_after(from_ms, self.calm_ms, TICK_AT_MS), next_after(often_from_ms, self.often_ms, TICK_AT_MS)
+        )
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later((next_ms - now_ms) / 1_000, self._tick)

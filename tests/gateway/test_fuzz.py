@@ -31,7 +31,7 @@ class Log:
     """Takes every record at once."""
 
     address = "nowhere"
-    ticks = SimpleNamespace(calm_ms=5_000, until_calm_ms=lambda after_ms: after_ms)
+    ticks = SimpleNamespace(often_ms=600_000, calm_ms=600_000)
 
     def send(self, request, record=None, host=None):
         place = asyncio.get_running_loop().create_future()

@@ -1,6 +1,7 @@
 """Thinned signs of life: which of them get to the log, when, and how the others are answered."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from namesrv_stream.errors import KafkaUnreachableError
 from namesrv_stream.gateway.heartbeats import Heartbeats, interval_ms
 from namesrv_stream.gateway.sending import Sending
-from namesrv_stream.gateway.ticks import PHASE_MS, Ticks
+from namesrv_stream.gateway.ticks import GATHERED_FOR_MS, GATHERED_FROM_MS, TICK_AT_MS, Ticks
 from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, RegisterBroker, UnregisterBroker
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 from namesrv_stream.wire.command import RemotingCommand
@@ -24,9 +25,9 @@ HEARTBEAT = RemotingCommand(code=RequestCode.BROKER_HEARTBEAT, ext_fields=LEAVE.
 class Sender:
     """Heartbeats of one gateway at a clock that stands still. `log_ms`: the times of the records."""
 
-    def __init__(self, calm_ms=600_000):
+    def __init__(self, often_ms=600_000, calm_ms=600_000):
         self.clock = Clock()
-        self.log = Log(Ticks(self.clock, 1_000, calm_ms, self.clock.time))
+        self.log = Log(Ticks(self.clock, often_ms, calm_ms, self.clock.time))
         self.heartbeats = Heartbeats(Sending(self.log, "g", self.clock))
         self.log_ms = []
         send = self.log.send
@@ -43,11 +44,11 @@ class Sender:
         return answer
 
 
-def times_of_records(arrivals_ms, lease_ms, calm_ms=600_000):
+def times_of_records(arrivals_ms, lease_ms, *periods_ms):
     """Return the times at which records get to the log if signs of life come at these times."""
 
     async def scenario():
-        sender = Sender(calm_ms)
+        sender = Sender(*periods_ms)
         for at_ms in arrivals_ms:
             await sender.clock.passes(at_ms / 1_000 - sender.clock.now_s)
             sender.hear(lease_ms)
@@ -88,18 +89,35 @@ def test_no_sign_of_life_is_lost_and_none_is_invented(arrivals_ms, lease_ms):
 
 
 @examples(50)
-@given(st.lists(st.integers(0, 300_000), min_size=1, max_size=40).map(sorted), st.integers(80_000, 200_000))
-def test_signs_of_life_of_long_leases_come_with_a_calm_tick(arrivals_ms, lease_ms):
-    first_ms, *times = times_of_records(arrivals_ms, lease_ms, calm_ms=5_000)
+@given(st.lists(st.integers(0, 300_000), min_size=1, max_size=40).map(sorted), st.integers(8_000, 200_000))
+def test_signs_of_life_come_shortly_before_a_tick(arrivals_ms, lease_ms):
+    first_ms, *times = times_of_records(arrivals_ms, lease_ms, 1_000, 5_000)
     assert first_ms == arrivals_ms[0], "the first one over a connection waits for nothing"
-    assert all(at_ms % 5_000 == PHASE_MS for at_ms in times)
+    every_ms = 5_000 if lease_ms >= 40_000 else 1_000
+    assert all(at_ms % every_ms in range(GATHERED_FROM_MS, TICK_AT_MS) for at_ms in times)
+    most_ms = interval_ms(lease_ms) * 3 // 2 + GATHERED_FOR_MS
     for at_ms in arrivals_ms:
-        assert any(at_ms <= in_log_ms <= at_ms + interval_ms(lease_ms) + 5_000 for in_log_ms in [first_ms, *times])
+        assert any(at_ms <= in_log_ms <= at_ms + most_ms for in_log_ms in [first_ms, *times])
 
 
-def test_signs_of_life_of_short_leases_do_not_wait_for_a_tick():
-    assert times_of_records([0, 30_000], 79_996, calm_ms=5_000) == [0, 30_000]
-    assert times_of_records([0, 30_000], 80_000, calm_ms=5_000) == [0, 30_700]
+def test_signs_of_life_of_the_shortest_leases_do_not_wait_for_a_tick():
+    assert times_of_records([0, 2_500], 7_996, 1_000, 5_000) == [0, 2_500]
+    _, at_ms = times_of_records([0, 2_500], 8_000, 1_000, 5_000)
+    assert at_ms in range(2_600, 2_900)
+
+
+def test_thousands_of_signs_of_life_are_not_sent_at_once():
+    async def scenario():
+        sender = Sender(1_000, 5_000)
+        for _ in range(2):
+            for number in range(2_000):
+                sender.hear(120_000, f"10.0.{number >> 8}.{number & 255}:1")
+            await sender.clock.passes(31)
+        per_ms = Counter(sender.log_ms[2_000:])
+        assert (sum(per_ms.values()), len(per_ms)) == (2_000, GATHERED_FOR_MS)
+        assert max(per_ms.values()) < 30
+
+    asyncio.run(scenario())
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def test_e7_while_no_lease_is_late_a_tick_comes_in_five_seconds(run):
         gateway.lease(last_s=0)
         gateway.start()
         await gateway.clock.passes(21)
-        assert gateway.sent_s == [0, 0.7, 5.7, 10.7, 15.7, 20.7]
+        assert gateway.sent_s == [0, 0.9, 5.9, 10.9, 15.9, 20.9]
 
     run(scenario)
 
@@ -57,10 +57,10 @@ def test_e7_while_a_lease_is_late_a_tick_comes_each_second(run):
         gateway.lease(last_s=0)
         gateway.start()
         await gateway.clock.passes(94)
-        assert gateway.sent_s[-6:] == [80.7, 85.7, 90.7, 91.7, 92.7, 93.7]
+        assert gateway.sent_s[-6:] == [80.9, 85.9, 90.9, 91.9, 92.9, 93.9]
         gateway.lease(last_s=94)
         await gateway.clock.passes(12)
-        assert gateway.sent_s[-4:] == [93.7, 95.7, 100.7, 105.7], "the broker was heard"
+        assert gateway.sent_s[-4:] == [93.9, 95.9, 100.9, 105.9], "the broker was heard"
 
     run(scenario)
 
@@ -72,7 +72,7 @@ def test_a_snapshot_with_a_late_lease_does_not_wait_for_the_calm_tick(run):
         await gateway.clock.passes(11)
         gateway.lease(last_s=-100)
         await gateway.clock.passes(2)
-        assert gateway.sent_s[-3:] == [10.7, 11.7, 12.7]
+        assert gateway.sent_s[-3:] == [10.9, 11.9, 12.9]
 
     run(scenario)
 
@@ -82,7 +82,7 @@ def test_a_grace_makes_a_lease_late_later(run):
         gateway.lease(last_s=-100, grace_until=60_000)
         gateway.start()
         await gateway.clock.passes(33)
-        assert gateway.sent_s[-4:] == [25.7, 30.7, 31.7, 32.7]
+        assert gateway.sent_s[-4:] == [25.9, 30.9, 31.9, 32.9]
 
     run(scenario)
 
@@ -91,7 +91,7 @@ def test_before_the_first_snapshot_a_tick_comes_each_second(run):
     async def scenario(gateway):
         gateway.start()
         await gateway.clock.passes(4)
-        assert gateway.sent_s == [0, 0.7, 1.7, 2.7, 3.7]
+        assert gateway.sent_s == [0, 0.9, 1.9, 2.9, 3.9]
 
     run(scenario)
 
@@ -101,7 +101,7 @@ def test_without_any_lease_ticks_are_calm(run):
         gateway.ticks.follow([])
         gateway.start()
         await gateway.clock.passes(11)
-        assert gateway.sent_s == [0, 0.7, 5.7, 10.7]
+        assert gateway.sent_s == [0, 0.9, 5.9, 10.9]
 
     run(scenario)
 
@@ -115,11 +115,11 @@ def test_a_tick_that_kafka_does_not_take_is_the_only_one_and_the_next_follows_in
         assert (gateway.sent_s, gateway.ticks.is_in_time) == ([0], False)
         gateway.ticks.ended(ConnectionError())
         await gateway.clock.passes(1)
-        assert gateway.sent_s == [0, 30.7]
+        assert gateway.sent_s == [0, 30.9]
         gateway.takes = True
         gateway.ticks.ended(ConnectionError())
         await gateway.clock.passes(10)
-        assert gateway.sent_s == [0, 30.7, 31.7, 35.7, 40.7]
+        assert gateway.sent_s == [0, 30.9, 31.9, 35.9, 40.9]
         assert gateway.ticks.is_in_time
 
     run(scenario)
@@ -134,7 +134,7 @@ def test_gateways_that_start_at_different_times_tick_together(run):
         await gateway.clock.passes(2.3)
         other.start()
         await gateway.clock.passes(20)
-        assert gateway.sent_s[2:] == other.sent_s[1:] == [5.7, 10.7, 15.7, 20.7]
+        assert gateway.sent_s[2:] == other.sent_s[1:] == [5.9, 10.9, 15.9, 20.9]
 
     run(scenario)
 

@@ -29,7 +29,7 @@ PARTS = [command(topics=topics) for topics in (("A", "B"), ("C", "D"))]
 QUARTER_S = 30
 """A quarter of the lease of ADDRESS: the next sign of life after it gets to the log at once."""
 
-NO_CALM_TICKS = SimpleNamespace(calm_ms=600_000)
+NO_TICKS = SimpleNamespace(often_ms=600_000, calm_ms=600_000)
 """Ticks so seldom that no sign of life waits for one."""
 
 LEAVE = RemotingCommand(
@@ -43,7 +43,7 @@ class Log:
 
     address = "127.0.0.1:1"
 
-    def __init__(self, ticks=NO_CALM_TICKS):
+    def __init__(self, ticks=NO_TICKS):
         self.ticks = ticks
         self.sent = []
         self.waiting = []
