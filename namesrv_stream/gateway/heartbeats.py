@@ -85,7 +85,7 @@ class Heartbeats:
         if newest.timer is None:
             on_due = partial(self._on_due, address, channel_id, host)
             newest.timer = self._sending.loop.call_later(wait_ms / 1_000, on_due)
-        return newest.in_log if newest.in_log.done() else asyncio.shield(newest.in_log)
+        return _answer_by(newest.in_log)
 
     def sent(self, address: str, channel_id: str, in_log: InLog) -> None:
         """Record that a sign of life of the address was handed to Kafka: a light heartbeat or a full registration.
@@ -126,7 +126,7 @@ class Heartbeats:
         heartbeat = BrokerHeartbeat(broker_addr=address, channel_id=channel_id)
         in_log = self._sending.link.send(heartbeat, host=host)
         self.sent(address, channel_id, in_log)
-        return in_log
+        return _answer_by(in_log)
 
     def _on_due(self, address: str, channel_id: str, host: str) -> None:
         try:
@@ -139,3 +139,27 @@ class Heartbeats:
         has_failed = in_log.cancelled() or in_log.exception() is not None
         if has_failed and self._newest.get(address, {}).get(channel_id) is newest:
             self.closed(address, channel_id)
+
+
+def _answer_by(in_log: InLog) -> InLog:
+    """Return a future with the outcome of `in_log`, which one who waits no longer may end without harm to the record.
+
+    (The outer future of `asyncio.shield` may be cancelled, but not ended with an error.)
+    """
+    if in_log.done():
+        return in_log
+    answer: InLog = in_log.get_loop().create_future()
+    in_log.add_done_callback(partial(_pass_on, answer))
+    return answer
+
+
+def _pass_on(answer: InLog, in_log: InLog) -> None:
+    if answer.done():
+        return
+    if in_log.cancelled():
+        answer.cancel()
+    elif (error := in_log.exception()) is not None:
+        answer.set_exception(error)
+        answer.exception()  # marks the error as retrieved: not everybody waits for it
+    else:
+        answer.set_result(in_log.result())

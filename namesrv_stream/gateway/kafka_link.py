@@ -48,6 +48,10 @@ _POLL_S = 0.001
 _POLL_TURN_S = 0.001
 """Time for records whose outcome is known. Peers are read from before there is more: a thousand outcomes take 14 ms."""
 
+_POLL_SHARE, _LONGEST_POLL_TURN_S = 0.5, 0.05
+"""A poll may take longer than that: half of the time since the poll before it. Else a gateway whose peers take tens of
+milliseconds a turn would fall behind with the outcomes, until it has to refuse records that Kafka has long taken."""
+
 _IDLE_POLL_S = 1.0
 """The pause between polls while no record is on its way: librdkafka's log lines need polls too."""
 
@@ -86,6 +90,7 @@ class KafkaLink:
         self._processes = BodyProcesses()
         self._producer: RecordProducer | None = None
         self._poll_timer: asyncio.TimerHandle | None = None
+        self._polled_s = self._loop.time()
         self._turns = Turns(_WORKERS)
         self._records = Share(MAX_ON_THE_WAY)
         self._bytes = Share(MAX_ON_THE_WAY_BYTES)
@@ -210,14 +215,16 @@ class KafkaLink:
 
     def _poll(self) -> None:
         pause_s = _IDLE_POLL_S
+        turn_s = min(max(_POLL_TURN_S, _POLL_SHARE * (self._loop.time() - self._polled_s)), _LONGEST_POLL_TURN_S)
         try:
-            if self._producer is not None and self._producer.poll(_POLL_TURN_S):
+            if self._producer is not None and self._producer.poll(turn_s):
                 pause_s = 0
             elif self.on_the_way or self.ticks.is_on_its_way:
                 pause_s = _POLL_S
         except KafkaRefusedError as error:
             log.error("%s Writing requests are answered SYSTEM_BUSY.", error)
         finally:
+            self._polled_s = self._loop.time()
             self._poll_in(pause_s)
 
     def on_opened(self, producer: RecordProducer) -> None:

@@ -21,7 +21,7 @@ Thousands of heartbeats are not sent at once, as lookups would wait for them."""
 
 _NEVER_MS = 1 << 52
 _EARLY_MS = 20
-"""So much before its time a timer may end; the next time is one after that."""
+"""Tolerance of timers: one may end so much before its time, and the next time is one after that."""
 
 
 def next_after(at_ms: float, period_ms: int, phase_ms: int) -> float:

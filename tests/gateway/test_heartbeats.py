@@ -120,6 +120,23 @@ def test_thousands_of_signs_of_life_are_not_sent_at_once():
     asyncio.run(scenario())
 
 
+def test_one_who_waits_no_longer_for_the_answer_harms_nobody():
+    async def scenario():
+        sender, errors = Sender(), []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        answers = [sender.heartbeats.send(ADDRESS, "g/1", LEASE_MS, "host") for _ in range(4)]
+        answers[0].set_exception(KafkaUnreachableError("k", "no answer within 2.5 s"))
+        answers[1].set_exception(KafkaUnreachableError("k", "no answer within 2.5 s"))
+        answers[2].cancel()
+        sender.log.acknowledge()
+        await settle()
+        assert answers[3].result() == sender.hear().result(), "Kafka has it, and the next one is thinned"
+        assert (sender.log_ms, errors) == ([0], [])
+        assert answers[0].exception() and answers[1].exception()
+
+    asyncio.run(scenario())
+
+
 @pytest.fixture
 def run():
     def running(scenario):

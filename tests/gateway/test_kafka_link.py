@@ -3,6 +3,7 @@
 import asyncio
 import math
 import threading
+import time
 
 import pytest
 
@@ -214,6 +215,29 @@ def test_other_work_goes_on_between_outcomes_and_they_wait_for_no_timer(settings
         producer.give_up()
 
     asyncio.run(polling())
+
+
+def test_a_loop_with_long_turns_takes_more_outcomes_in_each(settings):
+    """Requests of a thousand brokers may take 40 ms of a turn: with 1 ms for outcomes the gateway falls behind."""
+    turns_s = []
+
+    class Noting(BusyProducer):
+        def poll(self, limit_s=math.inf):
+            turns_s.append(limit_s)
+            return super().poll(limit_s)
+
+    async def polling():
+        link = KafkaLink(settings(), lambda error: None)
+        producer = Noting(kafka_client_arguments(settings()), "topic", 60_000)
+        producer.more = 5
+        link.on_opened(producer)
+        while producer.more > 0:
+            time.sleep(0.04)
+            await asyncio.sleep(0)
+        producer.give_up()
+
+    asyncio.run(polling())
+    assert min(turns_s[1:]) >= 0.02
 
 
 def test_while_kafka_takes_no_tick_one_is_on_its_way_and_the_next_follows_its_end(settings):

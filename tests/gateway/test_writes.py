@@ -234,6 +234,7 @@ def test_an_unchanged_registration_that_fails_is_answered_busy_and_then_sent_in_
         await site.acknowledged(command(), broker)
         place = site.writes.registering.send_unchanged(command(), broker)
         site.log.fail()
+        await settle()
         answer = site.writes.registering.answer_to_registration(command(), place.exception())
         assert answer.result == ResponseCode.SYSTEM_BUSY
         assert site.writes.registering.send_unchanged(command(), broker) is None
