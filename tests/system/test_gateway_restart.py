@@ -46,18 +46,19 @@ def open_peers():
 
 def connect_all(gateway, open_peers):
     """Connect each broker over a connection of its own, which begins with its registration."""
-    peers = [open_peers.enter_context(Peer(gateway.port)) for _ in BROKERS]
+    return [connect(gateway, open_peers, address, name) for address, name in BROKERS.items()]
+
+
+def connect(gateway, open_peers, address, name):
+    peer = open_peers.enter_context(Peer(gateway.port))
+    fields = {"broker_addr": address, "broker_name": name, "heartbeat_timeout_millis": LEASE_MS}
 
     @eventually
     def registered():
-        for peer, (address, name) in zip(peers, BROKERS.items(), strict=True):
-            answer = register(
-                peer, topics=TOPICS, broker_addr=address, broker_name=name, heartbeat_timeout_millis=LEASE_MS
-            )
-            assert answer.code == 0
+        assert register(peer, topics=TOPICS, **fields).code == 0
 
     registered()
-    return peers
+    return peer
 
 
 def test_brokers_of_a_gateway_that_starts_again_cost_a_light_heartbeat_each(site, open_peers):
