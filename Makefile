@@ -52,11 +52,12 @@ demo: java install
 demo-rocketmq: java install
 	@$(BIN)/namesrv-stream demo-rocketmq
 
-# What needs no JVM runs in two processes; the rest has both cores for its JVMs. ARGS, such as a file, choose in one run.
+# Two processes, each with a Kafka and a Spark session of its own: most of the tests with a JVM wait more than they
+# compute. Those without one come first, as their failures are cheaper. ARGS, such as a file, choose in one process.
 test: java install
 ifeq ($(ARGS),)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not full and not deploy and not spark and not system'
-	$(BIN)/python -m pytest -m 'not full and not deploy and (spark or system)'
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not full and not deploy and (spark or system)'
 else
 	$(BIN)/python -m pytest -m 'not full and not deploy' $(ARGS)
 endif

@@ -5,6 +5,7 @@ the package was installed from a wheel, which has `conf` inside. Ivy keeps what 
 so that a second checkout copies instead of downloading.
 """
 
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -61,8 +62,11 @@ def retrieved_jars(configuration: str) -> Path:
     folder = JARS / configuration
     folder.mkdir(parents=True, exist_ok=True)
     if not is_retrieved(configuration):
-        _retrieve(configuration, folder)
-        _stamp(configuration).write_text(_wanted())
+        with (JARS / f".{configuration}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be fetching the same
+            if not is_retrieved(configuration):
+                _retrieve(configuration, folder)
+                _stamp(configuration).write_text(_wanted())
     return folder
 
 

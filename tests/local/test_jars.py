@@ -1,4 +1,6 @@
 import hashlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -44,3 +46,22 @@ def test_jars_that_ivy_cannot_bring_are_an_error_with_its_words_and_leave_no_sta
         retrieved_jars("nonesuch")
     assert raised.value.output.strip()
     assert not (jars.JARS / "nonesuch" / "ivy.xml.sha256").exists()
+
+
+def test_of_two_that_need_the_same_jars_one_fetches_them_and_the_other_waits(stamped, monkeypatch):
+    jars.IVY_FILE.write_text("<ivy-module><info/></ivy-module>")
+    fetched, both_came = [], threading.Barrier(2)
+
+    def retrieve(configuration, folder):
+        fetched.append(configuration)
+        both_came.wait(30)
+
+    def come():
+        both_came.wait(30)
+        return retrieved_jars("spark")
+
+    monkeypatch.setattr(jars, "_retrieve", retrieve)
+    with ThreadPoolExecutor() as threads:
+        first, second = threads.submit(retrieved_jars, "spark"), threads.submit(come)
+        assert first.result() == second.result() == stamped
+    assert fetched == ["spark"]
