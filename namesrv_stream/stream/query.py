@@ -27,7 +27,7 @@ QUERY_NAME = "route-registry"
 
 _QUERY_OPTIONS = {
     "spark.sql.streaming.numRecentProgressUpdates": "10",  # whoever watches the query reads all of them, each second
-    # Ticks come every second: a batch without records, only because the watermark has moved, would double the work.
+    # Ticks come anyway: a batch without records, only because the watermark has moved, would double the work.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # Each task of each micro-batch would write Java again and look it up: more work than its few rows are.
     "spark.sql.codegen.wholeStage": "false",
