@@ -139,14 +139,16 @@ class NamesrvSettings(RocketmqSettings):
     tick_millis: Count = setting(
         "tickMillis",
         1000,
-        "Time between two ticks that a process sends to Kafka; only a tick ends a silent lease.",
+        "Time between two ticks that a process sends to Kafka, a gateway only while a lease may end soon; only a tick "
+        "ends a silent lease.",
         "job, gateway, fleet",
     )
     idle_tick_millis: Count = setting(
         "idleTickMillis",
         5000,
         "Time between two ticks of a gateway while no lease can end soon. Light heartbeats of leases of 8 times that "
-        "or more wait for such a tick, so an idle job has one micro-batch in this time.",
+        "or more wait for such a tick, so an idle job has one micro-batch in this time. The job's clockJumpMillis has "
+        "to be longer.",
         "gateway",
     )
     standby: Boolean = setting(
@@ -277,7 +279,7 @@ class NamesrvSettings(RocketmqSettings):
     @model_validator(mode="after")
     def _check_ticks(self) -> Self:
         for key, period_ms in (("tickMillis", self.tick_millis), ("idleTickMillis", self.idle_tick_millis)):
-            if period_ms >= self.clock_jump_millis:
+            if self.clock_jump_grace_millis and period_ms >= self.clock_jump_millis:
                 raise SettingError(
                     key,
                     f"is {period_ms}, and clockJumpMillis is {self.clock_jump_millis}: each tick would count as the "

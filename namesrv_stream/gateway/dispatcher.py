@@ -73,6 +73,9 @@ class Dispatcher:
                 connection.await_answer(command)
                 place.add_done_callback(partial(self._on_registration_logged, command, connection, time.perf_counter()))
                 return None
+        if command.code == RequestCode.BROKER_HEARTBEAT and self._writes.registering.is_thinned(command, connection):
+            self._metrics.answered(command.code, ResponseCode.SUCCESS, 0.0)
+            return None if command.is_oneway else encode_command(command.answer())
         if command.code in HANDLERS:
             self._start(self._writes.answered(command, connection), command, connection)
             return None

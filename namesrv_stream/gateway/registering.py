@@ -23,7 +23,8 @@ from namesrv_stream.rules.requests import MASTER_ID, MAX_HEARTBEAT_TIMEOUT_MS, C
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import ResponseCode
 from namesrv_stream.wire.command import RemotingCommand
-from namesrv_stream.wire.headers import RegisterBrokerResponseHeader, header_fields
+from namesrv_stream.wire.errors import BadRequestError
+from namesrv_stream.wire.headers import BrokerHeader, RegisterBrokerResponseHeader, header_fields, read_names
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +72,29 @@ class Registering:
             return self.sign_of_life(address, connection)
         except NamesrvError:
             return None
+
+    def is_thinned(self, command: RemotingCommand, connection: Connection) -> bool:
+        """Take a BROKER_HEARTBEAT that needs no record now, which most do not. It may be answered at once.
+
+        Return False for any other: `Writes` handles it.
+        """
+        if not connection.is_answered or connection.order.locked():
+            return False  # earlier requests of this connection are sent first
+        try:
+            address = read_names(command, BrokerHeader).broker_addr
+        except BadRequestError:
+            return False
+        channel_id, host = self._sending.channel_id(connection), connection.host
+        if not self.is_known(address) or not self._registrations.has_room(address, channel_id, host):
+            return False
+        if not self._heartbeats.thin(address, channel_id, self._timeout_ms(address), host):
+            return False
+        self._registrations.note_sign_of_life(address, channel_id, self._sending.now_ms, host)
+        return True
+
+    def is_known(self, address: str) -> bool:
+        """Return whether the ledger or the newest snapshot has the address: others have no signs of life (L2)."""
+        return self._registrations.get(address) is not None or address in self._answers.live
 
     def answer_to_registration(self, command: RemotingCommand, error: BaseException | None) -> KeptAnswer:
         """Return the answer to a registration that `send_unchanged` has sent. `error`: None if Kafka has taken it."""

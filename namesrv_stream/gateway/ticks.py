@@ -20,7 +20,7 @@ Spark begins micro-batches at whole multiples of `triggerMillis`: what is sent a
 Thousands of heartbeats are not sent at once, as lookups would wait for them."""
 
 _NEVER_MS = 1 << 52
-_EARLY_MS = 20
+_MOST_EARLY_MS = 20
 """Tolerance of timers: one may end so much before its time, and the next time is one after that."""
 
 
@@ -32,9 +32,9 @@ def next_after(at_ms: float, period_ms: int, phase_ms: int) -> float:
 class Ticks:
     """Calls `send` at each time of a tick, once started. Lives in the event loop.
 
-    A tick is due every `often_ms` while a lease is late, as far as snapshots show it, and until Kafka has taken the
-    tick before it; otherwise every `calm_ms`. A time at which the tick before is still on its way to Kafka is left out,
-    so that an outage of Kafka leaves one tick in the producer.
+    A tick is due every `often_ms` while a lease is late, as far as snapshots show it, and while Kafka has not taken the
+    last tick; otherwise every `calm_ms`. While a tick is on its way to Kafka no other is sent, so that an outage of
+    Kafka leaves one in the producer.
     """
 
     def __init__(
@@ -45,6 +45,8 @@ class Ticks:
         self._wall_s = wall_s
         self._send: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._early_ms = min(_MOST_EARLY_MS, often_ms / 4, calm_ms / 4)
+        self._ticked_s = -1.0  # of the loop's clock, which never steps back
         self._late_from_ms = 0.0
         self._has_failed = False
         self.is_on_its_way = False
@@ -65,6 +67,7 @@ class Ticks:
     def ended(self, error: Exception | None) -> None:
         """Note the outcome of the tick that was on its way: None if Kafka has taken it."""
         self.is_on_its_way, self._has_failed = False, error is not None
+        self.is_in_time = self.is_in_time or error is None
         self._plan()
 
     def follow(self, leases: Iterable[LiveRow]) -> None:
@@ -84,17 +87,23 @@ class Ticks:
     def _tick(self) -> None:
         if self._send is None:
             return
+        self._ticked_s = self._loop.time()
         self.is_in_time = not self.is_on_its_way
-        if self.is_in_time:
-            self.is_on_its_way = True
-            self._send()
-        self._plan()
+        try:
+            if self.is_in_time:
+                self.is_on_its_way = True
+                self._send()
+        except Exception:  # no error may end the ticks: without them no lease ends
+            self.is_on_its_way, self._has_failed = False, True
+            raise
+        finally:
+            self._plan()
 
     def _plan(self) -> None:
         if self._send is None:
             return
         now_ms = self._now_ms()
-        from_ms = now_ms + _EARLY_MS
+        from_ms = now_ms + max(0.0, self._early_ms - (self._loop.time() - self._ticked_s) * 1_000)
         often_from_ms = from_ms if self._has_failed or self.is_on_its_way else max(self._late_from_ms, from_ms)
         next_ms = min(
             next_after(from_ms, self.calm_ms, TICK_AT_MS), next_after(often_from_ms, self.often_ms, TICK_AT_MS)

@@ -102,7 +102,7 @@ class Writes:
 
     async def _sign_of_life(self, address: str, connection: Connection) -> None:
         """Send a heartbeat for a broker that the ledger or the newest snapshot has (L2); send nothing for others."""
-        if self._registrations.get(address) is None and address not in self._answers.live:
+        if not self.registering.is_known(address):
             return
         async with self._sending.turn(connection):
             place = self.registering.sign_of_life(address, connection)

@@ -163,7 +163,7 @@ class ProgressListener(StreamingQueryListener):
             self._on_progress(event.progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Do nothing: ticks come every second."""
+        """Do nothing: ticks come every few seconds."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """Do nothing: the job reports the error."""

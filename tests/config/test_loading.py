@@ -220,6 +220,7 @@ def test_d9_ticks_cannot_come_so_seldom_that_each_is_an_outage(key):
     assert load_settings(options={key: "14999"})
     with pytest.raises(SettingError, match=f"{key}.*no silent lease would end"):
         load_settings(options={key: "15000"})
+    assert load_settings(options={key: "15000", "clockJumpGraceMillis": "0"}), "no outages, so no such rule"
 
 
 def test_example_file_shows_every_default(file):

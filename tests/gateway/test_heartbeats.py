@@ -16,7 +16,7 @@ from namesrv_stream.wire.codes import RequestCode, ResponseCode
 from namesrv_stream.wire.command import RemotingCommand
 from tests.examples import examples
 from tests.gateway.test_ledger import ADDRESS, command, live
-from tests.gateway.test_writes import LEAVE, Clock, Log, Site, settle
+from tests.gateway.test_writes import LEAVE, QUARTER_S, Clock, Log, Site, settle
 
 LEASE_MS = 10_000
 HEARTBEAT = RemotingCommand(code=RequestCode.BROKER_HEARTBEAT, ext_fields=LEAVE.ext_fields)
@@ -94,10 +94,17 @@ def test_signs_of_life_come_shortly_before_a_tick(arrivals_ms, lease_ms):
     first_ms, *times = times_of_records(arrivals_ms, lease_ms, 1_000, 5_000)
     assert first_ms == arrivals_ms[0], "the first one over a connection waits for nothing"
     every_ms = 5_000 if lease_ms >= 40_000 else 1_000
-    assert all(at_ms % every_ms in range(GATHERED_FROM_MS, TICK_AT_MS) for at_ms in times)
+    for before_ms, at_ms in zip([first_ms, *times], times, strict=False):
+        is_late = at_ms >= before_ms + 2 * interval_ms(lease_ms)
+        assert at_ms % every_ms in range(GATHERED_FROM_MS, TICK_AT_MS) or (is_late and at_ms in arrivals_ms)
     most_ms = interval_ms(lease_ms) * 3 // 2 + GATHERED_FOR_MS
     for at_ms in arrivals_ms:
         assert any(at_ms <= in_log_ms <= at_ms + most_ms for in_log_ms in [first_ms, *times])
+
+
+@pytest.mark.parametrize("heard_at_ms", [60_000, 116_000, 119_999, 120_000])
+def test_a_sign_of_life_that_comes_late_waits_for_nothing_so_that_its_lease_does_not_end(heard_at_ms):
+    assert times_of_records([0, heard_at_ms], 120_000, 1_000, 5_000)[:2] == [0, heard_at_ms]
 
 
 def test_signs_of_life_of_the_shortest_leases_do_not_wait_for_a_tick():
@@ -116,6 +123,31 @@ def test_thousands_of_signs_of_life_are_not_sent_at_once():
         per_ms = Counter(sender.log_ms[2_000:])
         assert (sum(per_ms.values()), len(per_ms)) == (2_000, GATHERED_FOR_MS)
         assert max(per_ms.values()) < 30
+
+    asyncio.run(scenario())
+
+
+def test_a_heartbeat_that_needs_no_record_now_is_answered_at_once():
+    async def scenario():
+        site = Site()
+        broker, registering = site.connect(), site.writes.registering
+        assert not registering.is_thinned(HEARTBEAT, broker), "nobody knows the address"
+        registering_now = site.ask(command(), broker)
+        await settle()
+        assert not registering.is_thinned(HEARTBEAT, broker), "Kafka does not have the record before it"
+        site.log.acknowledge()
+        await registering_now
+        sent = list(site.log.sent)
+        assert registering.is_thinned(HEARTBEAT, broker)
+        assert registering.is_thinned(HEARTBEAT, broker)
+        assert site.log.sent == sent
+        await site.clock.passes(QUARTER_S)
+        assert site.log.kinds == [RegisterBroker, BrokerHeartbeat], "one later, for both"
+        site.log.fail()
+        await settle()
+        assert not registering.is_thinned(HEARTBEAT, broker), "the record before it has failed"
+        bad = RemotingCommand(code=RequestCode.BROKER_HEARTBEAT, ext_fields={})
+        assert not registering.is_thinned(bad, broker)
 
     asyncio.run(scenario())
 

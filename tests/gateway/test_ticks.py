@@ -16,7 +16,7 @@ class Gateway:
     """The ticks of one gateway at a clock that stands still; Kafka takes each at once, unless `takes` is False."""
 
     def __init__(self, clock):
-        self.clock, self.takes, self.sent_s = clock, True, []
+        self.clock, self.takes, self.fails, self.sent_s = clock, True, False, []
         self.ticks = Ticks(clock, 1_000, 5_000, clock.time)
 
     def start(self):
@@ -26,6 +26,8 @@ class Gateway:
         self.ticks.follow([LEASE._replace(last_update_timestamp=round(last_s * 1_000), **more)])
 
     def _send(self):
+        if self.fails:
+            raise TypeError("nobody expects this")
         self.sent_s.append(round(self.clock.now_s, 3))
         if self.takes:
             self.ticks.ended(None)
@@ -77,6 +79,35 @@ def test_a_snapshot_with_a_late_lease_does_not_wait_for_the_calm_tick(run):
     run(scenario)
 
 
+@pytest.mark.parametrize("last_s", [0, -100], ids=["calm", "late"])
+@pytest.mark.parametrize("before_ms", [1, 10, 20, 30])
+def test_snapshots_just_before_a_tick_do_not_put_it_off(run, last_s, before_ms):
+    async def scenario(gateway):
+        gateway.lease(last_s)
+        gateway.start()
+        await gateway.clock.passes(0.9 - before_ms / 1_000)
+        for _ in range(20):
+            gateway.lease(last_s)
+            await gateway.clock.passes(1)
+        every_s = 5 if last_s == 0 else 1
+        assert gateway.sent_s == [0, *(0.9 + second for second in range(0, 20, every_s))]
+
+    run(scenario)
+
+
+def test_kafka_takes_ticks_again_as_soon_as_it_has_taken_one(run):
+    async def scenario(gateway):
+        gateway.takes = False
+        gateway.lease(last_s=0)
+        gateway.start()
+        await gateway.clock.passes(2)
+        assert not gateway.ticks.is_in_time
+        gateway.ticks.ended(None)
+        assert gateway.ticks.is_in_time
+
+    run(scenario)
+
+
 def test_a_grace_makes_a_lease_late_later(run):
     async def scenario(gateway):
         gateway.lease(last_s=-100, grace_until=60_000)
@@ -121,6 +152,20 @@ def test_a_tick_that_kafka_does_not_take_is_the_only_one_and_the_next_follows_in
         await gateway.clock.passes(10)
         assert gateway.sent_s == [0, 30.9, 31.9, 35.9, 40.9]
         assert gateway.ticks.is_in_time
+
+    run(scenario)
+
+
+def test_an_error_of_ours_does_not_end_the_ticks(run):
+    async def scenario(gateway):
+        gateway.lease(last_s=0)
+        gateway.start()
+        gateway.fails = True
+        with pytest.raises(TypeError):
+            await gateway.clock.passes(1)
+        gateway.fails = False
+        await gateway.clock.passes(10)
+        assert gateway.sent_s == [0, 1.9, 5.9, 10.9]
 
     run(scenario)
 
