@@ -108,7 +108,10 @@ class Registering:
         return KeptAnswer(command.code, self._answer(command, known.head))
 
     async def register(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Send a registration, and return its answer once Kafka has it. Raises NamesrvError."""
+        """Send a registration, and return its answer once Kafka has it or, if it is thinned, the record before it.
+
+        Raises NamesrvError.
+        """
         address = broker_address(command)
         place: asyncio.Future[LogPosition] | None = None
         try:

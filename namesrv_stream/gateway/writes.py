@@ -1,4 +1,7 @@
-"""The writing requests: each becomes a record, and is answered once Kafka has the record."""
+"""The writing requests: each becomes a record, and is answered once Kafka has the record.
+
+A sign of life whose record is sent later (`heartbeats.py`) is answered by the record before it.
+"""
 
 from __future__ import annotations
 

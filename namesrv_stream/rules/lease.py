@@ -36,8 +36,8 @@ def late_from_ms(lease: LiveRow) -> int:
 def is_mass_expiry(leases: Iterable[LiveRow], now_ms: int, ratio: float) -> bool:
     """Return whether more than `ratio` of the leases are late, those that are overdue or suspect included (D11).
 
-    In an outage of the network brokers fall silent at one moment
-    and their leases end over half a minute, so the leases that end at a tick are only a few of those that will.
+    In an outage of the network brokers fall silent at one moment and their leases end over half a minute, so the leases
+    that end at a tick are only a few of those that will.
     """
     late = [now_ms >= late_from_ms(lease) for lease in leases]
     return sum(late) > ratio * len(late)
