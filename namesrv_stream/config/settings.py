@@ -147,8 +147,8 @@ class NamesrvSettings(RocketmqSettings):
         "idleTickMillis",
         5000,
         "Time between two ticks of a gateway while no lease can end soon. Light heartbeats of leases of 8 times that "
-        "or more wait for such a tick, so an idle job has one micro-batch in this time. The job's clockJumpMillis has "
-        "to be longer.",
+        "or more wait for such a tick, so an idle job has one micro-batch in this time; under 1000 they wait for none. "
+        "The job's clockJumpMillis has to be longer.",
         "gateway",
     )
     standby: Boolean = setting(

@@ -118,6 +118,7 @@ class Gateway:
         for task in self._tasks:
             task.cancel()
         await self._server.stop()
+        self._writes.stop()  # once more: meanwhile brokers may have sent heartbeats that wait
         await self._open_things.aclose()
         log.info("the gateway has stopped in order")
 

@@ -76,13 +76,14 @@ class Ticks:
         self._plan()
 
     def until_gathered_ms(self, after_ms: float, period_ms: int, name: str) -> float:
-        """Return the time from now to the sending of a heartbeat that waits for a tick, at least `after_ms`.
+        """Return the time from now to the sending of a heartbeat that waits for a tick, some `after_ms` or later.
 
-        `name` decides the moment within GATHERED_FOR_MS.
+        `name` decides the moment within GATHERED_FOR_MS, always the same. One that was sent then is next sent a whole
+        number of periods later, so the tolerance of timers counts here too.
         """
         now_ms = self._now_ms()
-        gathered_ms = next_after(now_ms + max(after_ms, 0.0), period_ms, GATHERED_FROM_MS)
-        return gathered_ms + crc32(name.encode()) % GATHERED_FOR_MS - now_ms
+        phase_ms = GATHERED_FROM_MS + crc32(name.encode()) % GATHERED_FOR_MS
+        return next_after(now_ms + max(after_ms, 0.0) - self._early_ms, period_ms, phase_ms) - now_ms
 
     def _tick(self) -> None:
         if self._send is None:
@@ -94,7 +95,7 @@ class Ticks:
                 self.is_on_its_way = True
                 self._send()
         except Exception:  # no error may end the ticks: without them no lease ends
-            self.is_on_its_way, self._has_failed = False, True
+            self.is_on_its_way, self.is_in_time, self._has_failed = False, False, True
             raise
         finally:
             self._plan()

@@ -3,17 +3,24 @@
 import asyncio
 from collections import Counter
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from namesrv_stream.access.rights import NotAllowedError
+from namesrv_stream.access import users
 from namesrv_stream.errors import KafkaUnreachableError
+from namesrv_stream.gateway.authorization import Authorization
+from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.heartbeats import Heartbeats, interval_ms
+from namesrv_stream.gateway.metrics import Metrics
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.gateway.ticks import GATHERED_FOR_MS, GATHERED_FROM_MS, TICK_AT_MS, Ticks
 from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, RegisterBroker, UnregisterBroker
-from namesrv_stream.wire.codes import RequestCode, ResponseCode
+from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
 from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.frame import FrameDecoder
 from tests.examples import examples
 from tests.gateway.test_ledger import ADDRESS, command, live
 from tests.gateway.test_writes import LEAVE, QUARTER_S, Clock, Log, Site, settle
@@ -102,6 +109,17 @@ def test_signs_of_life_come_shortly_before_a_tick(arrivals_ms, lease_ms):
         assert any(at_ms <= in_log_ms <= at_ms + most_ms for in_log_ms in [first_ms, *times])
 
 
+@pytest.mark.parametrize("jitter_ms", [0, 15])
+@pytest.mark.parametrize("first_ms", [2_000, 4_600, 4_850])
+def test_a_broker_that_registers_each_quarter_of_its_lease_is_in_the_log_five_seconds_later_at_most(
+    first_ms, jitter_ms
+):
+    arrivals = [first_ms + 30_000 * number + jitter_ms * (number % 2) for number in range(20)]
+    times = times_of_records(arrivals, 120_000, 1_000, 5_000)
+    delays = [min(in_log - at_ms for in_log in times if in_log >= at_ms) for at_ms in arrivals]
+    assert max(delays) <= 5_000 + GATHERED_FOR_MS
+
+
 @pytest.mark.parametrize("heard_at_ms", [60_000, 116_000, 119_999, 120_000])
 def test_a_sign_of_life_that_comes_late_waits_for_nothing_so_that_its_lease_does_not_end(heard_at_ms):
     assert times_of_records([0, heard_at_ms], 120_000, 1_000, 5_000)[:2] == [0, heard_at_ms]
@@ -131,7 +149,6 @@ def test_a_heartbeat_that_needs_no_record_now_is_answered_at_once():
     async def scenario():
         site = Site()
         broker, registering = site.connect(), site.writes.registering
-        assert not registering.is_thinned(HEARTBEAT, broker), "nobody knows the address"
         registering_now = site.ask(command(), broker)
         await settle()
         assert not registering.is_thinned(HEARTBEAT, broker), "Kafka does not have the record before it"
@@ -144,10 +161,46 @@ def test_a_heartbeat_that_needs_no_record_now_is_answered_at_once():
         await site.clock.passes(QUARTER_S)
         assert site.log.kinds == [RegisterBroker, BrokerHeartbeat], "one later, for both"
         site.log.fail()
-        await settle()
         assert not registering.is_thinned(HEARTBEAT, broker), "the record before it has failed"
+        await settle()
+        assert not registering.is_thinned(HEARTBEAT, broker)
         bad = RemotingCommand(code=RequestCode.BROKER_HEARTBEAT, ext_fields={})
         assert not registering.is_thinned(bad, broker)
+
+    asyncio.run(scenario())
+
+
+class Refusing(Authorization):
+    """Refuses each heartbeat once `refuses` is true."""
+
+    checked = frozenset({RequestCode.BROKER_HEARTBEAT})
+    refuses = False
+
+    def __init__(self):
+        pass
+
+    def admitted(self, command, connection, live):
+        if self.refuses:
+            raise NotAllowedError(command.code, users.Sender(None), "the right to write")
+        return command
+
+
+def test_a_thinned_heartbeat_is_answered_within_the_call_unless_it_is_oneway_or_not_allowed():
+    async def scenario():
+        site, authorization = Site(), Refusing()
+        broker, dispatcher = site.connect(), Dispatcher(site.answers(), site.writes, Metrics(), authorization)
+        registering_now = site.ask(command(), broker)
+        await settle()
+        site.log.acknowledge()
+        await registering_now
+        (answer,) = FrameDecoder().feed(dispatcher.answer(HEARTBEAT, broker))
+        assert (answer.code, answer.opaque, answer.is_response) == (ResponseCode.SUCCESS, HEARTBEAT.opaque, True)
+        oneway = msgspec.structs.replace(HEARTBEAT, flag=int(Flag.ONEWAY))
+        assert dispatcher.answer(oneway, broker) is None
+        assert broker.is_answered, "no task answers either"
+        authorization.refuses = True
+        (answer,) = FrameDecoder().feed(dispatcher.answer(HEARTBEAT, broker))
+        assert answer.code == ResponseCode.NO_PERMISSION
 
     asyncio.run(scenario())
 

@@ -163,6 +163,7 @@ def test_an_error_of_ours_does_not_end_the_ticks(run):
         gateway.fails = True
         with pytest.raises(TypeError):
             await gateway.clock.passes(1)
+        assert not gateway.ticks.is_in_time
         gateway.fails = False
         await gateway.clock.passes(10)
         assert gateway.sent_s == [0, 1.9, 5.9, 10.9]

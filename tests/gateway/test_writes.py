@@ -217,13 +217,16 @@ def test_earlier_requests_of_the_connection_are_sent_first(run):
         broker = site.connect()
         await site.acknowledged(command(), broker)
         broker.await_answer(command())
-        assert site.writes.registering.send_unchanged(command(), broker) is None, "an answer is outstanding"
+        registering = site.writes.registering
+        assert registering.send_unchanged(command(), broker) is None, "an answer is outstanding"
+        assert not registering.is_thinned(LEAVE, broker), "an answer is outstanding"
         broker.reply_frame(command(), None)
         async with broker.order:
-            assert site.writes.registering.send_unchanged(command(), broker) is None, (
-                "something is being handed to Kafka"
-            )
-        assert site.writes.registering.send_unchanged(command(), broker) is not None
+            assert registering.send_unchanged(command(), broker) is None, "something is being handed to Kafka"
+            assert not registering.is_thinned(LEAVE, broker), "something is being handed to Kafka"
+        assert registering.send_unchanged(command(), broker) is not None
+        site.log.acknowledge()
+        assert registering.is_thinned(LEAVE, broker)
 
     run(scenario)
 
