@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_stream.access.rights import NotAllowedError
 from namesrv_stream.access import users
+from namesrv_stream.access.rights import NotAllowedError
 from namesrv_stream.errors import KafkaUnreachableError
 from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.dispatcher import Dispatcher
