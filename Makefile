@@ -52,12 +52,14 @@ demo: java install
 demo-rocketmq: java install
 	@$(BIN)/namesrv-stream demo-rocketmq
 
-# Two processes, each with a Kafka and a Spark session of its own: most of the tests with a JVM wait more than they
-# compute. Those without one come first, as their failures are cheaper. ARGS, such as a file, choose in one process.
+# What needs no JVM runs in two processes; the rest has both cores for its JVMs, or with JOBS=2 two processes too, each
+# with a Kafka and a Spark session of its own: a third less time, while tests may meet their limits of time. ARGS, such
+# as a file, choose in one process.
+JOBS ?= 0
 test: java install
 ifeq ($(ARGS),)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not full and not deploy and not spark and not system'
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not full and not deploy and (spark or system)'
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m 'not full and not deploy and (spark or system)'
 else
 	$(BIN)/python -m pytest -m 'not full and not deploy' $(ARGS)
 endif

@@ -246,7 +246,9 @@ def test_heartbeats_of_an_outage_do_not_pile_up(kafka, node, topic):
     with HeartbeatProducer(kafka, topic) as producer, Fleet(plan, producer) as fleet:
         holds(lambda: fleet.counts().acknowledged > 20)
         with node.paused():
-            holds(lambda: fleet.counts().held_back > 100)
+            holds(lambda: fleet.counts().on_their_way == 4)
+            until = fleet.counts().held_back + 100
+            holds(lambda: fleet.counts().held_back > until)
             assert fleet.counts().on_their_way == 4
         before = fleet.counts().acknowledged
         holds(lambda: fleet.counts().acknowledged > before + 20)
