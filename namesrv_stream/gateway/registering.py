@@ -63,8 +63,8 @@ class Registering:
 
         Return None if one send is not enough: `register` handles such a registration.
         """
-        if not connection.is_answered or connection.order.locked():
-            return None  # earlier requests of this connection are sent first
+        if _has_earlier_requests(connection):
+            return None
         address = broker_address(command)
         if self._full_or_light.why_in_full(address, fingerprint(command), connection) is not None:
             return None
@@ -78,8 +78,8 @@ class Registering:
 
         Return False for any other: `Writes` handles it.
         """
-        if not connection.is_answered or connection.order.locked():
-            return False  # earlier requests of this connection are sent first
+        if _has_earlier_requests(connection):
+            return False
         try:
             address = read_names(command, BrokerHeader).broker_addr
         except BadRequestError:
@@ -232,6 +232,11 @@ class Registering:
                     self._sending.link.send(closed, host=connection.host)
                 except NamesrvError as error:
                     log.warning("connection of %s lost, its lease runs to its end: %s", address, error)
+
+
+def _has_earlier_requests(connection: Connection) -> bool:
+    """Return whether earlier requests of the connection are still to be sent or answered: they go first."""
+    return not connection.is_answered or connection.order.locked()
 
 
 def busy(command: RemotingCommand, error: BaseException, fields: dict[str, str] | None = None) -> RemotingCommand:
