@@ -237,7 +237,8 @@ def test_a_loop_with_long_turns_takes_more_outcomes_in_each(settings):
         producer.give_up()
 
     asyncio.run(polling())
-    assert min(turns_s[1:]) >= 0.02
+    in_long_turns_s = turns_s[1:5]  # another one may follow at once, while the loop ends
+    assert min(in_long_turns_s) >= 0.02
 
 
 def test_while_kafka_takes_no_tick_one_is_on_its_way_and_the_next_follows_its_end(settings):
