@@ -4,6 +4,7 @@ import asyncio
 import gc
 import time
 import weakref
+from contextlib import contextmanager
 
 import pytest
 
@@ -62,16 +63,27 @@ async def until(condition):
             await asyncio.sleep(0)
 
 
+@contextmanager
+def stopped_clock():
+    """Stop the loop's clock: also on a busy machine no moment is over."""
+    loop = asyncio.get_running_loop()
+    now_s = loop.time()
+    loop.time = lambda: now_s
+    yield now_s
+    del loop.time
+
+
 def test_requests_that_waited_for_a_heavy_turn_are_charged_like_others():
     async def scenario():
         connections = open_connections()
         charged, transport = charges(connections), Transport(HEAVY)
         connection = connected(AnsweringSlowly(), connections, transport)
-        connection.data_received(REQUEST)
-        connections.loop_time.spend(LIGHT, asyncio.get_running_loop().time(), 0.0)
-        connections.loop_time.spend(HEAVY, asyncio.get_running_loop().time(), 1.2 * MOMENT_S)
-        connection.data_received(REQUEST * 10)
-        assert transport.written == REQUEST
+        with stopped_clock() as now_s:
+            connection.data_received(REQUEST)
+            connections.loop_time.spend(LIGHT, now_s, 0.0)
+            connections.loop_time.spend(HEAVY, now_s, 1.2 * MOMENT_S)
+            connection.data_received(REQUEST * 10)
+            assert transport.written == REQUEST
         charged.clear()
         await until(lambda: len(transport.written) == 11 * len(REQUEST))
         assert sum(seconds for _, seconds in charged) >= 10 * 0.000_05
@@ -134,10 +146,11 @@ def test_a_heavy_host_is_heavy_over_a_new_connection_too():
     async def scenario():
         connections, transport = open_connections(), Transport(HEAVY)
         connection = connected(Answering(), connections, transport)
-        connections.loop_time.spend(LIGHT, asyncio.get_running_loop().time(), 0.0)
-        connections.loop_time.spend(HEAVY, asyncio.get_running_loop().time(), 1.2 * MOMENT_S)
-        connection.data_received(REQUEST[:3])
-        assert (connection.held_bytes, transport.is_reading_paused) == (3, True)
+        with stopped_clock() as now_s:
+            connections.loop_time.spend(LIGHT, now_s, 0.0)
+            connections.loop_time.spend(HEAVY, now_s, 1.2 * MOMENT_S)
+            connection.data_received(REQUEST[:3])
+            assert (connection.held_bytes, transport.is_reading_paused) == (3, True)
         await until(lambda: not transport.is_reading_paused)
         connection.data_received(REQUEST[3:])
         await until(lambda: transport.written == REQUEST)
@@ -150,15 +163,15 @@ def test_a_heavy_host_is_answered_in_a_later_round_and_others_at_once():
         connections = open_connections()
         transports = {host: Transport(host) for host in (HEAVY, LIGHT)}
         opened = {host: connected(Answering(), connections, each) for host, each in transports.items()}
-        for connection in opened.values():
-            connection.data_received(REQUEST)
-        now_s = asyncio.get_running_loop().time()
-        connections.loop_time.spend(LIGHT, now_s, 0.0)
-        assert connections.loop_time.spend(HEAVY, now_s, 1.2 * MOMENT_S) is None
-        for connection in opened.values():
-            connection.data_received(REQUEST)
-        assert (transports[HEAVY].written, transports[LIGHT].written) == (REQUEST, 2 * REQUEST)
-        assert (transports[HEAVY].is_reading_paused, transports[LIGHT].is_reading_paused) == (True, False)
+        with stopped_clock() as now_s:
+            for connection in opened.values():
+                connection.data_received(REQUEST)
+            connections.loop_time.spend(LIGHT, now_s, 0.0)
+            assert connections.loop_time.spend(HEAVY, now_s, 1.2 * MOMENT_S) is None
+            for connection in opened.values():
+                connection.data_received(REQUEST)
+            assert (transports[HEAVY].written, transports[LIGHT].written) == (REQUEST, 2 * REQUEST)
+            assert (transports[HEAVY].is_reading_paused, transports[LIGHT].is_reading_paused) == (True, False)
         await until(lambda: transports[HEAVY].written == 2 * REQUEST and not transports[HEAVY].is_reading_paused)
 
     asyncio.run(scenario())
