@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -12,32 +13,41 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from namesrv_stream.local.jars import CONF, HOME, jars_of_sessions
+from namesrv_stream.local.driver import driver_start
+from namesrv_stream.local.jars import HOME
 from namesrv_stream.local.ports import HOST
 
 
 def local_session(
     app_name: str, options: Mapping[str, str] | None = None, cores: str = "*", log: Path | None = None
 ) -> SparkSession:
-    """Return a session on `local[cores]` with conf/spark-defaults.conf, the fetched jars, and `options` over both.
+    """Return a session on `local[cores]`, started as `driver_start` says with `options` over all.
 
     `log` receives the output of the JVM, which otherwise goes to standard error. Python workers run this interpreter,
     because another one on the PATH may lack the dependencies. The handler of Ctrl-C stays as it was.
     """
-    os.environ.setdefault("SPARK_CONF_DIR", str(CONF))
+    own = {"spark.ui.enabled": "false", "spark.sql.warehouse.dir": str(HOME / "data" / "warehouse")}
+    start = driver_start({**own, **(options or {}), "spark.master": f"local[{cores}]"})
+    builder = SparkSession.builder.appName(app_name)
+    for key, value in start.options.items():
+        builder = builder.config(key, value)
     os.environ.setdefault("SPARK_LOCAL_IP", HOST)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = (
-        SparkSession.builder.master(f"local[{cores}]")
-        .appName(app_name)
-        .config("spark.jars", ",".join(map(str, jars_of_sessions())))
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.warehouse.dir", str(HOME / "data" / "warehouse"))
-    )
-    for key, value in (options or {}).items():
-        builder = builder.config(key, value)
-    with _standard_error_to(log), _same_interrupt_handler():
+    with _submitted_with(start.settings_file), _standard_error_to(log), _same_interrupt_handler():
         return builder.getOrCreate()
+
+
+@contextmanager
+def _submitted_with(settings_file: Path) -> Iterator[None]:
+    """Let pyspark start its JVM with these settings within the `with`, and with no folder of them on the class path."""
+    before = {name: os.environ.pop(name, None) for name in ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")}
+    own = before["PYSPARK_SUBMIT_ARGS"] or "pyspark-shell"
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(str(settings_file))} {own}"
+    try:
+        yield
+    finally:
+        del os.environ["PYSPARK_SUBMIT_ARGS"]
+        os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
 def set_up_spark_log(spark: SparkSession, log_format: str) -> None:

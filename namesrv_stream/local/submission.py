@@ -1,9 +1,4 @@
-"""spark-submit with the settings of `conf/`, from any folder, and with the archive of classes if there is one.
-
-An archive of Java (class data sharing) has the classes that the job loads, in the form in which Java keeps them in
-memory: Spark's are some 15,000, and loading them is a third of a start. Java uses none with a folder of files on the
-class path, which `SPARK_CONF_DIR` puts there; so the settings are passed by `--properties-file`.
-"""
+"""spark-submit for the programs of jobs/, with the settings of `conf/`, from any folder."""
 
 from __future__ import annotations
 
@@ -13,20 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import javaproperties
-
-from namesrv_stream.local.jars import CONF, JARS, jars_of_sessions, pyspark_folder
+from namesrv_stream.local.driver import driver_start
+from namesrv_stream.local.jars import CONF, pyspark_folder
 from namesrv_stream.local.ports import HOST
 
 PROGRAMS = ("route_registry", "maintain_tables", "churn_report")
 """The programs of jobs/."""
-
-ARCHIVE = JARS / "job.jsa"
-"""The archive of classes. Java takes no notice of it after an update of Java, pyspark or the jars."""
-
-_CLASS_PATH = "spark.driver.extraClassPath"
-_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
-"""Options for Java that come before spark.driver.extraJavaOptions, which is left to the user."""
 
 
 class Submission(NamedTuple):
@@ -44,47 +31,18 @@ def submission(
     records_archive: Path | None = None,
     uses_archive: bool = True,
 ) -> Submission:
-    """Return how spark-submit runs one of `PROGRAMS`.
-
-    `spark_options`, such as spark.master, win over the file of settings. With `records_archive` Java uses no archive
-    and writes one to this file when the program ends.
-    """
-    file = _settings_file("spark-defaults.conf")
-    of_file = javaproperties.loads(file.read_text(encoding="utf-8"))
-    options = dict(spark_options or {})
-    is_local = options.get("spark.master", of_file.get("spark.master", "local")).startswith("local")
-    for key in {_CLASS_PATH, _JAVA_OPTIONS, *(["spark.jars"] if file.parent != CONF else [])} & of_file.keys():
-        options.setdefault(key, of_file[key])
-    _add_jars(options, is_local=is_local)
-    archive = [f'"-XX:SharedArchiveFile={ARCHIVE}"'] if uses_archive and ARCHIVE.exists() else []
-    if records_archive is not None:
-        archive = [f'"-XX:ArchiveClassesAtExit={records_archive}"']
-    log = f'"-Dlog4j2.configurationFile={_settings_file("log4j2.properties")}"'
-    options[_JAVA_OPTIONS] = " ".join([options.get(_JAVA_OPTIONS, ""), log, *archive]).strip()
+    """Return how spark-submit runs one of `PROGRAMS`; the options are those of `driver_start`."""
+    start = driver_start(spark_options, records_archive=records_archive, uses_archive=uses_archive)
     return Submission(
         [
             str(_spark_home() / "bin" / "spark-submit"),
-            *("--properties-file", str(file)),
-            *(word for key, value in options.items() for word in ("--conf", f"{key}={value}")),
+            *("--properties-file", str(start.settings_file)),
+            *(word for key, value in start.options.items() for word in ("--conf", f"{key}={value}")),
             str(CONF.parent / "jobs" / f"{program}.py"),
             *arguments,
         ],
-        _environment(is_local=is_local),
+        _environment(is_local=start.is_local),
     )
-
-
-def _add_jars(options: dict[str, str], *, is_local: bool) -> None:
-    """Add the fetched jars to the class path, where an archive has their classes too, and send them to executors."""
-    jars = [str(jar) for jar in jars_of_sessions()]
-    own = options.get(_CLASS_PATH)
-    options[_CLASS_PATH] = os.pathsep.join(([own] if own else []) + jars)
-    options.setdefault("spark.jars", "" if is_local else ",".join(jars))
-
-
-def _settings_file(name: str) -> Path:
-    """Return a file of the user's SPARK_CONF_DIR, or else of conf/."""
-    own = Path(os.environ.get("SPARK_CONF_DIR") or CONF, name).absolute()
-    return own if own.exists() else CONF / name
 
 
 def _environment(*, is_local: bool) -> dict[str, str]:

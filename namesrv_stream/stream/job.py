@@ -140,8 +140,9 @@ class RouteRegistryJob:
         if stop.is_set():
             return
         with JobLock(self._kafka, self._settings.kafka_topic, self._root.hadoop_url, self.run_id) as lock:
-            if self._settings.standby or self._others():
-                warm_up(self._spark, self._settings, self.run_id, stop)
+            if (self._settings.standby or self._others()) and not lock.held.is_set():
+                # Kafka lets a job that died keep the lock for SESSION_TIMEOUT_MS, which is shorter than a warm-up.
+                warm_up(self._spark, self._settings, self.run_id, lambda: stop.is_set() or lock.held.is_set())
             if not self._settings.standby:
                 self._lead(lock, stop)
                 return

@@ -7,7 +7,8 @@ all that happen while the other one still publishes.
 from __future__ import annotations
 
 import logging
-import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from py4j.protocol import Py4JError
@@ -24,11 +25,11 @@ from namesrv_stream.stream.source import parsed_records
 log = logging.getLogger(__name__)
 
 _RECORDS = 100
-_LOOK_EVERY_S = 1
+_LOOK_EVERY_S = 0.2
 
 
-def warm_up(spark: SparkSession, settings: NamesrvSettings, run_id: str, stop: threading.Event) -> None:
-    """Run the registry's plan over the newest records, and throw away what comes of it. Ends early if `stop` is set.
+def warm_up(spark: SparkSession, settings: NamesrvSettings, run_id: str, is_over: Callable[[], bool]) -> None:
+    """Run the registry's plan over the newest records, and throw away what comes of it. Ends early once `is_over()`.
 
     It has a checkpoint of its own beside the registry's, which is removed. An error is a warning: the job is only
     slower without this.
@@ -36,14 +37,14 @@ def warm_up(spark: SparkSession, settings: NamesrvSettings, run_id: str, stop: t
     log.info("warms the session up while another job is active")
     location = f"{settings.checkpoint_location.rstrip('/')}/warm-up-{run_id}"
     try:
-        _run(spark, settings, location, stop)
+        _run(spark, settings, location, is_over)
     except Exception as error:  # whatever it is, the job meets it again where it counts
         log.warning("the session was not warmed up, so the first micro-batch takes longer: %s", error)
     with suppress(PySparkException, Py4JError):  # it may be as away as what has failed above
         remove_folder(spark, location)
 
 
-def _run(spark: SparkSession, settings: NamesrvSettings, location: str, stop: threading.Event) -> None:
+def _run(spark: SparkSession, settings: NamesrvSettings, location: str, is_over: Callable[[], bool]) -> None:
     kafka, topic = kafka_client_arguments(settings), settings.kafka_topic
     first = beginning_offsets(kafka, topic).get(LOG_PARTITION, 0)
     end = end_offsets(kafka, topic).get(LOG_PARTITION, 0)
@@ -59,8 +60,10 @@ def _run(spark: SparkSession, settings: NamesrvSettings, location: str, stop: th
         .start()
     )
     try:
-        while not query.awaitTermination(_LOOK_EVERY_S) and not stop.is_set():
-            pass
+        while query.isActive and not is_over():
+            time.sleep(_LOOK_EVERY_S)
+        if (failure := query.exception()) is not None:
+            raise failure
     finally:
         query.stop()
 

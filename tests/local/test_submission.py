@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from namesrv_stream.local import submission as module
+from namesrv_stream.local import driver
 from namesrv_stream.local.jars import CONF, retrieved_jars
 from namesrv_stream.local.submission import PROGRAMS, submission
 
@@ -13,7 +13,7 @@ from namesrv_stream.local.submission import PROGRAMS, submission
 def no_spark_settings(monkeypatch, tmp_path):
     for name in ("SPARK_CONF_DIR", "SPARK_LOCAL_IP", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(module, "ARCHIVE", tmp_path / "my jars" / "job.jsa")
+    monkeypatch.setattr(driver, "ARCHIVE", tmp_path / "my jars" / "job.jsa")
 
 
 def conf_of(command):
@@ -39,9 +39,9 @@ def test_java_uses_an_archive_that_is_there_and_none_while_it_records_one(tmp_pa
         return conf_of(submission("route_registry", [], **options).command)["spark.driver.defaultJavaOptions"]
 
     assert "Archive" not in java_options()
-    module.ARCHIVE.parent.mkdir()
-    module.ARCHIVE.touch()
-    assert f'"-XX:SharedArchiveFile={module.ARCHIVE}"' in java_options()  # Spark's parser takes the quotes away
+    driver.ARCHIVE.parent.mkdir()
+    driver.ARCHIVE.touch()
+    assert f'"-XX:SharedArchiveFile={driver.ARCHIVE}"' in java_options()  # Spark's parser takes the quotes away
     recording = java_options(records_archive=tmp_path / "new.jsa")
     assert f'"-XX:ArchiveClassesAtExit={tmp_path / "new.jsa"}"' in recording
     assert "SharedArchiveFile" not in recording

@@ -1,6 +1,7 @@
 """`namesrv-stream archive` and `submit`: the job from another folder, with an archive of Java's classes."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -9,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.config import as_options
-from namesrv_stream.local import submission as module
+from namesrv_stream.local import driver
 from namesrv_stream.local.class_archive import ArchiveNotMadeError, record_archive
+from namesrv_stream.local.jars import CONF
 from namesrv_stream.local.submission import submission
 from tests.system.heartbeats import address, registration
 from tests.system.test_cluster import running_job
@@ -34,7 +36,7 @@ def archive(kafka, tmp_path_factory):
 def test_the_job_starts_with_the_archive_from_any_folder_and_sigterm_ends_it_in_order(
     heartbeats, archive, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(module, "ARCHIVE", archive)
+    monkeypatch.setattr(driver, "ARCHIVE", archive)
     monkeypatch.chdir(tmp_path)
     heartbeats.say(registration(1))
     classes = tmp_path / "classes.txt"
@@ -49,6 +51,32 @@ def test_the_job_starts_with_the_archive_from_any_folder_and_sigterm_ends_it_in_
         assert re.search(rf"{re.escape(name)} source: shared objects file \(top\)", loaded), name
     lines = [json.loads(line) for line in (tmp_path / "job.log").read_text().splitlines() if line.startswith("{")]
     assert lines[-1]["message"] == "the job has stopped in order"
+
+
+SESSION = """
+import os, sys
+from pathlib import Path
+from namesrv_stream.local import driver
+from namesrv_stream.local.spark import local_session
+
+driver.ARCHIVE = Path(sys.argv[1])
+options = {"spark.driver.defaultJavaOptions": f"-Xlog:class+load:file={sys.argv[2]}", "spark.app.name": "mine"}
+spark = local_session("session", options, cores="1", log=Path(sys.argv[3]))
+[row] = spark.sql("SELECT 1 + 1 AS sum").collect()
+print(row.sum, spark.sparkContext.master, spark.conf.get("spark.sql.session.timeZone"))
+print(*(os.environ.get(name) for name in ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")))
+"""
+
+
+def test_a_session_of_this_package_starts_with_the_archive_too_and_leaves_the_environment_alone(archive, tmp_path):
+    classes = tmp_path / "classes.txt"
+    own = {name: text for name, text in os.environ.items() if name != "PYSPARK_SUBMIT_ARGS"}
+    command = [sys.executable, "-c", SESSION, archive, classes, tmp_path / "spark.log"]
+    printed = subprocess.run(
+        command, env=own | {"SPARK_CONF_DIR": str(CONF)}, capture_output=True, text=True, check=True
+    ).stdout
+    assert printed.splitlines() == ["2 local[1] UTC", f"{CONF} None"]
+    assert re.search(r"org.apache.spark.sql.SparkSession source: shared objects file \(top\)", classes.read_text())
 
 
 def test_a_job_that_cannot_start_leaves_no_archive_and_is_shown(tmp_path, monkeypatch):
