@@ -1,4 +1,4 @@
-"""Records the archive of classes with which the job starts sooner (`namesrv_stream.local.submission`)."""
+"""Records the archive of classes with which the job starts sooner (`namesrv_stream.local.driver`)."""
 
 from __future__ import annotations
 

@@ -23,6 +23,9 @@ _CLASS_PATH = "spark.driver.extraClassPath"
 _JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 """Options for Java that come before spark.driver.extraJavaOptions, which is left to the user."""
 
+_WARNINGS_TO_STDERR = "-Xlog:disable -Xlog:all=warning:stderr"
+"""Java says on standard output, among a command's own lines, that an archive does not fit."""
+
 
 class DriverStart(NamedTuple):
     """What spark-submit is given: a file of settings, and the options of Spark that win over it."""
@@ -47,11 +50,13 @@ def driver_start(
     for key in {_CLASS_PATH, _JAVA_OPTIONS, *(["spark.jars"] if file.parent != CONF else [])} & of_file.keys():
         options.setdefault(key, of_file[key])
     _add_jars(options, is_local=is_local)
-    archive = [f'"-XX:SharedArchiveFile={ARCHIVE}"'] if uses_archive and ARCHIVE.exists() else []
-    if records_archive is not None:
-        archive = [f'"-XX:ArchiveClassesAtExit={records_archive}"']
     log = f'"-Dlog4j2.configurationFile={_settings_file("log4j2.properties")}"'
-    options[_JAVA_OPTIONS] = " ".join([options.get(_JAVA_OPTIONS, ""), log, *archive]).strip()
+    java_options = [options.get(_JAVA_OPTIONS, ""), log]
+    if records_archive is not None:
+        java_options += [f'"-XX:ArchiveClassesAtExit={records_archive}"']
+    elif uses_archive and ARCHIVE.exists():
+        java_options = [_WARNINGS_TO_STDERR, *java_options, f'"-XX:SharedArchiveFile={ARCHIVE}"']
+    options[_JAVA_OPTIONS] = " ".join(java_options).strip()
     return DriverStart(file, options, is_local)
 
 
@@ -65,5 +70,5 @@ def _add_jars(options: dict[str, str], *, is_local: bool) -> None:
 
 def _settings_file(name: str) -> Path:
     """Return a file of the user's SPARK_CONF_DIR, or else of conf/."""
-    own = Path(os.environ.get("SPARK_CONF_DIR") or CONF, name).absolute()
+    own = Path(os.environ.get("SPARK_CONF_DIR") or CONF, name).resolve()
     return own if own.exists() else CONF / name

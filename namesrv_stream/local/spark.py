@@ -21,12 +21,12 @@ from namesrv_stream.local.ports import HOST
 def local_session(
     app_name: str, options: Mapping[str, str] | None = None, cores: str = "*", log: Path | None = None
 ) -> SparkSession:
-    """Return a session on `local[cores]`, started as `driver_start` says with `options` over all.
+    """Return a session on `local[cores]`, started as `driver_start` says with `options` over all but the master.
 
     `log` receives the output of the JVM, which otherwise goes to standard error. Python workers run this interpreter,
     because another one on the PATH may lack the dependencies. The handler of Ctrl-C stays as it was.
     """
-    own = {"spark.ui.enabled": "false", "spark.sql.warehouse.dir": str(HOME / "data" / "warehouse")}
+    own = {"spark.ui.enabled": "false", "spark.sql.warehouse.dir": str(HOME / "data" / "warehouse"), "spark.jars": ""}
     start = driver_start({**own, **(options or {}), "spark.master": f"local[{cores}]"})
     builder = SparkSession.builder.appName(app_name)
     for key, value in start.options.items():

@@ -14,13 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception,
-    sleep_using_event,
-    stop_when_event_set,
-)
+from tenacity import RetryCallState, Retrying, retry_if_exception, sleep_using_event, stop_when_event_set
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, settings_without_effect
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError, StorageError, TermLostError
@@ -53,7 +47,7 @@ from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.monitoring import monitoring, progress_to
 from namesrv_stream.stream.query import Beginning, check_query, start_query
-from namesrv_stream.stream.warm_up import warm_up
+from namesrv_stream.stream.warm_up import WarmUp
 from namesrv_stream.stream.watch import TermWatch, TickWatch
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.publication import KafkaLog, OnPoint, Publisher
@@ -120,6 +114,7 @@ class RouteRegistryJob:
         self._has_read_tables = settings.standby
         """True once the storage has worked: from then on an error of it is an outage and no wrong setting."""
         self._failed = FailedAttempts()
+        self._warm_up = WarmUp(spark, settings, self.run_id)
         self._started_at_s = time.monotonic()
 
     @property
@@ -140,9 +135,8 @@ class RouteRegistryJob:
         if stop.is_set():
             return
         with JobLock(self._kafka, self._settings.kafka_topic, self._root.hadoop_url, self.run_id) as lock:
-            if (self._settings.standby or self._others()) and not lock.held.is_set():
-                # Kafka lets a job that died keep the lock for SESSION_TIMEOUT_MS, which is shorter than a warm-up.
-                warm_up(self._spark, self._settings, self.run_id, lambda: stop.is_set() or lock.held.is_set())
+            if self._settings.standby or self._others():
+                self._warm_up.run(stop, lock.held)
             if not self._settings.standby:
                 self._lead(lock, stop)
                 return
@@ -204,6 +198,7 @@ class RouteRegistryJob:
                     return True
                 lock.step_back(_LEAVE_TO_OTHER_S)
                 stop.wait(_LOOK_EVERY_S)
+                self._warm_up.run(stop, lock.held)  # if the lock was its for a moment while it ran
         return False
 
     def _is_anothers(self, newest: SnapshotRow) -> bool:
@@ -276,6 +271,7 @@ class RouteRegistryJob:
             self.metrics.query_starts.inc()
             self.metrics.take_role("active")
             self.started.set()
+            self._warm_up.is_done = True
             try:
                 self._watch(query, batches, terms, stop)
             except TermLostError:

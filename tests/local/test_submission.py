@@ -47,6 +47,14 @@ def test_java_uses_an_archive_that_is_there_and_none_while_it_records_one(tmp_pa
     assert "SharedArchiveFile" not in recording
 
 
+def test_java_does_not_say_on_standard_output_that_an_archive_does_not_fit():
+    driver.ARCHIVE.parent.mkdir()
+    driver.ARCHIVE.touch()
+    given = {"spark.driver.defaultJavaOptions": "-Xlog:gc"}
+    options = conf_of(submission("route_registry", [], spark_options=given).command)["spark.driver.defaultJavaOptions"]
+    assert options.startswith("-Xlog:disable -Xlog:all=warning:stderr -Xlog:gc ")  # the user's own come after
+
+
 def test_executors_of_a_cluster_get_the_jars():
     found = conf_of(submission("route_registry", [], spark_options={"spark.master": "spark://h:7077"}).command)
     assert set(map(str, retrieved_jars("spark").glob("*.jar"))) <= set(found["spark.jars"].split(","))

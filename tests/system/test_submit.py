@@ -60,22 +60,20 @@ from namesrv_stream.local import driver
 from namesrv_stream.local.spark import local_session
 
 driver.ARCHIVE = Path(sys.argv[1])
-options = {"spark.driver.defaultJavaOptions": f"-Xlog:class+load:file={sys.argv[2]}", "spark.app.name": "mine"}
+options = {"spark.driver.defaultJavaOptions": f"-Xlog:class+load:file={sys.argv[2]}"}
 spark = local_session("session", options, cores="1", log=Path(sys.argv[3]))
 [row] = spark.sql("SELECT 1 + 1 AS sum").collect()
-print(row.sum, spark.sparkContext.master, spark.conf.get("spark.sql.session.timeZone"))
+print(row.sum, spark.sparkContext.master, spark.conf.get("spark.mine"), spark.conf.get("spark.sql.session.timeZone"))
 print(*(os.environ.get(name) for name in ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")))
 """
 
 
 def test_a_session_of_this_package_starts_with_the_archive_too_and_leaves_the_environment_alone(archive, tmp_path):
     classes = tmp_path / "classes.txt"
-    own = {name: text for name, text in os.environ.items() if name != "PYSPARK_SUBMIT_ARGS"}
+    own = {"SPARK_CONF_DIR": str(CONF), "PYSPARK_SUBMIT_ARGS": "--conf spark.mine=1 pyspark-shell"}
     command = [sys.executable, "-c", SESSION, archive, classes, tmp_path / "spark.log"]
-    printed = subprocess.run(
-        command, env=own | {"SPARK_CONF_DIR": str(CONF)}, capture_output=True, text=True, check=True
-    ).stdout
-    assert printed.splitlines() == ["2 local[1] UTC", f"{CONF} None"]
+    done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["2 local[1] 1 UTC", " ".join(own.values())], done.stderr
     assert re.search(r"org.apache.spark.sql.SparkSession source: shared objects file \(top\)", classes.read_text())
 
 

@@ -1,22 +1,95 @@
 """A job that waits for another one's end warms its session up, and throws away what comes of it."""
 
 import logging
+import threading
 from pathlib import Path
 
 import pytest
+from pyspark.sql.classic.dataframe import DataFrame
+from pyspark.sql.streaming import StreamingQueryListener
 
-from namesrv_stream.stream.warm_up import warm_up
-from tests.system.heartbeats import registration
+from namesrv_stream.stream.warm_up import WarmUp
+from tests.system.heartbeats import eventually, registration
 
 
-@pytest.mark.parametrize("is_over", [False, True], ids=["to its end", "until this job's turn comes"])
-def test_a_warm_up_leaves_neither_a_query_nor_a_file(spark, heartbeats, caplog, is_over):
+class Batches(StreamingQueryListener):
+    """Counts the rows of micro-batches that came to their end, and notes the errors that ended queries."""
+
+    rows = 0
+
+    def __init__(self):
+        self.errors = []
+
+    def onQueryProgress(self, event):  # noqa: N802 -- Spark's name
+        self.rows += event.progress.numInputRows
+
+    def onQueryTerminated(self, event):  # noqa: N802
+        self.errors.append(event.exception)
+
+    def onQueryStarted(self, event):  # noqa: N802
+        pass
+
+
+@pytest.fixture
+def session(spark):
+    own = spark.newSession()  # a warm-up sets options of the session for its query
+    own.listened = Batches()
+    own.streams.addListener(own.listened)
+    yield own
+    own.streams.removeListener(own.listened)
+
+
+@eventually
+def await_end(session):
+    assert session.listened.errors == [None]
+
+
+@eventually
+def await_stop(query):
+    assert not query.isActive
+
+
+def warnings(caplog):
+    own = [each for each in caplog.records if each.name.startswith("namesrv_stream")]
+    return [each.getMessage() for each in own if each.levelno >= logging.WARNING]
+
+
+def leftovers(heartbeats):
+    return list(Path(heartbeats.settings.checkpoint_location).glob("warm-up-*"))
+
+
+def test_a_warm_up_reads_the_newest_records_once_and_leaves_no_file(session, heartbeats, caplog):
+    heartbeats.say(registration(1), registration(2))
+    warm_up = WarmUp(session, heartbeats.settings, "a-run")
+    warm_up.run(threading.Event())
+    warm_up.run(threading.Event())
+    await_end(session)
+    assert (warm_up.is_done, session.listened.rows) == (True, 2)
+    assert (warnings(caplog), leftovers(heartbeats)) == ([], [])
+
+
+def test_a_warm_up_ends_in_the_middle_of_its_batch_when_the_lock_is_its_jobs(session, heartbeats, caplog, monkeypatch):
     heartbeats.say(registration(1))
-    session = spark.newSession()  # it sets options of the session for its query
-    with caplog.at_level(logging.INFO):
-        warm_up(session, heartbeats.settings, "a-run", lambda: is_over)
-    assert [record.message for record in caplog.records if record.name.startswith("namesrv_stream.stream")] == [
-        "warms the session up while another job is active"
-    ]
-    assert not [query for query in session.streams.active if query.name == "warm-up"]
-    assert not list(Path(heartbeats.settings.checkpoint_location).glob("warm-up-*"))
+    held = threading.Event()
+    warm_up = WarmUp(session, heartbeats.settings, "a-run")
+    collect = DataFrame.toArrow
+
+    def collect_while_stopped(frame):
+        [query] = session.streams.active
+        held.set()
+        await_stop(query)
+        return collect(frame)
+
+    monkeypatch.setattr(DataFrame, "toArrow", collect_while_stopped)
+    warm_up.run(threading.Event(), held)
+    await_end(session)
+    assert not warm_up.is_done
+    assert (warnings(caplog), leftovers(heartbeats)) == ([], [])
+
+
+def test_a_job_that_has_its_lock_warms_nothing_up(session, heartbeats):
+    held = threading.Event()
+    held.set()
+    warm_up = WarmUp(session, heartbeats.settings, "a-run")
+    warm_up.run(threading.Event(), held)
+    assert (warm_up.is_done, session.listened.errors) == (False, [])
