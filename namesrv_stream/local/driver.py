@@ -28,7 +28,7 @@ _WARNINGS_TO_STDERR = "-Xlog:disable -Xlog:all=warning:stderr"
 
 
 class DriverStart(NamedTuple):
-    """What spark-submit is given: a file of settings, and the options of Spark that win over it."""
+    """A file of settings for spark-submit, and the options of Spark that win over it."""
 
     settings_file: Path
     options: dict[str, str]
