@@ -50,7 +50,7 @@ def await_stop(query):
 
 
 def warnings(caplog):
-    own = [each for each in caplog.records if each.name.startswith("namesrv_stream")]
+    own = [each for each in caplog.records if each.name == "namesrv_stream.stream.warm_up"]
     return [each.getMessage() for each in own if each.levelno >= logging.WARNING]
 
 
@@ -75,9 +75,11 @@ def test_a_warm_up_ends_in_the_middle_of_its_batch_when_the_lock_is_its_jobs(ses
     collect = DataFrame.toArrow
 
     def collect_while_stopped(frame):
-        [query] = session.streams.active
-        held.set()
-        await_stop(query)
+        running = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        for query in session.streams.active:
+            if query.id == running:  # and not that of another job in this process
+                held.set()
+                await_stop(query)
         return collect(frame)
 
     monkeypatch.setattr(DataFrame, "toArrow", collect_while_stopped)
