@@ -26,6 +26,7 @@ def local_session(
     `log` receives the output of the JVM, which otherwise goes to standard error. Python workers run this interpreter,
     because another one on the PATH may lack the dependencies. The handler of Ctrl-C stays as it was.
     """
+    # No jars: conf/ names them relative to the checkout, and the class path has them.
     own = {"spark.ui.enabled": "false", "spark.sql.warehouse.dir": str(HOME / "data" / "warehouse"), "spark.jars": ""}
     start = driver_start({**own, **(options or {}), "spark.master": f"local[{cores}]"})
     builder = SparkSession.builder.appName(app_name)

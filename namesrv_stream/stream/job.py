@@ -198,7 +198,7 @@ class RouteRegistryJob:
                     return True
                 lock.step_back(_LEAVE_TO_OTHER_S)
                 stop.wait(_LOOK_EVERY_S)
-                self._warm_up.run(stop, lock.held)  # if the lock was its for a moment while it ran
+                self._warm_up.run(stop, lock.held)  # goes on with what the lock has cut short
         return False
 
     def _is_anothers(self, newest: SnapshotRow) -> bool:

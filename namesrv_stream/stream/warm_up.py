@@ -1,8 +1,8 @@
 """Warm a Spark session up: its first micro-batch takes ten times as long as the next ones.
 
 The JVM compiles, Python workers start and import, Kafka's consumers connect. A job that is to replace another one lets
-all that happen while the other one still publishes. It goes on cold if the other one has died: Kafka gives it the lock
-6 s after that, before a warm-up has come to its end.
+all that happen while the other one still publishes. One that is started right after the other one has died goes on cold:
+Kafka gives it the lock within 6 s, before its warm-up has come to its end.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class WarmUp:
 
     def __init__(self, spark: SparkSession, settings: NamesrvSettings, run_id: str) -> None:
         self.is_done = False
-        """True once it has come to its end or failed, or the session has been warmed up otherwise."""
+        """True once it has come to its end or failed, or the registry's own query has started."""
         self._spark = spark
         self._settings = settings
         self._location = f"{settings.checkpoint_location.rstrip('/')}/warm-up-{run_id}"
