@@ -1,8 +1,8 @@
 """Warm a Spark session up: its first micro-batch takes ten times as long as the next ones.
 
 The JVM compiles, Python workers start and import, Kafka's consumers connect. A job that is to replace another one lets
-all that happen while the other one still publishes. One that is started right after the other one has died goes on cold:
-Kafka gives it the lock within 6 s, before its warm-up has come to its end.
+all that happen while the other one still publishes. One that is started right after the other one has died goes on
+cold: Kafka gives it the lock within 6 s, before its warm-up has come to its end.
 """
 
 from __future__ import annotations
