@@ -13,7 +13,7 @@ from namesrv_stream.tables.object_store import give_spark_access
 from namesrv_stream.tables.root import Root, is_there
 from namesrv_stream.tables.schemas import PAST_SNAPSHOT, SNAPSHOT
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.views import all_columns, open_snapshot, snapshot_sql
+from namesrv_stream.tables.views import all_columns, open_snapshot, snapshot_sql, table_as_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # `history_sql` needs no Spark in the process
@@ -32,7 +32,8 @@ def register_views(
     """
     place = Root.at(root, storage_options)
     snapshot = open_snapshot(spark, place, epoch, at)
-    for statement in _statements(place, snapshot):
+    table_as_of(spark, place, SNAPSHOT).where(_up_to(snapshot)).createOrReplaceTempView(SNAPSHOT.name)
+    for statement in _history_statements(place):
         spark.sql(statement)
     return snapshot
 
@@ -40,7 +41,7 @@ def register_views(
 def history_sql(root: str | Path | Root, snapshot: SnapshotRow) -> list[str]:
     """Return the SQL statements of `register_views`, for a plain spark-sql or a notebook without this package."""
     place = Root.at(root)
-    return [*snapshot_sql(place, snapshot), *_statements(place, snapshot)]
+    return [*snapshot_sql(place, snapshot), _snapshots_up_to(place, snapshot), *_history_statements(place)]
 
 
 def permanent_sql(root: str | Path | Root, snapshot: SnapshotRow, schema: str) -> list[str]:
@@ -72,8 +73,8 @@ def create_views(
     return snapshot
 
 
-def _statements(root: Root, snapshot: SnapshotRow) -> list[str]:
-    return [_snapshots_up_to(root, snapshot), _publications(root), *_view_statements()]
+def _history_statements(root: Root) -> list[str]:
+    return [_publications(root), *_view_statements()]
 
 
 def _publications(root: Root) -> str:
@@ -98,8 +99,12 @@ def _snapshots_up_to(root: Root, snapshot: SnapshotRow) -> str:
     """
     return (
         f"CREATE OR REPLACE TEMPORARY VIEW {SNAPSHOT.name} AS "
-        f"SELECT {all_columns(root, SNAPSHOT)} FROM delta.`{root.spark_path(SNAPSHOT)}` WHERE epoch <= {snapshot.epoch}"
+        f"SELECT {all_columns(root, SNAPSHOT)} FROM delta.`{root.spark_path(SNAPSHOT)}` WHERE {_up_to(snapshot)}"
     )
+
+
+def _up_to(snapshot: SnapshotRow) -> str:
+    return f"epoch <= {snapshot.epoch}"
 
 
 def _view_statements() -> list[str]:

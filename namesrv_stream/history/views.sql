@@ -7,7 +7,8 @@
 -- Days, hours and months are those of UTC, whatever spark.sql.session.timeZone is. They are computed from milliseconds,
 -- because to_date and similar functions would use that time zone.
 -- broker_event is partitioned by event_month ('2026-11'). If a view has this column, a condition on it leaves the files
--- of other months unread. File statistics do the same for conditions on event_time and on a session's to_time.
+-- of other months unread. Statistics do the same for the rows that conditions on event_time and on a session's to_time
+-- leave out.
 
 -- One row: the time up to which the history is known, with its day and month. NULL before the first record.
 CREATE OR REPLACE TEMPORARY VIEW known_until AS
@@ -244,20 +245,20 @@ GROUP BY cluster_name, zone_name, broker_name;
 CREATE OR REPLACE TEMPORARY VIEW topic_change AS
 WITH side AS (
   SELECT event_month, event_time, epoch, seq, type, cause, requested_by, reason, broker_name AS of_name,
-         greatest(CAST(get_json_object(before, '$.topic.count') AS BIGINT),
-                  CAST(get_json_object(after, '$.topic.count') AS BIGINT)) AS unnamed_topics,
-         from_json(get_json_object(before, '$.topic'), 'ARRAY<STRUCT<topic: STRING, broker_name: STRING,
-           read_queue_nums: INT, write_queue_nums: INT, perm: INT, topic_sys_flag: INT>>') AS before,
-         from_json(get_json_object(after, '$.topic'), 'ARRAY<STRUCT<topic: STRING, broker_name: STRING,
-           read_queue_nums: INT, write_queue_nums: INT, perm: INT, topic_sys_flag: INT>>') AS after
+         IF(contains(before, '"topic":{') OR contains(after, '"topic":{'),
+            greatest(CAST(get_json_object(before, '$.topic.count') AS BIGINT),
+                     CAST(get_json_object(after, '$.topic.count') AS BIGINT)), NULL) AS unnamed_topics,
+         coalesce(from_json(before, 'topic ARRAY<STRUCT<topic: STRING, broker_name: STRING, read_queue_nums: INT,
+           write_queue_nums: INT, perm: INT, topic_sys_flag: INT>>').topic, array()) AS before,
+         coalesce(from_json(after, 'topic ARRAY<STRUCT<topic: STRING, broker_name: STRING, read_queue_nums: INT,
+           write_queue_nums: INT, perm: INT, topic_sys_flag: INT>>').topic, array()) AS after
   FROM broker_event
   WHERE contains(before, '"topic":') OR contains(after, '"topic":')
-), by_key AS (
+), by_key AS (  -- arrays_zip is compiled, transform is not
   SELECT *,
-         map_from_entries(transform(coalesce(before, array()), e -> (struct(e.topic, e.broker_name), e))) AS was,
-         map_from_entries(transform(coalesce(after, array()), e -> (struct(e.topic, e.broker_name), e))) AS became
-  FROM (SELECT * EXCEPT (before, after), filter(before, e -> e.topic IS NOT NULL) AS before,
-               filter(after, e -> e.topic IS NOT NULL) AS after FROM side)
+         map_from_arrays(arrays_zip(before.topic, before.broker_name), before) AS was,
+         map_from_arrays(arrays_zip(after.topic, after.broker_name), after) AS became
+  FROM side
 ), row AS (
   SELECT *, explode_outer(array_union(map_keys(was), map_keys(became))) AS key FROM by_key
 )
@@ -276,16 +277,16 @@ WHERE key IS NOT NULL OR unnamed_topics IS NOT NULL;
 CREATE OR REPLACE TEMPORARY VIEW broker_change AS
 WITH side AS (
   SELECT event_month, event_time, epoch, seq, type, cause, requested_by, reason,
-         from_json(get_json_object(before, '$.broker'), 'ARRAY<STRUCT<broker_name: STRING, broker_id: BIGINT,
-           broker_addr: STRING, cluster_name: STRING, zone_name: STRING, enable_acting_master: BOOLEAN>>') AS before,
-         from_json(get_json_object(after, '$.broker'), 'ARRAY<STRUCT<broker_name: STRING, broker_id: BIGINT,
-           broker_addr: STRING, cluster_name: STRING, zone_name: STRING, enable_acting_master: BOOLEAN>>') AS after
+         coalesce(from_json(before, 'broker ARRAY<STRUCT<broker_name: STRING, broker_id: BIGINT, broker_addr: STRING,
+           cluster_name: STRING, zone_name: STRING, enable_acting_master: BOOLEAN>>').broker, array()) AS before,
+         coalesce(from_json(after, 'broker ARRAY<STRUCT<broker_name: STRING, broker_id: BIGINT, broker_addr: STRING,
+           cluster_name: STRING, zone_name: STRING, enable_acting_master: BOOLEAN>>').broker, array()) AS after
   FROM broker_event
   WHERE contains(before, '"broker":') OR contains(after, '"broker":')
 ), by_key AS (
   SELECT *,
-         map_from_entries(transform(coalesce(before, array()), e -> (struct(e.broker_name, e.broker_id), e))) AS was,
-         map_from_entries(transform(coalesce(after, array()), e -> (struct(e.broker_name, e.broker_id), e))) AS became
+         map_from_arrays(arrays_zip(before.broker_name, before.broker_id), before) AS was,
+         map_from_arrays(arrays_zip(after.broker_name, after.broker_id), after) AS became
   FROM side
 ), row AS (
   SELECT *, explode(array_union(map_keys(was), map_keys(became))) AS key FROM by_key

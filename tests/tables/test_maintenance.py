@@ -221,7 +221,7 @@ def test_rejected_records_go_after_their_retention_and_the_job_goes_on(spark, ro
     assert RustWriter(root).head(REJECTED) == heads
 
 
-def test_a_condition_on_the_event_time_alone_leaves_the_files_of_other_months_unread(spark, root):
+def test_a_condition_on_the_event_time_alone_leaves_the_rows_of_other_months_unread(spark, root):
     publisher = claim(root)
     for number in range(3):
         publisher.publish(replace(batch(number), events=[event("x", T0 + number * 40 * DAY_MS)]), NOW)
@@ -229,4 +229,4 @@ def test_a_condition_on_the_event_time_alone_leaves_the_files_of_other_months_un
     register_views(session, root)
     asked = session.sql(f"SELECT * FROM broker_event WHERE event_time >= timestamp_millis({T0 + 70 * DAY_MS})")
     assert len(asked.collect()) == 1
-    assert [files for _, _, files in scans(asked._jdf.queryExecution().executedPlan())] == [1]
+    assert [rows for _, rows, _ in scans(asked._jdf.queryExecution().executedPlan())] == [1]

@@ -8,8 +8,9 @@ from chispa import assert_df_equality
 
 from namesrv_stream.local.jars import CHECKOUT
 from namesrv_stream.tables.arrow import rows_to_arrow, with_partition_column
+from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import LIVE, TABLES, TOPIC
-from namesrv_stream.tables.views import VIEWS, open_snapshot, snapshot_sql
+from namesrv_stream.tables.views import VIEWS, open_snapshot, snapshot_sql, table_as_of
 from tests.tables.rows import T0, live, topic
 from tests.tables.test_publication import claim
 from tests.tables.test_reader import publish
@@ -54,6 +55,22 @@ def test_every_table_of_a_snapshot_is_a_view(spark, root):
     snapshot = open_snapshot(spark, root)
     assert [spark.table(spec.name).columns for spec in VIEWS] == [spec.stored_schema.names for spec in VIEWS]
     assert len(snapshot_sql(root, snapshot)) == len(VIEWS)
+
+
+def test_views_read_a_folder_whose_name_reads_like_a_pattern(spark, tmp_path):
+    root = Root(str(tmp_path / "{a,b} c*?"))
+    publish(claim(root), 0, topic=[topic("t"), topic("u", "broker-b")])
+    open_snapshot(spark, root)
+    assert_view_holds(spark, TOPIC, [topic("t"), topic("u", "broker-b")])
+
+
+def test_rows_that_spark_marks_as_deleted_in_their_file_are_not_seen(spark, root):
+    publish(claim(root), 0, topic=[topic("t"), topic("u")])
+    table = f"delta.`{root.spark_path(TOPIC)}`"
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    spark.sql(f"DELETE FROM {table} WHERE topic = 't'")
+    assert root.open(TOPIC).protocol().min_reader_version == 3
+    assert [row.topic for row in table_as_of(spark, root, TOPIC).collect()] == ["u"]
 
 
 @pytest.fixture
