@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 _RECORDS = 100
 _LOOK_EVERY_S = 0.2
+AT_MOST_S = 60
+"""A warm-up takes 10 s. A job does not leave the registry to another one for much longer because this one hangs."""
 
 
 class WarmUp:
@@ -38,13 +40,17 @@ class WarmUp:
     slower without this.
     """
 
-    def __init__(self, spark: SparkSession, settings: NamesrvSettings, run_id: str) -> None:
+    def __init__(
+        self, spark: SparkSession, settings: NamesrvSettings, run_id: str, at_most_s: float = AT_MOST_S
+    ) -> None:
         self.is_done = False
         """True once it has come to its end or failed, or the registry's own query has started."""
         self._spark = spark
         self._settings = settings
         self._location = f"{settings.checkpoint_location.rstrip('/')}/warm-up-{run_id}"
+        self._at_most_s = at_most_s
         self._ends: tuple[threading.Event, ...] = ()
+        self._is_stopping = False
 
     def run(self, *ends: threading.Event) -> None:
         """Warm the session up, unless it is, until one of the events is set."""
@@ -64,14 +70,18 @@ class WarmUp:
         return any(event.is_set() for event in self._ends)
 
     def _ran_to_its_end(self) -> bool:
-        query = self._started()
+        self._is_stopping = False
+        query, until_s = self._started(), time.monotonic() + self._at_most_s
         try:
             while (is_active := query.isActive) and not self._is_over():
+                if time.monotonic() >= until_s:
+                    raise TimeoutError(f"it has not come to its end within {self._at_most_s:.0f} s")
                 time.sleep(_LOOK_EVERY_S)
             if (failure := query.exception()) is not None:
                 raise failure
             return not is_active
         finally:
+            self._is_stopping = True
             query.stop()
 
     def _started(self) -> StreamingQuery:
@@ -95,6 +105,6 @@ class WarmUp:
         try:
             frame.toArrow()
         except (Py4JError, PySparkException):
-            if self._is_over():
+            if self._is_stopping:
                 raise BrokenOffError from None
             raise

@@ -49,9 +49,13 @@ def await_stop(query):
     assert not query.isActive
 
 
-def warnings(caplog):
+def said(caplog, level=logging.INFO):
     own = [each for each in caplog.records if each.name == "namesrv_stream.stream.warm_up"]
-    return [each.getMessage() for each in own if each.levelno >= logging.WARNING]
+    return [each.getMessage() for each in own if each.levelno >= level]
+
+
+def warnings(caplog):
+    return said(caplog, logging.WARNING)
 
 
 def leftovers(heartbeats):
@@ -89,9 +93,21 @@ def test_a_warm_up_ends_in_the_middle_of_its_batch_when_the_lock_is_its_jobs(ses
     assert (warnings(caplog), leftovers(heartbeats)) == ([], [])
 
 
-def test_a_job_that_has_its_lock_warms_nothing_up(session, heartbeats):
+def test_a_warm_up_that_takes_too_long_is_given_up(session, heartbeats, caplog):
+    heartbeats.say(registration(1))
+    warm_up = WarmUp(session, heartbeats.settings, "a-run", at_most_s=0)
+    warm_up.run(threading.Event())
+    warm_up.run(threading.Event())
+    await_end(session)
+    [warning] = warnings(caplog)
+    assert "not come to its end within 0 s" in warning
+    assert (warm_up.is_done, leftovers(heartbeats)) == (True, [])
+
+
+def test_a_job_that_has_its_lock_warms_nothing_up(session, heartbeats, caplog):
     held = threading.Event()
     held.set()
     warm_up = WarmUp(session, heartbeats.settings, "a-run")
-    warm_up.run(threading.Event(), held)
-    assert (warm_up.is_done, session.listened.errors) == (False, [])
+    with caplog.at_level(logging.INFO, "namesrv_stream.stream.warm_up"):
+        warm_up.run(threading.Event(), held)
+    assert (warm_up.is_done, session.listened.errors, said(caplog)) == (False, [], [])
