@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from namesrv_stream.kafka.reader import StoredRecord
 from namesrv_stream.rules.requests import BROKER_ADDRESS, MAX_NAME_CHARS
-from namesrv_stream.stream.liveness import EVICTED
+from namesrv_stream.stream.liveness import EVICTED, PassedOn
 from namesrv_stream.stream.source import BROKER_TYPES, COMMAND_TYPES, CONNECTION_TYPES, REJECTED, TICK, TOO_LONG
 
 
@@ -43,13 +43,14 @@ def in_log_order(rows: pa.Table) -> tuple[list[LogRecord], list[Eviction]]:
     """The records of one micro-batch by offset, and the states that it evicted."""
     records: list[LogRecord] = []
     evictions: list[Eviction] = []
-    for row in rows.to_pylist():
-        kind, address, times = row["kind"], row["broker_addr"], row["append_times_ms"]
-        if kind == EVICTED:
-            evictions.append(Eviction(address, times[0]))
+    for text in rows["passed_on"].to_pylist():
+        row = PassedOn.of_row(text)
+        if row.kind == EVICTED:
+            evictions.append(Eviction(row.broker_addr, row.append_times_ms[0]))
             continue
-        rest = (kind, address, row["channel_id"], row["length"], row["reason"])
-        records += [LogRecord(offset, time_ms, *rest) for offset, time_ms in zip(row["offsets"], times, strict=True)]
+        rest = (row.kind, row.broker_addr, row.channel_id, row.length, row.reason)
+        places = zip(row.offsets, row.append_times_ms, strict=True)
+        records += [LogRecord(offset, time_ms, *rest) for offset, time_ms in places]
     records.sort()
     return records, sorted(evictions)
 

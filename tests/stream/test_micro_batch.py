@@ -19,6 +19,7 @@ from namesrv_stream.rules.requests import (
     WipeWritePerm,
 )
 from namesrv_stream.stream import micro_batch
+from namesrv_stream.stream.liveness import EVICTED, PassedOn
 from namesrv_stream.stream.micro_batch import AbandonedError, MicroBatches
 from namesrv_stream.tables import publication
 from namesrv_stream.tables.arrow import rows_from_arrow
@@ -30,17 +31,11 @@ from namesrv_stream.tables.schemas import PINNED_TABLES, TABLES
 T0 = 1_700_000_000_000
 QUERY = "query-1"
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"
-COLUMNS = pa.schema(
-    {
-        "kind": pa.string(),
-        "broker_addr": pa.string(),
-        "channel_id": pa.string(),
-        "offsets": pa.list_(pa.int64()),
-        "append_times_ms": pa.list_(pa.int64()),
-        "length": pa.int64(),
-        "reason": pa.string(),
-    }
-)
+
+
+def as_table(rows):
+    """Rows of the stateful step as a micro-batch gets them."""
+    return pa.table({"passed_on": pa.array([row.as_row().passed_on for row in rows], pa.string())})
 
 
 class Log:
@@ -64,19 +59,12 @@ class Log:
 class Event(NamedTuple):
     """A row of the stateful step, and what Kafka has at its offset."""
 
-    row: dict
+    row: PassedOn
     stored: StoredRecord | None
 
 
 def event(kind, address, at_ms, offset, *, value=None, key=None, channel=None, **rest):
-    row = {
-        "kind": kind,
-        "broker_addr": address,
-        "channel_id": channel,
-        "offsets": [offset],
-        "append_times_ms": [T0 + at_ms],
-        **rest,
-    }
+    row = PassedOn(kind, address, channel, [offset], [T0 + at_ms], **rest)
     return Event(row, StoredRecord(offset, T0 + at_ms, address.encode() if key is None else key, value))
 
 
@@ -103,8 +91,7 @@ def unregistered(address, at_ms, offset):
 
 def expired(address, last_heard_ms):
     """The keyed state was evicted."""
-    row = {"kind": "EVICTED", "broker_addr": address, "offsets": [], "append_times_ms": [T0 + last_heard_ms]}
-    return Event(row, None)
+    return Event(PassedOn(EVICTED, address, None, [], [T0 + last_heard_ms]), None)
 
 
 def tick(at_ms, offset):
@@ -131,7 +118,7 @@ class Registry:
     def handle(self, *events, batch_id=None, query_id=QUERY):
         self.batch_id = self.batch_id + 1 if batch_id is None else batch_id
         self.log.records |= {each.stored.offset: each.stored for each in events if each.stored is not None}
-        rows = pa.Table.from_pylist([each.row for each in events], COLUMNS)
+        rows = as_table([each.row for each in events])
         self.batches.handle(rows, query_id, self.batch_id)
         return self.publisher.last
 

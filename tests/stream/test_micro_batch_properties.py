@@ -8,7 +8,6 @@ import tempfile
 from enum import Enum
 
 import msgspec
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -18,16 +17,17 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.kafka.reader import StoredRecord
 from namesrv_stream.records import encode_record, record_key
 from namesrv_stream.rules.requests import PutKvConfig, RegisterBroker, Scan, TopicConfig, UpdateNamesrvConfig
+from namesrv_stream.stream.liveness import PassedOn
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.source import BROKER_TYPES, COMMAND_TYPES, TICK
-from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.arrow import rows_from_arrow, topic_bucket
 from namesrv_stream.tables.publication import POINTS, Publisher
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import BROKER_EVENT, REJECTED
 from tests.random_logs import T0, logs
-from tests.stream.test_micro_batch import COLUMNS
+from tests.stream.test_micro_batch import as_table
 
 SETTINGS = NamesrvSettings()
 NO_SHRINKING = [Phase.explicit, Phase.reuse, Phase.generate]  # each example makes ten tables
@@ -51,16 +51,17 @@ def passed_on(records):
     rows, packed = [], {}
     for record in records:
         kind, address, channel_id = said(record)
-        place = {"offsets": [record.offset], "append_times_ms": [record.append_time_ms]}
-        row = {"kind": kind, "broker_addr": address, "channel_id": channel_id, "length": len(record.value), **place}
+        reason = "wrong" if kind == "REJECTED" else None
+        place = ([record.offset], [record.append_time_ms])
+        row = PassedOn(kind, address, channel_id, *place, len(record.value), reason)
         if kind != "BROKER_HEARTBEAT":
-            rows.append(row | {"reason": "wrong" if kind == "REJECTED" else None})
+            rows.append(row)
             continue
         former = packed.setdefault((address, channel_id), row)
         if former is not row:
-            former["offsets"] += row["offsets"]
-            former["append_times_ms"] += row["append_times_ms"]
-    return pa.Table.from_pylist([*rows, *packed.values()], COLUMNS)
+            former.offsets.extend(row.offsets)
+            former.append_times_ms.extend(row.append_times_ms)
+    return as_table([*rows, *packed.values()])
 
 
 def said(record):
@@ -190,18 +191,21 @@ def test_neither_cuts_nor_restarts_nor_checkpoints_change_tables_or_history(exam
     of_random_logs()
 
 
+NAMES_IN_ONE_BUCKET = [name for name in (f"broker-{n}" for n in range(200)) if topic_bucket(name) == "00"][:4]
+"""Files of `topic` are merged within a bucket of broker names."""
 LIVE_SETTINGS = ("orderMessageEnable", "supportActingMaster", "enableTopicList", "enableAllTopicList")
 
 
 def everything(version):
     """Records that change all tables."""
+    name = NAMES_IN_ONE_BUCKET[version - 1]
     broker = RegisterBroker(
         cluster_name=f"c{version}",
-        broker_name=f"broker-{version}",
+        broker_name=name,
         broker_id=0,
         broker_addr=f"10.0.0.{version}:10911",
         topic_config_table={f"Topic{version}": TopicConfig(8, 8, 6)},
-        topic_queue_mapping_info_map={f"Topic{version}": {"bname": f"broker-{version}"}},
+        topic_queue_mapping_info_map={f"Topic{version}": {"bname": name}},
         filter_server_list=[f"f:{version}"],
     )
     put = PutKvConfig(namespace="n", key=f"k{version}", value="v")

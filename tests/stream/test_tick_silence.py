@@ -2,12 +2,11 @@
 
 import contextlib
 
-import pyarrow as pa
 import pytest
 
 from namesrv_stream.stream.tick_silence import TickSilence
 from namesrv_stream.stream.watch import TickWatch
-from tests.stream.test_micro_batch import COLUMNS, A, Registry, registered, tick
+from tests.stream.test_micro_batch import A, Registry, as_table, registered, tick
 
 
 class Query:
@@ -106,7 +105,7 @@ def test_the_micro_batches_of_a_query_measure_the_silence(spark, tmp_path):
 
     def run(number, event):
         registry.log.records[event.stored.offset] = event.stored
-        registry.batches(spark.createDataFrame(pa.Table.from_pylist([event.row], COLUMNS)), number)
+        registry.batches(spark.createDataFrame(as_table([event.row])), number)
 
     run(0, registered(A, 0, 0))
     now_s = 100.0
