@@ -10,6 +10,7 @@ import json
 import logging
 from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
@@ -30,16 +31,25 @@ STATE_STORE = {
 }
 """The form in which the state is kept, even if a conf file has another value. Avro lets the state's schema grow."""
 
+_FILE_MANAGER = (
+    "spark.sql.streaming.checkpointFileManagerClass",
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+)
+"""For local disks. Spark's choice asks Hadoop's FileContext, which starts the program `stat` several times for each
+file: 64 processes and 100 ms of a micro-batch. Both write a file under another name and rename it."""
+
 _VERIFIED = (
     "spark.sql.streaming.stateStore.providerClass",
     "spark.sql.streaming.stateStore.encodingFormat",
 )
 
 
-def set_up_state_store(spark: SparkSession) -> None:
-    """Set the session up to keep state as `STATE_STORE` says."""
+def set_up_checkpoint(spark: SparkSession, location: str) -> None:
+    """Set the session up to keep state as `STATE_STORE` says, and to write a checkpoint on a local disk quickly."""
     for key, value in STATE_STORE.items():
         spark.conf.set(key, value)
+    if _is_on_local_disk(spark, location):
+        spark.conf.set(*_FILE_MANAGER)
 
 
 def remove_folder(spark: SparkSession, location: str) -> None:
@@ -152,6 +162,12 @@ class Checkpoint:
 
     def _path(self, location: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(location)
+
+
+def _is_on_local_disk(spark: SparkSession, location: str) -> bool:
+    """Return whether Hadoop sees a folder of this machine there. No other file system is asked."""
+    default: str = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS", "file:///")
+    return urlsplit(location if "://" in location else default).scheme == "file"
 
 
 def _path_and_files(spark: SparkSession, location: str) -> tuple[Any, Any]:

@@ -16,7 +16,7 @@ import namesrv_stream
 from namesrv_stream.config import NamesrvSettings, spark_kafka_options
 from namesrv_stream.kafka.reader import LOG_PARTITION
 from namesrv_stream.records import MAX_RECORD_BYTES
-from namesrv_stream.stream.checkpoint import Checkpoint, set_up_state_store
+from namesrv_stream.stream.checkpoint import Checkpoint, set_up_checkpoint
 from namesrv_stream.stream.liveness import OUTPUT_SCHEMA, BrokerLiveness
 from namesrv_stream.stream.micro_batch import BrokenOffError, MicroBatches
 from namesrv_stream.stream.source import parsed_records
@@ -82,7 +82,7 @@ def start_query(
 
 def check_query(spark: SparkSession, settings: NamesrvSettings) -> None:
     """Set the session up for the query, and raise what would keep it from starting. Nothing is read or written."""
-    set_up_state_store(spark)
+    set_up_checkpoint(spark, settings.checkpoint_location)
     for key, value in _QUERY_OPTIONS.items():
         spark.conf.set(key, value)
     kafka_records(spark, settings, None)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.stream.checkpoint import STATE_STORE, Checkpoint, StateStoreMismatchError, set_up_state_store
+from namesrv_stream.stream.checkpoint import STATE_STORE, Checkpoint, StateStoreMismatchError, set_up_checkpoint
 
 ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -65,5 +65,22 @@ def test_a_checkpoint_that_a_full_disk_has_cut_off_is_removed(written, left):
 def test_a_conf_file_does_not_decide_how_state_is_kept(spark):
     session = spark.newSession()
     session.conf.set(ENCODING, "unsaferow")
-    set_up_state_store(session)
+    set_up_checkpoint(session, "/data/checkpoint")
     assert {key: session.conf.get(key) for key in STATE_STORE} == STATE_STORE
+
+
+@pytest.mark.parametrize(
+    ("location", "is_local"),
+    [
+        ("/data/checkpoint", True),
+        ("checkpoint of a user", True),
+        ("file:///shared/checkpoint", True),
+        ("hdfs://node/checkpoint", False),
+        ("s3a://bucket/checkpoint", False),
+    ],
+)
+def test_a_checkpoint_on_a_local_disk_alone_is_written_without_hadoops_file_context(spark, location, is_local):
+    session = spark.newSession()
+    set_up_checkpoint(session, location)
+    manager = session.conf.get("spark.sql.streaming.checkpointFileManagerClass", None)
+    assert (manager is not None) == is_local
