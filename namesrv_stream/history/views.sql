@@ -7,8 +7,8 @@
 -- Days, hours and months are those of UTC, whatever spark.sql.session.timeZone is. They are computed from milliseconds,
 -- because to_date and similar functions would use that time zone.
 -- broker_event is partitioned by event_month ('2026-11'). If a view has this column, a condition on it leaves the files
--- of other months unread. Statistics do the same for the rows that conditions on event_time and on a session's to_time
--- leave out.
+-- of other months unopened. Of conditions on event_time and on a session's to_time, the statistics in each file's footer
+-- leave the rows unread.
 
 -- One row: the time up to which the history is known, with its day and month. NULL before the first record.
 CREATE OR REPLACE TEMPORARY VIEW known_until AS

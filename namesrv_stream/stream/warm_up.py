@@ -8,6 +8,7 @@ cold: Kafka gives it the lock within 6 s, before its warm-up has come to its end
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from contextlib import suppress
@@ -30,7 +31,7 @@ log = logging.getLogger(__name__)
 _RECORDS = 100
 _LOOK_EVERY_S = 0.2
 AT_MOST_S = 60
-"""A warm-up takes 10 s. A job does not leave the registry to another one for much longer because this one hangs."""
+"""A warm-up takes 10 s. A job that is about to claim the registry does not wait for one that hangs."""
 
 
 class WarmUp:
@@ -41,14 +42,15 @@ class WarmUp:
     """
 
     def __init__(
-        self, spark: SparkSession, settings: NamesrvSettings, run_id: str, at_most_s: float = AT_MOST_S
+        self, spark: SparkSession, settings: NamesrvSettings, run_id: str, at_most_s: float | None = None
     ) -> None:
+        """Prepare it. A standby, which waits anyway, gives its warm-up all the time that its executors need."""
         self.is_done = False
         """True once it has come to its end or failed, or the registry's own query has started."""
         self._spark = spark
         self._settings = settings
         self._location = f"{settings.checkpoint_location.rstrip('/')}/warm-up-{run_id}"
-        self._at_most_s = at_most_s
+        self._at_most_s = at_most_s if at_most_s is not None else math.inf if settings.standby else AT_MOST_S
         self._ends: tuple[threading.Event, ...] = ()
         self._is_stopping = False
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -59,10 +59,17 @@ def table_as_of(spark: SparkSession, root: Root, spec: TableSpec, version: int |
     each table and condition, which take half of the time of a new session's first question.
     """
     table = root.open(spec, version)
-    if table.protocol().min_reader_version > _FILES_ARE_ALL:
+    files = pa.table(table.get_add_actions()).to_pylist()
+    if table.protocol().min_reader_version > _FILES_ARE_ALL or not all(_names_its_partition(file) for file in files):
         return spark.sql(_select(root, spec, table.version()))
-    stored, files = table.schema().to_json(), pa.table(table.get_add_actions())["path"].to_pylist()
-    return _rows_of(spark, root.spark_path(spec), files, stored).selectExpr(*_columns(table, spec))
+    paths = [file["path"] for file in files]
+    return _rows_of(spark, root.spark_path(spec), paths, table.schema().to_json()).selectExpr(*_columns(table, spec))
+
+
+def _names_its_partition(file: Mapping[str, Any]) -> bool:
+    """Return whether a file's folder says its partition, as Spark reads it there. A table of Delta need not do so."""
+    folders = "".join(f"{column}={value}/" for column, value in file.get("partition", {}).items())
+    return bool(re.fullmatch(f"{re.escape(folders)}[^/]+", file["path"]))
 
 
 def _rows_of(spark: SparkSession, folder: str, files: list[str], schema_json: str) -> DataFrame:
@@ -71,7 +78,7 @@ def _rows_of(spark: SparkSession, folder: str, files: list[str], schema_json: st
 
     schema = StructType.fromJson(json.loads(schema_json))
     if not files:
-        return spark.createDataFrame([], schema)
+        return spark.createDataFrame([], schema).where("false")  # by which Spark knows that there is no row
     paths = [_GLOB_CHARACTERS.sub(r"\\\g<0>", f"{folder}/{file}") for file in files]
     rows = spark.read.schema(schema).option("basePath", folder).parquet(*paths)
     return rows.select(*schema.names)  # Spark puts a column of the folders' names last

@@ -62,6 +62,21 @@ def leftovers(heartbeats):
     return list(Path(heartbeats.settings.checkpoint_location).glob("warm-up-*"))
 
 
+def collect_while_stopped(session, monkeypatch, before=lambda: None):
+    """Let each batch of the session's queries wait until its query has been stopped, and collect its rows then."""
+    collect = DataFrame.toArrow
+
+    def collect_late(frame):
+        running = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        for query in session.streams.active:
+            if query.id == running:  # and not that of another job in this process
+                before()
+                await_stop(query)
+        return collect(frame)
+
+    monkeypatch.setattr(DataFrame, "toArrow", collect_late)
+
+
 def test_a_warm_up_reads_the_newest_records_once_and_leaves_no_file(session, heartbeats, caplog):
     heartbeats.say(registration(1), registration(2))
     warm_up = WarmUp(session, heartbeats.settings, "a-run")
@@ -76,31 +91,22 @@ def test_a_warm_up_ends_in_the_middle_of_its_batch_when_the_lock_is_its_jobs(ses
     heartbeats.say(registration(1))
     held = threading.Event()
     warm_up = WarmUp(session, heartbeats.settings, "a-run")
-    collect = DataFrame.toArrow
-
-    def collect_while_stopped(frame):
-        running = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        for query in session.streams.active:
-            if query.id == running:  # and not that of another job in this process
-                held.set()
-                await_stop(query)
-        return collect(frame)
-
-    monkeypatch.setattr(DataFrame, "toArrow", collect_while_stopped)
+    collect_while_stopped(session, monkeypatch, before=held.set)
     warm_up.run(threading.Event(), held)
     await_end(session)
     assert not warm_up.is_done
     assert (warnings(caplog), leftovers(heartbeats)) == ([], [])
 
 
-def test_a_warm_up_that_takes_too_long_is_given_up(session, heartbeats, caplog):
+def test_a_warm_up_that_takes_too_long_is_given_up_in_the_middle_of_its_batch(session, heartbeats, caplog, monkeypatch):
     heartbeats.say(registration(1))
-    warm_up = WarmUp(session, heartbeats.settings, "a-run", at_most_s=0)
+    warm_up = WarmUp(session, heartbeats.settings, "a-run", at_most_s=1)
+    collect_while_stopped(session, monkeypatch)
     warm_up.run(threading.Event())
     warm_up.run(threading.Event())
     await_end(session)
     [warning] = warnings(caplog)
-    assert "not come to its end within 0 s" in warning
+    assert "not come to its end within 1 s" in warning
     assert (warm_up.is_done, leftovers(heartbeats)) == (True, [])
 
 

@@ -221,12 +221,19 @@ def test_rejected_records_go_after_their_retention_and_the_job_goes_on(spark, ro
     assert RustWriter(root).head(REJECTED) == heads
 
 
-def test_a_condition_on_the_event_time_alone_leaves_the_rows_of_other_months_unread(spark, root):
+@pytest.mark.parametrize(
+    ("condition", "files"),
+    [
+        (f"event_time >= timestamp_millis({T0 + 70 * DAY_MS})", 3),
+        ("event_month = '2024-02'", 1),
+    ],
+)
+def test_a_condition_on_time_or_month_leaves_the_rows_of_other_months_unread(spark, root, condition, files):
     publisher = claim(root)
     for number in range(3):
         publisher.publish(replace(batch(number), events=[event("x", T0 + number * 40 * DAY_MS)]), NOW)
     session = spark.newSession()
     register_views(session, root)
-    asked = session.sql(f"SELECT * FROM broker_event WHERE event_time >= timestamp_millis({T0 + 70 * DAY_MS})")
+    asked = session.sql(f"SELECT * FROM broker_event WHERE {condition}")
     assert len(asked.collect()) == 1
-    assert [rows for _, rows, _ in scans(asked._jdf.queryExecution().executedPlan())] == [1]
+    assert [found[1:] for found in scans(asked._jdf.queryExecution().executedPlan())] == [(1, files)]

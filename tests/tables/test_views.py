@@ -73,6 +73,30 @@ def test_rows_that_spark_marks_as_deleted_in_their_file_are_not_seen(spark, root
     assert [row.topic for row in table_as_of(spark, root, TOPIC).collect()] == ["u"]
 
 
+def test_a_table_that_delta_was_told_to_spread_over_random_folders_shows_all_its_rows(spark, root):
+    publish(claim(root), 0, topic=[topic("t")])
+    properties = "SET TBLPROPERTIES ('delta.randomizeFilePrefixes' = 'true')"
+    spark.sql(f"ALTER TABLE delta.`{root.spark_path(TOPIC)}` {properties}")
+    more = spark.createDataFrame(with_partition_column(TOPIC, rows_to_arrow(TOPIC, [topic("u", "broker-b")])))
+    more.write.format("delta").mode("append").save(root.spark_path(TOPIC))
+    assert root.open(TOPIC).protocol().min_reader_version == 1
+    assert sorted(row.topic for row in table_as_of(spark, root, TOPIC).collect()) == ["t", "u"]
+
+
+def test_views_are_read_as_parquet_and_not_by_deltas_reader(spark, root):
+    publish(claim(root), 0, topic=[topic("t")], live=[live("a")])
+    open_snapshot(spark, root)
+    for spec in (TOPIC, LIVE):
+        plan = spark.table(spec.name)._jdf.queryExecution().executedPlan().toString()
+        assert ("InMemoryFileIndex" in plan, "Delta" in plan) == (True, False)
+
+
+def test_the_view_of_an_empty_table_is_known_to_be_empty(spark, root):
+    claim(root)
+    open_snapshot(spark, root)
+    assert "LocalTableScan <empty>" in spark.table(TOPIC.name)._jdf.queryExecution().executedPlan().toString()
+
+
 @pytest.fixture
 def schema(spark):
     """An empty schema of the metastore."""
