@@ -33,7 +33,7 @@ _OutputRow = Row("passed_on")
 
 
 class PassedOn(NamedTuple):
-    """What the stateful step passes on to the driver in one row.
+    """One row that the stateful step passes on to the driver.
 
     `kind`: a record's type, REJECTED, or EVICTED. BROKER_HEARTBEAT has an entry of both lists for each heartbeat over
     one connection, other types have one; EVICTED has no offset, and the time of the last sign of life. `length` in
