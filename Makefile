@@ -35,7 +35,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-quick test-full test-alerts lint bench bench-gateway bench-heartbeats bench-scale bench-watch bench-history league soak-hostile chaos lock clean java
+.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-kafka test-spark test-quick test-full test-alerts lint bench bench-gateway bench-heartbeats bench-scale bench-watch bench-history league soak-hostile chaos lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -52,17 +52,22 @@ demo: java install
 demo-rocketmq: java install
 	@$(BIN)/namesrv-stream demo-rocketmq
 
-# What needs no JVM runs in two processes; the rest has both cores for its JVMs, or with JOBS=2 two processes too, each
-# with a Kafka and a Spark session of its own: a third less time, while tests may meet their limits of time. ARGS, such
-# as a file, choose in one process.
-JOBS ?= 0
+# First what needs no JVM, in four processes because some of its tests wait. Then all tests with Spark in one process, as
+# a second session would cost minutes of CPU, beside those with Kafka alone, which mostly wait; what these print comes
+# when each is done. ARGS, such as a file, choose in one process.
 test: java install
 ifeq ($(ARGS),)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not full and not deploy and not spark and not system'
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m 'not full and not deploy and (spark or system)'
+	$(BIN)/python -m pytest -n 4 --dist loadfile -m 'not full and not deploy and not spark and not system'
+	$(MAKE) --jobs=2 --output-sync=target test-kafka test-spark
 else
 	$(BIN)/python -m pytest -m 'not full and not deploy' $(ARGS)
 endif
+
+test-kafka test-spark: java install
+test-kafka:
+	$(BIN)/python -m pytest -m 'not full and not deploy and system and not spark'
+test-spark:
+	$(BIN)/python -m pytest -m 'not full and not deploy and spark'
 
 # No Java, Kafka or Spark, and of the gateway what needs no socket. With a tenth of the random examples (tests/conftest.py).
 QUICK := tests/rules tests/wire tests/access tests/config tests/test_records.py \
