@@ -10,6 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Self
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -75,6 +76,15 @@ class RecordReader:
         except KafkaException as error:
             raise named_kafka_error(error.args[0], self._address) from error
         self._next_offset: int | None = None
+        self._find_leader()
+
+    def _find_leader(self) -> None:
+        """Learn which broker has the partition. Without this the first read waits for up to a second.
+
+        For librdkafka looks at most once a second for the leaders of partitions that it has just been given.
+        """
+        with suppress(KafkaException):  # reading fails too then, and says why
+            self._consumer.list_topics(self._topic, timeout=_POLL_S)
 
     def __enter__(self) -> Self:
         return self

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from namesrv_stream.local.driver import driver_start
 from namesrv_stream.local.jars import HOME
 from namesrv_stream.local.ports import HOST
+from namesrv_stream.local.spark_home import spark_home
 
 
 def local_session(
@@ -41,14 +42,18 @@ def local_session(
 @contextmanager
 def _submitted_with(settings_file: Path) -> Iterator[None]:
     """Let pyspark start its JVM with these settings within the `with`, and with no folder of them on the class path."""
-    before = {name: os.environ.pop(name, None) for name in ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")}
-    own = before["PYSPARK_SUBMIT_ARGS"] or "pyspark-shell"
+    names = ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME")
+    before = {name: os.environ[name] for name in names if name in os.environ}
+    own = before.get("PYSPARK_SUBMIT_ARGS") or "pyspark-shell"
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(str(settings_file))} {own}"
+    os.environ["SPARK_HOME"] = str(spark_home(is_local=True))
+    os.environ.pop("SPARK_CONF_DIR", None)
     try:
         yield
     finally:
-        del os.environ["PYSPARK_SUBMIT_ARGS"]
-        os.environ.update({name: value for name, value in before.items() if value is not None})
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update(before)
 
 
 def set_up_spark_log(spark: SparkSession, log_format: str) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from namesrv_stream.local.driver import driver_start
-from namesrv_stream.local.jars import CONF, pyspark_folder
+from namesrv_stream.local.jars import CONF
 from namesrv_stream.local.ports import HOST
+from namesrv_stream.local.spark_home import spark_home
 
 PROGRAMS = ("route_registry", "maintain_tables", "churn_report")
 """The programs of jobs/."""
@@ -33,29 +34,25 @@ def submission(
 ) -> Submission:
     """Return how spark-submit runs one of `PROGRAMS`; the options are those of `driver_start`."""
     start = driver_start(spark_options, records_archive=records_archive, uses_archive=uses_archive)
+    home = spark_home(is_local=start.is_local)
     return Submission(
         [
-            str(_spark_home() / "bin" / "spark-submit"),
+            str(home / "bin" / "spark-submit"),
             *("--properties-file", str(start.settings_file)),
             *(word for key, value in start.options.items() for word in ("--conf", f"{key}={value}")),
             str(CONF.parent / "jobs" / f"{program}.py"),
             *arguments,
         ],
-        _environment(is_local=start.is_local),
+        _environment(home, is_local=start.is_local),
     )
 
 
-def _environment(*, is_local: bool) -> dict[str, str]:
+def _environment(home: Path, *, is_local: bool) -> dict[str, str]:
     """Return the environment. Executors of a cluster have a Python of their own, local workers have this one."""
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_CONF_DIR"}
-    environment["SPARK_HOME"] = str(_spark_home())
+    environment["SPARK_HOME"] = str(home)
     environment.setdefault("SPARK_LOCAL_IP", HOST)  # as conf/spark-env.sh
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if is_local:
         environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"]
     return environment
-
-
-def _spark_home() -> Path:
-    home = os.environ.get("SPARK_HOME")
-    return Path(home) if home else pyspark_folder()

@@ -11,7 +11,7 @@ from namesrv_stream.local.submission import PROGRAMS, submission
 
 @pytest.fixture(autouse=True)
 def no_spark_settings(monkeypatch, tmp_path):
-    for name in ("SPARK_CONF_DIR", "SPARK_LOCAL_IP", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+    for name in ("SPARK_CONF_DIR", "SPARK_HOME", "SPARK_LOCAL_IP", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(driver, "ARCHIVE", tmp_path / "my jars" / "job.jsa")
 
