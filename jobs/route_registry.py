@@ -17,12 +17,14 @@ import click
 from pyspark.sql import SparkSession
 
 from namesrv_stream.cli.job import settings_options
-from namesrv_stream.config import Invocation
+from namesrv_stream.config import Invocation, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.kafka.election import find_coordinator
 from namesrv_stream.local.spark import set_up_spark_log
 from namesrv_stream.logs import set_up_logging
 from namesrv_stream.stream.job import RouteRegistryJob
 from namesrv_stream.stream.termination import stop_on_signals, stop_on_signals_to_jvm
+from namesrv_stream.tables.root import Root
 
 log = logging.getLogger("namesrv_stream.route_registry")
 
@@ -41,6 +43,8 @@ def main(invocation: Invocation, standby: bool, accept_new_log: bool, debug: boo
     try:
         settings = replace(invocation, options=invocation.options | _options(standby)).settings
         set_up_logging(log_format=settings.log_format)
+        root = Root(settings.delta_root, settings.storage_options or None)
+        find_coordinator(kafka_client_arguments(settings), settings.kafka_topic, root.hadoop_url)
         spark = SparkSession.builder.appName("route-registry").getOrCreate()
         set_up_spark_log(spark, settings.log_format)
         stop_on_signals(stop)  # only now: Spark sets a handler of its own when it starts

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.kafka.librdkafka import librdkafka_options, named_kafka_error
 from namesrv_stream.kafka.topic import KafkaOptions, group_members
 
@@ -131,6 +132,22 @@ class JobLock:
     def _on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         if partitions:
             self.held.clear()
+
+
+def find_coordinator(kafka: KafkaOptions, topic: str, root: str) -> None:
+    """Have Kafka name the coordinator of the election's group, in the background.
+
+    For its first group a new Kafka makes the topic in which it keeps groups; that takes two seconds, in which Spark
+    starts. An error is the election's to report: it meets the same one.
+    """
+
+    def ask() -> None:
+        try:
+            candidates(kafka, topic, root)
+        except NamesrvError as error:
+            log.debug("the coordinator of the election is not known yet: %s", error)
+
+    threading.Thread(target=ask, name="find-coordinator", daemon=True).start()
 
 
 def candidates(kafka: KafkaOptions, topic: str, root: str) -> list[Candidate]:
