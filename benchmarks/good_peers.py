@@ -47,6 +47,7 @@ class Seen:
                 "registrations": len(self.registration_seconds),
                 "slowest_registration_s": max(self.registration_seconds, default=math.inf),
                 "problems": self.problems,
+                "ended_at_ms": time.time_ns() // 1_000_000,
             }
         )
 

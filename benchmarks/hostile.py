@@ -154,7 +154,7 @@ def soak(folder: Path, storm_s: float, only: str) -> list[Verdict]:
                 storm = json.loads(good.stdout.readline())
             finally:
                 attack.kill()
-        longest_s, closed = silences(kafka)
+        longest_s, closed = silences(kafka, storm["ended_at_ms"])
     log = (folder / "gateway.log").read_text()
     return [
         *of_good_peers(calm, storm, longest_s, closed),
@@ -203,16 +203,19 @@ def named(kind: str, host: str, log: str) -> Verdict:
     return Verdict(f"named in the log: {kind}", f"{len(lines)} lines: {example[:90]}", "1 line", bool(lines))
 
 
-def silences(kafka: LocalKafka) -> tuple[float, int]:
-    """Return the good brokers' longest time between two records, and how many of their connections were lost."""
+def silences(kafka: LocalKafka, ended_at_ms: int) -> tuple[float, int]:
+    """Return the good brokers' longest time between two records, and how many of their connections were lost.
+
+    Records from the time when the good peers ended their connections themselves do not count.
+    """
     good = {registration(number, BROKER_TOPICS, cluster=CLUSTER).ext_fields["brokerAddr"] for number in range(BROKERS)}  # type: ignore[index]
     heard: dict[str, int] = {}
     longest_ms, closed = 0, 0
     for key, value, at_ms in records(kafka):
-        if key not in good:
+        if key not in good or at_ms >= ended_at_ms:
             continue
         if b'"CHANNEL_CLOSED"' in value[:40]:
-            closed += at_ms <= max(heard.values())
+            closed += 1
             continue
         longest_ms = max(longest_ms, at_ms - heard.get(key, at_ms))
         heard[key] = at_ms

@@ -38,6 +38,10 @@ _FILE_MANAGER = (
 """For local disks. Spark's choice asks Hadoop's FileContext, which starts the program `stat` several times for each
 file: 64 processes and 100 ms of a micro-batch. Both write a file under another name and rename it."""
 
+_ANY_REMAINDER = ("spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart", "false")
+"""A job that ended in its first micro-batch may leave a half-written file. Spark would refuse that folder for ever, and
+fears only that two queries share it: this one has the topic's id in its name."""
+
 _VERIFIED = (
     "spark.sql.streaming.stateStore.providerClass",
     "spark.sql.streaming.stateStore.encodingFormat",
@@ -45,9 +49,10 @@ _VERIFIED = (
 
 
 def set_up_checkpoint(spark: SparkSession, location: str) -> None:
-    """Set the session up to keep state as `STATE_STORE` says, and to write a checkpoint on a local disk quickly."""
+    """Set the session up to keep state as `STATE_STORE` says, take a half-written checkpoint, and write quickly."""
     for key, value in STATE_STORE.items():
         spark.conf.set(key, value)
+    spark.conf.set(*_ANY_REMAINDER)
     if _is_on_local_disk(spark, location):
         spark.conf.set(*_FILE_MANAGER)
 

@@ -146,6 +146,18 @@ def test_tables_are_loaded_while_the_query_starts_and_its_first_batch_waits_for_
     assert all(name.startswith("load-tables") for name in attempts)
 
 
+def test_a_job_that_was_killed_while_it_wrote_its_first_offsets_starts_again(heartbeats, spark):
+    """Spark writes them to a hidden file, which it then renames, and refuses a new query beside such a file."""
+    checkpoint = Checkpoint(spark, heartbeats.settings.checkpoint_location, heartbeats.topic_id)
+    half_written = Path(checkpoint.location) / "offsets" / ".0.7d5e.tmp"
+    half_written.parent.mkdir(parents=True)
+    half_written.write_text("v1\n")
+    heartbeats.say(registration(1))
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        job.process_all()
+    assert heartbeats.live() == [address(1)]
+
+
 def test_a_batch_that_comes_while_the_job_stops_is_left_to_the_next_run(heartbeats, spark):
     heartbeats.say(registration(1))
     publisher = Publisher.claim(RustWriter(Root(heartbeats.root)), "run-1", 1)
