@@ -345,7 +345,7 @@ class RouteRegistryJob:
         given_up_s = time.monotonic() + _FORMER_STOPS_WITHIN_S
         if lock.held.is_set():
             return
-        log.info("waits until the former job of the registry has stopped")
+        log.info("waits for the lock of the registry, which a former job gives back when it has stopped")
         while not lock.held.wait(_LOOK_EVERY_S) and not stop.is_set():
             terms.check()
             if time.monotonic() > given_up_s:

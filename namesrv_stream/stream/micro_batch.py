@@ -131,9 +131,9 @@ class MicroBatches:
         query_id = context.getLocalProperty("sql.streaming.queryId") or ""
         with self._lock:
             if not self._is_closed:
-                with self.tick_silence.during_batch():
+                with suppress(AbandonedError), self.tick_silence.during_batch():
                     self.handle(self._read(frame), query_id, batch_id)
-                return
+                    return
         # Too late. An end of this call would mean to Spark that the batch is done, and an error of ours that the query
         # failed; StreamingQuery.stop interrupts what waits in the JVM, and takes that for what it is.
         assert context._jvm is not None
@@ -320,11 +320,12 @@ class MicroBatches:
             self._publish("PUBLICATION")
 
     def _is_due(self) -> bool:
-        """Return whether there is anything to publish now."""
+        """Return whether there is anything to publish now. A run's first batch is: it shows that the job runs."""
         waited_ms = self._progress.waited_ms
         refresh_ms = self._settings.live_refresh_millis
         return (
-            self._registry.has_changes()
+            not self._publications
+            or self._registry.has_changes()
             or bool(self._rejected)
             or (self._registry.has_signs_of_life() and waited_ms >= refresh_ms)
             or waited_ms >= max(refresh_ms, PROGRESS_MS)

@@ -190,6 +190,7 @@ def test_a_batch_that_comes_again_changes_nothing(registry):
 def test_a_batch_that_comes_again_after_a_restart_changes_nothing(registry, tmp_path):
     registry.handle(registered(A, 0, 0))
     again = Registry(tmp_path / "registry", "run-2")
+    again.handle()
     before = again.heads()
     again.handle(registered(A, 0, 0), batch_id=0)
     assert again.heads() == before
@@ -222,7 +223,19 @@ def test_rows_of_a_batch_are_applied_in_the_order_of_the_log_however_they_come(r
     assert [event.type for event in registry.rows("broker_event") if event.broker_addr == B][-1] == "ID_LOST"
 
 
+def test_the_first_batch_of_a_run_is_published_although_nothing_changed_and_the_next_is_not(registry, tmp_path):
+    """The claim alone does not show that the job runs."""
+    registry.handle(registered(A, 0, 0))
+    again = Registry(tmp_path / "registry", "run-2", log=registry.log)
+    before = again.heads()
+    assert again.handle().kind == "PUBLICATION"
+    assert {name for name, version in again.heads().items() if version != before[name]} == {"snapshot"}
+    published = again.publisher.last.epoch
+    assert again.handle(heartbeat(A, 10, 1)).epoch == published
+
+
 def test_a_record_of_an_address_without_a_lease_changes_nothing(registry):
+    registry.handle()
     before = registry.heads()
     registry.handle(heartbeat(A, 40_000, 1), unregistered(A, 40_001, 2))
     assert registry.heads() == before
@@ -517,13 +530,12 @@ def test_runs_that_end_before_they_publish_leave_no_more_files_than_the_others(t
 
 @pytest.mark.usefixtures("low_bounds")
 def test_runs_that_only_stop_leave_no_more_files_than_the_others(tmp_path):
-    """Each run hears a heartbeat, which its last snapshot publishes."""
+    """Each run is stopped before its first batch."""
     registry = Registry(tmp_path / "registry")
     registry.handle(registered(A, 0, 0))
     most = 0
     for run in range(1, 10):
-        registry = Registry(tmp_path / "registry", f"run-{run}", log=registry.log)
-        registry.handle(heartbeat(A, 100 * run, run))
+        registry = Registry(tmp_path / "registry", f"run-{run}")
         registry.batches.close()
         most = max(most, *registry.file_counts().values())
     assert most == 3
