@@ -158,7 +158,8 @@ def test_a_job_that_was_killed_while_it_wrote_its_first_offsets_starts_again(hea
     assert heartbeats.live() == [address(1)]
 
 
-def test_a_batch_that_comes_while_the_job_stops_is_left_to_the_next_run(heartbeats, spark):
+@pytest.mark.parametrize("end", [MicroBatches.close, MicroBatches.abandon], ids=["stops", "is-replaced"])
+def test_a_batch_that_comes_while_the_job_ends_is_left_to_the_next_run(heartbeats, spark, end):
     heartbeats.say(registration(1))
     publisher = Publisher.claim(RustWriter(Root(heartbeats.root)), "run-1", 1)
     with RecordReader(heartbeats.kafka, heartbeats.topic) as reader:
@@ -170,7 +171,7 @@ def test_a_batch_that_comes_while_the_job_stops_is_left_to_the_next_run(heartbea
         query = start_query(session, heartbeats.settings, loaded, beginning, checkpoint)
         query.processAllAvailable()
         assert reader.is_resting
-        batches.close()
+        end(batches)
         heartbeats.say(registration(2))
         await_batch(query)
         stopping = threading.Thread(target=query.stop, daemon=True)
