@@ -98,8 +98,12 @@ class Checkpoint:
         """
         return bool(self._numbers("commits"))
 
-    def check_state_store(self) -> None:
-        """Raise StateStoreMismatchError if the state was written in another way; log a former release's checkpoint."""
+    def make_ready(self) -> None:
+        """Make the folder of all checkpoints if it is missing, and log that a former release's is not used.
+
+        Raises StateStoreMismatchError if the state was written in another way.
+        """
+        self._files.mkdirs(self._path(self._base))
         if self._files.exists(self._path(f"{self._base}/commits")) and not self.has_finished_a_batch():
             log.warning("the checkpoint in %s is of a former release and is not used: the state is made from the "
                         "tables, which have all that counts. The folder can be removed.", self._base)  # fmt: skip

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -24,7 +24,8 @@ _FROM_KAFKA = re.compile(rf"{_KAFKA_ERROR}\.(\w+: [^\n]+)")
 _STORAGE_ERRORS = (DeltaError, OSError, pa.ArrowException, PySparkException, Py4JError)
 _CHECKPOINT_HELD = "CONCURRENT_STREAM_LOG_UPDATE"
 _STORAGE_FAILED = re.compile(
-    r"No space left|java\.nio\.file\.\w+Exception|java\.io\.IOException|FileNotFoundException|AccessDenied"
+    r"No space left|java\.nio\.file\.\w+Exception|java\.io\.IOException|\w(NotFound|NotDirectory)Exception|AccessDenied"
+    r"|Read-only file system|Permission denied|Operation not permitted"
 )
 """Marks of the JVM's errors about a checkpoint that cannot be written or read."""
 _CHECKPOINT_UNUSABLE = (
@@ -34,7 +35,7 @@ _CHECKPOINT_UNUSABLE = (
 )  # fmt: skip
 """Marks of Spark's errors if the checkpoint keeps the query from going on. It never decides the outcome."""
 _SEE_LOG = (
-    "See the log above, mend it and start the job again: it goes on where this run stopped, and nothing that was "
+    "See the log above, and mend what it names: the next run goes on where this one stopped, and nothing that was "
     "accepted is lost."
 )
 
@@ -82,6 +83,13 @@ class CheckpointUnusableError(NamesrvError):
         self.cause = cause
 
 
+class CheckpointStorageError(StorageError):
+    """The storage of the checkpoint refused a read or a write. Without a checkpoint no query runs."""
+
+    _place = "the checkpoint"
+    _setting = "checkpoint.location"
+
+
 class CheckpointHeldError(NamesrvError):
     """Another query writes the checkpoint: the job that was replaced has not ended yet."""
 
@@ -124,17 +132,25 @@ def job_failure(settings: NamesrvSettings, of_batch: BaseException | None, repor
     if any(mark in reported for mark in _KAFKA_AWAY):
         return KafkaUnreachableError(settings.kafka_bootstrap_servers, from_kafka[1] if from_kafka else cause)
     if _STORAGE_FAILED.search(reported):
-        return StorageError(settings.checkpoint_location, cause)
+        return CheckpointStorageError(settings.checkpoint_location, cause)
     return JobFailedError(cause, _SEE_LOG)
 
 
 @contextmanager
 def storage_errors(settings: NamesrvSettings) -> Iterator[None]:
-    """Raise an error of delta-rs, Spark, Arrow or the file system as one StorageError."""
+    """Raise an error of delta-rs, Spark, Arrow or the file system as one StorageError.
+
+    The tables are read and written by delta-rs and Arrow, the checkpoint by Spark.
+    """
     try:
         yield
     except Py4JNetworkError as error:
         raise SessionLostError(str(error)) from error
+    except Py4JJavaError as error:
+        problem = str(error.java_exception.toString()).splitlines()[0]
+        raise CheckpointStorageError(settings.checkpoint_location, problem) from error
+    except PySparkException as error:
+        raise CheckpointStorageError(settings.checkpoint_location, str(error).splitlines()[0]) from error
     except _STORAGE_ERRORS as error:
         raise StorageError(settings.delta_root, str(error)) from error
 

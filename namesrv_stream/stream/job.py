@@ -242,7 +242,7 @@ class RouteRegistryJob:
         log_here = self._prepare_topic()
         # A job that cannot run ends before it ends another one by its claim.
         with storage_errors(self._settings):
-            self._checkpoint(log_here).check_state_store()
+            self._checkpoint(log_here).make_ready()
         check_query(self._spark, self._settings)
         with storage_errors(self._settings):
             publisher = self._claim(log_here)

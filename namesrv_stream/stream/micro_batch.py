@@ -29,7 +29,8 @@ from namesrv_stream.stream.failures import BatchUnreadError
 from namesrv_stream.stream.log_progress import LogProgress
 from namesrv_stream.stream.log_records import Eviction, LogRecord, as_passed_on, in_log_order
 from namesrv_stream.stream.metrics import JobMetrics
-from namesrv_stream.stream.source import COMMAND_TYPES, MAX_REASON_CHARS, REJECTED
+from namesrv_stream.stream.rejected_records import MAX_REJECTED_KEY_BYTES, log_rejected, rejected_row
+from namesrv_stream.stream.source import COMMAND_TYPES, REJECTED
 from namesrv_stream.stream.tick_silence import TickSilence
 from namesrv_stream.tables import publication
 from namesrv_stream.tables.publication import Batch, Publisher, SnapshotKind
@@ -37,10 +38,6 @@ from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.writer import RowChanges, changes_to_write
 
 log = logging.getLogger(__name__)
-
-MAX_REJECTED_BYTES = 64 * 1024
-MAX_REJECTED_KEY_BYTES = 1024
-"""Limit of the bytes that are kept of a rejected record's value."""
 
 PUBLISH_AT_BYTES = 64 * 1024 * 1024
 """Values of a micro-batch that wait for publication: with more it is published in parts, each an epoch."""
@@ -291,25 +288,11 @@ class MicroBatches:
                       self._registry.clock.newest_tick_ms, extra={"address": eviction.broker_addr})  # fmt: skip
 
     def _reject(self, stored: StoredRecord, at: LogPosition, reason: str) -> None:
-        log.warning("record rejected at partition %d offset %d: %s", at.partition, at.offset, reason,
-                    extra={"offset": at.offset})  # fmt: skip
-        value = stored.value
-        kept = value[:MAX_REJECTED_BYTES] if value is not None else None
-        key = stored.key[:MAX_REJECTED_KEY_BYTES]
-        self._take_bytes(kept)
-        self._take_bytes(key)
+        row = rejected_row(stored, self._registry.clock.event_time_ms(at.event_time), reason)
+        self._take_bytes(row.value)
+        self._take_bytes(stored.key[:MAX_REJECTED_KEY_BYTES])
         self.metrics.rejected.inc()
-        self._rejected.append(
-            RejectedRow(
-                self._registry.clock.event_time_ms(at.event_time),
-                at.partition,
-                at.offset,
-                key.decode(errors="replace"),
-                kept,
-                len(value or b""),
-                reason[:MAX_REASON_CHARS],
-            )
-        )
+        self._rejected.append(row)
 
     def _take_bytes(self, value: bytes | None) -> None:
         self._waiting_bytes += len(value or b"")
@@ -353,12 +336,14 @@ class MicroBatches:
             kind=kind,
         )
         row = self._publisher.publish(batch, published_at_ms=time.time_ns() // 1_000_000)
-        self._rejected, self._waiting_bytes = [], 0
+        self._waiting_bytes = 0
         self._progress.note_published()
         changed = ", ".join(f"{name} {count}" for name, count in row.changes.items())
         log.info("epoch %d: %s", row.epoch, f"rows changed: {changed}" if changed else _UNCHANGED[kind],
                  extra={"epoch": row.epoch, "offset": self._progress.next_offset})  # fmt: skip
         log_brokers(came.events, row.epoch)
+        log_rejected(self._rejected)
+        self._rejected = []
         self.metrics.published(row, came.events)
         self._care_for_tables()
 

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.stream.checkpoint import STATE_STORE, Checkpoint, StateStoreMismatchError, set_up_checkpoint
+from namesrv_stream.stream.failures import CheckpointStorageError, storage_errors
 
 ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -33,13 +35,25 @@ def written(spark, tmp_path):
 def test_a_checkpoint_with_state_in_another_form_is_refused_with_the_way_out(written, key, found):
     checkpoint = written(STATE_STORE | {key: found})
     with pytest.raises(StateStoreMismatchError, match=rf"{found}.*Remove that folder and start again") as refused:
-        checkpoint.check_state_store()
+        checkpoint.make_ready()
     assert (refused.value.location, refused.value.key) == (checkpoint.location, key)
 
 
 @pytest.mark.parametrize("conf", [STATE_STORE, {}], ids=["the same form", "written down by no release of Spark"])
 def test_a_checkpoint_with_state_in_the_same_form_is_taken(written, conf):
-    written(conf).check_state_store()
+    written(conf).make_ready()
+
+
+def test_a_file_in_the_place_of_the_checkpoint_is_named_with_its_setting(spark, tmp_path):
+    (tmp_path / "file").touch()
+    settings = NamesrvSettings(checkpoint_location=str(tmp_path / "file"))
+    with (
+        pytest.raises(CheckpointStorageError, match=r"Is checkpoint\.location right") as refused,
+        storage_errors(settings),
+    ):
+        Checkpoint(spark, settings.checkpoint_location, "topic-id").make_ready()
+    assert refused.value.root == settings.checkpoint_location
+    assert "at org.apache" not in str(refused.value)
 
 
 @pytest.mark.parametrize(("oldest_offset", "is_kept"), [(5, True), (6, False)])
@@ -57,7 +71,7 @@ def test_a_checkpoint_that_a_full_disk_has_cut_off_is_removed(written, left):
     file = Path(checkpoint.location) / "offsets" / "0"
     file.with_name(".0.crc").unlink(missing_ok=True)
     file.unlink() if left is None else file.write_text(left)
-    checkpoint.check_state_store()
+    checkpoint.make_ready()
     checkpoint.remove_if_unusable("heartbeats", 0)
     assert not Path(checkpoint.location).exists()
 

@@ -6,7 +6,13 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, StorageError, TermLostError
-from namesrv_stream.stream.failures import BatchUnreadError, CheckpointUnusableError, JobFailedError, job_failure
+from namesrv_stream.stream.failures import (
+    BatchUnreadError,
+    CheckpointStorageError,
+    CheckpointUnusableError,
+    JobFailedError,
+    job_failure,
+)
 from namesrv_stream.stream.micro_batch import BrokenOffError
 
 SETTINGS = NamesrvSettings()
@@ -24,6 +30,10 @@ KAFKA = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: or
         (KAFKA + "SslAuthenticationException: SSL handshake failed", KafkaRefusedError),
         ("Cannot fetch record for offset 5 in 15000 milliseconds", KafkaUnreachableError),
         ("some data may have been lost ... set the source option failOnDataLoss to false", CheckpointUnusableError),
+        ("[STREAM_FAILED] java.io.IOException: No space left on device", CheckpointStorageError),
+        ("[STREAM_FAILED] java.io.FileNotFoundException: /x/state/0 (Read-only file system)", CheckpointStorageError),
+        ("[STREAM_FAILED] org.apache.hadoop.fs.ParentNotDirectoryException: /x", CheckpointStorageError),
+        ("[STREAM_FAILED] Mkdirs failed to create /x: Permission denied", CheckpointStorageError),
         ("[STREAM_FAILED] java.lang.OutOfMemoryError", JobFailedError),
     ],
 )
@@ -66,7 +76,7 @@ def test_a_cancelled_batch_has_the_text_by_which_spark_knows_an_interruption():
 def test_an_error_of_the_batch_itself_wins_over_sparks():
     lost = TermLostError(1, 2, "run-2")
     assert job_failure(SETTINGS, lost, KAFKA + "TimeoutException") is lost
-    assert isinstance(job_failure(SETTINGS, OSError("No space left"), KAFKA), StorageError)
+    assert type(job_failure(SETTINGS, OSError("No space left"), KAFKA)) is StorageError
     assert job_failure(SETTINGS, ValueError("x"), KAFKA).cause == "ValueError: x"
 
 
