@@ -22,7 +22,6 @@ def test_a_made_history_has_the_columns_of_the_table(tmp_path):
     assert len(reader.follow().routes.live) == BROKERS
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "program",
     [
