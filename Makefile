@@ -152,13 +152,16 @@ java: .venv/.installed
 # Of pip's lines those that name what it fetches, with the size, and what it builds.
 DOWNLOADS := sed -un -E '/^ *(Downloading|Building wheel|Installing collected)/{s/^ +//;s/(collected packages:).*/\1 .../;p;}'
 
+# The locks name each package, so pip is told to look for no other: pip 23.2, which Python 3.11 brings, takes the newest
+# release of a package that another one names with an extra (coverage[toml]) and then refuses it as not in the lock.
 .venv/.installed: $(LOCKS) pyproject.toml
 	@[ -n '$(PYTHON)' ] && $(PYTHON) -c '$(OLD_ENOUGH)' || { echo \
 	  'namesrv-stream needs Python 3.11 or newer: install one and say make PYTHON=/path/to/python3.11'; exit 1; } >&2
 	@echo 'Installing into .venv (once; pyspark alone is some 400 MB) ...'
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --require-hashes -r requirements-build.lock | $(DOWNLOADS)
-	@$(BIN)/python -m pip install --require-hashes --no-build-isolation -r requirements.lock | $(DOWNLOADS)
+	@$(BIN)/python -m pip install --no-deps --require-hashes -r requirements-build.lock | $(DOWNLOADS)
+	@$(BIN)/python -m pip install --no-deps --require-hashes --no-build-isolation \
+	  -r requirements.lock | $(DOWNLOADS)
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index --editable .
 	@$(BIN)/python -m pip check --quiet || { echo 'pyproject.toml asks for more than the locks have: make lock' >&2; exit 1; }
 	@touch $@
