@@ -18,7 +18,7 @@ from namesrv_stream.errors import NamesrvError
 
 log = logging.getLogger(__name__)
 
-STATE_FORMAT = 3
+STATE_FORMAT = 4
 """Raised when the state of a former release cannot be read. Each format has a folder of its own, so a release that
 changes it begins with a new checkpoint by itself, and one that is rolled back finds its own again."""
 

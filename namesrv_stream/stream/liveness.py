@@ -1,43 +1,44 @@
-"""The stateful step: the last records of each broker address. Spark's callbacks around plain Python.
+"""The stateful step: the last sign of life of each broker address. Spark's callbacks around plain Python.
 
-The state of an address has its names from the last registration, its last sign of life and its connections. The step
-passes every record on to the driver, where all addresses meet and leases end; it packs heartbeats into one row a
-connection. An event-time timer evicts the state of a broker that is silent for longer than its timeout. Ticks,
-commands and rejected records come under the empty key, for which no state is kept. This module runs on the executors:
-it imports Spark and the standard library.
+The state is keyed by broker address: the timeout that the address registered, and its last sign of life. An event-time
+timer evicts the state of a broker that is silent for longer than its timeout. The step passes every record on to the
+driver, where all addresses meet and leases end. Spark visits a group of addresses at once (`address_groups`). Ticks,
+commands and rejected records come in a group of their own, for which no state is kept. This module runs on the
+executors: it imports Spark and the standard library.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, NamedTuple
 
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-STATE_SCHEMA = "address STRING"
-"""A JSON object with the fields of `Address`."""
+from namesrv_stream.stream.address_groups import NO_ADDRESS, ParsedRecord
 
 OUTPUT_SCHEMA = "passed_on STRING"
-"""A JSON array with the fields of `PassedOn`.
+"""A JSON array of arrays, each with the fields of a `PassedOn`.
 
-State and output are one column each, because Spark's way between Java and Python takes each column, and each state's
-schema, one by one for each address: with typed columns a batch that hears 10,000 addresses takes a third longer.
+Spark's way between Java and Python takes each cell by itself and makes an Arrow batch for each group, so a few long
+texts are cheaper than typed columns.
 """
 
 EVICTED = "EVICTED"
-_HEARTBEAT, _TICK = "BROKER_HEARTBEAT", "SCAN"
+_HEARTBEAT = "BROKER_HEARTBEAT"
+_ENTRIES_A_ROW = 1_000
 _OutputRow = Row("passed_on")
 
 
 class PassedOn(NamedTuple):
-    """One row that the stateful step passes on to the driver.
+    """What the stateful step passes on to the driver: a record, the heartbeats over one connection, or an eviction.
 
-    `kind`: a record's type, REJECTED, or EVICTED. BROKER_HEARTBEAT has an entry of both lists for each heartbeat over
-    one connection, other types have one; EVICTED has no offset, and the time of the last sign of life. `length` in
-    bytes, and `reason` of a rejected record.
+    `kind`: a record's type, REJECTED, or EVICTED. BROKER_HEARTBEAT has an entry of both lists for each heartbeat,
+    other types have one; EVICTED has no offset, and the time of the last sign of life. `length` in bytes, and `reason`
+    of a rejected record.
     """
 
     kind: str
@@ -48,158 +49,176 @@ class PassedOn(NamedTuple):
     length: int | None = None
     reason: str | None = None
 
-    @classmethod
-    def of_row(cls, text: str) -> Self:
-        """Return what a row of the step's output says."""
-        return cls(*json.loads(text))
 
-    def as_row(self) -> Row:
-        """Return it as a row of the step's output."""
-        return _OutputRow(json.dumps(self))
+def output_rows(entries: Iterable[PassedOn]) -> Iterator[Row]:
+    """The step's output rows of these entries, a thousand in each."""
+    remaining = iter(entries)
+    while some := list(islice(remaining, _ENTRIES_A_ROW)):
+        yield _OutputRow(json.dumps(some))
+
+
+def entries_of(passed_on: str) -> Iterator[PassedOn]:
+    """The entries that a row of the step's output has."""
+    return (PassedOn(*fields) for fields in json.loads(passed_on))
 
 
 @dataclass
-class Address:
-    """The state of one address.
+class _News:
+    """What the records of one address in one visit say about its state.
 
-    `last_heard_ms`: append time of the last sign of life. `channels`: connection -> append time of the last one over
-    it. `timer_ms`: the one timer of the address, None before it is set.
+    `timeout_ms`: of the last registration, None if there was none. `has_left`: it has unregistered, and whatever was
+    known before is void.
     """
 
-    cluster_name: str
-    broker_name: str
-    broker_id: int
-    timeout_ms: int
-    last_heard_ms: int
-    channels: dict[str, int] = field(default_factory=dict)
-    timer_ms: int | None = None
+    last_heard_ms: int | None = None
+    timeout_ms: int | None = None
+    has_left: bool = False
 
-    @property
-    def due_ms(self) -> int:
-        """The first millisecond at which a silent address is evicted."""
-        return self.last_heard_ms + self.timeout_ms + 1
-
-    def take_sign_of_life(self, record: Row) -> None:
-        """Take a sign of life. A connection over which nothing came for the timeout no longer counts (L6)."""
-        now_ms = record.append_time_ms
-        self.last_heard_ms = max(self.last_heard_ms, now_ms)
-        if len(self.channels) > 1:
-            self.channels = {name: ms for name, ms in self.channels.items() if ms + self.timeout_ms >= now_ms}
-        if record.channel_id is not None:
-            self.channels[record.channel_id] = now_ms
+    def take(self, record: ParsedRecord, newest_tick_ms: int) -> None:
+        """Take the next record of the address. A heartbeat creates no state (L2)."""
+        if record.kind == "UNREGISTER_BROKER":
+            self.last_heard_ms, self.timeout_ms, self.has_left = None, None, True
+            return
+        if record.kind == "REGISTER_BROKER":
+            self.timeout_ms = record.timeout_ms
+        if record.kind == "CHANNEL_CLOSED" or (self.has_left and self.timeout_ms is None):
+            return
+        self.last_heard_ms = max(self.last_heard_ms or 0, record.append_time_ms, newest_tick_ms)
 
 
 class BrokerLiveness(StatefulProcessor):
-    """Follows one broker address: passes its records on, and evicts what is known of it once it is silent.
+    """Follows the addresses of a group: passes their records on, and evicts what is known of a silent address.
 
-    One timer at most. A heartbeat does not move it: when it fires early, it is set to the present `due_ms`.
+    A heartbeat is written without a look at what is known of its address. So one of an address that is not registered
+    leaves a last sign of life without a timeout, which the group's next timer removes.
+
+    One timer at most a group, at the earliest end of its addresses. Signs of life do not move it: when it fires, it is
+    set to the earliest end that there is then.
     """
+
+    def __init__(self, watermark_delay_ms: int) -> None:
+        """Take the delay by which Spark's watermark is behind the newest tick."""
+        self._watermark_delay_ms = watermark_delay_ms
 
     def init(self, handle: StatefulProcessorHandle) -> None:  # noqa: D102  # Spark's contract, as the three below
         self._handle = handle
-        self._state = handle.getValueState("address", STATE_SCHEMA)
+        self._timeout_ms = handle.getMapState("timeout_ms", "broker_addr STRING", "timeout_ms LONG")
+        self._last_heard_ms = handle.getMapState("last_heard_ms", "broker_addr STRING", "last_heard_ms LONG")
 
     def handleInputRows(  # noqa: D102, N802
         self,
-        key: tuple[str],
+        key: tuple[int],
         rows: Iterator[Row],
-        timerValues: Any,  # noqa: ARG002, N803  # Spark passes it by this name
+        timerValues: Any,  # noqa: N803  # Spark passes it by this name
     ) -> Iterator[Row]:
-        if not key[0]:
-            yield from (_passed_on(record) for record in rows if not _is_clock_row(record))
+        # The second row of a tick only moves the watermark.
+        records = sorted(
+            (ParsedRecord.of_json(row.record) for row in rows if row.event_time is None),
+            key=lambda record: record.offset,
+        )
+        if key[0] == NO_ADDRESS:
+            yield from output_rows(map(_passed_on, records))
             return
-        records = sorted(rows, key=lambda record: record.offset)
-        self._remember(records)
-        yield from _rows_of(records)
+        by_address: dict[str, list[ParsedRecord]] = {}
+        for record in records:
+            by_address.setdefault(record.broker_addr, []).append(record)
+        self._remember(by_address, timerValues.getCurrentWatermarkInMs() + self._watermark_delay_ms)
+        yield from output_rows(chain.from_iterable(map(_entries, by_address.values())))
 
     def handleExpiredTimer(  # noqa: D102, N802
         self,
-        key: tuple[str],
+        key: tuple[int],  # noqa: ARG002
         timerValues: Any,  # noqa: N803
         expiredTimerInfo: Any,  # noqa: ARG002, N803
     ) -> Iterator[Row]:
-        address = self._known()
-        if address is None:
-            return
-        if address.due_ms > timerValues.getCurrentWatermarkInMs():
-            address.timer_ms = None  # it has fired
-            self._keep(address)
-            return
-        self._state.clear()
-        yield PassedOn(EVICTED, key[0], None, [], [address.last_heard_ms]).as_row()
+        watermark_ms: int = timerValues.getCurrentWatermarkInMs()
+        timeouts = dict(self._timeout_ms.iterator())
+        ends, evicted = [], []
+        for (address,), (last_heard_ms,) in list(self._last_heard_ms.iterator()):
+            if (address,) not in timeouts:
+                self._last_heard_ms.removeKey((address,))
+            elif (end_ms := _end_ms(last_heard_ms, *timeouts[(address,)])) > watermark_ms:
+                ends.append(end_ms)
+            else:
+                self._forget(address)
+                evicted.append(PassedOn(EVICTED, address, None, [], [last_heard_ms]))
+        if ends:
+            self._handle.registerTimer(min(ends))
+        yield from output_rows(evicted)
 
-    def handleInitialState(self, key: tuple[str], initialState: Any, timerValues: Any) -> None:  # noqa: ARG002, D102, N802, N803
-        known = initialState
-        self._keep(
-            Address(known.cluster_name, known.broker_name, known.broker_id, known.timeout_ms, known.last_heard_ms)
-        )
+    def handleInitialState(self, key: tuple[int], initialState: Any, timerValues: Any) -> None:  # noqa: ARG002, D102, N802, N803
+        known = [
+            (address, _News(last_heard_ms, timeout_ms))
+            for address, timeout_ms, last_heard_ms in json.loads(initialState.addresses)
+        ]
+        self._keep(known)
 
     def close(self) -> None:  # noqa: D102
         pass
 
-    def _remember(self, records: Iterable[Row]) -> None:
-        address = self._known()
-        timer_ms = address.timer_ms if address is not None else None
-        for record in records:
-            address = _after(address, record)
-        if address is not None:
-            address.timer_ms = timer_ms
-            self._keep(address)
-        elif timer_ms is not None:
+    def _remember(self, records_by_address: dict[str, list[ParsedRecord]], newest_tick_ms: int) -> None:
+        """Keep what the records say. A sign of life counts at the newest tick if Kafka's clock is behind it (E9)."""
+        told = []
+        for address, records in records_by_address.items():
+            news = _News()
+            for record in records:
+                news.take(record, newest_tick_ms)
+            told.append((address, news))
+        self._keep(told)
+
+    def _keep(self, told: list[tuple[str, _News]]) -> None:
+        for address, news in told:
+            if news.has_left:
+                self._forget(address)
+            if news.timeout_ms is not None:
+                self._timeout_ms.updateValue((address,), (news.timeout_ms,))
+            if news.last_heard_ms is not None:
+                self._last_heard_ms.updateValue((address,), (news.last_heard_ms,))
+        self._set_timer([news for _, news in told])
+
+    def _set_timer(self, told: list[_News]) -> None:
+        """Set the group's timer if it has none, or if an address now ends before it.
+
+        An address that is not registered has no end: its last sign of life is removed when the group's timer fires.
+        """
+        heard = [(news.last_heard_ms, news.timeout_ms) for news in told if news.last_heard_ms is not None]
+        if not heard:
+            return
+        timer_ms = next(self._handle.listTimers(), None)
+        end_ms = min((_end_ms(ms, timeout_ms) for ms, timeout_ms in heard if timeout_ms is not None), default=None)
+        if timer_ms is None:
+            self._handle.registerTimer(end_ms or max(ms for ms, _ in heard) + 1)
+        elif end_ms is not None and end_ms < timer_ms:
             self._handle.deleteTimer(timer_ms)
-            self._state.clear()
+            self._handle.registerTimer(end_ms)
 
-    def _known(self) -> Address | None:
-        stored = self._state.get()
-        return Address(**json.loads(stored[0])) if stored is not None else None
-
-    def _keep(self, address: Address) -> None:
-        """Store the state. A timer that is set for earlier is not moved until it fires."""
-        if address.timer_ms is None or address.due_ms < address.timer_ms:
-            if address.timer_ms is not None:
-                self._handle.deleteTimer(address.timer_ms)
-            address.timer_ms = address.due_ms
-            self._handle.registerTimer(address.timer_ms)
-        self._state.update((json.dumps(vars(address)),))
+    def _forget(self, address: str) -> None:
+        self._timeout_ms.removeKey((address,))
+        self._last_heard_ms.removeKey((address,))
 
 
-def _after(address: Address | None, record: Row) -> Address | None:
-    """Return the state of an address after one of its records. A heartbeat creates none (L2)."""
-    if record.kind == "REGISTER_BROKER":
-        known = address.channels if address is not None else {}
-        last_ms = address.last_heard_ms if address is not None else record.append_time_ms
-        address = Address(record.cluster_name, record.broker_name, record.broker_id, record.timeout_ms, last_ms, known)
-        address.take_sign_of_life(record)
-    elif address is None or record.kind == "UNREGISTER_BROKER":
-        return None
-    elif record.kind == "CHANNEL_CLOSED":
-        if address.channels.pop(record.channel_id, None) is not None and not address.channels:
-            return None
-    else:
-        address.take_sign_of_life(record)
-    return address
+def _end_ms(last_heard_ms: int, timeout_ms: int) -> int:
+    """The first millisecond at which a silent address is evicted."""
+    return last_heard_ms + timeout_ms + 1
 
 
-def _rows_of(records: Iterable[Row]) -> Iterator[Row]:
-    """The records of one address as rows: heartbeats of a connection in one, each other record in its own."""
-    heartbeats: dict[str | None, list[Row]] = {}
+def _entries(records: Iterable[ParsedRecord]) -> Iterator[PassedOn]:
+    """The records of one address: heartbeats of a connection in one entry, each other record in its own."""
+    heartbeats: dict[str | None, PassedOn] = {}
     for record in records:
-        if record.kind == _HEARTBEAT:
-            heartbeats.setdefault(record.channel_id, []).append(record)
-        else:
+        if record.kind != _HEARTBEAT:
             yield _passed_on(record)
-    for channel_id, beats in heartbeats.items():
-        offsets, times = [beat.offset for beat in beats], [beat.append_time_ms for beat in beats]
-        yield PassedOn(_HEARTBEAT, beats[0].broker_addr, channel_id, offsets, times).as_row()
+            continue
+        beats = heartbeats.get(record.channel_id)
+        if beats is None:
+            beats = heartbeats[record.channel_id] = PassedOn(_HEARTBEAT, record.broker_addr, record.channel_id, [], [])
+        beats.offsets.append(record.offset)
+        beats.append_times_ms.append(record.append_time_ms)
+    yield from heartbeats.values()
 
 
-def _is_clock_row(record: Row) -> bool:
-    """Return whether the row is the second one of a tick, which only moves the watermark."""
-    return record.kind == _TICK and record.event_time is not None
-
-
-def _passed_on(record: Row) -> Row:
-    passed_on = PassedOn(
+def _passed_on(record: ParsedRecord) -> PassedOn:
+    return PassedOn(
         record.kind,
         record.broker_addr,
         record.channel_id,
@@ -208,4 +227,3 @@ def _passed_on(record: Row) -> Row:
         record.length,
         record.reason,
     )
-    return passed_on.as_row()

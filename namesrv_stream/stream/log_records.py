@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from namesrv_stream.kafka.reader import StoredRecord
 from namesrv_stream.rules.requests import BROKER_ADDRESS, MAX_NAME_CHARS
-from namesrv_stream.stream.liveness import EVICTED, PassedOn
+from namesrv_stream.stream.liveness import EVICTED, entries_of
 from namesrv_stream.stream.source import BROKER_TYPES, COMMAND_TYPES, CONNECTION_TYPES, REJECTED, TICK, TOO_LONG
 
 
@@ -44,13 +44,13 @@ def in_log_order(rows: pa.Table) -> tuple[list[LogRecord], list[Eviction]]:
     records: list[LogRecord] = []
     evictions: list[Eviction] = []
     for text in rows["passed_on"].to_pylist():
-        row = PassedOn.of_row(text)
-        if row.kind == EVICTED:
-            evictions.append(Eviction(row.broker_addr, row.append_times_ms[0]))
-            continue
-        rest = (row.kind, row.broker_addr, row.channel_id, row.length, row.reason)
-        places = zip(row.offsets, row.append_times_ms, strict=True)
-        records += [LogRecord(offset, time_ms, *rest) for offset, time_ms in places]
+        for entry in entries_of(text):
+            if entry.kind == EVICTED:
+                evictions.append(Eviction(entry.broker_addr, entry.append_times_ms[0]))
+                continue
+            rest = (entry.kind, entry.broker_addr, entry.channel_id, entry.length, entry.reason)
+            places = zip(entry.offsets, entry.append_times_ms, strict=True)
+            records += [LogRecord(offset, time_ms, *rest) for offset, time_ms in places]
     records.sort()
     return records, sorted(evictions)
 

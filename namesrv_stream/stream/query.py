@@ -16,6 +16,7 @@ import namesrv_stream
 from namesrv_stream.config import NamesrvSettings, spark_kafka_options
 from namesrv_stream.kafka.reader import LOG_PARTITION
 from namesrv_stream.records import MAX_RECORD_BYTES
+from namesrv_stream.stream.address_groups import group_of, in_groups
 from namesrv_stream.stream.checkpoint import Checkpoint, set_up_checkpoint
 from namesrv_stream.stream.liveness import OUTPUT_SCHEMA, BrokerLiveness
 from namesrv_stream.stream.micro_batch import BrokenOffError, MicroBatches
@@ -125,33 +126,24 @@ def kafka_records(spark: SparkSession, settings: NamesrvSettings, next_offset: i
 def passed_on_records(records: DataFrame, settings: NamesrvSettings, addresses: DataFrame | None = None) -> DataFrame:
     """Rows of the stateful step (`OUTPUT_SCHEMA`) for parsed records; `addresses` is the state to begin with."""
     return (
-        records.withWatermark("event_time", f"{settings.watermark_delay_millis} milliseconds")
-        .groupBy("broker_addr")
+        in_groups(records)
+        .withWatermark("event_time", f"{settings.watermark_delay_millis} milliseconds")
+        .groupBy("address_group")
         .transformWithState(
-            BrokerLiveness(),
+            BrokerLiveness(settings.watermark_delay_millis),
             outputStructType=OUTPUT_SCHEMA,
             outputMode="append",
             timeMode="eventTime",
-            initialState=None if addresses is None else addresses.groupBy("broker_addr"),
+            initialState=None if addresses is None else addresses.groupBy("address_group"),
         )
     )
 
 
 def known_addresses(spark: SparkSession, live: pa.Table) -> DataFrame:
-    """One row an address of the published `live` table, in the columns of the state."""
-    rows = [
-        (
-            lease.broker_addr,
-            lease.cluster_name,
-            lease.broker_name,
-            lease.broker_id,
-            lease.heartbeat_timeout_millis,
-            lease.last_update_timestamp,
-        )
-        for lease in rows_from_arrow(LIVE, live)
-    ]
-    return spark.createDataFrame(
-        rows,
-        "broker_addr STRING, cluster_name STRING, broker_name STRING, broker_id LONG, timeout_ms LONG,"
-        " last_heard_ms LONG",
-    )
+    """One row a group of addresses of the published `live` table: its addresses as the state begins with them."""
+    groups: dict[int, list[tuple[str, int, int]]] = {}
+    for lease in rows_from_arrow(LIVE, live):
+        known = (lease.broker_addr, lease.heartbeat_timeout_millis, lease.last_update_timestamp)
+        groups.setdefault(group_of(lease.broker_addr), []).append(known)
+    rows = [(group, json.dumps(known)) for group, known in groups.items()]
+    return spark.createDataFrame(rows, "address_group INT, addresses STRING")

@@ -46,7 +46,7 @@ _JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false", "allow
 def parsed_records(kafka_records: DataFrame) -> DataFrame:
     """One row a Kafka record with what the stateful step reads of it; two rows a tick.
 
-    `broker_addr` is the key of the stateful step: empty for ticks, commands and rejected records. `kind` is REJECTED
+    `broker_addr` is the key of the state: empty for ticks, commands and rejected records. `kind` is REJECTED
     for a record outside the contract. Values do not travel: the driver reads them by offset.
 
     Ticks alone are the clock: only the second row of a tick has an `event_time`, by which the watermark moves. All
@@ -54,7 +54,6 @@ def parsed_records(kafka_records: DataFrame) -> DataFrame:
     """
     envelopes = kafka_records.withColumn("envelope", F.from_json(F.col("value").cast("string"), ENVELOPE, _JSON))
     checked = envelopes.withColumn("reason", _reason())
-    is_register = F.col("kind") == "REGISTER_BROKER"
     kind = F.when(F.col("reason").isNotNull(), REJECTED).otherwise(F.col("envelope.type"))
     no_time = F.lit(None).cast("timestamp")
     times = F.when(F.col("kind") == TICK, F.array(no_time, F.col("timestamp"))).otherwise(F.array(no_time))
@@ -64,9 +63,6 @@ def parsed_records(kafka_records: DataFrame) -> DataFrame:
         F.unix_millis("timestamp").alias("append_time_ms"),
         "offset",
         "kind",
-        F.when(is_register, F.col("envelope.clusterName")).alias("cluster_name"),
-        F.when(is_register, F.col("envelope.brokerName")).alias("broker_name"),
-        F.when(is_register, F.col("envelope.brokerId")).alias("broker_id"),
         F.coalesce("envelope.heartbeatTimeoutMillis", F.lit(DEFAULT_HEARTBEAT_TIMEOUT_MS)).alias("timeout_ms"),
         F.when(F.col("kind").isin(*CONNECTION_TYPES), F.col("envelope.channelId")).alias("channel_id"),
         F.octet_length("value").cast("long").alias("length"),
@@ -75,41 +71,60 @@ def parsed_records(kafka_records: DataFrame) -> DataFrame:
 
 
 def _reason() -> Column:
-    """Return the first reason why a record is not within the contract, NULL if it is."""
-    envelope = F.col("envelope")
-    address, key = envelope["brokerAddr"], F.coalesce(F.col("key").cast("string"), F.lit(""))
-    kind = envelope["type"]
-    is_broker, is_register = kind.isin(*BROKER_TYPES), kind == "REGISTER_BROKER"
-    has_connection, timeout_ms = kind.isin(*CONNECTION_TYPES), envelope["heartbeatTimeoutMillis"]
-    checks = [
+    """Return the first reason why a record is not within the contract, NULL if it is.
+
+    The checks of a kind are asked of that kind alone: most records are heartbeats and ticks.
+    """
+    kind = F.col("envelope")["type"]
+    every = _first(
         (F.col("value").isNull(), F.lit("no value")),
         (~F.is_valid_utf8(F.col("value").cast("string")), F.lit("value is not UTF-8")),
         (kind.isNull(), F.lit("not a JSON object with a text field `type`")),
         (~kind.isin(TICK, *BROKER_TYPES, *COMMAND_TYPES), F.concat(F.lit("unknown type "), kind)),
-        (is_broker & _negated(address.rlike(BROKER_ADDRESS)), F.lit("brokerAddr is missing or no host:port")),
-        (is_broker & (key != address), F.concat(F.lit("the record's key is not brokerAddr "), address)),
-        *(
-            (applies & (F.char_length(envelope[name]) > MAX_NAME_CHARS), F.lit(TOO_LONG.format(name)))
-            for applies, name in (
-                (is_broker, "brokerAddr"),
-                (has_connection, "channelId"),
-                (is_register, "clusterName"),
-                (is_register, "brokerName"),
-            )
+    )
+    return F.coalesce(every, F.when(kind.isin(*BROKER_TYPES), _reason_of_broker(kind)))
+
+
+def _reason_of_broker(kind: Column) -> Column:
+    """Return the first reason why a broker's record does not count."""
+    envelope, key = F.col("envelope"), F.coalesce(F.col("key").cast("string"), F.lit(""))
+    address, is_register = envelope["brokerAddr"], kind == "REGISTER_BROKER"
+    return F.coalesce(
+        _first(
+            (_negated(address.rlike(BROKER_ADDRESS)), F.lit("brokerAddr is missing or no host:port")),
+            (key != address, F.concat(F.lit("the record's key is not brokerAddr "), address)),
+            _too_long("brokerAddr"),
         ),
-        (is_register & _negated(envelope["clusterName"] != ""), F.lit("clusterName is missing, empty or no text")),
-        (is_register & _negated(envelope["brokerName"] != ""), F.lit("brokerName is missing, empty or no text")),
-        (is_register & _negated(envelope["brokerId"] >= 0), F.lit("brokerId is missing or no whole number")),
+        F.when(kind.isin(*CONNECTION_TYPES), _first(_too_long("channelId"))),
+        F.when(is_register, _reason_of_registration()),
+        F.when((kind == "CHANNEL_CLOSED") & envelope["channelId"].isNull(), F.lit("channelId is missing or no text")),
+    )
+
+
+def _reason_of_registration() -> Column:
+    """Return the first reason why a registration does not count."""
+    envelope = F.col("envelope")
+    timeout_ms = envelope["heartbeatTimeoutMillis"]
+    return _first(
+        _too_long("clusterName"),
+        _too_long("brokerName"),
+        (_negated(envelope["clusterName"] != ""), F.lit("clusterName is missing, empty or no text")),
+        (_negated(envelope["brokerName"] != ""), F.lit("brokerName is missing, empty or no text")),
+        (_negated(envelope["brokerId"] >= 0), F.lit("brokerId is missing or no whole number")),
         (
-            is_register & ~timeout_ms.between(1, MAX_HEARTBEAT_TIMEOUT_MS),
+            ~timeout_ms.between(1, MAX_HEARTBEAT_TIMEOUT_MS),
             F.lit(f"heartbeatTimeoutMillis is not within 1..{MAX_HEARTBEAT_TIMEOUT_MS}"),
         ),
-        (
-            (kind == "CHANNEL_CLOSED") & envelope["channelId"].isNull(),
-            F.lit("channelId is missing or no text"),
-        ),
-    ]
-    return F.coalesce(*(F.when(wrong, text) for wrong, text in checks))
+    )
+
+
+def _too_long(field: str) -> tuple[Column, Column]:
+    return F.char_length(F.col("envelope")[field]) > MAX_NAME_CHARS, F.lit(TOO_LONG.format(field))
+
+
+def _first(*checks: tuple[Column, Column]) -> Column:
+    """Return the text of the first check whose condition holds, NULL if none does."""
+    return F.coalesce(*(F.when(is_wrong, text) for is_wrong, text in checks))
 
 
 def _negated(holds: Column) -> Column:

@@ -19,7 +19,7 @@ from namesrv_stream.rules.requests import (
     WipeWritePerm,
 )
 from namesrv_stream.stream import micro_batch
-from namesrv_stream.stream.liveness import EVICTED, PassedOn
+from namesrv_stream.stream.liveness import EVICTED, PassedOn, output_rows
 from namesrv_stream.stream.micro_batch import AbandonedError, MicroBatches
 from namesrv_stream.tables import publication
 from namesrv_stream.tables.arrow import rows_from_arrow
@@ -35,7 +35,7 @@ A, B = "10.0.0.1:10911", "10.0.0.2:10911"
 
 def as_table(rows):
     """Rows of the stateful step as a micro-batch gets them."""
-    return pa.table({"passed_on": pa.array([row.as_row().passed_on for row in rows], pa.string())})
+    return pa.table({"passed_on": pa.array([row.passed_on for row in output_rows(rows)], pa.string())})
 
 
 class Log:
