@@ -1,4 +1,4 @@
-"""Groups of broker addresses: what Spark visits at once in the stateful step, and the rows that it finds there.
+"""Groups of broker addresses, which Spark visits at once in the stateful step, and the rows that it finds there.
 
 The state is keyed by broker address within a group. A micro-batch costs each group that it names one visit, and each
 address one request to Spark's state server; with a visit for each address it would cost three requests and an Arrow

@@ -34,7 +34,7 @@ _OutputRow = Row("passed_on")
 
 
 class PassedOn(NamedTuple):
-    """What the stateful step passes on to the driver: a record, the heartbeats over one connection, or an eviction.
+    """Entry that the stateful step passes on to the driver: a record, the heartbeats of a connection, or an eviction.
 
     `kind`: a record's type, REJECTED, or EVICTED. BROKER_HEARTBEAT has an entry of both lists for each heartbeat,
     other types have one; EVICTED has no offset, and the time of the last sign of life. `length` in bytes, and `reason`
@@ -64,7 +64,7 @@ def entries_of(passed_on: str) -> Iterator[PassedOn]:
 
 @dataclass
 class _News:
-    """What the records of one address in one visit say about its state.
+    """Change of the state of one address by its records of one visit.
 
     `timeout_ms`: of the last registration, None if there was none. `has_left`: it has unregistered, and whatever was
     known before is void.

@@ -1,4 +1,4 @@
-"""What the stateful step reads of a record, and in which group of addresses."""
+"""Input of the stateful step: a record as one text, in the group of its address."""
 
 import pytest
 from chispa import assert_df_equality
