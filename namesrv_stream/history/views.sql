@@ -75,8 +75,9 @@ WITH handed_over AS (
        LEFT ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
 )
 SELECT *,
-       lead(from_time) OVER (  -- by a number: comparing names takes longer than all else of this step
-         PARTITION BY xxhash64(cluster_name, broker_name, broker_id) ORDER BY from_time, to_time NULLS LAST
+       lead(from_time) OVER (  -- by numbers, as comparing names takes longer than all else; no two brokers share both
+         PARTITION BY xxhash64(cluster_name, broker_name, broker_id), hash(cluster_name, broker_name, broker_id)
+         ORDER BY from_time, to_time NULLS LAST
        ) AS back_at,
        unix_millis(coalesce(to_time, (SELECT at FROM known_until))) - unix_millis(from_time) AS session_millis,
        concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key

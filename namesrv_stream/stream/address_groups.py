@@ -1,8 +1,8 @@
 """Groups of broker addresses, which Spark visits at once in the stateful step, and the rows that it finds there.
 
-The state is keyed by broker address within a group. A micro-batch costs each group that it names one visit, and each
-address one request to Spark's state server; with a visit for each address it would cost three requests and an Arrow
-batch (docs/decisions/0012-addresses-in-groups.md).
+The state is keyed by broker address within a group. A micro-batch visits each group once if it has a record of it, and
+sends Spark's state server one request for each address that was heard. With a visit for each address, these would be
+three requests and an Arrow batch (docs/decisions/0012-addresses-in-groups.md).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ParsedRecord(NamedTuple):
 
 
 def in_groups(records: DataFrame) -> DataFrame:
-    """One row a row of `source.parsed_records`: its `address_group`, its `event_time`, and the rest as one `record`.
+    """One row for each row of `source.parsed_records`: `address_group`, `event_time`, and the rest as one `record`.
 
     One column in place of many, as Spark's Python worker reads each cell by itself.
     """

@@ -51,7 +51,7 @@ class PassedOn(NamedTuple):
 
 
 def output_rows(entries: Iterable[PassedOn]) -> Iterator[Row]:
-    """The step's output rows of these entries, a thousand in each."""
+    """The step's output rows of these entries, at most a thousand in each."""
     remaining = iter(entries)
     while some := list(islice(remaining, _ENTRIES_A_ROW)):
         yield _OutputRow(json.dumps(some))
@@ -63,7 +63,7 @@ def entries_of(passed_on: str) -> Iterator[PassedOn]:
 
 
 @dataclass
-class _News:
+class _Change:
     """Change of the state of one address by its records of one visit.
 
     `timeout_ms`: of the last registration, None if there was none. `has_left`: it has unregistered, and whatever was
@@ -148,7 +148,7 @@ class BrokerLiveness(StatefulProcessor):
 
     def handleInitialState(self, key: tuple[int], initialState: Any, timerValues: Any) -> None:  # noqa: ARG002, D102, N802, N803
         known = [
-            (address, _News(last_heard_ms, timeout_ms))
+            (address, _Change(last_heard_ms, timeout_ms))
             for address, timeout_ms, last_heard_ms in json.loads(initialState.addresses)
         ]
         self._keep(known)
@@ -157,31 +157,34 @@ class BrokerLiveness(StatefulProcessor):
         pass
 
     def _remember(self, records_by_address: dict[str, list[ParsedRecord]], newest_tick_ms: int) -> None:
-        """Keep what the records say. A sign of life counts at the newest tick if Kafka's clock is behind it (E9)."""
-        told = []
+        """Keep the changes by these records.
+
+        A sign of life counts at the newest tick of the micro-batches before if Kafka's clock is behind it (E9).
+        """
+        changes = []
         for address, records in records_by_address.items():
-            news = _News()
+            change = _Change()
             for record in records:
-                news.take(record, newest_tick_ms)
-            told.append((address, news))
-        self._keep(told)
+                change.take(record, newest_tick_ms)
+            changes.append((address, change))
+        self._keep(changes)
 
-    def _keep(self, told: list[tuple[str, _News]]) -> None:
-        for address, news in told:
-            if news.has_left:
+    def _keep(self, changes: list[tuple[str, _Change]]) -> None:
+        for address, change in changes:
+            if change.has_left:
                 self._forget(address)
-            if news.timeout_ms is not None:
-                self._timeout_ms.updateValue((address,), (news.timeout_ms,))
-            if news.last_heard_ms is not None:
-                self._last_heard_ms.updateValue((address,), (news.last_heard_ms,))
-        self._set_timer([news for _, news in told])
+            if change.timeout_ms is not None:
+                self._timeout_ms.updateValue((address,), (change.timeout_ms,))
+            if change.last_heard_ms is not None:
+                self._last_heard_ms.updateValue((address,), (change.last_heard_ms,))
+        self._set_timer([change for _, change in changes])
 
-    def _set_timer(self, told: list[_News]) -> None:
+    def _set_timer(self, changes: list[_Change]) -> None:
         """Set the group's timer if it has none, or if an address now ends before it.
 
         An address that is not registered has no end: its last sign of life is removed when the group's timer fires.
         """
-        heard = [(news.last_heard_ms, news.timeout_ms) for news in told if news.last_heard_ms is not None]
+        heard = [(each.last_heard_ms, each.timeout_ms) for each in changes if each.last_heard_ms is not None]
         if not heard:
             return
         timer_ms = next(self._handle.listTimers(), None)

@@ -43,7 +43,9 @@ class JobMetrics:
         )
         self._lag_records = Gauge("namesrv_job_lag_records", "Records in Kafka that no batch has read.", registry=of)
         self._lag_s = Gauge("namesrv_job_lag_seconds", "From the newest record that was applied to now.", registry=of)
-        self._state_rows = Gauge("namesrv_job_state_rows", "Rows of the keyed state, two for each address.", registry=of)
+        self._state_rows = Gauge(
+            "namesrv_job_state_rows", "Rows of the keyed state, two for each registered address.", registry=of
+        )
         self._state_bytes = Gauge("namesrv_job_state_bytes", "Memory of the keyed state.", registry=of)
         self._epoch = Gauge("namesrv_job_epoch", "Epoch of the newest snapshot of this job.", registry=of)
         self._publications = Counter("namesrv_job_publications", "Snapshots.", ["kind"], registry=of)

@@ -140,7 +140,7 @@ def passed_on_records(records: DataFrame, settings: NamesrvSettings, addresses: 
 
 
 def known_addresses(spark: SparkSession, live: pa.Table) -> DataFrame:
-    """One row a group of addresses of the published `live` table: its addresses as the state begins with them."""
+    """One row for each group of addresses of the table `live`: its addresses as the state begins with them."""
     groups: dict[int, list[tuple[str, int, int]]] = {}
     for lease in rows_from_arrow(LIVE, live):
         known = (lease.broker_addr, lease.heartbeat_timeout_millis, lease.last_update_timestamp)

@@ -30,10 +30,16 @@ def record(kind, at_ms, address=A, channel="ch:1", timeout_ms=120_000, offset=No
 
 
 def one_group(**more):
-    def append_time_ms(row):
-        return json.loads(row.record)["append_time_ms"]
+    def never_late(_row):
+        """Keep all rows: in the query only ticks have an event time."""
+        return 2**62
 
-    return TwsTester(BrokerLiveness(DELAY_MS), timeMode="eventTime", eventTimeExtractor=append_time_ms, **more)
+    return TwsTester(BrokerLiveness(DELAY_MS), timeMode="eventTime", eventTimeExtractor=never_late, **more)
+
+
+def timers_ms(brokers):
+    brokers.handle.setGroupingKey(GROUP)
+    return [ms - T0 for ms in brokers.handle.listTimers()]
 
 
 @pytest.fixture
@@ -75,6 +81,7 @@ def test_a_heartbeat_moves_no_timer_and_the_state_is_evicted_a_timeout_after_it(
 def test_a_shorter_timeout_moves_the_timer_forward(brokers):
     brokers.test(GROUP, [record("REGISTER_BROKER", 0)])
     brokers.test(GROUP, [record("REGISTER_BROKER", 20_000, timeout_ms=10_000)])
+    assert timers_ms(brokers) == [30_001]
     assert watermark_reaches(brokers, 30_001) == [("EVICTED", A, 20_000)]
 
 
@@ -97,6 +104,16 @@ def test_nothing_is_kept_of_an_address_that_unregistered(brokers):
     brokers.test(GROUP, [record("UNREGISTER_BROKER", 10), record("BROKER_HEARTBEAT", 11)])
     assert state(brokers) == {}
     assert watermark_reaches(brokers, 120_001) == []
+
+
+def test_nothing_is_kept_of_an_address_that_registered_and_unregistered_in_one_visit(brokers):
+    brokers.test(GROUP, [record("REGISTER_BROKER", 0), record("UNREGISTER_BROKER", 10)])
+    assert (state(brokers), timers_ms(brokers)) == ({}, [])
+
+
+def test_the_latest_of_the_signs_of_life_of_one_visit_counts(brokers):
+    brokers.test(GROUP, [record("REGISTER_BROKER", 50, offset=1), record("BROKER_HEARTBEAT", 40, offset=2)])
+    assert state(brokers) == {A: (120_000, 50)}
 
 
 def test_an_address_that_unregisters_and_registers_again_is_known_by_what_came_last(brokers):
