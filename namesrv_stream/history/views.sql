@@ -75,7 +75,7 @@ WITH handed_over AS (
        LEFT ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
 )
 SELECT *,
-       lead(from_time) OVER (  -- by numbers, as comparing names takes longer than all else; no two brokers share both
+       lead(from_time) OVER (  -- by two hashes of 96 bits in all, as comparing names takes longer than all else
          PARTITION BY xxhash64(cluster_name, broker_name, broker_id), hash(cluster_name, broker_name, broker_id)
          ORDER BY from_time, to_time NULLS LAST
        ) AS back_at,
