@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, NamedTuple
 
 from pyspark.sql import Row
@@ -119,11 +119,8 @@ class BrokerLiveness(StatefulProcessor):
         if key[0] == NO_ADDRESS:
             yield from output_rows(map(_passed_on, records))
             return
-        by_address: dict[str, list[ParsedRecord]] = {}
-        for record in records:
-            by_address.setdefault(record.broker_addr, []).append(record)
-        self._remember(by_address, timerValues.getCurrentWatermarkInMs() + self._watermark_delay_ms)
-        yield from output_rows(chain.from_iterable(map(_entries, by_address.values())))
+        self._remember(records, timerValues.getCurrentWatermarkInMs() + self._watermark_delay_ms)
+        yield from output_rows(_entries(records))
 
     def handleExpiredTimer(  # noqa: D102, N802
         self,
@@ -147,39 +144,34 @@ class BrokerLiveness(StatefulProcessor):
         yield from output_rows(evicted)
 
     def handleInitialState(self, key: tuple[int], initialState: Any, timerValues: Any) -> None:  # noqa: ARG002, D102, N802, N803
-        known = [
-            (address, _Change(last_heard_ms, timeout_ms))
-            for address, timeout_ms, last_heard_ms in json.loads(initialState.addresses)
-        ]
-        self._keep(known)
+        known = json.loads(initialState.addresses)
+        self._keep({address: _Change(last_heard_ms, timeout_ms) for address, timeout_ms, last_heard_ms in known})
 
     def close(self) -> None:  # noqa: D102
         pass
 
-    def _remember(self, records_by_address: dict[str, list[ParsedRecord]], newest_tick_ms: int) -> None:
+    def _remember(self, records: Iterable[ParsedRecord], newest_tick_ms: int) -> None:
         """Keep the changes by these records.
 
         A sign of life counts at the newest tick of the micro-batches before if Kafka's clock is behind it (E9).
         """
-        changes = []
-        for address, records in records_by_address.items():
-            change = _Change()
-            for record in records:
-                change.take(record, newest_tick_ms)
-            changes.append((address, change))
+        changes: dict[str, _Change] = {}
+        for record in records:
+            changes.setdefault(record.broker_addr, _Change()).take(record, newest_tick_ms)
         self._keep(changes)
 
-    def _keep(self, changes: list[tuple[str, _Change]]) -> None:
-        for address, change in changes:
+    def _keep(self, changes: dict[str, _Change]) -> None:
+        """Keep the changes, by address."""
+        for address, change in changes.items():
             if change.has_left:
                 self._forget(address)
             if change.timeout_ms is not None:
                 self._timeout_ms.updateValue((address,), (change.timeout_ms,))
             if change.last_heard_ms is not None:
                 self._last_heard_ms.updateValue((address,), (change.last_heard_ms,))
-        self._set_timer([change for _, change in changes])
+        self._set_timer(changes.values())
 
-    def _set_timer(self, changes: list[_Change]) -> None:
+    def _set_timer(self, changes: Iterable[_Change]) -> None:
         """Set the group's timer if it has none, or if an address now ends before it.
 
         An address that is not registered has no end: its last sign of life is removed when the group's timer fires.
@@ -206,15 +198,15 @@ def _end_ms(last_heard_ms: int, timeout_ms: int) -> int:
 
 
 def _entries(records: Iterable[ParsedRecord]) -> Iterator[PassedOn]:
-    """The records of one address: heartbeats of a connection in one entry, each other record in its own."""
-    heartbeats: dict[str | None, PassedOn] = {}
+    """The records as entries: heartbeats of an address over a connection in one, each other record in its own."""
+    heartbeats: dict[tuple[str, str | None], PassedOn] = {}
     for record in records:
         if record.kind != _HEARTBEAT:
             yield _passed_on(record)
             continue
-        beats = heartbeats.get(record.channel_id)
-        if beats is None:
-            beats = heartbeats[record.channel_id] = PassedOn(_HEARTBEAT, record.broker_addr, record.channel_id, [], [])
+        sender = (record.broker_addr, record.channel_id)
+        if (beats := heartbeats.get(sender)) is None:
+            beats = heartbeats[sender] = PassedOn(_HEARTBEAT, *sender, [], [])
         beats.offsets.append(record.offset)
         beats.append_times_ms.append(record.append_time_ms)
     yield from heartbeats.values()
