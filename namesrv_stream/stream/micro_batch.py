@@ -129,6 +129,7 @@ class MicroBatches:
         with self._lock:
             if not self._is_closed:
                 with suppress(AbandonedError), self.tick_silence.during_batch():
+                    self._publisher.look_for_claims()
                     self.handle(self._read(frame), query_id, batch_id)
                     return
         # Too late. An end of this call would mean to Spark that the batch is done, and an error of ours that the query

@@ -8,11 +8,12 @@ no snapshot names. The next write to such a table, or the next run, restores the
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -44,6 +45,8 @@ _FOREIGN_COMMITS_BORNE = 20
 Compaction causes one or two. More mean that a second job writes the table.
 """
 
+_LOOK_HOLDS_S = 1.0
+"""Age at which a look at the newest term is repeated; a running job looks so often anyway."""
 
 OnPoint = Callable[[str], None]
 
@@ -103,6 +106,13 @@ class KafkaLog:
     is_new: bool = False
 
 
+class _Look(NamedTuple):
+    """A look at the newest term, which raises TermLostError if it is another run's."""
+
+    outcome: Future[None]
+    began_s: float
+
+
 class Publisher:
     """One run's term on a registry. Make it with `claim`; use it from one thread at a time.
 
@@ -118,6 +128,8 @@ class Publisher:
         self._retention_ms = retention_ms
         self._on_point = on_point
         self._term_lock = Lock()
+        self._pool = ThreadPoolExecutor(max_workers=len(TABLES))
+        self._look: _Look | None = None
         self._committed_at_ms: dict[str, int] = {}
         self.last = last
         self.versions = dict(last.versions)
@@ -174,6 +186,13 @@ class Publisher:
             return self._writer.read_queues(self.versions[TOPIC.name])
         return rows_from_arrow(spec, self.table(spec.name))
 
+    def look_for_claims(self) -> None:
+        """Begin to look whether another run has claimed the registry, so that the next `publish` need not wait for it.
+
+        `publish` looks itself if this was not called, or more than a second ago.
+        """
+        self._look = _Look(self._pool.submit(self._require_term), time.monotonic())
+
     def publish(self, batch: Batch, published_at_ms: int) -> SnapshotRow:
         """Write a batch to the tables, append its snapshot row and return that row.
 
@@ -182,7 +201,7 @@ class Publisher:
         BaseMovedError if another writer keeps committing to a table.
         """
         work = batch.work(self.next_epoch)
-        self._require_term()
+        self._await_look()
         tag = CommitTag(self.next_epoch, self.last.term)
         written = self._write_tables(work, tag, published_at_ms)
         row = self.last._replace(
@@ -227,9 +246,9 @@ class Publisher:
     ) -> dict[str, int]:
         aged_before_ms = published_at_ms - self._retention_ms
         aged = [name for name, at_ms in self._committed_at_ms.items() if at_ms < aged_before_ms and name not in work]
-        with ThreadPoolExecutor(max_workers=len(TABLES)) as pool:
-            running = {name: pool.submit(self._write, TABLES[name], change, tag) for name, change in work.items()}
-            running |= {name: pool.submit(self._write, TABLES[name], None, tag) for name in aged}
+        to_write = {**work, **dict.fromkeys(aged)}
+        running = {name: self._pool.submit(self._write, TABLES[name], to_write[name], tag) for name in to_write}
+        wait(running.values())  # no write goes on beside what is done about the failure of another one
         return {name: future.result() for name, future in running.items()}
 
     def _write(self, spec: TableSpec, change: RowChanges | pa.Table | None, tag: CommitTag) -> int:
@@ -296,6 +315,13 @@ class Publisher:
             else:
                 return
         raise BaseMovedError(SNAPSHOT.name, self._snapshot_version)
+
+    def _await_look(self) -> None:
+        look, self._look = self._look, None
+        if look is not None:
+            look.outcome.result()
+        if look is None or time.monotonic() - look.began_s > _LOOK_HOLDS_S:
+            self._require_term()
 
     def _require_term(self) -> None:
         with self._term_lock:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules import journal
@@ -71,6 +72,15 @@ class RowChanges:
         if len(deletes):
             parts.append(deletes.append_column(DELETED, _flags(len(deletes), True)))
         return pa.concat_tables(parts, promote_options="default")
+
+    def applied_to(self, spec: TableSpec, rows: pa.Table) -> pa.Table:
+        """Return the rows of a table whose key is one column, after these changes and in no particular order."""
+        (key,) = spec.key
+        upserts = _arrow(spec.schema, self.upserts)
+        gone = _arrow(pa.schema([spec.schema.field(key)]), self.deletes)
+        changed = pa.chunked_array([*upserts.column(key).chunks, *gone.column(key).chunks], spec.schema.field(key).type)
+        kept = rows.filter(pc.invert(pc.is_in(rows.column(key), value_set=changed)))
+        return pa.concat_tables([kept, upserts]).combine_chunks()
 
 
 Changes = Mapping[str, RowChanges]

@@ -43,6 +43,28 @@ def test_merge_inserts_updates_and_deletes_by_key(writer):
     assert rows_at(writer, TOPIC, first) == [topic("changed"), topic("gone"), topic("kept")]
 
 
+def test_a_table_without_a_change_feed_is_written_anew_with_the_rows_that_did_not_change(writer, root):
+    first = writer.merge(LIVE, 0, RowChanges([live("kept"), live("changed"), live("gone")]), TAG)
+    changes = RowChanges([live("changed", at_ms=T0 + 1), live("new")], [("gone",), ("absent",)])
+    second = writer.merge(LIVE, first, changes, TAG)
+    assert rows_at(writer, LIVE, second) == [live("changed", at_ms=T0 + 1), live("kept"), live("new")]
+    assert rows_at(writer, LIVE, first) == [live("changed"), live("gone"), live("kept")]
+    assert len(root.open(LIVE, second).file_uris()) == 1
+    assert rows_at(writer, LIVE, writer.merge(LIVE, second, RowChanges(deletes=[("kept",)]), TAG)) == [
+        live("changed", at_ms=T0 + 1),
+        live("new"),
+    ]
+
+
+def test_rows_that_another_writer_restored_are_the_ones_that_stay(writer, root):
+    """A writer keeps the rows that it wrote last; they count for the version that it wrote alone."""
+    first = writer.merge(LIVE, 0, RowChanges([live("kept")]), TAG)
+    second = writer.merge(LIVE, first, RowChanges([live("unpublished")]), TAG)
+    restored = RustWriter(root).restore(LIVE, second, first, TAG)
+    last = writer.merge(LIVE, restored, RowChanges([live("new")]), TAG)
+    assert rows_at(writer, LIVE, last) == [live("kept"), live("new")]
+
+
 @pytest.mark.parametrize(
     ("spec", "row"),
     [
@@ -85,6 +107,7 @@ def test_each_commit_names_its_epoch_and_term(writer):
 
 WRITES = {
     "merge": lambda writer: writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG),
+    "rewrite": lambda writer: writer.merge(LIVE, 0, RowChanges([live("a")]), TAG),
     "append": lambda writer: writer.append(BROKER_EVENT, 0, rows_to_arrow(BROKER_EVENT, [event("a")]), TAG),
     "touch": lambda writer: writer.touch(TOPIC, 0, TAG),
 }
@@ -93,11 +116,11 @@ WRITES = {
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
 def test_a_write_on_a_base_that_has_moved_changes_nothing(writer, root, write):
     foreign = RustWriter(root)
-    for spec in (TOPIC, BROKER_EVENT):
+    for spec in (TOPIC, LIVE, BROKER_EVENT):
         foreign.touch(spec, 0, CommitTag(9, 9))
     with pytest.raises(BaseMovedError):
         write(writer)
-    assert [foreign.head(spec) for spec in (TOPIC, BROKER_EVENT)] == [1, 1]
+    assert [foreign.head(spec) for spec in (TOPIC, LIVE, BROKER_EVENT)] == [1, 1, 1]
 
 
 def test_a_restore_on_a_head_that_has_moved_changes_nothing(writer):
@@ -156,9 +179,9 @@ def test_compaction_keeps_the_rows_in_fewer_files_of_the_newest_month(writer, ro
 def test_compaction_of_a_table_without_partitions_takes_all_of_it(writer):
     base = 0
     for number in range(3):
-        base = writer.merge(LIVE, base, RowChanges([live(str(number))]), TAG)
-    compacted = writer.compact(LIVE, base)
-    assert [writer.file_count(LIVE, version) for version in (base, compacted)] == [3, 1]
+        base = writer.merge(BROKER, base, RowChanges([broker(number)]), TAG)
+    compacted = writer.compact(BROKER, base)
+    assert [writer.file_count(BROKER, version) for version in (base, compacted)] == [3, 1]
 
 
 BUCKETED = ["broker-a", "broker-b", "broker-c"]
@@ -250,7 +273,7 @@ def test_newest_snapshot_is_the_highest_epoch_whatever_the_order_of_files(writer
     assert (newest.epoch, newest.offsets, newest.versions, version) == (3, {0: 9}, {"topic": 3}, base)
 
 
-def test_tables_carry_format_feed_and_twice_the_retention(root, limit_tables):
+def test_tables_carry_format_feed_and_twice_the_retention_and_snapshot_a_short_log(root, limit_tables):
     of_each_kind = (BROKER, LIVE, BROKER_EVENT, SNAPSHOT)
     limit_tables(*of_each_kind)
     RustWriter(root).ensure_tables(DEFAULT_RETENTION_MS)
@@ -259,7 +282,8 @@ def test_tables_carry_format_feed_and_twice_the_retention(root, limit_tables):
         assert properties["registry.format"] == str(FORMAT)
         assert properties["delta.enableChangeDataFeed"] == str(bool(spec.key) and spec is not LIVE).lower()
         assert properties["delta.deletedFileRetentionDuration"] == f"interval {60 * 86_400} seconds"
-        assert properties["delta.logRetentionDuration"] == f"interval {60 * 86_400} seconds"
+        log_kept_s = 3_600 if spec is SNAPSHOT else 60 * 86_400
+        assert properties["delta.logRetentionDuration"] == f"interval {log_kept_s} seconds"
 
 
 def test_tables_that_are_there_are_kept_and_follow_a_new_retention(writer, root, limit_tables):

@@ -11,7 +11,7 @@ from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import FORMAT_PROPERTY, RETENTION_PROPERTY, Root
 from namesrv_stream.tables.rust_writer import RustWriter
-from namesrv_stream.tables.schemas import BROKER_EVENT, LIVE, ROUTE_TABLES, TOPIC
+from namesrv_stream.tables.schemas import BROKER_EVENT, LIVE, ROUTE_TABLES, SNAPSHOT, TOPIC
 from namesrv_stream.tables.writer import RowChanges
 from tests.upgrade import BROKERS, LEASE_MS, RETENTION_MS, unpack
 
@@ -48,6 +48,16 @@ def test_tables_keep_the_format_that_gateways_of_the_former_release_read(root, r
     claim(root, retention_ms)
     properties = Root(root).open(TOPIC).metadata().configuration
     assert (properties[FORMAT_PROPERTY], properties[RETENTION_PROPERTY]) == ("1", str(retention_ms))
+
+
+@pytest.mark.parametrize(("spec", "log_kept_s"), [(SNAPSHOT, 3_600), (TOPIC, 2 * RETENTION_MS // 1_000)])
+def test_the_log_of_the_snapshots_alone_becomes_short_and_no_start_sets_it_twice(root, spec, log_kept_s):
+    claim(root)
+    table = Root(root).open(spec)
+    assert table.metadata().configuration["delta.logRetentionDuration"] == f"interval {log_kept_s} seconds"
+    claim(root)
+    later = [commit["operation"] for commit in Root(root).open(spec).history() if commit["version"] > table.version()]
+    assert "SET TBLPROPERTIES" not in later
 
 
 def test_snapshots_of_the_former_release_have_null_in_the_later_columns(root):
