@@ -60,6 +60,10 @@ class Root:
             return str(Path(url).resolve())
         return f"s3a{url[2:]}" if url.startswith("s3://") else url
 
+    def local_log(self, spec: TableSpec) -> Path | None:
+        """Return the folder of a table's log if it is one of this machine, else None."""
+        return None if "://" in self.url else Path(self.uri(spec), "_delta_log")
+
     def open(self, spec: TableSpec, version: int | None = None) -> DeltaTable:
         """The table at `version`, or at its head. Refuses what is no registry's table, and a newer format.
 

@@ -20,6 +20,9 @@ from namesrv_stream.tables.files import read_file
 from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, select
 from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT
 
+_LOOK_THROUGH_EVERY_S = 10.0
+"""A process that slept for longer than the log is kept learns of newer snapshots after this time at the latest."""
+
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
@@ -31,13 +34,27 @@ class Snapshots:
     def __init__(self, root: Root, now_ms: Callable[[], int] = _now_ms) -> None:
         self._root = root
         self._table = root.open(SNAPSHOT)
+        self._looked_at_s = time.monotonic()
         self._now_ms = now_ms
 
     def refresh(self) -> bool:
         """Load newer rows, and return whether the table has changed."""
         before = self._table.version()
+        if not self._may_have_changed():
+            return False
         self._table.update_incremental()
+        self._looked_at_s = time.monotonic()
         return self._table.version() != before
+
+    def _may_have_changed(self) -> bool:
+        """Return whether a look through the table's log is worth its time: a millisecond and more of CPU.
+
+        On a local disk it is if the next commit is there, and sometimes without: its file may have come and gone.
+        """
+        log = self._root.local_log(SNAPSHOT)
+        if log is None or time.monotonic() - self._looked_at_s > _LOOK_THROUGH_EVERY_S:
+            return True
+        return (log / f"{self._table.version() + 1:020}.json").exists() or not log.exists()
 
     @property
     def retention_ms(self) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.errors import NoSuchSnapshotError
-from namesrv_stream.tables import rust_writer
+from namesrv_stream.tables import rust_writer, snapshots
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
@@ -28,6 +28,7 @@ def test_a_reader_that_was_away_goes_on_although_the_log_of_the_snapshots_in_bet
     root = Root(str(tmp_path))
     monkeypatch.setattr(rust_writer, "CHECKPOINT_INTERVAL", 2)
     publisher = Publisher.claim(RustWriter(root), "run", NOW)
+    monkeypatch.setattr(snapshots, "_LOOK_THROUGH_EVERY_S", 0.0)
     reader = RouteReader(str(tmp_path))
     reader.follow()
     read = root.open(SNAPSHOT).version()
@@ -38,3 +39,30 @@ def test_a_reader_that_was_away_goes_on_although_the_log_of_the_snapshots_in_bet
     log = Path(root.uri(SNAPSHOT), "_delta_log")
     assert not (log / f"{read + 1:020}.json").exists()
     assert reader.follow().snapshot == publisher.last
+
+
+def test_a_reader_looks_through_the_log_if_the_next_commit_is_there_and_after_a_while_without_one(
+    tmp_path, monkeypatch
+):
+    publisher = Publisher.claim(RustWriter(Root(str(tmp_path))), "run", NOW)
+    followed = snapshots.Snapshots(Root(str(tmp_path)))
+    looks = []
+    monkeypatch.setattr(followed, "_table", CountedLooks(followed._table, looks))
+    assert (followed.refresh(), len(looks)) == (False, 0)
+    publisher.publish(Batch(None, None, NOW, {0: 1}, {}), NOW)
+    assert (followed.refresh(), len(looks)) == (True, 1)
+    monkeypatch.setattr(snapshots, "_LOOK_THROUGH_EVERY_S", 0.0)
+    assert (followed.refresh(), len(looks)) == (False, 2)
+
+
+class CountedLooks:
+    def __init__(self, table, looks):
+        self._table = table
+        self._looks = looks
+
+    def __getattr__(self, name):
+        return getattr(self._table, name)
+
+    def update_incremental(self):
+        self._looks.append(self._table.version())
+        self._table.update_incremental()
