@@ -1,27 +1,173 @@
-"""Reads Parquet files without SQL (planning a query takes longer than reading a file of one row) and without threads.
+"""The files of a Delta table, read without SQL: data files, and commits of the log by their numbers.
 
-In its I/O threads Arrow would free memory of Python's, also a moment after the read has returned. If Python is about to
-exit then, the process aborts ("terminate called without an active exception").
+Planning a query takes longer than reading a file of one row. And a reader that follows snapshots knows which versions
+it wants, whereas delta-rs looks through a table's whole log for the newest one first.
+
+Arrow reads without threads here. In its I/O threads it would free memory of Python's, also a moment after the read has
+returned. If Python is about to exit then, the process aborts ("terminate called without an active exception").
 """
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import msgspec
 import pyarrow as pa
 from deltalake.fs import DeltaStorageHandler
 
-from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.root import Root, select
 from namesrv_stream.tables.schemas import TableSpec
 
+MOST_COMMITS = 1_000
+"""Most commits that are read one by one. Beyond them delta-rs is quicker, which begins at a checkpoint."""
 
-def read_file(root: Root, spec: TableSpec, path: str) -> pa.Table:
-    """Return the rows of a file that a version of the table names, with the columns of `spec`.
+FILES_ARE_ALL = 1
+"""Delta's reader version at which a table's rows are those of its files, without deletion vectors or mapped columns."""
 
-    A column that the file does not have was added to the table later, and is NULL.
-    """
-    options = dict(root.storage_options) if root.storage_options else None
-    with DeltaStorageHandler(root.uri(spec), options).open_input_file(path) as file:
-        stored = parquet_rows(file.readall())
-    return pa.table([_column(stored, field) for field in spec.schema], schema=spec.schema)
+
+class _File(msgspec.Struct, rename="camel"):
+    path: str
+    data_change: bool = True
+    deletion_vector: dict[str, Any] | None = None
+
+
+class _CommitInfo(msgspec.Struct, rename="camel"):
+    operation: str = ""
+
+
+class _Action(msgspec.Struct, rename="camel"):
+    """One line of a commit, of the kinds that say what rows a table has."""
+
+    commit_info: _CommitInfo | None = None
+    add: _File | None = None
+    remove: _File | None = None
+    cdc: _File | None = None
+    meta_data: dict[str, Any] | None = None
+    protocol: dict[str, Any] | None = None
+
+    @property
+    def says_more_than_files(self) -> bool:
+        """Whether the table's rows are not those of its files alone, or their columns may have changed."""
+        return bool(self.meta_data or self.protocol or (self.add and self.add.deletion_vector))
+
+
+_ACTIONS = msgspec.json.Decoder(_Action)
+
+
+class CommittedFiles(NamedTuple):
+    """The data files that one commit added and removed, and the files of its change feed."""
+
+    operation: str
+    added: list[str]
+    removed: list[str]
+    inserted: list[str]
+    """Those of `added` whose rows are new, which a compaction's are not."""
+    deleted: list[str]
+    """Those of `removed` whose rows are gone."""
+    changes: list[str]
+
+
+class TableFiles:
+    """The files of one table. Use it from one thread at a time."""
+
+    def __init__(self, root: Root, spec: TableSpec) -> None:
+        self._root = root
+        self._spec = spec
+
+    def rows(self, path: str) -> pa.Table:
+        """Return the rows of a file that a version of the table names, with the row's columns.
+
+        A column that the file does not have was added to the table later, and is NULL.
+        """
+        stored = self.stored_rows(path)
+        return pa.table([_column(stored, field) for field in self._spec.schema], schema=self._spec.schema)
+
+    def stored_rows(self, path: str) -> pa.Table:
+        """Return the rows of a file with the columns that the file has."""
+        return parquet_rows(self._content(path))
+
+    def commits(self, since: int, version: int) -> list[CommittedFiles] | None:
+        """Return what the commits above version `since` did, up to `version` and in their order.
+
+        None if that is not known by their files alone: a commit is gone, there are more than MOST_COMMITS, or one
+        changed the table's properties, columns or protocol.
+        """
+        if version - since > MOST_COMMITS:
+            return None
+        try:
+            found = [self._commit(number) for number in range(since + 1, version + 1)]
+        except FileNotFoundError:
+            return None
+        return None if None in found else [commit for commit in found if commit is not None]
+
+    def _commit(self, version: int) -> CommittedFiles | None:
+        actions = _ACTIONS.decode_lines(self._content(f"_delta_log/{version:020}.json"))
+        if any(
+            action.meta_data or action.protocol or (action.add and action.add.deletion_vector) for action in actions
+        ):
+            return None
+        added, removed, changes = (
+            [file for action in actions if (file := getattr(action, kind))] for kind in ("add", "remove", "cdc")
+        )
+        return CommittedFiles(
+            next((action.commit_info.operation for action in actions if action.commit_info), ""),
+            [unquote(file.path) for file in added],
+            [unquote(file.path) for file in removed],
+            [unquote(file.path) for file in added if file.data_change],
+            [unquote(file.path) for file in removed if file.data_change],
+            [unquote(file.path) for file in changes],
+        )
+
+    @cached_property
+    def _storage(self) -> DeltaStorageHandler:
+        options = dict(self._root.storage_options) if self._root.storage_options else None
+        return DeltaStorageHandler(self._root.uri(self._spec), options)
+
+    def _content(self, path: str) -> bytes:
+        with self._storage.open_input_file(path) as file:
+            content: bytes = file.readall()
+            return content
+
+
+class FollowedTable:
+    """One table whose rows are read at ever higher versions. Use it from one thread at a time."""
+
+    def __init__(self, root: Root, spec: TableSpec) -> None:
+        self._root = root
+        self._spec = spec
+        self._files = TableFiles(root, spec)
+        self._version = -1
+        self._paths: frozenset[str] = frozenset()
+
+    def rows(self, version: int) -> pa.Table:
+        """Return all rows at `version` in no particular order, with the row's columns."""
+        if not self._has_followed_to(version):
+            return self._rows_by_delta_rs(version)
+        if not self._paths:
+            return self._spec.schema.empty_table()
+        return pa.concat_tables(self._files.rows(path) for path in sorted(self._paths))
+
+    def _has_followed_to(self, version: int) -> bool:
+        if version > self._version >= 0:
+            commits = self._files.commits(self._version, version)
+            if commits is None:
+                return False
+            paths = set(self._paths)
+            for commit in commits:
+                paths.difference_update(commit.removed)
+                paths.update(commit.added)
+            self._version, self._paths = version, frozenset(paths)
+        return version == self._version
+
+    def _rows_by_delta_rs(self, version: int) -> pa.Table:
+        """Open the table, which refuses a newer format, and note its files if they are all that makes its rows."""
+        table = self._root.open(self._spec, version)
+        if version > self._version and table.protocol().min_reader_version <= FILES_ARE_ALL:
+            self._version = version
+            self._paths = frozenset(table.get_add_actions()["path"].to_pylist())
+        return select(table, self._spec)
 
 
 def parquet_rows(content: bytes) -> pa.Table:

@@ -22,6 +22,7 @@ from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.route_index import route_index, route_tables
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.files import FollowedTable, TableFiles
 from namesrv_stream.tables.root import Root, check_format, select
 from namesrv_stream.tables.schemas import ROUTE_TABLES, TOPIC, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
@@ -111,6 +112,8 @@ class RouteReader:
     def __init__(self, root: str | Root, storage_options: Mapping[str, str] | None = None) -> None:
         self._root = Root.at(root, storage_options)
         self._tables = _OpenTables(self._root)
+        self._followed = {spec.name: FollowedTable(self._root, spec) for spec in _SMALL_TABLES}
+        self._topic_files = TableFiles(self._root, TOPIC)
         self._latest: RegistryView | None = None
         self.snapshots = Snapshots(self._root)
 
@@ -154,7 +157,9 @@ class RouteReader:
             return select(self._tables.at(spec, snapshot.versions[spec.name]), spec)
 
     def _loaded(self, spec: TableSpec, snapshot: SnapshotRow) -> LoadedTable:
-        return LoadedTable(spec, snapshot.versions[spec.name], self.table(spec, snapshot))
+        version = snapshot.versions[spec.name]
+        with self._naming_what_is_gone(snapshot):
+            return LoadedTable(spec, version, self._followed[spec.name].rows(version))
 
     def _topics(
         self, snapshot: SnapshotRow, known: LoadedTable | LoadedTopics | None
@@ -164,10 +169,9 @@ class RouteReader:
         if isinstance(known, LoadedTopics) and known.version == version:
             return known, frozenset()
         with self._naming_what_is_gone(snapshot):
-            table = self._tables.at(TOPIC, version)
-            feed = change_feed(table, known.version) if isinstance(known, LoadedTopics) else None
+            feed = change_feed(self._topic_files, known.version, version) if isinstance(known, LoadedTopics) else None
             if feed is None:
-                return LoadedTopics(version, load_queues(table)), None
+                return LoadedTopics(version, load_queues(self._tables.at(TOPIC, version))), None
         assert isinstance(known, LoadedTopics)
         queues, changed_topics = changed_queues(known.index, feed)
         return LoadedTopics(version, queues), changed_topics

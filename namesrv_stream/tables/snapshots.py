@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from namesrv_stream.errors import NoSuchSnapshotError, SnapshotGoneError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.files import read_file
+from namesrv_stream.tables.files import TableFiles
 from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, select
 from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT
 
@@ -158,7 +158,7 @@ def _highest_epochs(snapshot_table: DeltaTable) -> list[tuple[str, int]]:
 
 
 def _rows_of_file(root: Root, path: str) -> list[SnapshotRow]:
-    return rows_from_arrow(SNAPSHOT, read_file(root, SNAPSHOT, path))
+    return rows_from_arrow(SNAPSHOT, TableFiles(root, SNAPSHOT).rows(path))
 
 
 def _event_time(at_ms: int) -> str:

@@ -13,7 +13,6 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from namesrv_stream.rules.queues import (
     CELL_BYTES,
@@ -24,9 +23,9 @@ from namesrv_stream.rules.queues import (
     TopicChanges,
     TopicQueues,
 )
+from namesrv_stream.tables.files import CommittedFiles, TableFiles
 from namesrv_stream.tables.root import batches
 from namesrv_stream.tables.schemas import TOPIC
-from namesrv_stream.tables.writer import Commit
 
 log = logging.getLogger(__name__)
 
@@ -91,35 +90,43 @@ def _changes(piece: pa.RecordBatch) -> TopicChanges:
     return changes
 
 
-def change_feed(table: DeltaTable, since: int) -> pa.Table | None:
-    """Return the changes from version `since` to the version at which `table` is open, None to load the whole table.
+def change_feed(files: TableFiles, since: int, version: int) -> pa.Table | None:
+    """Return the changes from version `since` of the table `topic` to `version`, None to load the whole table.
 
-    The result is None in these cases: `table` is older than `since`; the versions include a restore, which the feed
-    shows as rows deleted and inserted again; more than `MOST_CHANGES` rows changed; Delta no longer has the feed of
-    all these versions.
+    The result is None in these cases: `version` is older than `since`; the versions include a restore, which the feed
+    shows as rows deleted and inserted again; more than `MOST_CHANGES` rows changed; the log no longer has all commits
+    in between, or the files of one are gone; a commit changed more than rows.
     """
-    version = table.version()
-    if version < since:
+    commits = files.commits(since, version) if version >= since else None
+    if commits is None or any(commit.operation == "RESTORE" for commit in commits):
         return None
-    try:
-        commits = [Commit.of(entry) for entry in table.history(version - since)]
-        if any(commit.operation == "RESTORE" for commit in commits):
-            return None
-        feed = table.load_cdf(starting_version=since + 1, ending_version=version)
-        return _at_most(pa.RecordBatchReader.from_stream(feed), MOST_CHANGES)
-    except (DeltaError, OSError, pa.ArrowException) as error:
-        log.debug("no change feed from version %d to %d: %s", since, version, error)
-        return None
-
-
-def _at_most(feed: pa.RecordBatchReader, limit: int) -> pa.Table | None:
     rows, read = 0, []
-    for batch in feed:
-        rows += len(batch)
-        if rows > limit:
-            return None
-        read.append(batch.select(_FEED.names).cast(_FEED))
-    return pa.Table.from_batches(read, _FEED)
+    for number, commit in enumerate(commits, since + 1):
+        for kind, path in _changed_files(commit):
+            try:
+                changes = files.stored_rows(path)
+            except FileNotFoundError as error:
+                log.debug("no change feed from version %d to %d: %s", since, version, error)
+                return None
+            rows += len(changes)
+            if rows > MOST_CHANGES:
+                return None
+            read.append(_as_feed(changes, kind, number))
+    return pa.concat_tables(read) if read else _FEED.empty_table()
+
+
+def _changed_files(commit: CommittedFiles) -> list[tuple[str | None, str]]:
+    """Return the files that have a commit's changes, and the kind of change of all their rows, None if they name it."""
+    if commit.changes:
+        return [(None, path) for path in commit.changes]
+    return [*(("delete", path) for path in commit.deleted), *(("insert", path) for path in commit.inserted)]
+
+
+def _as_feed(changes: pa.Table, kind: str | None, version: int) -> pa.Table:
+    if kind is not None:
+        changes = changes.append_column("_change_type", pa.repeat(_text(kind), len(changes)))
+    versions = pa.repeat(_number(version), len(changes))
+    return changes.append_column("_commit_version", versions).select(_FEED.names).cast(_FEED)
 
 
 def _coded(batch: pa.RecordBatch) -> tuple[pa.DictionaryArray, ...]:
@@ -164,6 +171,12 @@ def _in_high_bits(values: pa.Array) -> pa.Array:
 def _number(value: int) -> pa.Scalar:
     """Return a number as an Arrow scalar. pa.scalar would import pandas, which takes most of a second."""
     return pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(_LONG.pack(value))])[0]
+
+
+def _text(value: str) -> pa.Scalar:
+    content = value.encode()
+    ends = pa.py_buffer(_PAIR.pack(0, len(content)))
+    return pa.Array.from_buffers(pa.string(), 1, [None, ends, pa.py_buffer(content)])[0]
 
 
 def _ranks(column: pa.DictionaryArray) -> pa.Array:
