@@ -49,7 +49,7 @@ class _Action(msgspec.Struct, rename="camel"):
 
     @property
     def says_more_than_files(self) -> bool:
-        """Whether the table's rows are not those of its files alone, or their columns may have changed."""
+        """True if the table's rows are not those of its files alone, or its columns may have changed."""
         return bool(self.meta_data or self.protocol or (self.add and self.add.deletion_vector))
 
 
