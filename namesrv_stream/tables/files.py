@@ -57,15 +57,17 @@ _ACTIONS = msgspec.json.Decoder(_Action)
 
 
 class CommittedFiles(NamedTuple):
-    """The data files that one commit added and removed, and the files of its change feed."""
+    """The data files that one commit added and removed, and the files of its change feed.
+
+    `inserted` are the added files whose rows are new, `deleted` the removed ones whose rows are gone: a compaction adds
+    and removes files with the same rows.
+    """
 
     operation: str
     added: list[str]
     removed: list[str]
     inserted: list[str]
-    """Those of `added` whose rows are new, which a compaction's are not."""
     deleted: list[str]
-    """Those of `removed` whose rows are gone."""
     changes: list[str]
 
 
