@@ -32,6 +32,11 @@ class _File(msgspec.Struct, rename="camel"):
     data_change: bool = True
     deletion_vector: dict[str, Any] | None = None
 
+    @property
+    def place(self) -> str:
+        """The path below the table's folder, which the log has as in a URL."""
+        return unquote(self.path)
+
 
 class _CommitInfo(msgspec.Struct, rename="camel"):
     operation: str = ""
@@ -93,33 +98,29 @@ class TableFiles:
     def commits(self, since: int, version: int) -> list[CommittedFiles] | None:
         """Return what the commits above version `since` did, up to `version` and in their order.
 
-        None if that is not known by their files alone: a commit is gone, there are more than MOST_COMMITS, or one
-        changed the table's properties, columns or protocol.
+        None if that is not known by their files alone: a commit is gone or cannot be read, there are more than
+        MOST_COMMITS, or one changed the table's properties, columns or protocol.
         """
         if version - since > MOST_COMMITS:
             return None
         try:
             found = [self._commit(number) for number in range(since + 1, version + 1)]
-        except FileNotFoundError:
+        except (FileNotFoundError, msgspec.DecodeError):
             return None
         return None if None in found else [commit for commit in found if commit is not None]
 
     def _commit(self, version: int) -> CommittedFiles | None:
         actions = _ACTIONS.decode_lines(self._content(f"_delta_log/{version:020}.json"))
-        if any(
-            action.meta_data or action.protocol or (action.add and action.add.deletion_vector) for action in actions
-        ):
+        if any(action.says_more_than_files for action in actions):
             return None
-        added, removed, changes = (
-            [file for action in actions if (file := getattr(action, kind))] for kind in ("add", "remove", "cdc")
-        )
+        added, removed = ([file for action in actions if (file := getattr(action, kind))] for kind in ("add", "remove"))
         return CommittedFiles(
             next((action.commit_info.operation for action in actions if action.commit_info), ""),
-            [unquote(file.path) for file in added],
-            [unquote(file.path) for file in removed],
-            [unquote(file.path) for file in added if file.data_change],
-            [unquote(file.path) for file in removed if file.data_change],
-            [unquote(file.path) for file in changes],
+            [file.place for file in added],
+            [file.place for file in removed],
+            [file.place for file in added if file.data_change],
+            [file.place for file in removed if file.data_change],
+            [action.cdc.place for action in actions if action.cdc],
         )
 
     @cached_property

@@ -155,7 +155,7 @@ def test_the_newest_snapshot_of_a_registry_at_rest_stays_readable_for_ever(spark
     publisher = claim(root, at_ms=NOW - 61 * DAY_MS)
     for number in range(6):
         publisher.publish(batch(number), NOW - 61 * DAY_MS)
-    assert {"live", "broker_event"} <= set(publisher.compact(max_files=1))
+    assert {"cluster", "broker_event"} <= set(publisher.compact(max_files=1))
     pass_time(root, days=61)
     put_off = {each.table for each in maintain(spark, root) if each.put_off}
     assert put_off == {spec.name for spec in PINNED_TABLES}
