@@ -37,6 +37,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.drawing import draw
+from namesrv_stream.history.session_keeping import keep_past_sessions
 from namesrv_stream.history.views import register_views
 from namesrv_stream.local.jars import CHECKOUT
 from namesrv_stream.local.spark import local_session
@@ -255,6 +256,7 @@ def of_year(console: Console, events: int, clustering: bool, cold: bool) -> dict
         if clustering:
             started_s = time.monotonic()
             maintain(spark, root)
+            keep_past_sessions(spark, root)
             console.print(f"maintained in {time.monotonic() - started_s:.0f} s")
         end_year(publisher)
         register_views(spark, root)

@@ -3,7 +3,7 @@
     SPARK_CONF_DIR=conf spark-submit jobs/maintain_tables.py -c conf/namesrv.properties
 
 It merges small files, deletes rows of `snapshot` and `rejected` past their retention, and removes files that no
-retained snapshot needs (VACUUM).
+retained snapshot needs (VACUUM). It writes the sessions of a long history into `past_session`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import click
 
 from namesrv_stream.cli.job import submitted_session, table_job
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.history.session_keeping import keep_past_sessions
 from namesrv_stream.progress_lines import progress
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import PAST_SESSION
 
 
 @click.command()
@@ -34,9 +36,13 @@ def main(root: Root, settings: NamesrvSettings, no_vacuum: bool) -> None:
         maintained = maintain(
             spark, root, vacuum=not no_vacuum, rejected_retention_ms=rejected_retention_ms, on_table=on_table
         )
+        on_table(PAST_SESSION.name)
+        kept = keep_past_sessions(spark, root)
     for care in maintained:
         put_off = f", put off: {care.put_off}" if care.put_off else ""
         click.echo(f"{care.table}: {care.files_before} files, now {care.files_after}{put_off}")
+    if kept:
+        click.echo(f"{PAST_SESSION.name}: {kept} sessions written, so that questions need not read all lines for them")
 
 
 if __name__ == "__main__":

@@ -8,10 +8,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from namesrv_stream.history.past_sessions import PastSessions, past_sessions
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.documentation import type_name
 from namesrv_stream.tables.object_store import give_spark_access
 from namesrv_stream.tables.root import Root, is_there
-from namesrv_stream.tables.schemas import PAST_SNAPSHOT, SNAPSHOT
+from namesrv_stream.tables.schemas import BROKER_EVENT, PAST_SESSION, PAST_SNAPSHOT, SNAPSHOT
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.views import all_columns, open_snapshot, snapshot_sql, table_as_of
 
@@ -33,7 +35,13 @@ def register_views(
     place = Root.at(root, storage_options)
     snapshot = open_snapshot(spark, place, epoch, at)
     table_as_of(spark, place, SNAPSHOT).where(_up_to(snapshot)).createOrReplaceTempView(SNAPSHOT.name)
-    for statement in _history_statements(place):
+    past = past_sessions(place, snapshot.epoch)
+    if past is None:
+        spark.sql(_no_past_sessions())
+    else:
+        kept = table_as_of(spark, place, PAST_SESSION, past.version)
+        kept.where(past.condition).createOrReplaceTempView(PAST_SESSION.name)
+    for statement in _history_statements(place, past):
         spark.sql(statement)
     return snapshot
 
@@ -41,7 +49,13 @@ def register_views(
 def history_sql(root: str | Path | Root, snapshot: SnapshotRow) -> list[str]:
     """Return the SQL statements of `register_views`, for a plain spark-sql or a notebook without this package."""
     place = Root.at(root)
-    return [*snapshot_sql(place, snapshot), _snapshots_up_to(place, snapshot), *_history_statements(place)]
+    past = past_sessions(place, snapshot.epoch)
+    return [
+        *snapshot_sql(place, snapshot),
+        _snapshots_up_to(place, snapshot),
+        _no_past_sessions() if past is None else _past_sessions(place, past),
+        *_history_statements(place, past),
+    ]
 
 
 def permanent_sql(root: str | Path | Root, snapshot: SnapshotRow, schema: str) -> list[str]:
@@ -73,8 +87,26 @@ def create_views(
     return snapshot
 
 
-def _history_statements(root: Root) -> list[str]:
-    return [_publications(root), *_view_statements()]
+def _history_statements(root: Root, past: PastSessions | None) -> list[str]:
+    return [_publications(root), _recent_events(past), *_view_statements()]
+
+
+def _recent_events(past: PastSessions | None) -> str:
+    """Return the statement of the view `recent_event`: lines of the history that `past_session` does not know yet."""
+    since = f" WHERE {past.lines_since}" if past else ""
+    return f"CREATE OR REPLACE TEMPORARY VIEW recent_event AS SELECT * FROM {BROKER_EVENT.name}{since}"
+
+
+def _past_sessions(root: Root, past: PastSessions) -> str:
+    return (
+        f"CREATE OR REPLACE TEMPORARY VIEW {PAST_SESSION.name} AS SELECT * "
+        f"FROM delta.`{root.spark_path(PAST_SESSION)}` VERSION AS OF {past.version} WHERE {past.condition}"
+    )
+
+
+def _no_past_sessions() -> str:
+    columns = (f"CAST(NULL AS {type_name(column.kind)}) AS {column.name}" for column in PAST_SESSION.stored_columns)
+    return f"CREATE OR REPLACE TEMPORARY VIEW {PAST_SESSION.name} AS SELECT {', '.join(columns)} WHERE false"
 
 
 def _publications(root: Root) -> str:

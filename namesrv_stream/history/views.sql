@@ -16,26 +16,36 @@ SELECT at, day, date_format(day, 'yyyy-MM') AS event_month
 FROM (SELECT max(event_time) AS at, date_from_unix_date(CAST(unix_millis(max(event_time)) DIV 86400000 AS INT)) AS day
       FROM snapshot);
 
--- One row for each session: a stretch of time in which a broker was in the routes. While a session lasts, to_time and
--- ended_by are NULL and last_addr is the present address. back_at is the time at which the broker's next session began.
+-- One row for each session that `past_session` does not have for good: of each broker its latest one there, and those that
+-- have begun since. Without that table, which maintenance makes for a long history, these are all sessions.
+-- was_handed_over: the broker's id has ever passed between living addresses (a promotion, a new address).
 --
 -- If one address held the id from the beginning of its lease to its end, the line of the end has all facts of the
--- session, and `live` has those of a session that lasts. Lines are followed one by one only for brokers whose id has
--- ever passed between living addresses (a promotion, a new address). The inner steps of that use one order, so all
--- windows cost one sort. These brokers are selected by a hash, which is faster to join by. Another broker with the same
--- hash is followed too, with the same sessions as result.
-CREATE OR REPLACE TEMPORARY VIEW broker_session AS
-WITH handed_over AS (
-  SELECT DISTINCT xxhash64(cluster_name, broker_name, broker_id) AS broker
-  FROM broker_event
+-- session, and `live` has those of a session that lasts. Lines are followed one by one only for brokers whose id was
+-- handed over, from the session on that lasted when `past_session` was written, which stands for the lines of that
+-- time. The inner steps of that use one order, so all windows cost one sort. These brokers are selected by a hash, which
+-- is faster to join by. Another broker with the same hash is followed too, with the same sessions as result.
+CREATE OR REPLACE TEMPORARY VIEW recent_session AS
+WITH latest AS (
+  SELECT * FROM past_session WHERE back_month = 'none'
+), handed_over AS (
+  SELECT xxhash64(cluster_name, broker_name, broker_id) AS broker
+  FROM recent_event
   WHERE type IN ('ID_TAKEN', 'ID_LOST')
+  UNION
+  SELECT xxhash64(cluster_name, broker_name, broker_id) FROM latest WHERE was_handed_over
 ), line AS (
   SELECT /*+ BROADCAST(handed_over) */
-         cluster_name, broker_name, broker_id, broker_addr, epoch, seq, event_time, type, last_heard_at,
-         type IN ('REGISTERED', 'ID_TAKEN') AS begins
-  FROM broker_event LEFT SEMI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
+         cluster_name, broker_name, broker_id, broker_addr, broker_addr AS first_addr, epoch, seq, event_time, type,
+         last_heard_at, type IN ('REGISTERED', 'ID_TAKEN') AS begins
+  FROM recent_event LEFT SEMI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
   WHERE type IN ('REGISTERED', 'ID_TAKEN', 'ID_LOST')
      OR type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
+  UNION ALL
+  SELECT /*+ BROADCAST(handed_over) */
+         cluster_name, broker_name, broker_id, last_addr, first_addr, as_of_epoch, -1, from_time, 'REGISTERED', NULL, true
+  FROM latest LEFT SEMI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
+  WHERE to_time IS NULL
 ), followed AS (
   SELECT *, last_value(IF(begins, broker_addr, NULL)) IGNORE NULLS OVER of_broker AS holder
   FROM line
@@ -58,27 +68,47 @@ WITH handed_over AS (
   WHERE IF(begins, NOT coalesce(takes_over, false), coalesce(began_before, false) AND NOT coalesce(hands_over, false))
   WINDOW of_broker AS (PARTITION BY cluster_name, broker_name, broker_id ORDER BY epoch, seq)
 ), session AS (
-  SELECT cluster_name, broker_name, broker_id, edge.broker_addr AS first_addr,
+  SELECT cluster_name, broker_name, broker_id, first_addr,
          coalesce(next_addr, broker.broker_addr) AS last_addr,
-         event_time AS from_time, next_time AS to_time, next_type AS ended_by, next_last_heard_at AS last_heard_at
+         event_time AS from_time, next_time AS to_time, next_type AS ended_by, next_last_heard_at AS last_heard_at,
+         true AS was_handed_over
   FROM edge LEFT JOIN broker USING (cluster_name, broker_name, broker_id)
   WHERE begins
   UNION ALL
   SELECT /*+ BROADCAST(handed_over) */
          cluster_name, broker_name, broker_id, broker_addr, broker_addr,
-         timestamp_millis(unix_millis(event_time) - lease_millis), event_time, type, last_heard_at
-  FROM broker_event LEFT ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
+         timestamp_millis(unix_millis(event_time) - lease_millis), event_time, type, last_heard_at, false
+  FROM recent_event LEFT ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
   WHERE type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
   UNION ALL
-  SELECT cluster_name, broker_name, broker_id, broker_addr, broker_addr, lease_began_at, NULL, NULL, NULL
+  SELECT cluster_name, broker_name, broker_id, broker_addr, broker_addr, lease_began_at, NULL, NULL, NULL, false
   FROM broker JOIN (SELECT broker_addr, lease_began_at FROM live) USING (broker_addr)
        LEFT ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
+  UNION ALL
+  SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at,
+         was_handed_over
+  FROM latest
+  WHERE to_time IS NOT NULL
 )
 SELECT *,
        lead(from_time) OVER (  -- by two hashes of 96 bits in all, as comparing names takes longer than all else
          PARTITION BY xxhash64(cluster_name, broker_name, broker_id), hash(cluster_name, broker_name, broker_id)
          ORDER BY from_time, to_time NULLS LAST
-       ) AS back_at,
+       ) AS back_at
+FROM session;
+
+-- One row for each session: a stretch of time in which a broker was in the routes. While a session lasts, to_time and
+-- ended_by are NULL and last_addr is the present address. back_at is the time at which the broker's next session began.
+CREATE OR REPLACE TEMPORARY VIEW broker_session AS
+WITH session AS (
+  SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at, back_at
+  FROM past_session
+  WHERE back_month <> 'none'
+  UNION ALL
+  SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at, back_at
+  FROM recent_session
+)
+SELECT *,
        unix_millis(coalesce(to_time, (SELECT at FROM known_until))) - unix_millis(from_time) AS session_millis,
        concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key
 FROM session;

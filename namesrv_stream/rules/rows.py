@@ -190,6 +190,27 @@ class SnapshotRow(NamedTuple):
     log_accepted_at: int | None = None
 
 
+class PastSessionRow(NamedTuple):
+    """Append only: a stretch of time in which a broker was in the routes, as maintenance has found it in the history.
+
+    `back_at` is None in the latest session of each broker alone, and `to_time` too if that one lasts.
+    """
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    first_addr: str
+    last_addr: str | None
+    from_time: int
+    to_time: int | None
+    ended_by: str | None
+    last_heard_at: int | None
+    back_at: int | None
+    was_handed_over: bool
+    as_of_epoch: int
+    as_of_time: int
+
+
 class PastSnapshotRow(NamedTuple):
     """Key epoch: what stays of a snapshot that can no longer be read, so that the epochs of the history have a run."""
 

@@ -49,6 +49,9 @@ def with_partition_column(spec: TableSpec, table: pa.Table) -> pa.Table:
         case schemas.TOPIC_BUCKET:
             names = pc.dictionary_encode(table.column("broker_name")).combine_chunks()
             column = pa.array(map(topic_bucket, names.dictionary.to_pylist()), pa.string()).take(names.indices)
+        case schemas.BACK_MONTH:
+            month = pc.strftime(table.column("back_at"), format="%Y-%m")
+            column = pc.fill_null(month, schemas.NOT_BACK)
     return table.append_column(spec.partition_column, column)
 
 

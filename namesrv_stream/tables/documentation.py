@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from namesrv_stream.tables.schemas import PAST_SNAPSHOT, TABLES, Column, TableSpec
+from namesrv_stream.tables.schemas import TABLES, TABLES_OF_MAINTENANCE, Column, TableSpec
 
-_DOCUMENTED = (*TABLES.values(), PAST_SNAPSHOT)
+_DOCUMENTED = (*TABLES.values(), *TABLES_OF_MAINTENANCE)
 _END = "<!-- end of columns -->\n"
 _NAMES = {
     pa.string(): "string",

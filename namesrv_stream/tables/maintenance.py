@@ -37,6 +37,7 @@ from namesrv_stream.tables.schemas import (
     SMALL_EVENT_FILE_BYTES,
     SNAPSHOT,
     TABLES,
+    TABLES_OF_MAINTENANCE,
     TableSpec,
 )
 from namesrv_stream.tables.snapshots import Snapshots
@@ -95,8 +96,8 @@ def maintain(
     rejected_before_ms = time.time_ns() // 1_000_000 - rejected_retention_ms
     caretaker = _Caretaker(session, root, snapshots.oldest_readable(), snapshots.retention_ms, rejected_before_ms)
     care = []
-    for spec in (*TABLES.values(), PAST_SNAPSHOT):
-        if spec is not PAST_SNAPSHOT or is_there(root, spec):
+    for spec in (*TABLES.values(), *TABLES_OF_MAINTENANCE):
+        if spec not in TABLES_OF_MAINTENANCE or is_there(root, spec):
             on_table(spec.name)
             care.append(caretaker.care_for(spec, vacuum))
     return care

@@ -119,6 +119,19 @@ class RustWriter:
             write_deltalake(table, stored, mode="append", **_commit_once(base, tag))
             return table.version()
 
+    def replace(self, spec: TableSpec, base: int, condition: str, rows: pa.Table, tag: CommitTag) -> int:
+        """Write these rows in place of all that meet an SQL condition, which each of these rows has to meet."""
+        with self._on(spec, base) as table:
+            stored = with_partition_column(spec, rows)
+            write_deltalake(table, stored, mode="overwrite", predicate=condition, **_commit_once(base, tag))
+            return table.version()
+
+    def delete(self, spec: TableSpec, base: int, condition: str, tag: CommitTag) -> int:
+        """Delete the rows that meet an SQL condition; without one there is no commit."""
+        with self._on(spec, base) as table:
+            table.delete(condition, **_commit_once(base, tag))
+            return table.version()
+
     def touch(self, spec: TableSpec, base: int, tag: CommitTag) -> int:
         with self._on(spec, base) as table:
             table.create_write_transaction([], "append", table.schema(), **_commit_once(base, tag))

@@ -360,6 +360,33 @@ PAST_SNAPSHOT = TableSpec(
 )
 """Written by maintenance alone, when it drops rows of `snapshot`; a registry that has dropped none lacks the table."""
 
+BACK_MONTH = "back_month"
+"""Partition column of `past_session`: 'YYYY-MM' of back_at in UTC, or NOT_BACK."""
+NOT_BACK = "none"
+
+PAST_SESSION = TableSpec(
+    "past_session",
+    rows.PastSessionRow,
+    "a session of a broker, as far as maintenance has read the history",
+    (
+        Column("cluster_name", TEXT, "cluster of the broker"),
+        Column("broker_name", TEXT, "broker name"),
+        Column("broker_id", LONG, "broker id"),
+        Column("first_addr", TEXT, "address with which the session began"),
+        _optional("last_addr", TEXT, "address with which it ended, or that had the id at `as_of_epoch`"),
+        Column("from_time", TIMESTAMP, "event time at which it began"),
+        _optional("to_time", TIMESTAMP, "event time at which it ended; NULL: it lasted at `as_of_epoch`"),
+        _optional("ended_by", TEXT, "type of the line that ended it"),
+        _optional("last_heard_at", TIMESTAMP, "last sign of life before its end"),
+        _optional("back_at", TIMESTAMP, "begin of the broker's next session; NULL in its latest one"),
+        Column("was_handed_over", pa.bool_(), "true if the broker's id has ever passed between living addresses"),
+        Column("as_of_epoch", LONG, "epoch up to which maintenance had read the history"),
+        Column("as_of_time", TIMESTAMP, "event time up to which it had"),
+    ),
+    partition=Column(BACK_MONTH, TEXT, "partition, YYYY-MM of back_at in UTC; none while the broker is not back"),
+)
+"""Written by maintenance alone, once a history is long; the views of the history give the same without it."""
+
 ROUTE_TABLES = (TOPIC, BROKER, CLUSTER, FILTER, LIVE, KV_CONFIG, NAMESRV_CONFIG, TOPIC_MAPPING)
 """Tables that lookups read: keyed, and written by merges."""
 
@@ -367,3 +394,6 @@ PINNED_TABLES = (*ROUTE_TABLES, BROKER_EVENT, REJECTED)
 """Tables whose version a snapshot names."""
 
 TABLES = {spec.name: spec for spec in (*PINNED_TABLES, SNAPSHOT)}
+
+TABLES_OF_MAINTENANCE = (PAST_SNAPSHOT, PAST_SESSION)
+"""Tables that a registry lacks until maintenance makes them."""

@@ -1,0 +1,76 @@
+"""Keeps the sessions of a long history in a table, so that a question about them need not read every line again.
+
+A session whose broker is back does not change any more: `past_session` has it for good. Of each broker it also has the
+latest session, from which the views go on.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+
+from namesrv_stream.history.past_sessions import LATEST_OF_BROKERS, past_sessions
+from namesrv_stream.history.views import register_views
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.object_store import writer_of
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.schemas import BACK_MONTH, BROKER_EVENT, NOT_BACK, PAST_SESSION
+from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.writer import CommitTag
+
+LEAST_LINES = 100_000
+"""Lines that have come since the last time, from which on it pays to keep sessions: reading fewer takes no second."""
+
+_SESSIONS = f"""
+SELECT session.*, CAST({{epoch}} AS BIGINT) AS as_of_epoch, at AS as_of_time,
+       coalesce(date_format(date_from_unix_date(CAST(unix_millis(back_at) DIV 86400000 AS INT)), 'yyyy-MM'),
+                '{NOT_BACK}') AS {BACK_MONTH}
+FROM recent_session session CROSS JOIN known_until
+"""
+
+
+def keep_past_sessions(spark: SparkSession, root: Root) -> int:
+    """Bring the table up to the newest snapshot if the history is long. Return the number of sessions written.
+
+    A run that dies in between leaves sessions as of an epoch to which the table does not go yet. No view reads them,
+    and the next run removes them.
+    """
+    snapshots = Snapshots(root)
+    newest = snapshots.newest()
+    former = past_sessions(root, newest.epoch)
+    if _lines_since(root, newest, former.epoch if former else 0) < LEAST_LINES:
+        return 0
+    session = spark.newSession()
+    register_views(session, root, newest.epoch)
+    rows = session.sql(_SESSIONS.format(epoch=newest.epoch)).persist()
+    writer = writer_of(root)
+    writer.ensure_table(PAST_SESSION, snapshots.retention_ms)
+    try:
+        return _write(writer, rows, former.epoch if former else 0, CommitTag(newest.epoch, newest.term))
+    finally:
+        rows.unpersist()
+
+
+def _lines_since(root: Root, snapshot: SnapshotRow, epoch: int) -> int:
+    """Return how many lines the files have that have a line after `epoch`. Reads statistics only."""
+    events = root.open(BROKER_EVENT, snapshot.versions[BROKER_EVENT.name])
+    files = pa.table(events.get_add_actions(flatten=True))
+    return pc.sum(files.filter(pc.greater(files["max.epoch"], epoch))["num_records"]).as_py() or 0
+
+
+def _write(writer: RustWriter, rows: DataFrame, former_epoch: int, tag: CommitTag) -> int:
+    """Write the sessions, a month at a time, and those last to whose epoch the table then goes."""
+    base = writer.delete(PAST_SESSION, writer.head(PAST_SESSION), f"as_of_epoch > {former_epoch}", tag)
+    months = sorted(row[0] for row in rows.select(BACK_MONTH).distinct().collect())
+    written = 0
+    for month in sorted(months, key=lambda each: each == NOT_BACK):
+        sessions = rows.where(rows[BACK_MONTH] == month).toArrow().select(PAST_SESSION.schema.names)
+        sessions = sessions.cast(PAST_SESSION.schema)
+        if month == NOT_BACK:
+            base = writer.replace(PAST_SESSION, base, LATEST_OF_BROKERS, sessions, tag)
+        else:
+            base = writer.append(PAST_SESSION, base, sessions, tag)
+        written += len(sessions)
+    return written

@@ -1,0 +1,132 @@
+"""Sessions that maintenance keeps are those of the lines: the views show the same with the table and without it."""
+
+import pytest
+
+from namesrv_stream.history import session_keeping, views
+from namesrv_stream.history.past_sessions import past_sessions
+from namesrv_stream.history.session_keeping import keep_past_sessions
+from namesrv_stream.history.views import history_sql, register_views
+from namesrv_stream.tables.root import Root, is_there, query
+from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.schemas import NOT_BACK, PAST_SESSION
+from namesrv_stream.tables.snapshots import Snapshots
+from tests.history.fleet import RandomHistory
+from tests.history.seeded import DAY_MS, MINUTE_MS
+from tests.tables.rows import NOW
+
+pytestmark = pytest.mark.spark
+
+START_MS = (NOW // DAY_MS - 40) * DAY_MS  # so that a month ends in the history
+SESSIONS = "SELECT * FROM broker_session ORDER BY ALL"
+
+
+@pytest.fixture
+def root(tmp_path):
+    return Root(str(tmp_path / "registry"))
+
+
+@pytest.fixture
+def keep(spark, root, monkeypatch):
+    """A function that keeps the sessions of however few lines."""
+    monkeypatch.setattr(session_keeping, "LEAST_LINES", 1)
+    return lambda: keep_past_sessions(spark, root)
+
+
+@pytest.fixture
+def shown(spark, root):
+    """A function that returns the sessions of an epoch as analysts see them."""
+
+    def shown(epoch=None):
+        register_views(spark, root, epoch)
+        return spark.sql(SESSIONS).collect()
+
+    return shown
+
+
+@pytest.fixture
+def computed(shown):
+    """A function that returns them as the lines alone give them."""
+
+    def computed(epoch=None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(views, "past_sessions", lambda _root, _epoch: None)
+            return shown(epoch)
+
+    return computed
+
+
+def live_on(history, steps, gap_ms=7 * 37 * MINUTE_MS):
+    for _ in range(steps):
+        history.step(gap_ms)
+    return history.publish()
+
+
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(2, 8))])
+def test_sessions_are_the_same_whenever_some_of_them_were_kept(root, keep, shown, computed, seed):
+    history = RandomHistory(root, seed, START_MS, NOW)
+    live_on(history, 50)
+    assert keep() > 0
+    before = live_on(history, 3)
+    assert shown() == computed()
+    keep()
+    last = live_on(history, 60)
+    assert past_sessions(root, last).epoch == before
+    found = shown()
+    assert found == computed()
+    assert any(row.back_at is not None for row in found)
+    assert any(row.first_addr != row.last_addr for row in found)
+
+
+def test_an_epoch_before_the_one_to_which_sessions_were_kept_is_shown_by_its_lines(root, keep, shown, computed):
+    history = RandomHistory(root, 3, START_MS, NOW)
+    before = live_on(history, 40)
+    live_on(history, 40)
+    keep()
+    assert past_sessions(root, before) is None
+    assert shown(before) == computed(before)
+
+
+def test_a_run_that_dies_leaves_nothing_that_counts_and_the_next_one_goes_on(root, keep, shown, computed, monkeypatch):
+    history = RandomHistory(root, 4, START_MS, NOW)
+    live_on(history, 40)
+    keep()
+    live_on(history, 60)
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="no space"):
+        patch.setattr(RustWriter, "replace", fail)
+        keep()
+    assert shown() == computed()
+    live_on(history, 20)
+    keep()
+    assert shown() == computed()
+
+
+def fail(*_arguments):
+    raise OSError("no space left on device")
+
+
+def test_statements_for_a_plain_spark_sql_show_the_same(spark, root, keep, computed):
+    history = RandomHistory(root, 5, START_MS, NOW)
+    live_on(history, 40)
+    keep()
+    live_on(history, 30)
+    wanted = computed()
+    session = spark.newSession()
+    for statement in history_sql(root, Snapshots(root).newest()):
+        session.sql(statement)
+    assert session.sql(SESSIONS).collect() == wanted
+
+
+def test_of_what_is_kept_only_the_latest_session_of_a_broker_is_written_again(root, keep):
+    history = RandomHistory(root, 6, START_MS, NOW)
+    live_on(history, 80)
+    first = keep()
+    live_on(history, 4)
+    latest = query(root.open(PAST_SESSION), f"SELECT * FROM rows WHERE back_month = '{NOT_BACK}'")
+    assert len(latest) + 8 < first
+    assert keep() <= len(latest) + 8  # a step ends or begins two sessions at most
+
+
+def test_a_short_history_has_no_such_table(spark, root):
+    live_on(RandomHistory(root, 7, START_MS, NOW), 30)
+    assert keep_past_sessions(spark, root) == 0
+    assert not is_there(root, PAST_SESSION)
