@@ -1,4 +1,4 @@
-"""What the table `past_session` has of the history: the views read the lines that have come since (views.sql)."""
+"""Find out how far the table `past_session` goes, from which the views read only the lines that have come since."""
 
 from __future__ import annotations
 
