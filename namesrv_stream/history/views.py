@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from importlib.resources import files
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from namesrv_stream.history.past_sessions import PastSessions, past_sessions
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.documentation import type_name
 from namesrv_stream.tables.object_store import give_spark_access
 from namesrv_stream.tables.root import Root, is_there
 from namesrv_stream.tables.schemas import BROKER_EVENT, PAST_SESSION, PAST_SNAPSHOT, SNAPSHOT
@@ -19,6 +19,8 @@ from namesrv_stream.tables.views import all_columns, open_snapshot, snapshot_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # `history_sql` needs no Spark in the process
+
+_OF_PAST_SESSIONS = re.compile(r"-- <past_session>\n.*?-- </past_session>\n", re.DOTALL)
 
 
 def register_views(
@@ -36,9 +38,7 @@ def register_views(
     snapshot = open_snapshot(spark, place, epoch, at)
     table_as_of(spark, place, SNAPSHOT).where(_up_to(snapshot)).createOrReplaceTempView(SNAPSHOT.name)
     past = past_sessions(place, snapshot.epoch)
-    if past is None:
-        spark.sql(_no_past_sessions())
-    else:
+    if past is not None:
         kept = table_as_of(spark, place, PAST_SESSION, past.version)
         kept.where(past.condition).createOrReplaceTempView(PAST_SESSION.name)
     for statement in _history_statements(place, past):
@@ -53,7 +53,7 @@ def history_sql(root: str | Path | Root, snapshot: SnapshotRow) -> list[str]:
     return [
         *snapshot_sql(place, snapshot),
         _snapshots_up_to(place, snapshot),
-        _no_past_sessions() if past is None else _past_sessions(place, past),
+        *([] if past is None else [_past_sessions(place, past)]),
         *_history_statements(place, past),
     ]
 
@@ -88,13 +88,16 @@ def create_views(
 
 
 def _history_statements(root: Root, past: PastSessions | None) -> list[str]:
-    return [_publications(root), _recent_events(past), *_view_statements()]
+    statements = [_publications(root)]
+    if past is not None:
+        statements.append(_recent_events(past))
+    return [*statements, *_view_statements(has_past_sessions=past is not None)]
 
 
-def _recent_events(past: PastSessions | None) -> str:
+def _recent_events(past: PastSessions) -> str:
     """Return the statement of the view `recent_event`: lines of the history that `past_session` does not know yet."""
-    since = f" WHERE {past.lines_since}" if past else ""
-    return f"CREATE OR REPLACE TEMPORARY VIEW recent_event AS SELECT * FROM {BROKER_EVENT.name}{since}"
+    lines = f"SELECT * FROM {BROKER_EVENT.name} WHERE {past.lines_since}"
+    return f"CREATE OR REPLACE TEMPORARY VIEW recent_event AS {lines}"
 
 
 def _past_sessions(root: Root, past: PastSessions) -> str:
@@ -102,11 +105,6 @@ def _past_sessions(root: Root, past: PastSessions) -> str:
         f"CREATE OR REPLACE TEMPORARY VIEW {PAST_SESSION.name} AS SELECT * "
         f"FROM delta.`{root.spark_path(PAST_SESSION)}` VERSION AS OF {past.version} WHERE {past.condition}"
     )
-
-
-def _no_past_sessions() -> str:
-    columns = (f"CAST(NULL AS {type_name(column.kind)}) AS {column.name}" for column in PAST_SESSION.stored_columns)
-    return f"CREATE OR REPLACE TEMPORARY VIEW {PAST_SESSION.name} AS SELECT {', '.join(columns)} WHERE false"
 
 
 def _publications(root: Root) -> str:
@@ -139,7 +137,9 @@ def _up_to(snapshot: SnapshotRow) -> str:
     return f"epoch <= {snapshot.epoch}"
 
 
-def _view_statements() -> list[str]:
+def _view_statements(*, has_past_sessions: bool) -> list[str]:
     """Return the statements of views.sql. No comment or literal in that file holds a semicolon."""
     text = files("namesrv_stream.history").joinpath("views.sql").read_text("utf-8")
+    if not has_past_sessions:
+        text = _OF_PAST_SESSIONS.sub("", text).replace("recent_event", BROKER_EVENT.name)
     return [statement.strip() for statement in text.split(";") if statement.strip()]

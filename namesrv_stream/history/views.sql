@@ -9,6 +9,9 @@
 -- broker_event is partitioned by event_month ('2026-11'). If a view has this column, a condition on it leaves the files
 -- of other months unopened. Of conditions on event_time and on a session's to_time, the statistics in each file's footer
 -- leave the rows unread.
+--
+-- What stands between <past_session> marks is left out while maintenance has not made that table: the history is short,
+-- and the plan of a question shorter. Then recent_event is broker_event itself.
 
 -- One row: the time up to which the history is known, with its day and month. NULL before the first record.
 CREATE OR REPLACE TEMPORARY VIEW known_until AS
@@ -26,14 +29,20 @@ FROM (SELECT max(event_time) AS at, date_from_unix_date(CAST(unix_millis(max(eve
 -- time. The inner steps of that use one order, so all windows cost one sort. These brokers are selected by a hash, which
 -- is faster to join by. Another broker with the same hash is followed too, with the same sessions as result.
 CREATE OR REPLACE TEMPORARY VIEW recent_session AS
-WITH latest AS (
+WITH
+  -- <past_session>
+latest AS (
   SELECT * FROM past_session WHERE back_month = 'none'
-), handed_over AS (
-  SELECT xxhash64(cluster_name, broker_name, broker_id) AS broker
+),
+  -- </past_session>
+handed_over AS (
+  SELECT DISTINCT xxhash64(cluster_name, broker_name, broker_id) AS broker
   FROM recent_event
   WHERE type IN ('ID_TAKEN', 'ID_LOST')
+  -- <past_session>
   UNION
   SELECT xxhash64(cluster_name, broker_name, broker_id) FROM latest WHERE was_handed_over
+  -- </past_session>
 ), line AS (
   SELECT /*+ BROADCAST(handed_over) */
          cluster_name, broker_name, broker_id, broker_addr, broker_addr AS first_addr, epoch, seq, event_time, type,
@@ -41,11 +50,13 @@ WITH latest AS (
   FROM recent_event LEFT SEMI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
   WHERE type IN ('REGISTERED', 'ID_TAKEN', 'ID_LOST')
      OR type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
+  -- <past_session>
   UNION ALL
   SELECT /*+ BROADCAST(handed_over) */
          cluster_name, broker_name, broker_id, last_addr, first_addr, as_of_epoch, -1, from_time, 'REGISTERED', NULL, true
   FROM latest LEFT SEMI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
   WHERE to_time IS NULL
+  -- </past_session>
 ), followed AS (
   SELECT *, last_value(IF(begins, broker_addr, NULL)) IGNORE NULLS OVER of_broker AS holder
   FROM line
@@ -84,11 +95,13 @@ WITH latest AS (
   SELECT cluster_name, broker_name, broker_id, broker_addr, broker_addr, lease_began_at, NULL, NULL, NULL, false
   FROM broker JOIN (SELECT broker_addr, lease_began_at FROM live) USING (broker_addr)
        LEFT ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
+  -- <past_session>
   UNION ALL
   SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at,
          was_handed_over
   FROM latest
   WHERE to_time IS NOT NULL
+  -- </past_session>
 )
 SELECT *,
        lead(from_time) OVER (  -- by two hashes of 96 bits in all, as comparing names takes longer than all else
@@ -101,10 +114,12 @@ FROM session;
 -- ended_by are NULL and last_addr is the present address. back_at is the time at which the broker's next session began.
 CREATE OR REPLACE TEMPORARY VIEW broker_session AS
 WITH session AS (
+  -- <past_session>
   SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at, back_at
   FROM past_session
   WHERE back_month <> 'none'
   UNION ALL
+  -- </past_session>
   SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at, back_at
   FROM recent_session
 )

@@ -61,13 +61,12 @@ def live_on(history, steps, gap_ms=7 * 37 * MINUTE_MS):
     return history.publish()
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(2, 8))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 8))])
 def test_sessions_are_the_same_whenever_some_of_them_were_kept(root, keep, shown, computed, seed):
     history = RandomHistory(root, seed, START_MS, NOW)
     live_on(history, 50)
     assert keep() > 0
     before = live_on(history, 3)
-    assert shown() == computed()
     keep()
     last = live_on(history, 60)
     assert past_sessions(root, last).epoch == before
@@ -77,13 +76,15 @@ def test_sessions_are_the_same_whenever_some_of_them_were_kept(root, keep, shown
     assert any(row.first_addr != row.last_addr for row in found)
 
 
-def test_an_epoch_before_the_one_to_which_sessions_were_kept_is_shown_by_its_lines(root, keep, shown, computed):
+def test_an_epoch_before_the_one_to_which_sessions_were_kept_is_shown_by_its_lines(spark, root, keep, computed):
     history = RandomHistory(root, 3, START_MS, NOW)
     before = live_on(history, 40)
+    wanted = computed()
     live_on(history, 40)
     keep()
     assert past_sessions(root, before) is None
-    assert shown(before) == computed(before)
+    register_views(spark, root, before)
+    assert spark.sql(SESSIONS).collect() == wanted
 
 
 def test_a_run_that_dies_leaves_nothing_that_counts_and_the_next_one_goes_on(root, keep, shown, computed, monkeypatch):
@@ -95,15 +96,17 @@ def test_a_run_that_dies_leaves_nothing_that_counts_and_the_next_one_goes_on(roo
         patch.setattr(RustWriter, "replace", fail)
         keep()
     assert shown() == computed()
-    live_on(history, 20)
+    newest = live_on(history, 20)
     keep()
-    assert shown() == computed()
+    left = query(root.open(PAST_SESSION), "SELECT DISTINCT as_of_epoch FROM rows ORDER BY as_of_epoch")
+    assert left["as_of_epoch"].to_pylist() == [newest - 2, newest]
 
 
 def fail(*_arguments):
     raise OSError("no space left on device")
 
 
+@pytest.mark.full
 def test_statements_for_a_plain_spark_sql_show_the_same(spark, root, keep, computed):
     history = RandomHistory(root, 5, START_MS, NOW)
     live_on(history, 40)
