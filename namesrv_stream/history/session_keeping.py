@@ -18,7 +18,7 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import BACK_MONTH, BROKER_EVENT, NOT_BACK, PAST_SESSION
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.writer import CommitTag
+from namesrv_stream.tables.writer import BaseMovedError, CommitTag
 
 LEAST_LINES = 100_000
 """Lines that have come since the last time, from which on it pays to keep sessions: reading fewer takes no second."""
@@ -34,6 +34,8 @@ FROM recent_session session CROSS JOIN known_until
 def keep_past_sessions(spark: SparkSession, root: Root) -> int:
     """Bring the table up to the newest snapshot if the history is long. Return the number of sessions written.
 
+    Returns 0 too if another run of maintenance writes the table at this moment.
+
     A run that dies in between leaves sessions as of an epoch to which the table does not go yet. No view reads them,
     and the next run removes them.
     """
@@ -42,13 +44,17 @@ def keep_past_sessions(spark: SparkSession, root: Root) -> int:
     former = past_sessions(root, newest.epoch)
     if _lines_since(root, newest, former.epoch if former else 0) < LEAST_LINES:
         return 0
+    writer = writer_of(root)
+    writer.ensure_table(PAST_SESSION, snapshots.retention_ms)
+    base = writer.head(PAST_SESSION)  # before the views read the table: if another run writes it, this one gives way
+    former = past_sessions(root, newest.epoch)
     session = spark.newSession()
     register_views(session, root, newest.epoch)
     rows = session.sql(_SESSIONS.format(epoch=newest.epoch)).persist()
-    writer = writer_of(root)
-    writer.ensure_table(PAST_SESSION, snapshots.retention_ms)
     try:
-        return _write(writer, rows, former.epoch if former else 0, CommitTag(newest.epoch, newest.term))
+        return _write(writer, base, rows, former.epoch if former else 0, CommitTag(newest.epoch, newest.term))
+    except BaseMovedError:
+        return 0
     finally:
         rows.unpersist()
 
@@ -60,9 +66,9 @@ def _lines_since(root: Root, snapshot: SnapshotRow, epoch: int) -> int:
     return pc.sum(files.filter(pc.greater(files["max.epoch"], epoch))["num_records"]).as_py() or 0
 
 
-def _write(writer: RustWriter, rows: DataFrame, former_epoch: int, tag: CommitTag) -> int:
+def _write(writer: RustWriter, base: int, rows: DataFrame, former_epoch: int, tag: CommitTag) -> int:
     """Write the sessions, a month at a time, and those last to whose epoch the table then goes."""
-    base = writer.delete(PAST_SESSION, writer.head(PAST_SESSION), f"as_of_epoch > {former_epoch}", tag)
+    base = writer.delete(PAST_SESSION, base, f"as_of_epoch > {former_epoch}", tag)
     months = sorted(row[0] for row in rows.select(BACK_MONTH).distinct().collect())
     written = 0
     for month in sorted(months, key=lambda each: each == NOT_BACK):

@@ -9,6 +9,7 @@ returned. If Python is about to exit then, the process aborts ("terminate called
 
 from __future__ import annotations
 
+import logging
 from functools import cached_property
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -20,7 +21,9 @@ from deltalake.fs import DeltaStorageHandler
 from namesrv_stream.tables.root import Root, select
 from namesrv_stream.tables.schemas import TableSpec
 
-MOST_COMMITS = 1_000
+log = logging.getLogger(__name__)
+
+MOST_COMMITS = 200
 """Most commits that are read one by one. Beyond them delta-rs is quicker, which begins at a checkpoint."""
 
 FILES_ARE_ALL = 1
@@ -143,14 +146,21 @@ class FollowedTable:
         self._files = TableFiles(root, spec)
         self._version = -1
         self._paths: frozenset[str] = frozenset()
+        self._parts: dict[str, pa.Table] = {}
 
     def rows(self, version: int) -> pa.Table:
         """Return all rows at `version` in no particular order, with the row's columns."""
-        if not self._has_followed_to(version):
-            return self._rows_by_delta_rs(version)
-        if not self._paths:
-            return self._spec.schema.empty_table()
-        return pa.concat_tables(self._files.rows(path) for path in sorted(self._paths))
+        try:
+            if self._has_followed_to(version):
+                self._parts = {path: self._rows_of(path) for path in sorted(self._paths)}
+                return pa.concat_tables(self._parts.values()) if self._parts else self._spec.schema.empty_table()
+        except (OSError, pa.ArrowException) as error:
+            log.debug("the files of %s at version %d cannot be read: %s", self._spec.name, version, error)
+        return self._rows_by_delta_rs(version)
+
+    def _rows_of(self, path: str) -> pa.Table:
+        """Return the rows of a file, which is read once: files do not change."""
+        return self._parts[path] if path in self._parts else self._files.rows(path)
 
     def _has_followed_to(self, version: int) -> bool:
         if version > self._version >= 0:

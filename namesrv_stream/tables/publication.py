@@ -318,10 +318,12 @@ class Publisher:
 
     def _await_look(self) -> None:
         look, self._look = self._look, None
-        if look is not None:
+        if look is not None and time.monotonic() - look.began_s <= _LOOK_HOLDS_S:
             look.outcome.result()
-        if look is None or time.monotonic() - look.began_s > _LOOK_HOLDS_S:
-            self._require_term()
+            return
+        if look is not None:
+            wait([look.outcome])  # it reads the same table object
+        self._require_term()
 
     def _require_term(self) -> None:
         with self._term_lock:

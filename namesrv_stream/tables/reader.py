@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from namesrv_stream.errors import SnapshotGoneError
@@ -23,7 +22,7 @@ from namesrv_stream.rules.route_index import route_index, route_tables
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.files import FollowedTable, TableFiles
-from namesrv_stream.tables.root import Root, check_format, select
+from namesrv_stream.tables.root import Root, select
 from namesrv_stream.tables.schemas import ROUTE_TABLES, TOPIC, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.topic_queues import change_feed, changed_queues, load_queues
@@ -85,33 +84,11 @@ class RegistryView:
         return self.tables[name].rows()
 
 
-class _OpenTables:
-    """Tables that stay open, so that a step to their next version reads only the commits in between."""
-
-    def __init__(self, root: Root) -> None:
-        self._root = root
-        self._open: dict[str, DeltaTable] = {}
-
-    def at(self, spec: TableSpec, version: int) -> DeltaTable:
-        """Return the table at a version. It stays there until the next call for the same table."""
-        table = self._open.get(spec.name)
-        if table is not None and table.version() < version:
-            table.update_incremental()
-            check_format(self._root, spec, table.metadata().configuration)
-        if table is not None and table.version() == version:
-            return table
-        opened = self._root.open(spec, version)
-        if table is None or table.version() < version:
-            self._open[spec.name] = opened
-        return opened
-
-
 class RouteReader:
     """Reader of the snapshots of one registry. Use a reader from one thread at a time; share its views freely."""
 
     def __init__(self, root: str | Root, storage_options: Mapping[str, str] | None = None) -> None:
         self._root = Root.at(root, storage_options)
-        self._tables = _OpenTables(self._root)
         self._followed = {spec.name: FollowedTable(self._root, spec) for spec in _SMALL_TABLES}
         self._topic_files = TableFiles(self._root, TOPIC)
         self._latest: RegistryView | None = None
@@ -154,7 +131,7 @@ class RouteReader:
     def table(self, spec: TableSpec, snapshot: SnapshotRow) -> pa.Table:
         """Return all rows of one table as of a snapshot. Raises SnapshotGoneError if it is past retention."""
         with self._naming_what_is_gone(snapshot):
-            return select(self._tables.at(spec, snapshot.versions[spec.name]), spec)
+            return select(self._root.open(spec, snapshot.versions[spec.name]), spec)
 
     def _loaded(self, spec: TableSpec, snapshot: SnapshotRow) -> LoadedTable:
         version = snapshot.versions[spec.name]
@@ -171,7 +148,7 @@ class RouteReader:
         with self._naming_what_is_gone(snapshot):
             feed = change_feed(self._topic_files, known.version, version) if isinstance(known, LoadedTopics) else None
             if feed is None:
-                return LoadedTopics(version, load_queues(self._tables.at(TOPIC, version))), None
+                return LoadedTopics(version, load_queues(self._root.open(TOPIC, version))), None
         assert isinstance(known, LoadedTopics)
         queues, changed_topics = changed_queues(known.index, feed)
         return LoadedTopics(version, queues), changed_topics

@@ -11,7 +11,7 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from namesrv_stream.errors import NotARegistryError, RegistryTooNewError, StorageError
-from namesrv_stream.tables.schemas import FORMAT, PINNED_TABLES, TableSpec
+from namesrv_stream.tables.schemas import FORMAT, PAST_SNAPSHOT, SNAPSHOT, TableSpec
 
 DAY_MS = 24 * 3_600_000
 DEFAULT_RETENTION_MS = 30 * DAY_MS
@@ -150,11 +150,11 @@ def table_properties(spec: TableSpec, retention_ms: int) -> dict[str, str]:
     """Return the properties with which a table is created.
 
     Delta keeps versions and log twice as long as a snapshot is kept: it counts a version's age from its commit, and
-    a snapshot may name a version that is as old as `retention_ms` on the day it is published. No snapshot names a
-    version of the other tables, so their log is short.
+    a snapshot may name a version that is as old as `retention_ms` on the day it is published. Nobody names a version of
+    the tables of the snapshots themselves, so their log is short.
     """
     kept = f"interval {kept_for_ms(retention_ms) // 1000} seconds"
-    log_kept = kept if spec in PINNED_TABLES else f"interval {_SHORT_LOG_MS // 1000} seconds"
+    log_kept = f"interval {_SHORT_LOG_MS // 1000} seconds" if spec in (SNAPSHOT, PAST_SNAPSHOT) else kept
     return {
         FORMAT_PROPERTY: str(FORMAT),
         RETENTION_PROPERTY: str(retention_ms),

@@ -95,7 +95,7 @@ def change_feed(files: TableFiles, since: int, version: int) -> pa.Table | None:
 
     The result is None in these cases: `version` is older than `since`; the versions include a restore, which the feed
     shows as rows deleted and inserted again; more than `MOST_CHANGES` rows changed; the log no longer has all commits
-    in between, or the files of one are gone; a commit changed more than rows.
+    in between, or the files of one are gone or cannot be read; a commit changed more than rows.
     """
     commits = files.commits(since, version) if version >= since else None
     if commits is None or any(commit.operation == "RESTORE" for commit in commits):
@@ -105,13 +105,13 @@ def change_feed(files: TableFiles, since: int, version: int) -> pa.Table | None:
         for kind, path in _changed_files(commit):
             try:
                 changes = files.stored_rows(path)
-            except FileNotFoundError as error:
+                read.append(_as_feed(changes, kind, number))
+            except (OSError, pa.ArrowException, KeyError) as error:
                 log.debug("no change feed from version %d to %d: %s", since, version, error)
                 return None
             rows += len(changes)
             if rows > MOST_CHANGES:
                 return None
-            read.append(_as_feed(changes, kind, number))
     return pa.concat_tables(read) if read else _FEED.empty_table()
 
 

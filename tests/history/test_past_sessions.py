@@ -102,6 +102,22 @@ def test_a_run_that_dies_leaves_nothing_that_counts_and_the_next_one_goes_on(roo
     assert left["as_of_epoch"].to_pylist() == [newest - 2, newest]
 
 
+def test_of_two_runs_at_once_the_one_that_began_first_gives_way(root, keep, shown, computed, monkeypatch):
+    history = RandomHistory(root, 8, START_MS, NOW)
+    live_on(history, 60)
+    written = []
+
+    def registered_after_another_run(*arguments):
+        monkeypatch.setattr(session_keeping, "register_views", register_views)
+        written.append(keep())
+        register_views(*arguments)
+
+    monkeypatch.setattr(session_keeping, "register_views", registered_after_another_run)
+    assert keep() == 0
+    assert written[0] > 0
+    assert shown() == computed()
+
+
 def fail(*_arguments):
     raise OSError("no space left on device")
 

@@ -20,6 +20,7 @@ from namesrv_stream.tables.schemas import (
     FORMAT,
     KV_CONFIG,
     LIVE,
+    PAST_SESSION,
     PINNED_TABLES,
     SNAPSHOT,
     TOPIC,
@@ -277,7 +278,8 @@ def test_tables_carry_format_feed_and_twice_the_retention_and_snapshot_a_short_l
     of_each_kind = (BROKER, LIVE, BROKER_EVENT, SNAPSHOT)
     limit_tables(*of_each_kind)
     RustWriter(root).ensure_tables(DEFAULT_RETENTION_MS)
-    for spec in of_each_kind:
+    RustWriter(root).ensure_table(PAST_SESSION, DEFAULT_RETENTION_MS)  # views that last name its versions too
+    for spec in (*of_each_kind, PAST_SESSION):
         properties = root.open(spec).metadata().configuration
         assert properties["registry.format"] == str(FORMAT)
         assert properties["delta.enableChangeDataFeed"] == str(bool(spec.key) and spec is not LIVE).lower()

@@ -119,6 +119,13 @@ def test_a_table_whose_feed_is_gone_is_loaded_whole(followed):
     followed.assert_follows(None)
 
 
+def test_a_table_whose_feed_cannot_be_read_is_loaded_whole(followed):
+    followed.merge([topic("v")])
+    for file in Path(followed.root.uri(TOPIC), "_change_data").rglob("*.parquet"):
+        file.write_bytes(b"no Parquet")
+    followed.assert_follows(None)
+
+
 def test_a_change_of_a_large_part_is_loaded_whole(followed, monkeypatch):
     monkeypatch.setattr(topic_queues, "MOST_CHANGES", 3)
     followed.merge([topic("t", perm=4)])
