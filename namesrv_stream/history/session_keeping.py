@@ -69,9 +69,9 @@ def _lines_since(root: Root, snapshot: SnapshotRow, epoch: int) -> int:
 def _write(writer: RustWriter, base: int, rows: DataFrame, former_epoch: int, tag: CommitTag) -> int:
     """Write the sessions, a month at a time, and those last to whose epoch the table then goes."""
     base = writer.delete(PAST_SESSION, base, f"as_of_epoch > {former_epoch}", tag)
-    months = sorted(row[0] for row in rows.select(BACK_MONTH).distinct().collect())
+    months = [row[0] for row in rows.select(BACK_MONTH).distinct().collect()]
     written = 0
-    for month in sorted(months, key=lambda each: each == NOT_BACK):
+    for month in sorted(months, key=lambda each: (each == NOT_BACK, each)):
         sessions = rows.where(rows[BACK_MONTH] == month).toArrow().select(PAST_SESSION.schema.names)
         sessions = sessions.cast(PAST_SESSION.schema)
         if month == NOT_BACK:

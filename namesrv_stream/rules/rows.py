@@ -191,7 +191,7 @@ class SnapshotRow(NamedTuple):
 
 
 class PastSessionRow(NamedTuple):
-    """Append only: a stretch of time in which a broker was in the routes, as maintenance has found it in the history.
+    """A stretch of time in which a broker was in the routes, as maintenance has found it in the history.
 
     `back_at` is None in the latest session of each broker alone, and `to_time` too if that one lasts.
     """
