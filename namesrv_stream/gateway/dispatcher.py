@@ -68,7 +68,10 @@ class Dispatcher:
                 refusal = command.answer(ResponseCode.NO_PERMISSION, str(error))
                 return None if command.is_oneway else encode_command(refusal)
         if command.code == RequestCode.REGISTER_BROKER:
-            place = self._writes.registering.send_unchanged(command, connection)
+            registering = self._writes.registering
+            place = registering.send_unchanged(command, connection)
+            if place is None:
+                place = registering.send_small(command, connection)
             if place is not None:
                 connection.await_answer(command)
                 place.add_done_callback(partial(self._on_registration_logged, command, connection, time.perf_counter()))

@@ -62,6 +62,16 @@ class Decision(NamedTuple):
     why: str | None = None
 
 
+class _Undecided(NamedTuple):
+    """A registration that has to be decoded, because the ledger alone does not allow a light heartbeat."""
+
+    identity: Fingerprint
+    why: str | None
+
+    def decision(self, part: FullRegistration, record: bytes | None) -> Decision:
+        return Decision(part.head, self.identity, part, record, self.why)
+
+
 class FullOrLight:
     """Decides by the ledger first, and then by the newest snapshot, which `answers` has. Lives in the event loop."""
 
@@ -75,33 +85,51 @@ class FullOrLight:
         channel_id, now_ms = self._sending.channel_id(connection), self._sending.now_ms
         return self._registrations.why_in_full(address, channel_id, identity, self.answers, now_ms)
 
+    def decide_at_once(self, command: RemotingCommand, connection: Connection) -> Decision:
+        """Decide as `decide` does on a registration whose body `is_read_at_once`."""
+        found = self._by_ledger(command, connection)
+        if isinstance(found, Decision):
+            return found
+        channel_id = self._sending.channel_id(connection)
+        compared = self.answers if self._may_be_compared(command) else None
+        return found.decision(*_read(command, channel_id, connection.host, compared))
+
     async def decide(self, command: RemotingCommand, connection: Connection) -> Decision:
         """Decide on one registration; it is decoded unless the ledger has it. Raises NamesrvError if it is refused."""
+        found = self._by_ledger(command, connection)
+        if isinstance(found, Decision):
+            return found
+        return found.decision(*await self._read(command, connection))
+
+    def _by_ledger(self, command: RemotingCommand, connection: Connection) -> Decision | _Undecided:
         address, identity = broker_address(command), fingerprint(command)
         why, known = self.why_in_full(address, identity, connection), self._registrations.get(address)
         if why is None and known is not None:
             return Decision(known.head, identity)
         if not self._registrations.has_room(address, self._sending.channel_id(connection), connection.host):
             raise TooManyBrokersError
-        part, record = await self._read(address, command, connection)
-        return Decision(part.head, identity, part, record, why)
+        return _Undecided(identity, why)
 
-    async def _read(
-        self, address: str, command: RemotingCommand, connection: Connection
-    ) -> tuple[FullRegistration, bytes | None]:
-        """Return what to keep of a registration and its record; no record if the newest snapshot shows all it says.
+    def _may_be_compared(self, command: RemotingCommand) -> bool:
+        """Return whether the newest snapshot may show all that a registration says, so that both are compared.
 
-        A comparison with the snapshot needs the tables, which are in this process alone.
+        The comparison needs the tables, which are in this process alone.
         """
-        channel_id, answers = self._sending.channel_id(connection), self.answers
-        is_of_holder = _is_head_of(answers.live.get(address), command)
+        address = broker_address(command)
+        is_of_holder = _is_head_of(self.answers.live.get(address), command)
         is_small = len(command.body) <= MAX_COMPARED_BYTES
-        if is_of_holder and is_small and self._registrations.may_be_published(address, answers):
-            compare = partial(_read, command, channel_id, connection.host, answers)
+        return is_of_holder and is_small and self._registrations.may_be_published(address, self.answers)
+
+    async def _read(self, command: RemotingCommand, connection: Connection) -> tuple[FullRegistration, bytes | None]:
+        """Return what to keep of a registration and its record; no record if the newest snapshot shows all it says."""
+        channel_id = self._sending.channel_id(connection)
+        if self._may_be_compared(command):
+            compare = partial(_read, command, channel_id, connection.host, self.answers)
             with suppress(BodyTooLargeError, TooManyValuesError):
                 compared = await self._sending.made(command, connection, compare, in_process=False)
                 # Other requests were served meanwhile: what was shown then may be shown no more.
-                if compared[1] is not None or self._registrations.may_be_published(address, self.answers):
+                is_still = self._registrations.may_be_published(broker_address(command), self.answers)
+                if compared[1] is not None or is_still:
                     return compared
         return await self._sending.made(command, connection, partial(_read, command, channel_id, connection.host))
 

@@ -11,13 +11,13 @@ from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.body_processes import ReadingProcessLostError
 from namesrv_stream.gateway.broker_log import BrokerLog
 from namesrv_stream.gateway.connection import Connection
-from namesrv_stream.gateway.full_or_light import FullOrLight, TooManyBrokersError, broker_address
+from namesrv_stream.gateway.full_or_light import Decision, FullOrLight, TooManyBrokersError, broker_address
 from namesrv_stream.gateway.heartbeats import Heartbeats
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
 from namesrv_stream.gateway.kept_answers import KeptAnswer
 from namesrv_stream.gateway.ledger import Fingerprint, FullRegistration, Registrations, fingerprint
 from namesrv_stream.gateway.resending import Resending
-from namesrv_stream.gateway.sending import Sending
+from namesrv_stream.gateway.sending import Sending, is_read_at_once
 from namesrv_stream.rules.registration import reply
 from namesrv_stream.rules.requests import MASTER_ID, MAX_HEARTBEAT_TIMEOUT_MS, ChannelClosed, RegisterBroker
 from namesrv_stream.rules.rows import LogPosition
@@ -35,6 +35,7 @@ _AT_A_TIME = 20
 """Pace of what is done for thousands of brokers at once: the event loop answers others in between."""
 
 
+_MASTER = str(MASTER_ID)
 _NOT_IN_LOG = (KafkaUnreachableError, KafkaRefusedError, GatewayBusyError, NoTurnError, ReadingProcessLostError)
 
 
@@ -73,6 +74,21 @@ class Registering:
         except NamesrvError:
             return None
 
+    def send_small(self, command: RemotingCommand, connection: Connection) -> asyncio.Future[LogPosition] | None:
+        """Send a master's registration that says something new, if it is small, which most are.
+
+        Return its future place in the log. Return None for any other, and for one that is refused: `register` handles
+        it. A slave's answer needs more than `answer_to_registration` knows.
+        """
+        is_of_master = (command.ext_fields or {}).get("brokerId") == _MASTER
+        if not is_of_master or not is_read_at_once(command) or _has_earlier_requests(connection):
+            return None
+        try:
+            decision = self._full_or_light.decide_at_once(command, connection)
+            return self._send_decided(decision, broker_address(command), connection)
+        except NamesrvError:
+            return None
+
     def is_thinned(self, command: RemotingCommand, connection: Connection) -> bool:
         """Take a BROKER_HEARTBEAT that needs no record now, which most do not. It may be answered at once.
 
@@ -97,7 +113,10 @@ class Registering:
         return self._registrations.get(address) is not None or address in self._answers.live
 
     def answer_to_registration(self, command: RemotingCommand, error: BaseException | None) -> KeptAnswer:
-        """Return the answer to a registration that `send_unchanged` has sent. `error`: None if Kafka has taken it."""
+        """Return the answer to a registration that `send_unchanged` or `send_small` has sent.
+
+        `error`: None if Kafka has taken it.
+        """
         address = broker_address(command)
         if error is not None:
             self._registrations.forget(address)
@@ -116,19 +135,18 @@ class Registering:
         place: asyncio.Future[LogPosition] | None = None
         try:
             async with connection.order:
-                head, place = await self._send(address, command, connection)
+                decision = await self._full_or_light.decide(command, connection)
+                place = self._send_decided(decision, address, connection)
             await self._sending.in_log(place, REGISTRATION_LIMIT_S)
         except _NOT_IN_LOG:
             self._registrations.failed(address, self._answers, was_sent=place is not None)
             raise
-        return self._answer(command, head)
+        return self._answer(command, decision.head)
 
-    async def _send(
-        self, address: str, command: RemotingCommand, connection: Connection
-    ) -> tuple[RegisterBroker, asyncio.Future[LogPosition]]:
-        head, identity, part, record, why = await self._full_or_light.decide(command, connection)
+    def _send_decided(self, decision: Decision, address: str, connection: Connection) -> asyncio.Future[LogPosition]:
+        head, identity, part, record, why = decision
         if part is None:
-            return head, self.sign_of_life(address, connection)
+            return self.sign_of_life(address, connection)
         channel_id = self._sending.channel_id(connection)
         self._speaking[channel_id] = connection
         if record is None:
@@ -136,14 +154,14 @@ class Registering:
             part.was_published = True
             place = self.sign_of_life(address, connection)
             self._note(identity, part, channel_id, place)
-            return head, place
+            return place
         log.debug("%s registers in full: %s", address, why)
         place = self._send_in_full(identity, part, channel_id, record)
         if not self._registrations.has_sign_of_life(address, channel_id):
             self._broker_log.came(address, f"{head.broker_name} {head.broker_id}", connection)
         self._registrations.note_sign_of_life(address, channel_id, self._sending.now_ms, connection.host)
         self._heartbeats.sent(address, channel_id, place)
-        return head, place
+        return place
 
     def sign_of_life(self, address: str, connection: Connection) -> asyncio.Future[LogPosition]:
         """Send a light heartbeat, now or later. Return the future by which the broker may be answered.

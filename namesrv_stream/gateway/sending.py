@@ -68,10 +68,7 @@ class Sending:
 
         If the body is large, or may be once inflated, `make` runs in another process, or else in a thread of this one.
         """
-        may_inflate = (
-            command.code == RequestCode.REGISTER_BROKER and len(command.body) > 0 and not command.body.startswith(b"{")
-        )
-        if not may_inflate and len(command.body) <= LARGE_BODY_BYTES:
+        if is_read_at_once(command):
             return make()
 
         def make_if_wanted() -> T:
@@ -101,3 +98,11 @@ class Sending:
     def _give_up(self, place: asyncio.Future[LogPosition], limit_s: float) -> None:
         if not place.done():
             place.set_exception(KafkaUnreachableError(self.link.address, f"no answer within {limit_s:g} s"))
+
+
+def is_read_at_once(command: RemotingCommand) -> bool:
+    """Return whether a body is small enough to be read in the event loop, also once it is inflated."""
+    may_inflate = (
+        command.code == RequestCode.REGISTER_BROKER and len(command.body) > 0 and not command.body.startswith(b"{")
+    )
+    return not may_inflate and len(command.body) <= LARGE_BODY_BYTES

@@ -173,9 +173,11 @@ def read_names(command: RemotingCommand, header: type[H]) -> H:
     Raises UnprintableNameError too.
     """
     read = read_header(command, header)
-    for field, value in zip(header.__struct_fields__, msgspec.structs.astuple(read), strict=True):
-        if isinstance(value, str) and field not in _FREE_TEXT:
-            check_names(command, field, value)
+    fields = zip(header.__struct_fields__, msgspec.structs.astuple(read), strict=True)
+    names = {field: value for field, value in fields if isinstance(value, str) and field not in _FREE_TEXT}
+    if not "".join(names.values()).isprintable():
+        for field, name in names.items():
+            check_names(command, field, name)
     return read
 
 
