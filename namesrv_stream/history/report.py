@@ -17,7 +17,6 @@ from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGon
 from namesrv_stream.history import drawing, plots
 from namesrv_stream.history.views import register_views
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.views import open_snapshot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -201,11 +200,11 @@ def _query(statement: str) -> str:
 def topics_at(session: SparkSession, root: Root, end: datetime) -> str:
     """Return the page's part about topics on one broker name only.
 
-    Call it last: it moves the session's views of the tables to the moment `end`.
+    Call it last: it moves the session's views to the moment `end`.
     """
     heading = "Topics on one broker name only, at the end"
     try:
-        open_snapshot(session, root, at=end)
+        register_views(session, root, at=end)
     except (NoSuchSnapshotError, SnapshotGoneError) as error:
         return f"<h2>{heading}</h2><p>Not known: {html.escape(str(error))}</p>"
     return _table(session, heading, _LONELY_TOPICS)

@@ -20,6 +20,7 @@ from namesrv_stream.tables.views import all_columns, open_snapshot, snapshot_sql
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # `history_sql` needs no Spark in the process
 
+_CREATE_VIEW = re.compile(r"CREATE OR REPLACE TEMPORARY VIEW (\w+) AS\s")
 _OF_PAST_SESSIONS = re.compile(r"-- <past_session>\n.*?-- </past_session>\n", re.DOTALL)
 
 
@@ -32,7 +33,8 @@ def register_views(
 ) -> SnapshotRow:
     """Register the tables of one snapshot, as `open_snapshot` does, and the views of views.sql over them.
 
-    Returns the snapshot's row. A further call moves all views to another snapshot.
+    Returns the snapshot's row. A further call moves all views to another snapshot. `open_snapshot` moves the tables
+    alone, and the views of views.sql stay where they are.
     """
     place = Root.at(root, storage_options)
     snapshot = open_snapshot(spark, place, epoch, at)
@@ -42,7 +44,10 @@ def register_views(
         kept = table_as_of(spark, place, PAST_SESSION, past.version)
         kept.where(past.condition).createOrReplaceTempView(PAST_SESSION.name)
     for statement in _history_statements(place, past):
-        spark.sql(statement)
+        _, name, query = _CREATE_VIEW.split(statement, maxsplit=1)
+        spark.sql(query).createOrReplaceTempView(
+            name
+        )  # as an analysed plan, which views above it need not analyse again
     return snapshot
 
 
