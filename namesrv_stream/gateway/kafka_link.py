@@ -176,9 +176,14 @@ class KafkaLink:
     def _ready(self, more_bytes: int, host: str) -> RecordProducer:
         if self._producer is None:
             raise KafkaUnreachableError(self._settings.kafka_bootstrap_servers, "no connection yet")
-        if not (self._records.has_room(host, 1) and self._bytes.has_room(host, more_bytes)):
+        if not self.has_room(host, more_bytes):
             raise GatewayBusyError(self.on_the_way)
         return self._producer
+
+    def has_room(self, host: str, more_bytes: int) -> bool:
+        """Return whether a record of that size from a peer at `host` may be sent now."""
+        is_open = self._producer is not None
+        return is_open and self._records.has_room(host, 1) and self._bytes.has_room(host, more_bytes)
 
     def _ended(
         self,

@@ -18,18 +18,17 @@ from namesrv_stream.gateway.budget import Budget
 from namesrv_stream.rules.requests import RegisterBroker
 from namesrv_stream.rules.rows import LiveRow, LogPosition
 from namesrv_stream.wire.command import RemotingCommand
-from namesrv_stream.wire.frame import pieces_of
+from namesrv_stream.wire.frame import LARGE_BODY_BYTES, pieces_of
 
 MAX_PARTS = 64
 MAX_BROKERS_OF_A_CONNECTION = 1_000
 MAX_BROKERS_OF_A_HOST = 10_000
 MAX_LEDGER_BYTES = 128 * 1024 * 1024
 MAX_FORGOTTEN = 100_000
-_LARGE_BYTES = 16 * 1024
 _LEVEL = 1
 """ISA-L's level that takes a fortieth of zlib's time for the same size."""
 _LEVEL_OF_SMALL = 0
-"""The level for a body of a few KiB: 2 µs in place of 9, and half as many bytes more."""
+"""The level for a body of up to LARGE_BODY_BYTES. It takes 2 µs for 3.5 KB; level 1 takes 9 for a third fewer bytes."""
 
 _BYTES_OF_ANY_PART = 2_048
 """Memory of the objects around a part's body."""
@@ -86,7 +85,7 @@ class FullRegistration:
             code=command.code,
             version=command.version,
             ext_fields=command.ext_fields,
-            body=compress(command.body, _LEVEL if len(command.body) > _LARGE_BYTES else _LEVEL_OF_SMALL),
+            body=compress(command.body, _LEVEL if len(command.body) > LARGE_BODY_BYTES else _LEVEL_OF_SMALL),
             sender=command.sender,
         )
         head = replace(read, topic_config_table={}, topic_queue_mapping_info_map={}, channel_id=None, requested_by=None)

@@ -35,7 +35,6 @@ _AT_A_TIME = 20
 """Pace of what is done for thousands of brokers at once: the event loop answers others in between."""
 
 
-_MASTER = str(MASTER_ID)
 _NOT_IN_LOG = (KafkaUnreachableError, KafkaRefusedError, GatewayBusyError, NoTurnError, ReadingProcessLostError)
 
 
@@ -75,16 +74,21 @@ class Registering:
             return None
 
     def send_small(self, command: RemotingCommand, connection: Connection) -> asyncio.Future[LogPosition] | None:
-        """Send a master's registration that says something new, if it is small, which most are.
+        """Send a master's registration that says something new, in the turn in which it came.
 
-        Return its future place in the log. Return None for any other, and for one that is refused: `register` handles
-        it. A slave's answer needs more than `answer_to_registration` knows.
+        Return its future place in the log. Return None, and send nothing, if `register` has to handle it: the body is
+        over 16 KiB or compressed, earlier requests wait, the sender is a slave, whose answer names its master, or the
+        registration cannot be sent.
         """
-        is_of_master = (command.ext_fields or {}).get("brokerId") == _MASTER
-        if not is_of_master or not is_read_at_once(command) or _has_earlier_requests(connection):
+        if not _is_of_master(command) or not is_read_at_once(command) or _has_earlier_requests(connection):
+            return None
+        if not self._sending.link.has_room(connection.host, len(command.body)):
             return None
         try:
             decision = self._full_or_light.decide_at_once(command, connection)
+        except Exception:  # also an error of ours: `register` meets it again, and its caller logs and answers it
+            return None
+        try:
             return self._send_decided(decision, broker_address(command), connection)
         except NamesrvError:
             return None
@@ -120,9 +124,9 @@ class Registering:
         address = broker_address(command)
         if error is not None:
             self._registrations.forget(address)
-            return KeptAnswer(command.code, busy(command, error))
+            return KeptAnswer(command.code, busy(command, error, {}))
         known = self._registrations.get(address)
-        if known is None or known.head.broker_id == MASTER_ID:
+        if known is None or _is_of_master(command):
             return self._answers.to_master
         return KeptAnswer(command.code, self._answer(command, known.head))
 
@@ -155,8 +159,8 @@ class Registering:
             place = self.sign_of_life(address, connection)
             self._note(identity, part, channel_id, place)
             return place
-        log.debug("%s registers in full: %s", address, why)
         place = self._send_in_full(identity, part, channel_id, record)
+        log.debug("%s registers in full: %s", address, why)
         if not self._registrations.has_sign_of_life(address, channel_id):
             self._broker_log.came(address, f"{head.broker_name} {head.broker_id}", connection)
         self._registrations.note_sign_of_life(address, channel_id, self._sending.now_ms, connection.host)
@@ -250,6 +254,10 @@ class Registering:
                     self._sending.link.send(closed, host=connection.host)
                 except NamesrvError as error:
                     log.warning("connection of %s lost, its lease runs to its end: %s", address, error)
+
+
+def _is_of_master(command: RemotingCommand) -> bool:
+    return (command.ext_fields or {}).get("brokerId") == str(MASTER_ID)
 
 
 def _has_earlier_requests(connection: Connection) -> bool:

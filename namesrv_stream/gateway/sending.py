@@ -101,7 +101,7 @@ class Sending:
 
 
 def is_read_at_once(command: RemotingCommand) -> bool:
-    """Return whether a body is small enough to be read in the event loop, also once it is inflated."""
+    """Return whether a body is small and not compressed, so that it may be read in the event loop."""
     may_inflate = (
         command.code == RequestCode.REGISTER_BROKER and len(command.body) > 0 and not command.body.startswith(b"{")
     )

@@ -4,11 +4,12 @@ import asyncio
 import gc
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError
-from namesrv_stream.gateway import ledger
+from namesrv_stream.gateway import full_or_light, ledger
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.registering import REGISTRATION_LIMIT_S
@@ -47,6 +48,7 @@ class Log:
         self.ticks = ticks
         self.sent = []
         self.waiting = []
+        self.is_full = False
         self.working = asyncio.Event()
         self.working.set()
 
@@ -55,6 +57,9 @@ class Log:
         self.sent.append(request)
         self.waiting.append((len(self.sent) - 1, place))
         return place
+
+    def has_room(self, host, more_bytes):
+        return not self.is_full
 
     def run_in_process(self, work):
         return work()
@@ -192,6 +197,102 @@ def test_an_unchanged_registration_is_one_send(run):
             "it is the first on its connection"
         )
         assert site.log.kinds == [FULL, LIGHT]
+
+    run(scenario)
+
+
+def test_a_small_registration_that_says_something_new_is_one_send_too(run):
+    async def scenario(site):
+        broker, registering = site.connect(), site.writes.registering
+        for counter in (1, 2):
+            place = registering.send_small(command(counter=counter), broker)
+            site.log.acknowledge()
+            await place
+            assert registering.answer_to_registration(command(counter=counter), None).result == 0
+        await site.clock.passes(QUARTER_S)
+        assert registering.send_unchanged(command(counter=2), broker) is not None, "the ledger has it"
+        assert site.log.kinds == [FULL, FULL, LIGHT]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(command(broker_id=1), id="a slave's, whose answer names its master"),
+        pytest.param(command(topics=map(str, range(LARGE_BODY_BYTES // 64))), id="a large one"),
+        pytest.param(msgspec.structs.replace(command(), body=b"\x78" + command().body), id="a compressed one"),
+        pytest.param(msgspec.structs.replace(command(), body=b"{"), id="one that cannot be read"),
+    ],
+)
+def test_any_other_registration_waits_for_its_turn_and_nothing_is_sent_before(run, other):
+    async def scenario(site):
+        assert site.writes.registering.send_small(other, site.connect()) is None
+        assert site.log.sent == []
+
+    run(scenario)
+
+
+def test_a_small_registration_goes_after_earlier_requests_of_its_connection(run):
+    async def scenario(site):
+        broker, registering = site.connect(), site.writes.registering
+        broker.await_answer(command())
+        assert registering.send_small(command(), broker) is None, "an answer is outstanding"
+        broker.reply_frame(command(), None)
+        async with broker.order:
+            assert registering.send_small(command(), broker) is None, "something is being handed to Kafka"
+
+    run(scenario)
+
+
+def test_a_small_registration_for_which_kafka_has_no_room_is_not_decoded(run, monkeypatch):
+    monkeypatch.setattr(full_or_light, "register_broker", pytest.fail)
+
+    async def scenario(site):
+        site.log.is_full = True
+        assert site.writes.registering.send_small(command(), site.connect()) is None
+
+    run(scenario)
+
+
+def test_an_error_of_ours_in_a_small_registration_is_left_to_its_turn_and_sends_nothing(run, monkeypatch):
+    def register_broker(*_arguments):
+        raise ValueError("of ours")
+
+    monkeypatch.setattr(full_or_light, "register_broker", register_broker)
+
+    async def scenario(site):
+        assert site.writes.registering.send_small(command(), site.connect()) is None
+        assert site.log.sent == []
+
+    run(scenario)
+
+
+def test_a_master_is_answered_as_one_although_its_address_registers_as_a_slave_meanwhile(run):
+    async def scenario(site):
+        registering = site.writes.registering
+        registering.send_small(command(), site.connect())
+        later = site.ask(command(broker_id=1), site.connect())
+        await settle()
+        site.log.acknowledge()
+        await later
+        head = registering.answer_to_registration(command(), None).prepared.frame(1)
+        assert b"masterAddr" not in head
+
+    run(scenario)
+
+
+def test_a_small_registration_that_fails_is_answered_busy_and_then_sent_in_full(run):
+    async def scenario(site):
+        broker, registering = site.connect(), site.writes.registering
+        place = registering.send_small(command(), broker)
+        site.log.fail()
+        await settle()
+        answer = registering.answer_to_registration(command(), place.exception())
+        assert answer.result == ResponseCode.SYSTEM_BUSY
+        assert b'"extFields":{}' in answer.prepared.frame(1)
+        assert await site.acknowledged(command(), broker) == 0
+        assert site.log.kinds == [FULL, FULL]
 
     run(scenario)
 
