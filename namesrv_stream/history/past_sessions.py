@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from namesrv_stream.errors import NotARegistryError
+from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.root import Root, query
-from namesrv_stream.tables.schemas import BACK_MONTH, EVENT_MONTH, NOT_BACK, PAST_SESSION
+from namesrv_stream.tables.schemas import BACK_MONTH, BROKER_EVENT, EVENT_MONTH, NOT_BACK, PAST_SESSION
 
 LATEST_OF_BROKERS = f"{BACK_MONTH} = '{NOT_BACK}'"
 """SQL condition of the latest session of each broker."""
 
-_SLACK = timedelta(days=1)
-"""Time by which a line may be older than the newest one before it: between two ticks Kafka's clock may step back."""
+_AFTER_ALL_MONTHS = "9999-99"
 
 
 class PastSessions(NamedTuple):
-    """Version of the table `past_session`, and the epoch and the time up to which it has the sessions."""
+    """Version of the table `past_session`, the epoch up to which it has the sessions, and the first month since.
+
+    `first_month`: no line that has come since is of a month before.
+    """
 
     version: int
     epoch: int
-    time: datetime
+    first_month: str
 
     @property
     def condition(self) -> str:
@@ -31,18 +36,27 @@ class PastSessions(NamedTuple):
     @property
     def lines_since(self) -> str:
         """The SQL condition of the lines of the history that have come since; of older months none is read."""
-        month = f"{self.time.astimezone(UTC) - _SLACK:%Y-%m}"
-        return f"epoch > {self.epoch} AND {EVENT_MONTH} >= '{month}'"
+        return f"epoch > {self.epoch} AND {EVENT_MONTH} >= '{self.first_month}'"
 
 
-def past_sessions(root: Root, epoch: int) -> PastSessions | None:
-    """Return what is kept as of an epoch, None if nothing is, or only as of a later one."""
+def past_sessions(root: Root, snapshot: SnapshotRow) -> PastSessions | None:
+    """Return what is kept as of a snapshot, None if nothing is, or only as of a later one."""
     try:
         table = root.open(PAST_SESSION)
     except NotARegistryError:
         return None
-    newest = f"SELECT max(as_of_epoch) AS epoch, max(as_of_time) AS time FROM rows WHERE {LATEST_OF_BROKERS}"
-    kept = query(table, newest).to_pylist()[0]
-    if kept["epoch"] is None or kept["epoch"] > epoch:
+    [newest] = query(table, f"SELECT max(as_of_epoch) AS epoch FROM rows WHERE {LATEST_OF_BROKERS}").to_pylist()
+    epoch = newest["epoch"]
+    if epoch is None or epoch > snapshot.epoch:
         return None
-    return PastSessions(table.version(), kept["epoch"], kept["time"])
+    months = files_since(root, snapshot, epoch)[f"partition.{EVENT_MONTH}"].to_pylist()
+    return PastSessions(table.version(), epoch, min(months, default=_AFTER_ALL_MONTHS))
+
+
+def files_since(root: Root, snapshot: SnapshotRow, epoch: int) -> pa.Table:
+    """Return the files of the history that may have a line after `epoch`, one a row, by their statistics alone."""
+    events = root.open(BROKER_EVENT, snapshot.versions[BROKER_EVENT.name])
+    files = pa.table(events.get_add_actions(flatten=True))
+    if "max.epoch" not in files.column_names:  # no file, or none with statistics
+        return files
+    return files.filter(pc.fill_null(pc.greater(files["max.epoch"], epoch), fill_value=True))

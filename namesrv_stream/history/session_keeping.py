@@ -6,17 +6,16 @@ latest session, from which the views go on.
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from namesrv_stream.history.past_sessions import LATEST_OF_BROKERS, past_sessions
+from namesrv_stream.history.past_sessions import LATEST_OF_BROKERS, files_since, past_sessions
 from namesrv_stream.history.views import register_views
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
-from namesrv_stream.tables.schemas import BACK_MONTH, BROKER_EVENT, NOT_BACK, PAST_SESSION
+from namesrv_stream.tables.schemas import BACK_MONTH, NOT_BACK, PAST_SESSION
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import BaseMovedError, CommitTag
 
@@ -24,10 +23,10 @@ LEAST_LINES = 100_000
 """Lines that have come since the last time, from which on it pays to keep sessions: reading fewer takes no second."""
 
 _SESSIONS = f"""
-SELECT session.*, CAST({{epoch}} AS BIGINT) AS as_of_epoch, at AS as_of_time,
+SELECT session.*, CAST({{epoch}} AS BIGINT) AS as_of_epoch,
        coalesce(date_format(date_from_unix_date(CAST(unix_millis(back_at) DIV 86400000 AS INT)), 'yyyy-MM'),
                 '{NOT_BACK}') AS {BACK_MONTH}
-FROM recent_session session CROSS JOIN known_until
+FROM recent_session session
 """
 
 
@@ -41,13 +40,13 @@ def keep_past_sessions(spark: SparkSession, root: Root) -> int:
     """
     snapshots = Snapshots(root)
     newest = snapshots.newest()
-    former = past_sessions(root, newest.epoch)
+    former = past_sessions(root, newest)
     if _lines_since(root, newest, former.epoch if former else 0) < LEAST_LINES:
         return 0
     writer = writer_of(root)
     writer.ensure_table(PAST_SESSION, snapshots.retention_ms)
     base = writer.head(PAST_SESSION)  # before the views read the table: if another run writes it, this one gives way
-    former = past_sessions(root, newest.epoch)
+    former = past_sessions(root, newest)
     session = spark.newSession()
     register_views(session, root, newest.epoch)
     rows = session.sql(_SESSIONS.format(epoch=newest.epoch)).persist()
@@ -60,10 +59,9 @@ def keep_past_sessions(spark: SparkSession, root: Root) -> int:
 
 
 def _lines_since(root: Root, snapshot: SnapshotRow, epoch: int) -> int:
-    """Return how many lines the files have that have a line after `epoch`. Reads statistics only."""
-    events = root.open(BROKER_EVENT, snapshot.versions[BROKER_EVENT.name])
-    files = pa.table(events.get_add_actions(flatten=True))
-    return pc.sum(files.filter(pc.greater(files["max.epoch"], epoch))["num_records"]).as_py() or 0
+    """Return how many lines the files have that have a line after `epoch`; a file without statistics counts as long."""
+    lines = files_since(root, snapshot, epoch)["num_records"]
+    return pc.sum(pc.fill_null(lines, LEAST_LINES)).as_py() or 0
 
 
 def _write(writer: RustWriter, base: int, rows: DataFrame, former_epoch: int, tag: CommitTag) -> int:

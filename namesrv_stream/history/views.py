@@ -39,22 +39,21 @@ def register_views(
     place = Root.at(root, storage_options)
     snapshot = open_snapshot(spark, place, epoch, at)
     table_as_of(spark, place, SNAPSHOT).where(_up_to(snapshot)).createOrReplaceTempView(SNAPSHOT.name)
-    past = past_sessions(place, snapshot.epoch)
+    past = past_sessions(place, snapshot)
     if past is not None:
         kept = table_as_of(spark, place, PAST_SESSION, past.version)
         kept.where(past.condition).createOrReplaceTempView(PAST_SESSION.name)
     for statement in _history_statements(place, past):
         _, name, query = _CREATE_VIEW.split(statement, maxsplit=1)
-        spark.sql(query).createOrReplaceTempView(
-            name
-        )  # as an analysed plan, which views above it need not analyse again
+        # Registered as an analysed plan, so that a question does not analyse this view again.
+        spark.sql(query).createOrReplaceTempView(name)
     return snapshot
 
 
 def history_sql(root: str | Path | Root, snapshot: SnapshotRow) -> list[str]:
     """Return the SQL statements of `register_views`, for a plain spark-sql or a notebook without this package."""
     place = Root.at(root)
-    past = past_sessions(place, snapshot.epoch)
+    past = past_sessions(place, snapshot)
     return [
         *snapshot_sql(place, snapshot),
         _snapshots_up_to(place, snapshot),

@@ -208,7 +208,6 @@ class PastSessionRow(NamedTuple):
     back_at: int | None
     was_handed_over: bool
     as_of_epoch: int
-    as_of_time: int
 
 
 class PastSnapshotRow(NamedTuple):

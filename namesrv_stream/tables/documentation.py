@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from namesrv_stream.tables.schemas import TABLES, TABLES_OF_MAINTENANCE, Column, TableSpec
+from namesrv_stream.tables.schemas import PAST_SESSION, TABLES, TABLES_OF_MAINTENANCE, Column, TableSpec
 
 _DOCUMENTED = (*TABLES.values(), *TABLES_OF_MAINTENANCE)
 _END = "<!-- end of columns -->\n"
@@ -49,11 +49,14 @@ def type_name(kind: pa.DataType) -> str:
 
 def tables_list() -> str:
     """Return the list of all tables in Markdown."""
-    rows = [
-        f"| [`{spec.name}`](#{spec.name}) | {spec.grain} | {', '.join(spec.key) or 'append only'} |"
-        for spec in _DOCUMENTED
-    ]
+    rows = [f"| [`{spec.name}`](#{spec.name}) | {spec.grain} | {_key(spec)} |" for spec in _DOCUMENTED]
     return "\n".join(["| table | one row is | key |", "|---|---|---|", *rows]) + "\n"
+
+
+def _key(spec: TableSpec) -> str:
+    if spec is PAST_SESSION:
+        return "none: each broker's latest session is replaced"
+    return ", ".join(spec.key) or "append only"
 
 
 def with_columns(document: str) -> str:

@@ -74,7 +74,7 @@ def _later(name: str, kind: pa.DataType, comment: str) -> Column:
 
 @dataclass(frozen=True, eq=False)
 class TableSpec:
-    """One Delta table. A table with an empty key is append only.
+    """One Delta table. A table with an empty key is append only, except `past_session`.
 
     `grain` completes the sentence "one row is ...". `partition` is computed from the row and is no field of it.
     `change_feed` is True if Delta's change data feed is on; an append-only table needs none, since its rows are the
@@ -381,7 +381,6 @@ PAST_SESSION = TableSpec(
         _optional("back_at", TIMESTAMP, "begin of the broker's next session; NULL in its latest one"),
         Column("was_handed_over", pa.bool_(), "true if the broker's id has ever passed between living addresses"),
         Column("as_of_epoch", LONG, "epoch up to which maintenance had read the history"),
-        Column("as_of_time", TIMESTAMP, "event time up to which it had"),
     ),
     partition=Column(BACK_MONTH, TEXT, "partition, YYYY-MM of back_at in UTC; none while the broker is not back"),
 )

@@ -38,7 +38,8 @@ def open_snapshot(
     """Registers each table of VIEWS as a temporary view pinned to one snapshot, and returns the snapshot.
 
     The newest one, that of `epoch`, or the one in force at the event time `at` (a datetime or epoch milliseconds).
-    Opening another snapshot in the same session moves the views to it.
+    Opening another snapshot in the same session moves these views to it. Views over them, which `register_views` makes,
+    stay at their snapshot.
 
     `storage_options` are the settings `delta.storage.*` for a root that is given by its URL; Spark gets them too.
     """

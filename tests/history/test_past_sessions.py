@@ -8,7 +8,7 @@ from namesrv_stream.history.session_keeping import keep_past_sessions
 from namesrv_stream.history.views import history_sql, register_views
 from namesrv_stream.tables.root import Root, is_there, query
 from namesrv_stream.tables.rust_writer import RustWriter
-from namesrv_stream.tables.schemas import NOT_BACK, PAST_SESSION
+from namesrv_stream.tables.schemas import BROKER_EVENT, NOT_BACK, PAST_SESSION
 from namesrv_stream.tables.snapshots import Snapshots
 from tests.history.fleet import RandomHistory
 from tests.history.seeded import DAY_MS, MINUTE_MS
@@ -49,7 +49,7 @@ def computed(shown):
 
     def computed(epoch=None):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(views, "past_sessions", lambda _root, _epoch: None)
+            patch.setattr(views, "past_sessions", lambda _root, _snapshot: None)
             return shown(epoch)
 
     return computed
@@ -69,7 +69,10 @@ def test_sessions_are_the_same_whenever_some_of_them_were_kept(root, keep, shown
     before = live_on(history, 3)
     keep()
     last = live_on(history, 60)
-    assert past_sessions(root, last).epoch == before
+    newest = Snapshots(root).find(last)
+    first_since = f"SELECT min(event_month) AS month FROM rows WHERE epoch > {before}"
+    [since] = query(root.open(BROKER_EVENT, newest.versions["broker_event"]), first_since).to_pylist()
+    assert past_sessions(root, newest)[1:] == (before, since["month"])
     found = shown()
     assert found == computed()
     assert any(row.back_at is not None for row in found)
@@ -82,7 +85,7 @@ def test_an_epoch_before_the_one_to_which_sessions_were_kept_is_shown_by_its_lin
     wanted = computed()
     live_on(history, 40)
     keep()
-    assert past_sessions(root, before) is None
+    assert past_sessions(root, Snapshots(root).find(before)) is None
     register_views(spark, root, before)
     assert spark.sql(SESSIONS).collect() == wanted
 
@@ -143,6 +146,12 @@ def test_of_what_is_kept_only_the_latest_session_of_a_broker_is_written_again(ro
     latest = query(root.open(PAST_SESSION), f"SELECT * FROM rows WHERE back_month = '{NOT_BACK}'")
     assert len(latest) + 8 < first
     assert keep() <= len(latest) + 8  # a step ends or begins two sessions at most
+
+
+def test_an_empty_history_has_no_such_table(spark, root, keep):
+    RandomHistory(root, 7, START_MS, NOW).publish()
+    assert keep() == 0
+    assert not is_there(root, PAST_SESSION)
 
 
 def test_a_short_history_has_no_such_table(spark, root):
