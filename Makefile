@@ -28,6 +28,9 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
+# If it is set, each process compiles the package anew, and a test run starts some hundred.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := .venv/bin
 LOCKS := requirements-build.lock requirements.lock
 OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # Most JVMs of the tests live for seconds, which the second compiler would take for itself. The session lives long.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
-BOTH_COMPILERS = "-XX:TieredStopAtLevel=4"
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+OF_LONG_LIFE = "-XX:TieredStopAtLevel=4 -XX:+UseSerialGC"
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Options of Spark for `make test`, whose plans run once: to compile them takes longer. `make test-full` compiles."""
 
 # No test is about time, which other work on the machine changes: Hypothesis's own limits of time are off.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -59,14 +61,16 @@ def topic():
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory):
+def spark(request, tmp_path_factory):
     from namesrv_stream.local.spark import local_session  # noqa: PLC0415 -- pyspark's import takes a second
 
     options = {
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": BOTH_COMPILERS,
+        "spark.driver.extraJavaOptions": OF_LONG_LIFE,
     }
+    if "not full" in request.config.option.markexpr:
+        options |= INTERPRETED
     session = local_session("tests", options, cores="2")
     yield session
     session.stop()
