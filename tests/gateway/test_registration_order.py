@@ -1,0 +1,124 @@
+"""Registrations of one connection, small and large, from their bytes to the log: in order, each answered once."""
+
+import pytest
+from msgspec.structs import replace
+
+from namesrv_stream.gateway import full_or_light
+from namesrv_stream.gateway.authorization import Authorization
+from namesrv_stream.gateway.connections import Connections
+from namesrv_stream.gateway.dispatcher import Dispatcher
+from namesrv_stream.gateway.metrics import Metrics
+from namesrv_stream.gateway.sending import LARGE_BODY_BYTES
+from namesrv_stream.gateway.tls import Certificates
+from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, RegisterBroker
+from namesrv_stream.wire.codes import Flag, ResponseCode
+from namesrv_stream.wire.command import encode_command
+from namesrv_stream.wire.frame import FrameDecoder
+from tests.gateway.test_ledger import command
+from tests.gateway.test_writes import Site, run, settle
+from tests.gateway.transport import Transport, connected
+
+LARGE = command(counter=2, topics=[f"topic-{number}" for number in range(LARGE_BODY_BYTES // 64)])
+
+__all__ = ["run"]  # a fixture
+
+
+class Peer:
+    """A broker's connection through the dispatcher."""
+
+    def __init__(self, site: Site):
+        metrics = Metrics()
+        dispatcher = Dispatcher(site.answers(), site.writes, metrics, Authorization(site.settings, metrics))
+        self._transport = Transport()
+        connections = Connections(Certificates(site.settings), "disabled")
+        self.connection = connected(dispatcher, connections, self._transport)
+
+    async def sends(self, *commands):
+        frames = [encode_command(replace(each, opaque=number)) for number, each in enumerate(commands)]
+        self.connection.data_received(b"".join(frames))
+        await settle()
+
+    @property
+    def answers(self):
+        """Opaque and code of each answer, in order."""
+        return [(answer.opaque, answer.code) for answer in FrameDecoder().feed(bytes(self._transport.written))]
+
+
+def test_small_and_large_registrations_get_to_the_log_in_the_order_of_their_connection(run):
+    async def scenario(site):
+        peer = Peer(site)
+        await peer.sends(command(), LARGE, command(counter=3))
+        assert peer.answers == [], "Kafka has taken none of them"
+        versions = [each.data_version.counter for each in site.log.sent if isinstance(each, RegisterBroker)]
+        assert versions == [1, 2, 3]
+        site.log.acknowledge()
+        await settle()
+        assert sorted(peer.answers) == [(0, 0), (1, 0), (2, 0)]
+
+    run(scenario)
+
+
+def test_a_oneway_small_registration_is_in_the_log_and_has_no_answer(run):
+    async def scenario(site):
+        peer = Peer(site)
+        await peer.sends(replace(command(), flag=Flag.ONEWAY))
+        site.log.acknowledge()
+        await settle()
+        assert site.log.kinds == [RegisterBroker]
+        assert peer.answers == []
+
+    run(scenario)
+
+
+def test_a_small_registration_for_which_kafka_has_no_room_is_answered_once(run):
+    async def scenario(site):
+        peer, site.log.is_full = Peer(site), True
+        await peer.sends(command())
+        site.log.acknowledge()
+        await settle()
+        assert site.log.kinds == [RegisterBroker], "in its turn, by `register`"
+        assert peer.answers == [(0, 0)]
+
+    run(scenario)
+
+
+def test_an_error_of_ours_in_a_small_registration_is_an_answer_and_its_connection_stays(run, monkeypatch):
+    def register_broker(*_arguments):
+        raise ValueError("of ours")
+
+    async def scenario(site):
+        peer = Peer(site)
+        with monkeypatch.context() as patch:
+            patch.setattr(full_or_light, "register_broker", register_broker)
+            await peer.sends(command())
+        assert peer.answers == [(0, ResponseCode.SYSTEM_ERROR)]
+        assert not peer.connection.is_closing
+        await peer.sends(command())
+        assert site.log.kinds == [RegisterBroker]
+
+    run(scenario)
+
+
+def test_the_end_of_a_connection_follows_its_small_registration_in_the_log(run):
+    async def scenario(site):
+        peer = Peer(site)
+        await peer.sends(command())
+        peer.connection.connection_lost(None)
+        await settle()
+        assert site.log.kinds == [RegisterBroker, ChannelClosed]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("counter", [1, 2])
+def test_a_second_small_registration_is_light_only_if_it_says_the_same(run, counter):
+    async def scenario(site):
+        peer = Peer(site)
+        await peer.sends(command())
+        site.log.acknowledge()
+        await settle()
+        await site.clock.passes(30)
+        await peer.sends(command(counter=counter))
+        assert site.log.kinds[1] is (BrokerHeartbeat if counter == 1 else RegisterBroker)
+
+    run(scenario)
