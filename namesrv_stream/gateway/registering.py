@@ -89,7 +89,7 @@ class Registering:
         except Exception:  # also an error of ours: `register` meets it again, and its caller logs and answers it
             return None
         try:
-            return self._send_decided(decision, broker_address(command), connection)
+            return self._send_decided(decision, connection)
         except NamesrvError:
             return None
 
@@ -140,15 +140,16 @@ class Registering:
         try:
             async with connection.order:
                 decision = await self._full_or_light.decide(command, connection)
-                place = self._send_decided(decision, address, connection)
+                place = self._send_decided(decision, connection)
             await self._sending.in_log(place, REGISTRATION_LIMIT_S)
         except _NOT_IN_LOG:
             self._registrations.failed(address, self._answers, was_sent=place is not None)
             raise
         return self._answer(command, decision.head)
 
-    def _send_decided(self, decision: Decision, address: str, connection: Connection) -> asyncio.Future[LogPosition]:
+    def _send_decided(self, decision: Decision, connection: Connection) -> asyncio.Future[LogPosition]:
         head, identity, part, record, why = decision
+        address = head.broker_addr
         if part is None:
             return self.sign_of_life(address, connection)
         channel_id = self._sending.channel_id(connection)
