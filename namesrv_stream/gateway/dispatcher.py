@@ -74,7 +74,7 @@ class Dispatcher:
             started_s, registering = time.perf_counter(), self._writes.registering
             place, later_s = registering.send_unchanged(command, connection), 0.0
             if place is None:
-                place, later_s = registering.send_small(command, connection), _LATER_S
+                place, later_s = registering.send_at_once(command, connection), _LATER_S
             if place is not None:
                 connection.await_answer(command, later_s=later_s)
                 place.add_done_callback(partial(self._on_registration_logged, command, connection, started_s))

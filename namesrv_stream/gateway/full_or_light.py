@@ -25,6 +25,7 @@ from namesrv_stream.rules.requests import RegisterBroker
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.errors import BadRequestError, BodyTooLargeError, TooManyValuesError
+from namesrv_stream.wire.frame import LARGE_BODY_BYTES
 from namesrv_stream.wire.registration import DEFAULT_LIMITS, BodyLimits
 from namesrv_stream.wire.requests import register_broker
 
@@ -32,10 +33,16 @@ MAX_COMPARED_BYTES = 2 * 1024 * 1024
 """Limit of a body, inflated, that is decoded in this process. 10,000 topics take 1.7 MB, and lookups wait for 5 ms."""
 
 _BYTES_A_VALUE = 10
-"""A body of over 64 KiB with fewer bytes for each JSON value is not compared: `[],` without end would take 70 ms.
+"""A body of over 64 KiB with fewer bytes for each JSON value is not compared.
 
-Topics have 14 or more, static topics with very many queues fewer.
+2 MiB of `[],` would take 70 ms. Topics have 14 or more, static topics with very many queues fewer.
 """
+
+MAX_AT_ONCE_BYTES = 256 * 1024
+"""Limit of a registration's body that is decoded in the turn in which it comes. 1,500 topics take 0.8 ms."""
+
+_AT_ONCE_LIMITS = BodyLimits(only_quick=True)
+"""Limits of a body that is large, and is decoded at once all the same: whatever a peer sends, it takes 3 ms at most."""
 
 
 class TooManyBrokersError(BadRequestError):
@@ -86,13 +93,17 @@ class FullOrLight:
         return self._registrations.why_in_full(address, channel_id, identity, self.answers, now_ms)
 
     def decide_at_once(self, command: RemotingCommand, connection: Connection) -> Decision:
-        """Decide as `decide` does on a registration whose body `is_read_at_once`."""
+        """Decide as `decide` does on a registration whose body `is_read_at_once` within MAX_AT_ONCE_BYTES.
+
+        Raises BadRequestError also for a body that `decide` can read, and that would take the event loop too long.
+        """
         found = self._by_ledger(command, connection)
         if isinstance(found, Decision):
             return found
         channel_id = self._sending.channel_id(connection)
+        limits = DEFAULT_LIMITS if len(command.body) <= LARGE_BODY_BYTES else _AT_ONCE_LIMITS
         compared = self.answers if self._may_be_compared(command) else None
-        return found.decision(*_read(command, channel_id, connection.host, compared))
+        return found.decision(*_read(command, channel_id, connection.host, limits, compared))
 
     async def decide(self, command: RemotingCommand, connection: Connection) -> Decision:
         """Decide on one registration; it is decoded unless the ledger has it. Raises NamesrvError if it is refused."""
@@ -122,16 +133,16 @@ class FullOrLight:
 
     async def _read(self, command: RemotingCommand, connection: Connection) -> tuple[FullRegistration, bytes | None]:
         """Return what to keep of a registration and its record; no record if the newest snapshot shows all it says."""
-        channel_id = self._sending.channel_id(connection)
+        read = partial(_read, command, self._sending.channel_id(connection), connection.host)
         if self._may_be_compared(command):
-            compare = partial(_read, command, channel_id, connection.host, self.answers)
+            compare = partial(read, BodyLimits(MAX_COMPARED_BYTES, _BYTES_A_VALUE), self.answers)
             with suppress(BodyTooLargeError, TooManyValuesError):
                 compared = await self._sending.made(command, connection, compare, in_process=False)
                 # Other requests were served meanwhile: what was shown then may be shown no more.
                 is_still = self._registrations.may_be_published(broker_address(command), self.answers)
                 if compared[1] is not None or is_still:
                     return compared
-        return await self._sending.made(command, connection, partial(_read, command, channel_id, connection.host))
+        return await self._sending.made(command, connection, partial(read, DEFAULT_LIMITS))
 
 
 def broker_address(command: RemotingCommand) -> str:
@@ -147,14 +158,13 @@ def _is_head_of(lease: LiveRow | None, command: RemotingCommand) -> bool:
 
 
 def _read(
-    command: RemotingCommand, channel_id: str, host: str, compared: Answers | None = None
+    command: RemotingCommand, channel_id: str, host: str, limits: BodyLimits, compared: Answers | None = None
 ) -> tuple[FullRegistration, bytes | None]:
     """Decode a registration, and encode its record unless the snapshot to compare it with shows all that it says.
 
-    Raises BodyTooLargeError or TooManyValuesError if the body is to be compared and that would take too long.
+    Raises BadRequestError: BodyTooLargeError or TooManyValuesError if the body exceeds the limits.
     """
     command = msgspec.structs.replace(command, body=command.body[:])  # bytes in one place: see LargeBody
-    limits = DEFAULT_LIMITS if compared is None else BodyLimits(MAX_COMPARED_BYTES, _BYTES_A_VALUE)
     read = register_broker(command, channel_id, limits)
     is_shown = compared is not None and changes_nothing(compared.tables, compared.settings, read)
     return FullRegistration.of(command, read, host), None if is_shown else encode_record(read)

@@ -11,7 +11,13 @@ from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.body_processes import ReadingProcessLostError
 from namesrv_stream.gateway.broker_log import BrokerLog
 from namesrv_stream.gateway.connection import Connection
-from namesrv_stream.gateway.full_or_light import Decision, FullOrLight, TooManyBrokersError, broker_address
+from namesrv_stream.gateway.full_or_light import (
+    MAX_AT_ONCE_BYTES,
+    Decision,
+    FullOrLight,
+    TooManyBrokersError,
+    broker_address,
+)
 from namesrv_stream.gateway.heartbeats import Heartbeats
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
 from namesrv_stream.gateway.kept_answers import KeptAnswer
@@ -73,14 +79,16 @@ class Registering:
         except NamesrvError:
             return None
 
-    def send_small(self, command: RemotingCommand, connection: Connection) -> asyncio.Future[LogPosition] | None:
+    def send_at_once(self, command: RemotingCommand, connection: Connection) -> asyncio.Future[LogPosition] | None:
         """Send a master's registration that says something new, in the turn in which it came.
 
         Return its future place in the log. Return None, and send nothing, if `register` has to handle it: the body is
-        over 16 KiB or compressed, earlier requests wait, the sender is a slave, whose answer names its master, or the
-        registration cannot be sent.
+        compressed or would take the event loop too long, earlier requests wait, the sender is a slave, whose answer
+        names its master, or the registration cannot be sent.
         """
-        if not _is_of_master(command) or not is_read_at_once(command) or _has_earlier_requests(connection):
+        if not _is_of_master(command) or _has_earlier_requests(connection):
+            return None
+        if not is_read_at_once(command, MAX_AT_ONCE_BYTES):
             return None
         if not self._sending.link.has_room(connection.host, len(command.body)):
             return None
@@ -117,7 +125,7 @@ class Registering:
         return self._registrations.get(address) is not None or address in self._answers.live
 
     def answer_to_registration(self, command: RemotingCommand, error: BaseException | None) -> KeptAnswer:
-        """Return the answer to a registration that `send_unchanged` or `send_small` has sent.
+        """Return the answer to a registration that `send_unchanged` or `send_at_once` has sent.
 
         `error`: None if Kafka has taken it.
         """

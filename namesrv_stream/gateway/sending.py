@@ -100,9 +100,9 @@ class Sending:
             place.set_exception(KafkaUnreachableError(self.link.address, f"no answer within {limit_s:g} s"))
 
 
-def is_read_at_once(command: RemotingCommand) -> bool:
-    """Return whether a body is small and not compressed, so that it may be read in the event loop."""
+def is_read_at_once(command: RemotingCommand, limit_bytes: int = LARGE_BODY_BYTES) -> bool:
+    """Return whether a body is within the limit and not compressed, so that it may be read in the event loop."""
     may_inflate = (
         command.code == RequestCode.REGISTER_BROKER and len(command.body) > 0 and not command.body.startswith(b"{")
     )
-    return not may_inflate and len(command.body) <= LARGE_BODY_BYTES
+    return not may_inflate and len(command.body) <= limit_bytes

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 from isal.isal_zlib import crc32
@@ -33,16 +33,21 @@ MAX_TOPICS = 50_000
 """Limit of topics in one registration. A broker with more topics registers in parts."""
 
 _SMALL_BYTES = 64 * 1024
-_BODY = "RegisterBrokerBody"
+_BODY, _WRAPPER = "RegisterBrokerBody", "TopicConfigSerializeWrapper"
 _ZLIB_FIRST_BYTE = 0x78
 _INT32 = struct.Struct(">i")
 
 
 class BodyLimits(NamedTuple):
-    """Limits of a body, inflated. `bytes_a_value`: bytes for each JSON value at least, if there are over 64 KiB."""
+    """Limits of a body, inflated. `bytes_a_value`: bytes for each JSON value at least, if there are over 64 KiB.
+
+    `only_quick`: refuse what takes far longer to decode than topics do. This is JSON with integer keys without quotes,
+    and TopicQueueMappingInfo, in which any values may be.
+    """
 
     inflated_bytes: int = MAX_INFLATED_BYTES
     bytes_a_value: int = 0
+    only_quick: bool = False
 
 
 DEFAULT_LIMITS = BodyLimits()
@@ -67,6 +72,18 @@ class RegisterBrokerBody(msgspec.Struct, frozen=True, rename="camel"):
     filter_server_list: list[str] | None = []
 
 
+class _QuickWrapper(TopicConfigSerializeWrapper, frozen=True, rename="camel"):
+    topic_queue_mapping_info_map: Annotated[dict[str, msgspec.Raw], msgspec.Meta(max_length=0)] = {}  # type: ignore[assignment]  # is empty
+
+
+class _QuickBody(RegisterBrokerBody, frozen=True, rename="camel"):
+    topic_config_serialize_wrapper: _QuickWrapper = _QuickWrapper()
+
+
+_quick_body_decoder: msgspec.json.Decoder[RegisterBrokerBody] = msgspec.json.Decoder(_QuickBody, strict=False)
+_quick_wrapper_decoder: msgspec.json.Decoder[TopicConfigSerializeWrapper] = msgspec.json.Decoder(
+    _QuickWrapper, strict=False
+)
 _body_decoder = msgspec.json.Decoder(RegisterBrokerBody, strict=False)
 _wrapper_decoder = msgspec.json.Decoder(TopicConfigSerializeWrapper, strict=False)
 _version_decoder = msgspec.json.Decoder(DataVersion, strict=False)
@@ -102,7 +119,8 @@ def decode_registration(
 def _decode(body: bytes, version: int, compressed: bool, limits: BodyLimits) -> RegisterBrokerBody:
     if version < Version.V3_0_11:
         _check_values(body, limits)
-        wrapper = decode_json(body or b"{}", _wrapper_decoder, "TopicConfigSerializeWrapper")
+        decoder_of_old = _quick_wrapper_decoder if limits.only_quick else _wrapper_decoder
+        wrapper = decode_json(body or b"{}", decoder_of_old, _WRAPPER, bare_keys=not limits.only_quick)
         return RegisterBrokerBody(wrapper, filter_server_list=None)
     if not body:
         return RegisterBrokerBody()
@@ -111,7 +129,8 @@ def _decode(body: bytes, version: int, compressed: bool, limits: BodyLimits) -> 
         _check_values(inflated, limits)
         return _decode_sections(inflated, has_mappings=version >= Version.V5_0_0)
     _check_values(body, limits)
-    return decode_json(body, _body_decoder, _BODY)
+    decoder = _quick_body_decoder if limits.only_quick else _body_decoder
+    return decode_json(body, decoder, _BODY, bare_keys=not limits.only_quick)
 
 
 def _check_values(text: bytes, limits: BodyLimits) -> None:

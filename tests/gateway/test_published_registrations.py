@@ -78,7 +78,7 @@ def test_a_connection_that_begins_with_what_the_snapshot_shows_gets_to_the_lease
 @pytest.mark.parametrize(("said", "kind"), [(command(), LIGHT), (command(counter=2), FULL)])
 def test_a_small_registration_is_compared_with_the_snapshot_in_the_turn_in_which_it_comes(said, kind):
     async def scenario(site):
-        assert site.writes.registering.send_small(said, site.connect()) is not None
+        assert site.writes.registering.send_at_once(said, site.connect()) is not None
         assert site.log.kinds == [kind]
 
     run(scenario, command())

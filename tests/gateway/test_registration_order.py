@@ -8,7 +8,6 @@ from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.metrics import Metrics
-from namesrv_stream.gateway.sending import LARGE_BODY_BYTES
 from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, RegisterBroker
 from namesrv_stream.wire.codes import Flag, ResponseCode
@@ -18,7 +17,7 @@ from tests.gateway.test_ledger import command
 from tests.gateway.test_writes import Site, run, settle
 from tests.gateway.transport import Transport, connected
 
-LARGE = command(counter=2, topics=[f"topic-{number}" for number in range(LARGE_BODY_BYTES // 64)])
+LARGE = command(counter=2, topics=[f"topic-{number}" for number in range(full_or_light.MAX_AT_ONCE_BYTES // 128)])
 
 __all__ = ["run"]  # a fixture
 

@@ -205,7 +205,7 @@ def test_a_small_registration_that_says_something_new_is_one_send_too(run):
     async def scenario(site):
         broker, registering = site.connect(), site.writes.registering
         for counter in (1, 2):
-            place = registering.send_small(command(counter=counter), broker)
+            place = registering.send_at_once(command(counter=counter), broker)
             site.log.acknowledge()
             await place
             assert registering.answer_to_registration(command(counter=counter), None).result == 0
@@ -216,18 +216,45 @@ def test_a_small_registration_that_says_something_new_is_one_send_too(run):
     run(scenario)
 
 
+def grown(size_bytes, mappings=b"{}"):
+    """A registration with these mappings of static topics, and with a text so long that its body has `size_bytes`."""
+    body = command().body.replace(b'InfoMap":{}', b'InfoMap":' + mappings)[:-1] + b',"text":""}'
+    return msgspec.structs.replace(command(), body=body[:-2] + b"a" * (size_bytes - len(body)) + body[-2:])
+
+
+LIMIT_BYTES = full_or_light.MAX_AT_ONCE_BYTES
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(grown(LIMIT_BYTES), id="as large as may be"),
+        pytest.param(grown(LARGE_BODY_BYTES, b'{"A":{"topic":"A"}}'), id="a small one of a static topic"),
+        pytest.param(grown(LARGE_BODY_BYTES, b'{"A":{"currIdMap":{0:1}}}'), id="a small one with a key without quotes"),
+    ],
+)
+def test_a_registration_is_one_send_whatever_it_has_that_takes_the_event_loop_no_time(run, other):
+    async def scenario(site):
+        assert site.writes.registering.send_at_once(other, site.connect()) is not None
+        assert site.log.kinds == [FULL]
+
+    run(scenario)
+
+
 @pytest.mark.parametrize(
     "other",
     [
         pytest.param(command(broker_id=1), id="a slave's, whose answer names its master"),
-        pytest.param(command(topics=map(str, range(LARGE_BODY_BYTES // 64))), id="a large one"),
+        pytest.param(grown(LIMIT_BYTES + 1), id="a large one"),
+        pytest.param(grown(LARGE_BODY_BYTES + 1, b'{"A":{"topic":"A"}}'), id="a larger one of a static topic"),
+        pytest.param(grown(LARGE_BODY_BYTES + 1, b'{},"mine":{0:1}'), id="a larger one with a key without quotes"),
         pytest.param(msgspec.structs.replace(command(), body=b"\x78" + command().body), id="a compressed one"),
         pytest.param(msgspec.structs.replace(command(), body=b"{"), id="one that cannot be read"),
     ],
 )
 def test_any_other_registration_waits_for_its_turn_and_nothing_is_sent_before(run, other):
     async def scenario(site):
-        assert site.writes.registering.send_small(other, site.connect()) is None
+        assert site.writes.registering.send_at_once(other, site.connect()) is None
         assert site.log.sent == []
 
     run(scenario)
@@ -237,10 +264,10 @@ def test_a_small_registration_goes_after_earlier_requests_of_its_connection(run)
     async def scenario(site):
         broker, registering = site.connect(), site.writes.registering
         broker.await_answer(command())
-        assert registering.send_small(command(), broker) is None, "an answer is outstanding"
+        assert registering.send_at_once(command(), broker) is None, "an answer is outstanding"
         broker.reply_frame(command(), None)
         async with broker.order:
-            assert registering.send_small(command(), broker) is None, "something is being handed to Kafka"
+            assert registering.send_at_once(command(), broker) is None, "something is being handed to Kafka"
 
     run(scenario)
 
@@ -250,7 +277,7 @@ def test_a_small_registration_for_which_kafka_has_no_room_is_not_decoded(run, mo
 
     async def scenario(site):
         site.log.is_full = True
-        assert site.writes.registering.send_small(command(), site.connect()) is None
+        assert site.writes.registering.send_at_once(command(), site.connect()) is None
 
     run(scenario)
 
@@ -262,7 +289,7 @@ def test_an_error_of_ours_in_a_small_registration_is_left_to_its_turn_and_sends_
     monkeypatch.setattr(full_or_light, "register_broker", register_broker)
 
     async def scenario(site):
-        assert site.writes.registering.send_small(command(), site.connect()) is None
+        assert site.writes.registering.send_at_once(command(), site.connect()) is None
         assert site.log.sent == []
 
     run(scenario)
@@ -271,7 +298,7 @@ def test_an_error_of_ours_in_a_small_registration_is_left_to_its_turn_and_sends_
 def test_a_master_is_answered_as_one_although_its_address_registers_as_a_slave_meanwhile(run):
     async def scenario(site):
         registering = site.writes.registering
-        registering.send_small(command(), site.connect())
+        registering.send_at_once(command(), site.connect())
         later = site.ask(command(broker_id=1), site.connect())
         await settle()
         site.log.acknowledge()
@@ -285,7 +312,7 @@ def test_a_master_is_answered_as_one_although_its_address_registers_as_a_slave_m
 def test_a_small_registration_that_fails_is_answered_busy_and_then_sent_in_full(run):
     async def scenario(site):
         broker, registering = site.connect(), site.writes.registering
-        place = registering.send_small(command(), broker)
+        place = registering.send_at_once(command(), broker)
         site.log.fail()
         await settle()
         answer = registering.answer_to_registration(command(), place.exception())

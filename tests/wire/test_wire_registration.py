@@ -6,6 +6,7 @@ import struct
 import tracemalloc
 import zlib
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -286,6 +287,25 @@ def test_inflated_body_at_the_limit_is_taken_and_one_byte_more_is_not():
     with pytest.raises(BodyTooLargeError) as caught:
         inflate(zlib.compress(bytes(1001)), limit=1000)
     assert caught.value.limit == 1000
+
+
+QUICK = BodyLimits(only_quick=True)
+
+
+def test_a_body_that_is_quick_to_decode_is_the_same_within_the_limits_of_quick_ones():
+    wrapper = TopicConfigSerializeWrapper(DataVersion(0, 7, 1), {"A": TopicConfig(8, 8, 6)})
+    body = encode_registration(RegisterBrokerBody(wrapper, ["f"]), V5_4_0)
+    quick, usual = decode_registration(body, V5_4_0, limits=QUICK), decode_registration(body, V5_4_0)
+    assert msgspec.to_builtins(quick) == msgspec.to_builtins(usual)
+
+
+@pytest.mark.parametrize("mappings", ['{"A":{}}', '{"A":1}', "{0:1}", '{},"more":{0:1}'])
+@pytest.mark.parametrize(
+    ("body", "version"), [('{"topicConfigSerializeWrapper":{%s}}', V5_4_0), ("{%s}", V3_0_10)], ids=["5.x", "3.0.10"]
+)
+def test_static_topics_and_keys_without_quotes_are_not_quick_to_decode(body, version, mappings):
+    with pytest.raises(MalformedBodyError):
+        decode_registration((body % f'"topicQueueMappingInfoMap":{mappings}').encode(), version, limits=QUICK)
 
 
 def test_zlib_bomb_takes_no_more_memory_than_the_limit_asks_for():
