@@ -1,3 +1,4 @@
+import os
 import socket
 
 import psutil
@@ -5,6 +6,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.admin import NewTopic
 
+from namesrv_stream.local import kafka as local_kafka
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.local.ports import PortInUseError
 
@@ -67,3 +69,55 @@ def test_a_port_in_use_is_named_before_anything_is_started(tmp_path):
         with pytest.raises(PortInUseError, match=f"port {port} of 127.0.0.1 is in use"):
             LocalKafka(tmp_path / "kafka", port=port).start()
     assert not (tmp_path / "kafka").exists()
+
+
+@pytest.fixture
+def no_archive(tmp_path, monkeypatch):
+    """No node has left an archive of classes yet; the file that the first one leaves."""
+    folder = tmp_path / "my jars"
+    folder.mkdir()
+    monkeypatch.setattr(local_kafka, "ARCHIVE", folder / "classes.jsa")
+    return folder / "classes.jsa"
+
+
+@pytest.mark.system
+def test_a_node_that_ends_in_order_leaves_the_classes_with_which_the_next_one_starts(
+    no_archive, tmp_path, topic, monkeypatch
+):
+    node = LocalKafka(tmp_path / "kafka")
+    with node:
+        make_topic(node, topic)
+        send(node, topic, b"before")
+    assert [file.name for file in no_archive.parent.iterdir()] == [no_archive.name]
+
+    classes = tmp_path / "classes.txt"
+    logged = f"{os.environ['JDK_JAVA_OPTIONS']} -Xlog:class+load:file={classes}"
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", logged)
+    with node:
+        assert values_of(node, topic, 1) == [b"before"]
+    assert "kafka.server.BrokerServer source: shared objects file (top)" in classes.read_text()
+
+
+def test_classes_that_cannot_be_kept_are_no_error(no_archive, tmp_path):
+    no_archive.parent.rmdir()
+    recorded = tmp_path / "classes.jsa"
+    recorded.touch()
+    local_kafka.keep_archive(recorded)
+    assert not no_archive.exists()
+
+
+@pytest.mark.full
+@pytest.mark.system
+def test_a_node_that_is_killed_leaves_no_classes(no_archive, tmp_path):
+    with LocalKafka(tmp_path / "kafka") as node:
+        node.kill()
+    assert not no_archive.exists()
+
+
+@pytest.mark.full
+@pytest.mark.system
+def test_a_node_starts_although_the_archive_is_none(no_archive, tmp_path):
+    no_archive.write_bytes(b"no archive")
+    with LocalKafka(tmp_path / "kafka"):
+        pass
+    assert no_archive.read_bytes() == b"no archive"
