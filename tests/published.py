@@ -13,11 +13,25 @@ from namesrv_stream.tables.writer import changes_to_write
 
 
 class Published:
-    """The tables at `root`, claimed at `claimed_at_ms`. Each `publish` is one micro-batch of one partition."""
+    """Tables of a run that has claimed them. Each `publish` is one micro-batch of one partition."""
 
-    def __init__(self, root: Root, claimed_at_ms: int, retention_ms: int = DEFAULT_RETENTION_MS) -> None:
-        self._publisher = Publisher.claim(RustWriter(root), "run", claimed_at_ms, retention_ms)
-        self._batch_id = -1
+    def __init__(self, publisher: Publisher, batch_id: int, retention_ms: int) -> None:
+        self._publisher = publisher
+        self._batch_id = batch_id
+        self._retention_ms = retention_ms
+
+    @classmethod
+    def claim(cls, root: Root, claimed_at_ms: int, retention_ms: int = DEFAULT_RETENTION_MS) -> Published:
+        """Make the tables at `root`."""
+        return cls(Publisher.claim(RustWriter(root), "run", claimed_at_ms, retention_ms), -1, retention_ms)
+
+    def copied_to(self, root: Root) -> Published:
+        """Return the same run, as it would go on at `root`, where a copy of the tables is."""
+        writer = RustWriter(root)
+        newest, version = writer.newest_snapshot()
+        assert newest == self._publisher.last
+        publisher = Publisher(writer, newest, version, self._retention_ms, lambda _point: None)
+        return Published(publisher, self._batch_id, self._retention_ms)
 
     def publish(
         self,

@@ -14,10 +14,16 @@ def now_ms():
     return time.time_ns() // 1_000_000
 
 
+@pytest.fixture(scope="module")
+def claimed(tmp_path_factory):
+    """Empty, its run claimed a minute ago. It stays as it is: tests have copies of it."""
+    root = tmp_path_factory.mktemp("claimed") / "registry"
+    return PublishedRegistry(str(root), time.time_ns() // 1_000_000 - 60_000)
+
+
 @pytest.fixture
-def registry(tmp_path, now_ms):
-    """Empty, its run claimed a minute ago."""
-    return PublishedRegistry(str(tmp_path / "registry"), now_ms - 60_000)
+def registry(claimed, tmp_path):
+    return claimed.copied_to(str(tmp_path / "registry"))
 
 
 @pytest.fixture

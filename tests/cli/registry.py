@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
+from copy import deepcopy
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.registry import RouteRegistry
@@ -15,12 +17,30 @@ from tests.published import Published
 class PublishedRegistry:
     """A registry that publishes each step as a micro-batch of its own; `now_ms` is the step's event time too."""
 
-    def __init__(self, root: str, now_ms: int) -> None:
+    def __init__(
+        self,
+        root: str,
+        now_ms: int,
+        published: Published | None = None,
+        rules: RouteRegistry | None = None,
+        next_offset: int = 0,
+    ) -> None:
         self.root = root
         self.now_ms = now_ms
-        self.next_offset = 0
-        self.rules = RouteRegistry(NamesrvSettings())
-        self._published = Published(Root(root), now_ms)
+        self.next_offset = next_offset
+        self.rules = rules or RouteRegistry(NamesrvSettings())
+        self._published = published or Published.claim(Root(root), now_ms)
+
+    def copied_to(self, root: str) -> PublishedRegistry:
+        """Return a copy with its tables at `root`, which takes a tenth of the time of publishing the same again."""
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(self.root, root)
+        published = self._published.copied_to(Root(root))
+        return PublishedRegistry(root, self.now_ms, published, deepcopy(self.rules), self.next_offset)
+
+    def become(self, other: PublishedRegistry) -> None:
+        """Have all that `other` has, in place of what this one has."""
+        self.__dict__ |= other.copied_to(self.root).__dict__
 
     def register(
         self, address: str, cluster: str, name: str, broker_id: int = 0, publish: bool = True, **fields: object

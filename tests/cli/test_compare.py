@@ -1,6 +1,7 @@
 """`diff`, `why`, and lists of brokers at moments of which no snapshot is left."""
 
 import json
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -14,9 +15,18 @@ MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 DAY_MS = 24 * 3_600_000
 
 
-@pytest.fixture
-def story(registry):
-    """Epochs 2 to 6: two brokers come, permissions go, a topic goes, a broker goes."""
+def now():
+    return time.time_ns() // 1_000_000
+
+
+@pytest.fixture(scope="module")
+def claimed(tmp_path_factory):
+    return PublishedRegistry(str(tmp_path_factory.mktemp("claimed") / "registry"), now() - 200_000)
+
+
+@pytest.fixture(scope="module")
+def told(claimed, tmp_path_factory):
+    registry = claimed.copied_to(str(tmp_path_factory.mktemp("told") / "registry"))
     registry.register(MASTER, "c1", "broker-a", topics=("TopicA", "Orders"))
     registry.now_ms += 10_000
     registry.register(OTHER, "c2", "broker-b")
@@ -25,6 +35,13 @@ def story(registry):
     registry.command(DeleteTopic(topic="Orders"))
     registry.now_ms += 130_000
     registry.expire(OTHER)
+    return registry
+
+
+@pytest.fixture
+def story(registry, told):
+    """Epochs 2 to 6: two brokers come, permissions go, a topic goes, a broker goes."""
+    registry.become(told)
     return registry
 
 
@@ -273,10 +290,10 @@ def test_tables_of_a_newer_release_are_left_to_it(run, story, line):
     assert "Update namesrv-stream here" in result.stderr
 
 
-@pytest.fixture
-def registry_of_old(tmp_path, now_ms):
-    """Epochs 2 to 4 are 40 days old, past the retention of 30; epoch 5 is new."""
-    old = PublishedRegistry(str(tmp_path / "registry"), now_ms - 40 * DAY_MS)
+@pytest.fixture(scope="module")
+def old(tmp_path_factory):
+    now_ms = now()
+    old = PublishedRegistry(str(tmp_path_factory.mktemp("old") / "registry"), now_ms - 40 * DAY_MS)
     old.register(MASTER, "c1", "broker-a")
     old.now_ms += 60_000
     old.register(SLAVE, "c1", "broker-a", 1)
@@ -288,10 +305,10 @@ def registry_of_old(tmp_path, now_ms):
 
 
 @pytest.fixture
-def registry(request, tmp_path, now_ms):
-    if "registry_of_old" in request.fixturenames:
-        return request.getfixturevalue("registry_of_old")
-    return PublishedRegistry(str(tmp_path / "registry"), now_ms - 200_000)
+def registry_of_old(registry, old):
+    """Epochs 2 to 4 are 40 days old, past the retention of 30; epoch 5 is new."""
+    registry.become(old)
+    return registry
 
 
 def test_brokers_past_retention_are_taken_from_the_events(run, registry_of_old):

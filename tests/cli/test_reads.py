@@ -13,14 +13,21 @@ from namesrv_stream.rules.rows import RejectedRow
 MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 
 
-@pytest.fixture
-def cluster(registry):
-    """Epochs 2 to 4: a master with two topics, its slave, and a broker in a zone of another cluster."""
+@pytest.fixture(scope="module")
+def made(claimed, tmp_path_factory):
+    registry = claimed.copied_to(str(tmp_path_factory.mktemp("cluster") / "registry"))
     registry.register(MASTER, "c1", "broker-a", topics=("TopicA", "Orders"))
     registry.now_ms += 10_000
     registry.register(SLAVE, "c1", "broker-a", 1)
     registry.now_ms += 10_000
     registry.register(OTHER, "c2", "broker-b", zone_name="z1", filter_server_list=["10.0.0.9:1", "10.0.0.9:2"])
+    return registry
+
+
+@pytest.fixture
+def cluster(registry, made):
+    """Epochs 2 to 4: a master with two topics, its slave, and a broker in a zone of another cluster."""
+    registry.become(made)
     return registry
 
 

@@ -74,9 +74,15 @@ def still(still_root, nobody):
         yield Client(console.url)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """It stays as it is: tests have copies of it."""
+    return make_registry(str(tmp_path_factory.mktemp("made") / "registry"))
+
+
 @pytest.fixture
-def registry(tmp_path):
-    return make_registry(str(tmp_path / "registry"))
+def registry(made, tmp_path):
+    return made.copied_to(str(tmp_path / "registry"))
 
 
 @pytest.fixture

@@ -21,14 +21,20 @@ def settings(tmp_path, nobody):
     return make
 
 
-@pytest.fixture
-def registry(tmp_path):
-    registry = PublishedRegistry(str(tmp_path / "registry"), T0)
+@pytest.fixture(scope="session")
+def published(tmp_path_factory):
+    """It stays as it is: tests have copies of it."""
+    registry = PublishedRegistry(str(tmp_path_factory.mktemp("published") / "registry"), T0)
     registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("TopicA", "Unit"))
     registry.register("10.0.0.2:10911", "c1", "broker-a", 1, enable_acting_master=False)
     registry.register("10.0.0.3:10911", "c2", "broker-b", zone_name="z1", filter_server_list=["10.0.0.9:1"])
     registry.command(PutKvConfig(namespace="ORDER_TOPIC_CONFIG", key="TopicA", value="broker-a:8"))
     return registry
+
+
+@pytest.fixture
+def registry(published, tmp_path):
+    return published.copied_to(str(tmp_path / "registry"))
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ def publish_by_rules(
 ) -> None:
     """One epoch each `batch_ms` of event time; `rejected` come with the last."""
     registry = _registry()
-    published = Published(root, now_ms)
+    published = Published.claim(root, now_ms)
     at_ms = 0
     due_ms: int | None = None
     for at_ms, request in records:

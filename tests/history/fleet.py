@@ -108,7 +108,7 @@ class RandomHistory(RandomLife):
     ) -> None:
         super().__init__(seed, start_ms)
         self._now_ms = now_ms
-        self._published = Published(root, now_ms, retention_ms)
+        self._published = Published.claim(root, now_ms, retention_ms)
 
     def publish(self) -> int:
         """Publish what has happened as one micro-batch; return its epoch."""

@@ -20,7 +20,7 @@ class SeededRegistry:
     def __init__(self, root: Root, now_ms: int, settings: NamesrvSettings | None = None) -> None:
         self.rules = RouteRegistry(settings or NamesrvSettings())
         self._now_ms = now_ms
-        self._published = Published(root, now_ms)
+        self._published = Published.claim(root, now_ms)
         self._at_ms = 0
         self._offset = 0
 

@@ -45,7 +45,7 @@ class PublishedSide(Side):
         )
         self._started_ms = time.time_ns() // 1_000_000
         self._rules = OneByOne(RouteRegistry(self._settings))
-        self._published = Published(Root(self._settings.delta_root), self._started_ms)
+        self._published = Published.claim(Root(self._settings.delta_root), self._started_ms)
         self._is_published = True
         self._open_things = ExitStack()
 
