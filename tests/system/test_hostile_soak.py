@@ -14,7 +14,7 @@ def verdicts(folder, storm_s):
 
 
 def test_hostile_peers_of_all_kinds_harm_no_good_one(tmp_path):
-    found = verdicts(tmp_path, 20)
+    found = verdicts(tmp_path, 12)
     assert [verdict for verdict in found.values() if not verdict.is_fine and "named" not in verdict.what] == []
     assert len([what for what in found if what.startswith("named")]) == 10
 

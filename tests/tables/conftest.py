@@ -1,3 +1,5 @@
+import shutil
+
 import pytest
 
 from namesrv_stream.tables import rust_writer
@@ -10,12 +12,19 @@ def root(tmp_path):
     return Root(str(tmp_path / "registry"))
 
 
+@pytest.fixture(scope="session")
+def fresh_tables(tmp_path_factory):
+    """They stay as they are: tests have copies of them."""
+    folder = tmp_path_factory.mktemp("fresh") / "registry"
+    RustWriter(Root(str(folder))).ensure_tables(DEFAULT_RETENTION_MS)
+    return folder
+
+
 @pytest.fixture
-def writer(root):
+def writer(root, fresh_tables):
     """On fresh tables."""
-    writer = RustWriter(root)
-    writer.ensure_tables(DEFAULT_RETENTION_MS)
-    return writer
+    shutil.copytree(fresh_tables, root.url)
+    return RustWriter(root)
 
 
 @pytest.fixture
