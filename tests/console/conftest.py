@@ -76,7 +76,7 @@ def still(still_root, nobody):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """It stays as it is: tests have copies of it."""
+    """A registry that stays as it is: tests have copies of it."""
     return make_registry(str(tmp_path_factory.mktemp("made") / "registry"))
 
 

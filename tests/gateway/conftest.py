@@ -23,7 +23,7 @@ def settings(tmp_path, nobody):
 
 @pytest.fixture(scope="session")
 def published(tmp_path_factory):
-    """It stays as it is: tests have copies of it."""
+    """A registry that stays as it is: tests have copies of it."""
     registry = PublishedRegistry(str(tmp_path_factory.mktemp("published") / "registry"), T0)
     registry.register("10.0.0.1:10911", "c1", "broker-a", topics=("TopicA", "Unit"))
     registry.register("10.0.0.2:10911", "c1", "broker-a", 1, enable_acting_master=False)

@@ -14,7 +14,7 @@ def root(tmp_path):
 
 @pytest.fixture(scope="session")
 def fresh_tables(tmp_path_factory):
-    """They stay as they are: tests have copies of them."""
+    """Tables that stay as they are: tests have copies of them."""
     folder = tmp_path_factory.mktemp("fresh") / "registry"
     RustWriter(Root(str(folder))).ensure_tables(DEFAULT_RETENTION_MS)
     return folder
