@@ -9,7 +9,7 @@ from league.peer import Peer
 from namesrv_stream.local.rocketmq import name_server
 from namesrv_stream.rules.requests import TopicConfig, WipeWritePerm
 from namesrv_stream.wire.codes import Version
-from tests.cli.conftest import now_ms, registry, run  # noqa: F401  # fixtures of the command line's tests
+from tests.cli.conftest import claimed, now_ms, registry, run  # noqa: F401  # fixtures of the command line's tests
 
 pytestmark = pytest.mark.system
 
