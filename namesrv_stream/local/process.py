@@ -1,5 +1,6 @@
 """Child processes that never outlive this one."""
 
+import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -61,8 +62,9 @@ class OwnedProcess:
         self._forget()
 
     def pause(self) -> None:
-        """Pause the child (SIGSTOP): its connections stay open and nothing answers."""
+        """Pause the child (SIGSTOP), and return once it is paused: its connections stay open and nothing answers."""
         self._child.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let the child run on after `pause`."""
