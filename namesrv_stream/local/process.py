@@ -63,8 +63,12 @@ class OwnedProcess:
 
     def pause(self) -> None:
         """Pause the child (SIGSTOP), and return once it is paused: its connections stay open and nothing answers."""
+        if self._child.poll() is not None:
+            return
         self._child.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self._child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        _, status = os.waitpid(self._child.pid, os.WUNTRACED)
+        if not os.WIFSTOPPED(status):
+            self._child.returncode = os.waitstatus_to_exitcode(status)  # it has ended, which is told once
 
     def resume(self) -> None:
         """Let the child run on after `pause`."""

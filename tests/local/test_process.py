@@ -48,6 +48,26 @@ def test_stop_ends_a_paused_child_in_order(log):
     assert child.exit_code == -signal.SIGTERM
 
 
+def test_a_child_is_paused_when_pause_returns(log):
+    child = OwnedProcess(["/bin/sh", "-c", "while :; do :; done"], log)
+    child.pause()
+    assert psutil.Process(child.pid).status() == psutil.STATUS_STOPPED
+    child.kill()
+    child.pause()
+    assert child.exit_code == -signal.SIGKILL
+
+
+def test_a_child_that_ends_before_it_is_paused_keeps_its_exit_code(log, monkeypatch):
+    child = OwnedProcess(["/bin/sh", "-c", "exit 7"], log)
+    eventually(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE)
+    monkeypatch.setattr(subprocess.Popen, "poll", lambda _child: None)  # as if it had ended only after this look
+    monkeypatch.setattr(subprocess.Popen, "send_signal", lambda _child, _signal: None)
+    child.pause()
+    monkeypatch.undo()
+    assert child.exit_code == 7
+    child.stop()
+
+
 def test_a_child_that_ignores_sigterm_is_killed_after_the_limit(log):
     child = OwnedProcess(["/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"], log)
     eventually(lambda: "ready" in log.read_text())
