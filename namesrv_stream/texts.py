@@ -31,6 +31,11 @@ def duration_text(millis: int) -> str:
     return " ".join(parts[:2])
 
 
+def who_listens(port: int) -> str:
+    """Return the command that names the process with a port."""
+    return f"`ss -ltnp 'sport = :{port}'`"
+
+
 def counted(count: int, noun: str) -> str:
     """Return the number with its noun: `1 topic`, `20,000 topics`, `2 addresses`."""
     plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"

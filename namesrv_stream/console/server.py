@@ -17,6 +17,7 @@ from namesrv_stream.access.exposure import is_loopback
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console.app import make_app
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.texts import who_listens
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,10 @@ class ConsoleAddressError(NamesrvError):
     """The console cannot listen at console.bindAddress and console.port."""
 
     def __init__(self, host: str, port: int, problem: str) -> None:
-        super().__init__(f"cannot listen at {host}:{port} ({problem}). Set console.port or console.bindAddress.")
+        super().__init__(
+            f"cannot listen at {host}:{port} ({problem}). Set console.port or console.bindAddress, or stop what "
+            f"listens there: {who_listens(port)} names it."
+        )
         self.host = host
         self.port = port
 

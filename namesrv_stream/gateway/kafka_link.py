@@ -207,6 +207,8 @@ class KafkaLink:
 
     def _log_outcome(self, error: NamesrvError | None) -> None:
         """Log once when records begin to fail, and once when Kafka takes them again."""
+        if self._stop.is_set():
+            return  # what is given up at the end tells nothing of Kafka
         if error is not None and not self._is_failing:
             log.warning("%s Writing requests are answered SYSTEM_BUSY until that is over.", error)
         if error is None and self._is_failing:

@@ -97,7 +97,7 @@ class Registering:
         except Exception:  # also an error of ours: `register` meets it again, and its caller logs and answers it
             return None
         try:
-            return self._send_decided(decision, connection)
+            return None if decision is None else self._send_decided(decision, connection)
         except NamesrvError:
             return None
 

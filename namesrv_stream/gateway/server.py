@@ -12,6 +12,7 @@ from namesrv_stream.gateway.admission import connection_limit
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.connections import Connections, PeerLimits, Requests
 from namesrv_stream.gateway.tls import Certificates
+from namesrv_stream.texts import who_listens
 
 _SWEEP_EVERY_S = 1.0
 _ANSWER_LIMIT_S = 3.0
@@ -21,7 +22,10 @@ class AddressInUseError(NamesrvError):
     """The gateway cannot listen at bindAddress and listenPort."""
 
     def __init__(self, host: str, port: int, problem: str) -> None:
-        super().__init__(f"cannot listen at {host}:{port} ({problem}). Set listenPort or bindAddress.")
+        super().__init__(
+            f"cannot listen at {host}:{port} ({problem}). Set listenPort or bindAddress, or stop what listens there: "
+            f"{who_listens(port)} names it."
+        )
         self.host = host
         self.port = port
 

@@ -5,6 +5,7 @@ the next ones start in half the time.
 """
 
 import base64
+import os
 import shutil
 import signal
 import subprocess
@@ -23,10 +24,10 @@ from namesrv_stream.local.server import OwnedServer, ServerNotStartedError
 START_LIMIT_S = 60
 HEAP = "-Xmx512m"
 ARCHIVE = JARS / "kafka" / "classes.jsa"
-"""The archive of classes. It goes when the jars are fetched anew. After an update of Java it has no effect."""
+"""The archive of classes. Ivy deletes it when it fetches the jars anew. After an update of Java it has no effect."""
 
 _ENDED_IN_ORDER = 128 + signal.SIGTERM
-"""Java's exit code after SIGTERM. Without it the archive may be a part of one."""
+"""Java's exit code after SIGTERM. With another one the archive may be incomplete."""
 
 _SILENT = "-Xlog:cds*=off"
 """Java names hundreds of classes that an archive leaves out, and an archive that does not fit."""
@@ -64,16 +65,27 @@ class LocalKafka(OwnedServer):
         self._properties.write_text(self._server_properties())
         if not (self._data / "log" / "meta.properties").exists():
             self._format()
-        recording = [] if ARCHIVE.exists() else [f"-XX:ArchiveClassesAtExit={self._recorded}"]
-        self._run(self._java(*recording, "kafka.Kafka", str(self._properties)), self._answers, START_LIMIT_S)
+        self._recorded.unlink(missing_ok=True)
+        if ARCHIVE.exists() or not os.access(ARCHIVE.parent, os.W_OK):
+            self._start_node(_with_archive())
+            return self
+        try:
+            self._start_node([f"-XX:ArchiveClassesAtExit={self._recorded}"])
+        except ServerNotStartedError:  # such as a Java without the archive of its own classes: it can record none
+            self._start_node([])
         return self
+
+    def _start_node(self, options: list[str]) -> None:
+        command = self._java(options, "kafka.Kafka", str(self._properties))
+        self._run(command, self._answers, START_LIMIT_S)
 
     def stop(self) -> None:
         """End the node in order (SIGTERM), and keep its archive of classes if there is none. See OwnedServer."""
         process = self._process
         super().stop()
-        if process is not None and process.exit_code == _ENDED_IN_ORDER and self._recorded.exists():
+        if process is not None and process.exit_code == _ENDED_IN_ORDER:
             keep_archive(self._recorded)
+        self._recorded.unlink(missing_ok=True)
 
     def _server_properties(self) -> str:
         broker, controller = f"{HOST}:{self._port}", f"{HOST}:{self._controller_port}"
@@ -86,18 +98,16 @@ class LocalKafka(OwnedServer):
 
     def _format(self) -> None:
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        tool = self._java(
-            "kafka.tools.StorageTool", "format", "-c", str(self._properties), f"--cluster-id={cluster_id}"
-        )
+        arguments = ["format", "-c", str(self._properties), f"--cluster-id={cluster_id}"]
+        tool = self._java(_with_archive(), "kafka.tools.StorageTool", *arguments)
         with self._log.open("ab") as log:
             done = subprocess.run(tool, stdout=log, stderr=log, check=False)
         if done.returncode != 0:
             raise ServerNotStartedError(self.name, "could not format its storage", self._log)
 
-    def _java(self, *arguments: str) -> list[str | Path]:
+    def _java(self, options: list[str], *arguments: str) -> list[str | Path]:
         logging = f"-Dlog4j2.configurationFile={CONF / 'log4j2.properties'}"
-        classes = [_SILENT, *([f"-XX:SharedArchiveFile={ARCHIVE}"] if ARCHIVE.exists() else [])]
-        return [find_java(), HEAP, *classes, logging, "-cp", f"{retrieved_jars('kafka')}/*", *arguments]
+        return [find_java(), HEAP, _SILENT, *options, logging, "-cp", f"{retrieved_jars('kafka')}/*", *arguments]
 
     def _answers(self) -> bool:
         """Return whether the node accepts connections and lists itself among the brokers."""
@@ -110,10 +120,14 @@ class LocalKafka(OwnedServer):
             admin.close()
 
 
+def _with_archive() -> list[str]:
+    return [f"-XX:SharedArchiveFile={ARCHIVE}"] if ARCHIVE.exists() else []
+
+
 def keep_archive(recorded: Path) -> None:
     """Move an archive beside the jars, at once: running nodes have the former file in their memory.
 
-    It only makes starts shorter, so a folder that cannot be written is no error.
+    It only makes starts shorter, so none and a folder that cannot be written are no error.
     """
     with suppress(OSError), tempfile.TemporaryDirectory(prefix=".archive-", dir=ARCHIVE.parent) as folder:
         Path(shutil.move(recorded, folder)).replace(ARCHIVE)

@@ -7,6 +7,7 @@ import socket
 from itertools import cycle, islice
 
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.texts import who_listens
 
 HOST = "127.0.0.1"
 _FOR_SERVERS = range(20_000, 30_000)
@@ -21,7 +22,7 @@ class PortInUseError(NamesrvError):
     def __init__(self, port: int, server: str) -> None:
         super().__init__(
             f"port {port} of {HOST} is in use, so {server} cannot have it: "
-            f"stop what listens there (`ss -ltnp 'sport = :{port}'` names it) or choose another port"
+            f"stop what listens there ({who_listens(port)} names it) or choose another port"
         )
         self.port = port
 

@@ -19,6 +19,7 @@ class OwnedProcess:
     """
 
     def __init__(self, command: Sequence[str | Path], log: Path, env: Mapping[str, str] | None = None) -> None:
+        self._is_paused = False
         with log.open("ab") as output:
             self._child = subprocess.Popen(
                 command,
@@ -63,15 +64,17 @@ class OwnedProcess:
 
     def pause(self) -> None:
         """Pause the child (SIGSTOP), and return once it is paused: its connections stay open and nothing answers."""
-        if self._child.poll() is not None:
+        if self._is_paused or self._child.poll() is not None:
             return
+        self._is_paused = True  # which the system tells once
         self._child.send_signal(signal.SIGSTOP)
         _, status = os.waitpid(self._child.pid, os.WUNTRACED)
         if not os.WIFSTOPPED(status):
-            self._child.returncode = os.waitstatus_to_exitcode(status)  # it has ended, which is told once
+            self._child.returncode = os.waitstatus_to_exitcode(status)  # it has ended, which is told once too
 
     def resume(self) -> None:
         """Let the child run on after `pause`."""
+        self._is_paused = False
         self._child.send_signal(signal.SIGCONT)
 
     def _forget(self) -> None:

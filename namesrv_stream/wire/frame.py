@@ -29,7 +29,10 @@ LARGE_FRAME_BYTES = 64 * 1024
 """The size from which a frame's body is kept in pieces, instead of growing a buffer."""
 
 LARGE_BODY_BYTES = 16 * 1024
-"""The size above which a body takes too long to be read in an event loop, unless it is known to be plain."""
+"""The size above which a body takes too long to be read in an event loop.
+
+Registrations that are quick to decode may have more.
+"""
 
 _PIECE_BYTES = 16 * 1024
 """Pieces smaller than this are put together: an object for each would take many times their memory."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 from isal.isal_zlib import crc32
@@ -73,7 +73,7 @@ class RegisterBrokerBody(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _QuickWrapper(TopicConfigSerializeWrapper, frozen=True, rename="camel"):
-    topic_queue_mapping_info_map: Annotated[dict[str, msgspec.Raw], msgspec.Meta(max_length=0)] = {}  # type: ignore[assignment]  # is empty
+    topic_queue_mapping_info_map: Annotated[dict[Literal[""], None], msgspec.Meta(max_length=0)] = {}  # type: ignore[assignment]  # is empty
 
 
 class _QuickBody(RegisterBrokerBody, frozen=True, rename="camel"):

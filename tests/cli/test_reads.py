@@ -321,7 +321,9 @@ def test_status_counts_what_is_served(run, cluster):
     assert {key: facts[key] for key in counts} == counts
 
 
-def test_status_names_the_kafka_that_it_cannot_reach(run, cluster, closed_port):
+def test_status_names_the_kafka_that_it_cannot_reach(run, cluster, now_ms, closed_port):
+    cluster.now_ms = now_ms
+    cluster.publish()  # a job runs
     result = run("status", **{"kafka.bootstrap.servers": f"127.0.0.1:{closed_port}"})
     assert result.exit_code == 0
     assert f"127.0.0.1:{closed_port} does not answer" in result.stdout

@@ -65,3 +65,4 @@ def test_an_address_that_is_taken_is_one_message(still_root):
         done = subprocess.run(command, capture_output=True, text=True, timeout=GRACE_S, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (1, False)
     assert f"cannot listen at 127.0.0.1:{port}" in done.stderr
+    assert f"`ss -ltnp 'sport = :{port}'` names it." in done.stderr

@@ -256,3 +256,15 @@ def test_while_kafka_takes_no_tick_one_is_on_its_way_and_the_next_follows_its_en
         assert not way.link.is_connected, "the last tick has failed"
 
     asyncio.run(ticking())
+
+
+def test_a_link_that_is_closed_gives_up_its_records_without_a_word_about_kafka(settings, caplog):
+    async def closing():
+        way = Way(settings(tickMillis=10))
+        async with way.link:
+            async with asyncio.timeout(30):
+                while not way.link.ticks.is_on_its_way:
+                    await asyncio.sleep(0)
+
+    asyncio.run(closing())
+    assert "SYSTEM_BUSY until" not in caplog.text

@@ -21,6 +21,7 @@ from namesrv_stream.rules.requests import (
     UnregisterBroker,
 )
 from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.wire.frame import LARGE_BODY_BYTES
 from namesrv_stream.wire.registration import (
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
@@ -82,6 +83,19 @@ def test_a_small_registration_is_compared_with_the_snapshot_in_the_turn_in_which
         assert site.log.kinds == [kind]
 
     run(scenario, command())
+
+
+LARGE = [f"topic-{number}" for number in range(LARGE_BODY_BYTES // 64)]
+
+
+@pytest.mark.parametrize(("counter", "is_sent"), [(1, False), (2, True)])
+def test_a_large_registration_is_compared_in_its_turn_if_its_version_is_that_of_the_snapshot(counter, is_sent):
+    async def scenario(site):
+        said = command(counter=counter, topics=LARGE)
+        place = site.writes.registering.send_at_once(said, site.connect())
+        assert (place is not None, site.log.kinds) == (is_sent, [FULL] * is_sent)
+
+    run(scenario, command(topics=LARGE))
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,16 @@ def test_classes_that_cannot_be_kept_are_no_error(no_archive, tmp_path):
 def test_a_node_that_is_killed_leaves_no_classes(no_archive, tmp_path):
     with LocalKafka(tmp_path / "kafka") as node:
         node.kill()
+        (tmp_path / "kafka" / "classes.jsa").write_bytes(b"a part of it")
+    assert not no_archive.exists()
+
+
+@pytest.mark.full
+@pytest.mark.system
+def test_a_node_starts_on_a_java_that_can_record_no_classes(no_archive, tmp_path, monkeypatch):
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-Xshare:off")
+    with LocalKafka(tmp_path / "kafka"):
+        pass
     assert not no_archive.exists()
 
 
