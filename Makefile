@@ -38,7 +38,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-kafka test-spark test-quick test-full test-alerts lint bench bench-gateway bench-heartbeats bench-scale bench-watch bench-history league soak-hostile chaos lock clean java
+.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-plain test-kafka test-spark test-quick test-full test-alerts lint bench bench-gateway bench-heartbeats bench-scale bench-watch bench-history league soak-hostile chaos lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -55,18 +55,21 @@ demo: java install
 demo-rocketmq: java install
 	@$(BIN)/namesrv-stream demo-rocketmq
 
-# First what needs no JVM, in four processes because some of its tests wait. Then all tests with Spark in one process, as
+# First what needs no JVM, in four processes because some of its tests wait; the jars of RocketMQ, which later ones need,
+# are fetched meanwhile. Then all tests with Spark in one process, as
 # a second session would cost minutes of CPU, beside those with Kafka alone, which mostly wait; what these print comes
 # when each is done. ARGS, such as a file, choose in one process.
 test: java install
 ifeq ($(ARGS),)
-	$(BIN)/python -m pytest -n 4 --dist loadfile -m 'not full and not deploy and not spark and not system'
+	$(MAKE) --jobs=2 test-plain jars/.rocketmq
 	$(MAKE) --jobs=2 --output-sync=target test-kafka test-spark
 else
 	$(BIN)/python -m pytest -m 'not full and not deploy' $(ARGS)
 endif
 
-test-kafka test-spark: java install
+test-plain test-kafka test-spark: java install
+test-plain:
+	$(BIN)/python -m pytest -n 4 --dist loadfile -m 'not full and not deploy and not spark and not system'
 test-kafka:
 	$(BIN)/python -m pytest -m 'not full and not deploy and system and not spark'
 test-spark:
@@ -172,6 +175,10 @@ DOWNLOADS := sed -un -E '/^ *(Downloading|Building wheel|Installing collected)/{
 jars/.retrieved: conf/ivy.xml .venv/.installed
 	@echo 'Fetching the jars of Spark and Kafka (once, 45 MB) ...'
 	@$(BIN)/python -m namesrv_stream.local.jars spark kafka
+	@touch $@
+
+jars/.rocketmq: conf/ivy.xml .venv/.installed
+	@$(BIN)/python -m namesrv_stream.local.jars rocketmq
 	@touch $@
 
 # The locks name no registry: pip asks the one that it is set up for.
