@@ -55,10 +55,9 @@ demo: java install
 demo-rocketmq: java install
 	@$(BIN)/namesrv-stream demo-rocketmq
 
-# First what needs no JVM, in four processes because some of its tests wait; the jars of RocketMQ, which later ones need,
-# are fetched meanwhile. Then all tests with Spark in one process, as
-# a second session would cost minutes of CPU, beside those with Kafka alone, which mostly wait; what these print comes
-# when each is done. ARGS, such as a file, choose in one process.
+# First what needs no JVM, in four processes because some of its tests wait, while the jars of RocketMQ are fetched. Then
+# all tests with Spark in one process, as a second session would cost minutes of CPU, beside those with Kafka alone,
+# which mostly wait; what these print comes when each is done. ARGS, such as a file, choose in one process.
 test: java install
 ifeq ($(ARGS),)
 	$(MAKE) --jobs=2 test-plain jars/.rocketmq
