@@ -83,9 +83,10 @@ class LocalKafka(OwnedServer):
         """End the node in order (SIGTERM), and keep its archive of classes if there is none. See OwnedServer."""
         process = self._process
         super().stop()
-        if process is not None and process.exit_code == _ENDED_IN_ORDER:
-            keep_archive(self._recorded)
-        self._recorded.unlink(missing_ok=True)
+        if self._recorded.exists():
+            if process is not None and process.exit_code == _ENDED_IN_ORDER:
+                keep_archive(self._recorded)
+            self._recorded.unlink(missing_ok=True)
 
     def _server_properties(self) -> str:
         broker, controller = f"{HOST}:{self._port}", f"{HOST}:{self._controller_port}"
@@ -127,7 +128,7 @@ def _with_archive() -> list[str]:
 def keep_archive(recorded: Path) -> None:
     """Move an archive beside the jars, at once: running nodes have the former file in their memory.
 
-    It only makes starts shorter, so none and a folder that cannot be written are no error.
+    It only makes starts shorter, so a folder that cannot be written is no error.
     """
     with suppress(OSError), tempfile.TemporaryDirectory(prefix=".archive-", dir=ARCHIVE.parent) as folder:
         Path(shutil.move(recorded, folder)).replace(ARCHIVE)

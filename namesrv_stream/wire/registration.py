@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
-from typing import Annotated, Literal, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import msgspec
 from isal.isal_zlib import crc32
@@ -32,8 +32,10 @@ MAX_INFLATED_BYTES = 16 * 1024 * 1024
 MAX_TOPICS = 50_000
 """Limit of topics in one registration. A broker with more topics registers in parts."""
 
+T = TypeVar("T")
+
 _SMALL_BYTES = 64 * 1024
-_BODY, _WRAPPER = "RegisterBrokerBody", "TopicConfigSerializeWrapper"
+_BODY = "RegisterBrokerBody"
 _ZLIB_FIRST_BYTE = 0x78
 _INT32 = struct.Struct(">i")
 
@@ -80,12 +82,15 @@ class _QuickBody(RegisterBrokerBody, frozen=True, rename="camel"):
     topic_config_serialize_wrapper: _QuickWrapper = _QuickWrapper()
 
 
-_quick_body_decoder: msgspec.json.Decoder[RegisterBrokerBody] = msgspec.json.Decoder(_QuickBody, strict=False)
-_quick_wrapper_decoder: msgspec.json.Decoder[TopicConfigSerializeWrapper] = msgspec.json.Decoder(
-    _QuickWrapper, strict=False
-)
-_body_decoder = msgspec.json.Decoder(RegisterBrokerBody, strict=False)
-_wrapper_decoder = msgspec.json.Decoder(TopicConfigSerializeWrapper, strict=False)
+_BODY_DECODERS: Mapping[bool, msgspec.json.Decoder[RegisterBrokerBody]] = {
+    False: msgspec.json.Decoder(RegisterBrokerBody, strict=False),
+    True: msgspec.json.Decoder(_QuickBody, strict=False),
+}
+"""Decoders by whether they take `only_quick` bodies."""
+_WRAPPER_DECODERS: Mapping[bool, msgspec.json.Decoder[TopicConfigSerializeWrapper]] = {
+    False: msgspec.json.Decoder(TopicConfigSerializeWrapper, strict=False),
+    True: msgspec.json.Decoder(_QuickWrapper, strict=False),
+}
 _version_decoder = msgspec.json.Decoder(DataVersion, strict=False)
 _mapping_decoder = msgspec.json.Decoder(dict[str, object])
 _filter_servers_decoder = msgspec.json.Decoder(list[str] | None)
@@ -119,8 +124,7 @@ def decode_registration(
 def _decode(body: bytes, version: int, compressed: bool, limits: BodyLimits) -> RegisterBrokerBody:
     if version < Version.V3_0_11:
         _check_values(body, limits)
-        decoder_of_old = _quick_wrapper_decoder if limits.only_quick else _wrapper_decoder
-        wrapper = decode_json(body or b"{}", decoder_of_old, _WRAPPER, bare_keys=not limits.only_quick)
+        wrapper = _decode_plain(body or b"{}", _WRAPPER_DECODERS, "TopicConfigSerializeWrapper", limits)
         return RegisterBrokerBody(wrapper, filter_server_list=None)
     if not body:
         return RegisterBrokerBody()
@@ -129,8 +133,11 @@ def _decode(body: bytes, version: int, compressed: bool, limits: BodyLimits) -> 
         _check_values(inflated, limits)
         return _decode_sections(inflated, has_mappings=version >= Version.V5_0_0)
     _check_values(body, limits)
-    decoder = _quick_body_decoder if limits.only_quick else _body_decoder
-    return decode_json(body, decoder, _BODY, bare_keys=not limits.only_quick)
+    return _decode_plain(body, _BODY_DECODERS, _BODY, limits)
+
+
+def _decode_plain(text: bytes, decoders: Mapping[bool, msgspec.json.Decoder[T]], body: str, limits: BodyLimits) -> T:
+    return decode_json(text, decoders[limits.only_quick], body, bare_keys=not limits.only_quick)
 
 
 def _check_values(text: bytes, limits: BodyLimits) -> None:

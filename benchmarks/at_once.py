@@ -1,0 +1,102 @@
+"""Measure how long a gateway's event loop takes for registrations of 256 KiB that peers make as slow as they can.
+
+    .venv/bin/python -m benchmarks.at_once
+
+Each body is decoded as `FullOrLight.decide_at_once` decodes it, and by the usual limits. A refused one goes to another
+process. CPU time is that of this process, so other work on the machine makes the figures no more than a little worse.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.gateway import registration
+from namesrv_stream.records import encode_record
+from namesrv_stream.rules.requests import RegisterBroker
+from namesrv_stream.wire.errors import BadRequestError
+from namesrv_stream.wire.registration import DEFAULT_LIMITS, BodyLimits, RegisterBrokerBody, decode_registration
+
+SIZE_BYTES = 256 * 1024
+_MAPPINGS = "topicQueueMappingInfoMap"
+_RELEASE = 493
+_ROUNDS = 7
+
+
+def filled(before: str, item: Callable[[int], str], after: str) -> bytes:
+    """Return items with commas in between, as many as make a body of SIZE_BYTES with the texts around them."""
+    items: list[str] = []
+    left = SIZE_BYTES - len(before) - len(after)
+    while (left := left - len((text := item(len(items))).encode()) - 1) >= 0:
+        items.append(text)
+    return (before + ",".join(items) + after).encode()
+
+
+def bodies() -> Iterable[tuple[str, bytes]]:
+    """Yield what a body is full of, and the body."""
+    topics, mappings = (f'{{"topicConfigSerializeWrapper":{{"{name}":{{' for name in ("topicConfigTable", _MAPPINGS))
+    settings = '{"readQueueNums":1,"writeQueueNums":1,"perm":6}'
+    yield "1,500 topics of a broker", registration(0, 1_500).body
+    yield "topics with short names", filled(topics, lambda number: f'"{number:x}":{settings}', "}}}")
+    yield "filter servers ab", filled('{"filterServerList":[', lambda _: '"ab"', "]}")
+    yield "filter servers é", filled('{"filterServerList":[', lambda _: '"é"', "]}")
+    yield "mappings of static topics", filled(mappings, lambda number: f'"{number:x}":{{}}', "}}}")
+    yield "lists in a mapping", filled(mappings + '"t":{"a":[', lambda _: "[]", "]}}}}")
+    yield "lists in an unknown field", filled('{"unknown":[', lambda _: "[]", "]}")
+    yield "keys without quotes", filled("{", lambda _: '0:"aaaaaa"', "}")
+
+
+def cpu_ms(body: bytes, limits: BodyLimits) -> tuple[float, bool]:
+    """Return milliseconds of CPU to decode a body and encode its record, the best of some, and whether it is taken."""
+    best_s, is_taken = float("inf"), False
+    for _ in range(_ROUNDS):
+        began_s = time.process_time()
+        try:
+            _encode(decode_registration(body, _RELEASE, limits=limits))
+            is_taken = True
+        except BadRequestError:
+            pass
+        best_s = min(best_s, time.process_time() - began_s)
+    return best_s * 1e3, is_taken
+
+
+def _encode(read: RegisterBrokerBody) -> None:
+    wrapper = read.topic_config_serialize_wrapper
+    encode_record(
+        RegisterBroker(
+            cluster_name="c",
+            broker_name="b",
+            broker_id=0,
+            broker_addr="10.0.0.1:10911",
+            ha_server_addr="10.0.0.1:10912",
+            data_version=wrapper.data_version,
+            topic_config_table=wrapper.topic_config_table,
+            topic_queue_mapping_info_map=wrapper.topic_queue_mapping_info_map,
+            filter_server_list=read.filter_server_list or [],
+        )
+    )
+
+
+@click.command()
+def main() -> None:
+    """Print the figures."""
+    before = os.getloadavg()[0]
+    table = Table("a body of 256 KiB, full of", "at once, ms", "by the usual limits, ms")
+    for what, body in bodies():
+        cells = []
+        for limits in (BodyLimits(only_quick=True), DEFAULT_LIMITS):
+            taken_ms, is_taken = cpu_ms(body, limits)
+            cells.append(f"{taken_ms:.2f}" if is_taken else f"{taken_ms:.2f}, refused")
+        table.add_row(what, *cells)
+    console = Console(width=100)
+    console.print(table)
+    console.print(f"{os.cpu_count()} cores; load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
+
+
+if __name__ == "__main__":
+    main()
