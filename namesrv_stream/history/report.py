@@ -200,11 +200,11 @@ def _query(statement: str) -> str:
 def topics_at(session: SparkSession, root: Root, end: datetime) -> str:
     """Return the page's part about topics on one broker name only.
 
-    Call it last: it moves the session's views to the moment `end`.
+    Call it last: it moves the session's views of topics to the moment `end`.
     """
     heading = "Topics on one broker name only, at the end"
     try:
-        register_views(session, root, at=end)
+        register_views(session, root, at=end, only=["topic_with_one_broker"])
     except (NoSuchSnapshotError, SnapshotGoneError) as error:
         return f"<h2>{heading}</h2><p>Not known: {html.escape(str(error))}</p>"
     return _table(session, heading, _LONELY_TOPICS)

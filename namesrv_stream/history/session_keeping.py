@@ -48,7 +48,7 @@ def keep_past_sessions(spark: SparkSession, root: Root) -> int:
     base = writer.head(PAST_SESSION)  # before the views read the table: if another run writes it, this one gives way
     former = past_sessions(root, newest)
     session = spark.newSession()
-    register_views(session, root, newest.epoch)
+    register_views(session, root, newest.epoch, only=["recent_session"])
     rows = session.sql(_SESSIONS.format(epoch=newest.epoch)).persist()
     try:
         return _write(writer, base, rows, former.epoch if former else 0, CommitTag(newest.epoch, newest.term))

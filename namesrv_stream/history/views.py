@@ -3,51 +3,88 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.history.past_sessions import PastSessions, past_sessions
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.object_store import give_spark_access
+from namesrv_stream.tables.pinned import event_time_ms
 from namesrv_stream.tables.root import Root, is_there
 from namesrv_stream.tables.schemas import BROKER_EVENT, PAST_SESSION, PAST_SNAPSHOT, SNAPSHOT
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.views import all_columns, open_snapshot, snapshot_sql, table_as_of
+from namesrv_stream.tables.views import VIEWS, all_columns, register_tables, snapshot_sql, table_as_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # `history_sql` needs no Spark in the process
 
+_WORD = re.compile(r"\w+")
 _CREATE_VIEW = re.compile(r"CREATE OR REPLACE TEMPORARY VIEW (\w+) AS\s")
 _OF_PAST_SESSIONS = re.compile(r"-- <past_session>\n.*?-- </past_session>\n", re.DOTALL)
 
 
-def register_views(
+class NoSuchViewError(NamesrvError):
+    """Request of a view or table that `register_views` does not make."""
+
+    def __init__(self, names: Iterable[str], known: Iterable[str]) -> None:
+        self.names = tuple(sorted(names))
+        self.known = tuple(sorted(known))
+        super().__init__(f"no view is called {', '.join(self.names)}. The views are {', '.join(self.known)}.")
+
+
+def register_views(  # noqa: PLR0913 -- open_snapshot's arguments and one more
     spark: SparkSession,
     root: str | Path | Root,
     epoch: int | None = None,
     at: datetime | int | None = None,
     storage_options: Mapping[str, str] | None = None,
+    *,
+    only: Collection[str] | None = None,
 ) -> SnapshotRow:
     """Register the tables of one snapshot, as `open_snapshot` does, and the views of views.sql over them.
 
     Returns the snapshot's row. A further call moves all views to another snapshot. `open_snapshot` moves the tables
     alone, and the views of views.sql stay where they are.
+
+    With `only`, names of views and tables, only these and what they are made of are registered or moved. A session with
+    one question then asks it sooner. Raises NoSuchViewError.
     """
     place = Root.at(root, storage_options)
-    snapshot = open_snapshot(spark, place, epoch, at)
-    table_as_of(spark, place, SNAPSHOT).where(_up_to(snapshot)).createOrReplaceTempView(SNAPSHOT.name)
+    give_spark_access(spark, place)
+    snapshot = Snapshots(place).find(epoch, event_time_ms(at))
     past = past_sessions(place, snapshot)
-    if past is not None:
+    statements = _history_statements(place, past)
+    queries = dict(_CREATE_VIEW.split(statement, maxsplit=1)[1:] for statement in statements)
+    wanted = _wanted(queries, only)
+    register_tables(spark, place, snapshot, [spec for spec in VIEWS if spec.name in wanted])
+    if SNAPSHOT.name in wanted:
+        table_as_of(spark, place, SNAPSHOT).where(_up_to(snapshot)).createOrReplaceTempView(SNAPSHOT.name)
+    if past is not None and PAST_SESSION.name in wanted:
         kept = table_as_of(spark, place, PAST_SESSION, past.version)
         kept.where(past.condition).createOrReplaceTempView(PAST_SESSION.name)
-    for statement in _history_statements(place, past):
-        _, name, query = _CREATE_VIEW.split(statement, maxsplit=1)
-        # Registered as an analysed plan, so that a question does not analyse this view again.
-        spark.sql(query).createOrReplaceTempView(name)
+    for name, query in queries.items():
+        if name in wanted:
+            # Registered as an analysed plan, so that a question does not analyse this view again.
+            spark.sql(query).createOrReplaceTempView(name)
     return snapshot
+
+
+def _wanted(queries: dict[str, str], only: Collection[str] | None) -> set[str]:
+    """Return `only` and all words of the queries that they are made of, among which are the names of their sources."""
+    known = {spec.name for spec in (*VIEWS, SNAPSHOT, PAST_SESSION)} | queries.keys()
+    if only is None:
+        return known
+    if unknown := set(only) - known:
+        raise NoSuchViewError(unknown, known)
+    wanted = set(only)
+    for name in reversed(queries):  # a view is made of those before it
+        if name in wanted:
+            wanted.update(_WORD.findall(queries[name]))
+    return wanted
 
 
 def history_sql(root: str | Path | Root, snapshot: SnapshotRow) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,9 +46,14 @@ def open_snapshot(
     place = Root.at(root, storage_options)
     give_spark_access(spark, place)
     snapshot = Snapshots(place).find(epoch, event_time_ms(at))
-    for spec in VIEWS:
-        table_as_of(spark, place, spec, snapshot.versions[spec.name]).createOrReplaceTempView(spec.name)
+    register_tables(spark, place, snapshot, VIEWS)
     return snapshot
+
+
+def register_tables(spark: SparkSession, root: Root, snapshot: SnapshotRow, specs: Iterable[TableSpec]) -> None:
+    """Register each of these tables of VIEWS as a temporary view pinned to `snapshot`."""
+    for spec in specs:
+        table_as_of(spark, root, spec, snapshot.versions[spec.name]).createOrReplaceTempView(spec.name)
 
 
 def table_as_of(spark: SparkSession, root: Root, spec: TableSpec, version: int | None = None) -> DataFrame:

@@ -1,5 +1,6 @@
 """Results of the views for analysts, on histories whose answers are known."""
 
+import re
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
@@ -8,11 +9,10 @@ import pytest
 from namesrv_stream.history.churn import availability, flapping, outages, sessions
 from namesrv_stream.history.events import AsOf, events_between
 from namesrv_stream.history.membership import Membership
-from namesrv_stream.history.views import create_views, register_views
+from namesrv_stream.history.views import NoSuchViewError, create_views, register_views
 from namesrv_stream.rules.requests import WipeWritePerm
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.views import open_snapshot
 from tests.history.fleet import RandomHistory
 from tests.history.seeded import DAY_MS, HOUR_MS, MINUTE_MS, SeededRegistry
@@ -50,12 +50,9 @@ def at(epoch_ms):
 @pytest.fixture
 def rows(spark, root, registry):
     """Rows of a statement over the views of what the registry has published."""
-    registered = set()
 
     def rows(statement):
-        newest = Snapshots(root).newest().epoch
-        if newest not in registered:
-            registered.add(register_views(spark, root).epoch)
+        register_views(spark, root, only=[re.search(r"FROM (\w+)", statement)[1]])
         return rows_of(spark, statement)
 
     return rows
@@ -140,7 +137,7 @@ def test_sessions_and_availability_are_those_of_the_broker_table_at_every_moment
         rows = [row for ids in history.rules.view().brokers.values() for row in ids.values()]
         held.append((history.event_ms, {(row.cluster_name, row.broker_name, row.broker_id) for row in rows}))
     history.publish()
-    register_views(spark, root)
+    register_views(spark, root, only=["broker_availability"])
     columns = "cluster_name, broker_name, broker_id"
     found = [tuple(row) for row in spark.sql(f"SELECT {columns}, from_time, to_time FROM broker_session").collect()]
     wanted = stretches(held)
@@ -160,7 +157,7 @@ def test_the_console_has_the_figures_of_the_views(spark, root):
     for number in range(150):
         history.step(gap_ms=(20_000, 8 * MINUTE_MS, MINUTE_MS)[number % 3])
     history.publish()
-    newest = register_views(spark, root)
+    newest = register_views(spark, root, only=["broker_availability", "broker_flapping", "shared_outage"])
     lines = events_between(root, newest, AsOf(at_ms=0), AsOf(epoch=newest.epoch))
     found = sessions(Membership(), lines)
     key = "cluster_name, broker_name, broker_id"
@@ -298,7 +295,7 @@ def test_days_hours_and_months_are_those_of_utc_in_any_session_time_zone(spark, 
     )
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "America/St_Johns")
-    register_views(session, root)
+    register_views(session, root, only=["broker_availability", "broker_flapping", "route_changes"])
     days, flapping, changes, [known] = (rows_of(session, each) for each in statements)
     quarter = HOUR_MS // 4
     assert days == [("2026-09-30", 3 * quarter, HOUR_MS), ("2026-10-01", 3 * quarter, HOUR_MS)]
@@ -365,12 +362,32 @@ def test_rejected_records_are_shown_as_text_as_far_as_they_are_text(registry, ro
 
 
 def test_an_empty_registry_has_empty_views(spark, root, registry):
-    register_views(spark, root)
     names = """broker_session broker_availability cluster_availability shared_outage broker_flapping time_to_expiry
         topic_with_one_broker topic_spread route_changes operator_command rejected_record"""
+    register_views(spark, root)
     counts = ", ".join(f"(SELECT count(*) FROM {name})" for name in names.split())
     assert rows_of(spark, f"SELECT {counts}") == [(0,) * 11]
     assert rows_of(spark, "SELECT * FROM known_until") == [(None, None, None)]
+
+
+def test_views_that_are_asked_for_are_moved_with_their_sources_and_no_others(spark, root, registry):
+    registry.register(hours(1), A, "broker-a", topics=("T",))
+    first = registry.publish()
+    registry.register(hours(2), B, "broker-a", topics=("T", "U"))
+    newest = registry.publish()
+    session = spark.newSession()
+    assert register_views(session, root, epoch=first, only=["topic_with_one_broker"]).epoch == first
+    assert {row.viewName for row in session.sql("SHOW VIEWS").collect()} == {"topic", "topic_with_one_broker"}
+    assert register_views(session, root, only=["broker_change", "broker"]).epoch == newest
+    assert [row.topic for row in session.table("topic_with_one_broker").collect()] == ["T"]
+    assert [row.broker_addr for row in session.table("broker").collect()] == [B]
+    assert session.table("broker_change").count() == 3
+
+
+def test_a_view_that_there_is_not_is_named_beside_those_that_there_are(spark, root, registry):
+    with pytest.raises(NoSuchViewError, match=r"called broker_sesion, x\. The views are .*broker_session") as e:
+        register_views(spark, root, only=["x", "broker_sesion", "topic"])
+    assert e.value.names == ("broker_sesion", "x")
 
 
 def test_views_of_an_epoch_do_not_see_later_ones(spark, root, registry):
@@ -378,7 +395,7 @@ def test_views_of_an_epoch_do_not_see_later_ones(spark, root, registry):
     epoch = registry.publish()
     registry.expire(hours(2), A)
     registry.publish()
-    register_views(spark, root, epoch=epoch)
+    register_views(spark, root, epoch=epoch, only=["broker_session"])
     [session] = spark.table("broker_session").collect()
     assert (session.to_time, session.session_millis) == (None, 0)
     open_snapshot(spark, root)  # moves the tables alone

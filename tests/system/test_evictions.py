@@ -20,7 +20,7 @@ FIRST, SECOND = next(
 
 @pytest.fixture
 def quick_watermark(kafka, topic, tmp_path):
-    heartbeats = Heartbeats(kafka, topic, tmp_path, watermarkDelayMillis="1000")
+    heartbeats = Heartbeats(kafka, topic, tmp_path, watermarkDelayMillis="1000", triggerMillis="400")
     with HeartbeatProducer(heartbeats.kafka, topic) as others, Ticker(others, tick_ms=100):
         yield heartbeats
     heartbeats.close()
