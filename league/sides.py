@@ -105,6 +105,8 @@ class NameServers(Side):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for server in self._servers:
+            server.kill()  # an orderly stop takes it three seconds
         self._open_things.__exit__(kind, error, at)
 
 

@@ -15,6 +15,7 @@ from namesrv_stream.cli import main
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.doctor.access import check_certificate, check_users
 from namesrv_stream.doctor.finding import findings
+from namesrv_stream.doctor import kafka as doctor_kafka
 from namesrv_stream.doctor.kafka import GATEWAY_RIGHTS, JOB_RIGHTS, check_kafka, clock_finding
 from namesrv_stream.doctor.machine import check_jars, check_java, check_workers
 from namesrv_stream.doctor.storage import check_checkpoint, check_tables, check_writing
@@ -169,7 +170,8 @@ def test_a_host_whose_name_does_not_resolve_is_named():
     assert "do not resolve on this machine: no-such-host.invalid, neither-this.invalid" in found.found
 
 
-def test_a_topic_as_the_job_makes_it_is_right(kafka, topic):
+def test_a_topic_as_the_job_makes_it_is_right(kafka, topic, monkeypatch):
+    monkeypatch.setattr(doctor_kafka, "_RECORD_LIMIT_S", 0.5)  # none comes
     arguments = {"kafka_bootstrap_servers": kafka.bootstrap_servers, "kafka_topic": topic}
     check = partial(check_kafka, rights=JOB_RIGHTS | GATEWAY_RIGHTS, is_candidate=True)
     found = [(each.check, each.state) for each in states(check, **arguments)]

@@ -20,6 +20,7 @@ TOPICS = ("TopicA", "Orders")
 def theirs(tmp_path):
     with name_server(tmp_path / "namesrv") as server:
         yield server
+        server.kill()  # an orderly stop takes it three seconds
 
 
 def register(registry, theirs, name, address):  # noqa: F811
