@@ -13,9 +13,9 @@ from cryptography.x509.oid import NameOID
 
 from namesrv_stream.cli import main
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.doctor import kafka as doctor_kafka
 from namesrv_stream.doctor.access import check_certificate, check_users
 from namesrv_stream.doctor.finding import findings
-from namesrv_stream.doctor import kafka as doctor_kafka
 from namesrv_stream.doctor.kafka import GATEWAY_RIGHTS, JOB_RIGHTS, check_kafka, clock_finding
 from namesrv_stream.doctor.machine import check_jars, check_java, check_workers
 from namesrv_stream.doctor.storage import check_checkpoint, check_tables, check_writing
