@@ -1,4 +1,4 @@
-"""The log of one test; and one registry with a gateway for all tests with RocketMQ's peers, with names of their own."""
+"""The log of one test; and a registry with a gateway for a module's tests with RocketMQ's peers."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def heartbeats(kafka, topic, tmp_path):
     log.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def stack(kafka, spark, tmp_path_factory):
     folder = tmp_path_factory.mktemp("gateway")
     (folder / "kvConfig.json").write_text('{"configTable":{"TAKEN_OVER":{"key":"value"}}}')
