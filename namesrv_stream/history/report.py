@@ -200,7 +200,8 @@ def _query(statement: str) -> str:
 def topics_at(session: SparkSession, root: Root, end: datetime) -> str:
     """Return the page's part about topics on one broker name only.
 
-    Call it last: it moves the session's views of topics to the moment `end`.
+    Call it last: it moves the views `topic` and `topic_with_one_broker` to the moment `end`. All others stay at their
+    snapshot.
     """
     heading = "Topics on one broker name only, at the end"
     try:

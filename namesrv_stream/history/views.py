@@ -22,18 +22,19 @@ from namesrv_stream.tables.views import VIEWS, all_columns, register_tables, sna
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # `history_sql` needs no Spark in the process
 
-_WORD = re.compile(r"\w+")
+_SOURCE = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
 _CREATE_VIEW = re.compile(r"CREATE OR REPLACE TEMPORARY VIEW (\w+) AS\s")
 _OF_PAST_SESSIONS = re.compile(r"-- <past_session>\n.*?-- </past_session>\n", re.DOTALL)
 
 
 class NoSuchViewError(NamesrvError):
-    """Request of a view or table that `register_views` does not make."""
+    """Request for a view or table that `register_views` does not make of this snapshot."""
 
     def __init__(self, names: Iterable[str], known: Iterable[str]) -> None:
         self.names = tuple(sorted(names))
         self.known = tuple(sorted(known))
-        super().__init__(f"no view is called {', '.join(self.names)}. The views are {', '.join(self.known)}.")
+        known_names = ", ".join(self.known)
+        super().__init__(f"no view or table is called {' or '.join(self.names)}. `only` may name {known_names}.")
 
 
 def register_views(  # noqa: PLR0913 -- open_snapshot's arguments and one more
@@ -50,8 +51,8 @@ def register_views(  # noqa: PLR0913 -- open_snapshot's arguments and one more
     Returns the snapshot's row. A further call moves all views to another snapshot. `open_snapshot` moves the tables
     alone, and the views of views.sql stay where they are.
 
-    With `only`, names of views and tables, only these and what they are made of are registered or moved. A session with
-    one question then asks it sooner. Raises NoSuchViewError.
+    With `only`, register or move only the views and tables that it names, and their sources. This is faster if a
+    session asks one question. Other views stay at their snapshot. Raises NoSuchViewError if `only` has an unknown name.
     """
     place = Root.at(root, storage_options)
     give_spark_access(spark, place)
@@ -59,7 +60,8 @@ def register_views(  # noqa: PLR0913 -- open_snapshot's arguments and one more
     past = past_sessions(place, snapshot)
     statements = _history_statements(place, past)
     queries = dict(_CREATE_VIEW.split(statement, maxsplit=1)[1:] for statement in statements)
-    wanted = _wanted(queries, only)
+    tables = [*VIEWS, SNAPSHOT, *([] if past is None else [PAST_SESSION])]
+    wanted = _wanted(queries, {spec.name for spec in tables}, only)
     register_tables(spark, place, snapshot, [spec for spec in VIEWS if spec.name in wanted])
     if SNAPSHOT.name in wanted:
         table_as_of(spark, place, SNAPSHOT).where(_up_to(snapshot)).createOrReplaceTempView(SNAPSHOT.name)
@@ -73,17 +75,17 @@ def register_views(  # noqa: PLR0913 -- open_snapshot's arguments and one more
     return snapshot
 
 
-def _wanted(queries: dict[str, str], only: Collection[str] | None) -> set[str]:
-    """Return `only` and all words of the queries that they are made of, among which are the names of their sources."""
-    known = {spec.name for spec in (*VIEWS, SNAPSHOT, PAST_SESSION)} | queries.keys()
+def _wanted(queries: dict[str, str], tables: set[str], only: Collection[str] | None) -> set[str]:
+    """Return `only` and the names of all views and tables that they are made of. None stands for all."""
+    known = tables | queries.keys()
     if only is None:
         return known
-    if unknown := set(only) - known:
+    wanted = {only} if isinstance(only, str) else set(only)
+    if unknown := wanted - known:
         raise NoSuchViewError(unknown, known)
-    wanted = set(only)
     for name in reversed(queries):  # a view is made of those before it
         if name in wanted:
-            wanted.update(_WORD.findall(queries[name]))
+            wanted.update(_SOURCE.findall(queries[name]))
     return wanted
 
 

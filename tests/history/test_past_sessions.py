@@ -62,7 +62,7 @@ def live_on(history, steps, gap_ms=7 * 37 * MINUTE_MS):
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 8))])
-def test_sessions_are_the_same_whenever_some_of_them_were_kept(root, keep, shown, computed, seed):
+def test_sessions_are_the_same_whenever_some_of_them_were_kept(spark, root, keep, shown, computed, seed):
     history = RandomHistory(root, seed, START_MS, NOW)
     live_on(history, 50)
     assert keep() > 0
@@ -75,6 +75,9 @@ def test_sessions_are_the_same_whenever_some_of_them_were_kept(root, keep, shown
     assert past_sessions(root, newest)[1:] == (before, since["month"])
     found = shown()
     assert found == computed()
+    session = spark.newSession()
+    register_views(session, root)
+    assert session.sql(SESSIONS).collect() == found
     assert any(row.back_at is not None for row in found)
     assert any(row.first_addr != row.last_addr for row in found)
 
