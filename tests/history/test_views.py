@@ -362,9 +362,9 @@ def test_rejected_records_are_shown_as_text_as_far_as_they_are_text(registry, ro
 
 
 def test_an_empty_registry_has_empty_views(spark, root, registry):
+    register_views(spark, root)
     names = """broker_session broker_availability cluster_availability shared_outage broker_flapping time_to_expiry
         topic_with_one_broker topic_spread route_changes operator_command rejected_record"""
-    register_views(spark, root)
     counts = ", ".join(f"(SELECT count(*) FROM {name})" for name in names.split())
     assert rows_of(spark, f"SELECT {counts}") == [(0,) * 11]
     assert rows_of(spark, "SELECT * FROM known_until") == [(None, None, None)]
