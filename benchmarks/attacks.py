@@ -12,6 +12,7 @@ import sys
 import zlib
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
+from functools import cache
 from typing import NamedTuple
 
 from benchmarks.gateway import registration
@@ -63,8 +64,7 @@ async def asks_and_does_not_read(port: int, host: str) -> None:
 async def registers_bombs(port: int, host: str) -> None:
     """Register small compressed bodies with as many topics as are allowed, and some with more; each one is new."""
     async with AsyncPeer(port, host) as peer:
-        for counter in itertools.count():
-            body = _BOMBS[counter % len(_BOMBS)]
+        for counter, body in enumerate(itertools.cycle(_bombs())):
             fields = _of_a_broker(host, counter % 50) | {"compressed": "true"}
             answer = await peer.ask(RemotingCommand(code=103, ext_fields=fields, body=body))
             assert answer.code in (0, 1, 2)
@@ -200,7 +200,9 @@ def _bomb(topics: int, counter: int) -> bytes:
     return encode_registration(RegisterBrokerBody(wrapper), 493, compressed=True)
 
 
-_BOMBS = [_bomb(MAX_TOPICS, 1), _bomb(MAX_TOPICS, 2), _bomb(3 * MAX_TOPICS, 3), zlib.compress(bytes(64 * MIB))]
+@cache
+def _bombs() -> list[bytes]:
+    return [_bomb(MAX_TOPICS, 1), _bomb(MAX_TOPICS, 2), _bomb(3 * MAX_TOPICS, 3), zlib.compress(bytes(64 * MIB))]
 
 
 async def _again_and_again(kind: Kind, port: int) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,13 @@ def file_of(path):
     return next((base / path for base in (ROOT, PACKAGE) if (base / path).exists()), None)
 
 
+@cache
 def names_in(file):
     """Every name that the module defines: functions, classes, variables, fields and attributes."""
+    return set(_definitions(file))
+
+
+def _definitions(file):
     for node in ast.walk(ast.parse(file.read_text())):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
@@ -41,7 +47,9 @@ def names_in(file):
                 yield name
 
 
-DEFINED = {name for file in PACKAGE.rglob("*.py") for name in names_in(file)}
+@cache
+def defined_names():
+    return set().union(*map(names_in, PACKAGE.rglob("*.py")))
 
 
 def parts(name):
@@ -70,9 +78,9 @@ def test_each_module_to_run_exists(module):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_name_of_code_is_defined(name):
-    assert not set(parts(name)) - DEFINED
+    assert not set(parts(name)) - defined_names()
 
 
 @pytest.mark.parametrize(("name", "module"), PLACED)
 def test_each_name_is_in_the_module_that_the_page_says(name, module):
-    assert not set(parts(name)) - set(names_in(file_of(module)))
+    assert not set(parts(name)) - names_in(file_of(module))
