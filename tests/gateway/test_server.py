@@ -198,17 +198,16 @@ def test_ten_thousand_idle_connections_cost_others_nothing(registry, settings):
         Peer(running.gateway.port) as peer,
     ):
         gateway = running.gateway
+        assert peer.ask(105, topic="TopicA").code == 0  # one that says nothing at first is closed after ten seconds
         program = [sys.executable, "-c", IDLE_PEERS, str(gateway.port), str(wanted)]
-        idle = subprocess.Popen(program, stdin=subprocess.PIPE)
+        with subprocess.Popen(program, stdin=subprocess.PIPE):
 
-        @eventually
-        def all_accepted():
-            assert gateway.metrics.registry.get_sample_value("namesrv_connections") == wanted + 1
+            @eventually
+            def all_accepted():
+                assert gateway.metrics.registry.get_sample_value("namesrv_connections") == wanted + 1
 
-        all_accepted()
-        assert all(peer.ask(105, topic="TopicA").code == 0 for _ in range(100))
-        idle.stdin.close()
-        idle.wait()
+            all_accepted()
+            assert all(peer.ask(105, topic="TopicA").code == 0 for _ in range(100))
 
 
 @pytest.mark.parametrize("name", sorted(REQUESTS))
