@@ -55,24 +55,25 @@ demo: java install
 demo-rocketmq: java install
 	@$(BIN)/namesrv-stream demo-rocketmq
 
-# First what needs no JVM, in four processes because some of its tests wait, while the jars of RocketMQ are fetched. Then
-# all tests with Spark in one process, as a second session would cost minutes of CPU, beside those with Kafka alone,
-# which mostly wait; what these print comes when each is done. ARGS, such as a file, choose in one process.
+# Three runs at once, each line with its run's name: all tests with Spark in one process, as a second session would cost
+# minutes of CPU; those with Kafka alone, which mostly wait; the others in processes that take what CPU is left.
+# ARGS, such as a file, choose in one process.
 test: java install
 ifeq ($(ARGS),)
-	$(MAKE) --jobs=2 test-plain jars/.rocketmq
-	$(MAKE) --jobs=2 --output-sync=target test-kafka test-spark
+	$(MAKE) --jobs test-plain test-kafka test-spark
 else
 	$(BIN)/python -m pytest -m 'not full and not deploy' $(ARGS)
 endif
 
+NAMED = 2>&1 | sed -u 's/^/$(@:test-%=%) | /'
 test-plain test-kafka test-spark: java install
+test-kafka test-spark: jars/.rocketmq
 test-plain:
-	$(BIN)/python -m pytest -n 4 --dist loadfile -m 'not full and not deploy and not spark and not system'
+	@nice $(BIN)/python -m pytest -n 3 --dist loadfile -m 'not full and not deploy and not spark and not system' $(NAMED)
 test-kafka:
-	$(BIN)/python -m pytest -m 'not full and not deploy and system and not spark'
+	@$(BIN)/python -m pytest -m 'not full and not deploy and system and not spark' $(NAMED)
 test-spark:
-	$(BIN)/python -m pytest -m 'not full and not deploy and spark'
+	@$(BIN)/python -m pytest -m 'not full and not deploy and spark' $(NAMED)
 
 # No Java, Kafka or Spark, and of the gateway what needs no socket. With a tenth of the random examples (tests/conftest.py).
 QUICK := tests/rules tests/wire tests/access tests/config tests/test_records.py \
