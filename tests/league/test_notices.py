@@ -41,19 +41,25 @@ class Group:
     def loses_connection(self, letter):
         self.brokers.pop(letter).line.close()
 
-    def notices(self):
-        """Return the notices to each letter since the last call; a letter stands for an address."""
+    def settle(self):
+        """Wait until what was to be sent is sent, which is not yet what has arrived."""
         self.trial.settle()
         self._await_a_later_notice()
+
+    def notices(self):
+        """Return the notices to each letter since `forget`; a letter stands for an address."""
         letters = {listener.address: letter for letter, listener in self.listeners.items()}
         letters |= {f"{address}1": f"HA of {letter}" for address, letter in letters.items()}
-        new = {}
-        for letter, listener in self.listeners.items():
-            received = listener.received[self._read[letter] :]
-            self._read[letter] += len(received)
-            if received:
-                new[letter] = [(each.code, each.is_oneway, named(each.ext_fields, letters)) for each in received]
-        return new
+        return {
+            letter: [(each.code, each.is_oneway, named(each.ext_fields, letters)) for each in received]
+            for letter, listener in self.listeners.items()
+            if (received := listener.received[self._read[letter] :])
+        }
+
+    def forget(self, notices):
+        """Count these as read."""
+        for letter, read in notices.items():
+            self._read[letter] += len(read)
 
     def _await_a_later_notice(self):
         """The only member of another group is promoted: what was to be sent before has been sent.
@@ -124,6 +130,10 @@ def test_the_same_brokers_are_notified_of_the_same(sides, acting, steps, notifie
         for step, take in steps:
             for group in (real, ours):
                 take(group)
+                group.settle()
+            becomes(lambda: ours.notices() == real.notices(), LIMIT_S)  # a NameServer connects to each one on its own
             notices[step] = real.notices()
             assert (step, ours.notices()) == (step, notices[step])
+            for group in (real, ours):
+                group.forget(notices[step])
         assert len([step for step, found in notices.items() if found]) == notified, notices
