@@ -55,30 +55,21 @@ demo: java install
 demo-rocketmq: java install
 	@$(BIN)/namesrv-stream demo-rocketmq
 
-# Three runs at once, each line with its run's name: all tests with Spark in one process, as a second session would cost
-# minutes of CPU; those with Kafka alone, which wait for half of their time; the others in processes that take what CPU
-# is left. Their some 20,000 small files, 600 MB, are in memory if Linux has room for them there, and go when all is done.
-# ARGS, such as a file, choose in one process, whose files pytest keeps.
-test: java install
+# Three runs at once (tests/parts.py). ARGS, such as a file, choose in one process.
+test test-plain test-kafka test-spark: java install jars/.rocketmq
+test:
 ifeq ($(ARGS),)
-	@files=$$(mktemp -d -p '$(TEST_FILES)'); trap 'rm -rf "$$files"' EXIT; \
-	TMPDIR=$$files $(MAKE) --no-print-directory --jobs test-plain test-kafka test-spark
+	@$(BIN)/python -m tests.parts
 else
 	$(BIN)/python -m pytest -m 'not full and not deploy' $(ARGS)
 endif
 
-TEST_FILES = $(shell df -Pm /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000 {print "/dev/shm"; found = 1} END {exit !found}' \
-	|| echo "$${TMPDIR:-/tmp}")
-NAMED = 2>&1 | sed -u 's/^/$(@:test-%=%) | /'
-test-plain test-kafka test-spark: java install
-test-kafka test-spark: jars/.rocketmq
 test-plain:
-	@nice -n 12 $(BIN)/python -m pytest -n 3 --dist loadfile \
-	  -m 'not full and not deploy and not spark and not system' $(NAMED)
+	@$(BIN)/python -m tests.parts plain
 test-kafka:
-	@nice -n 3 $(BIN)/python -m pytest -m 'not full and not deploy and system and not spark' $(NAMED)
+	@$(BIN)/python -m tests.parts kafka
 test-spark:
-	@$(BIN)/python -m pytest -m 'not full and not deploy and spark' $(NAMED)
+	@$(BIN)/python -m tests.parts spark
 
 # No Java, Kafka or Spark, and of the gateway what needs no socket. With a tenth of the random examples (tests/conftest.py).
 QUICK := tests/rules tests/wire tests/access tests/config tests/test_records.py \

@@ -214,6 +214,7 @@ async def _again_and_again(kind: Kind, port: int) -> None:
 
 async def run(port: int, metrics_port: int, only: str = "") -> None:
     """Run all kinds, or those whose name begins with `only`, until this process is ended."""
+    _bombs()  # packed before anybody attacks
     ports = {kind: metrics_port if kind.attack is asks_for_metrics_slowly else port for kind in KINDS}
     peers = [_again_and_again(kind, ports[kind]) for kind in chosen(only) for _ in range(kind.connections)]
     await asyncio.gather(*peers)

@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, settings
 
 # Most JVMs of the tests live for seconds, which the second compiler would take for itself. The session lives long.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-os.environ.setdefault("TOKIO_WORKER_THREADS", "1")  # of delta-rs: for tables of a few rows more of them cost a quarter
 OF_LONG_LIFE = "-XX:TieredStopAtLevel=4 -XX:+UseSerialGC"
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Options of Spark for `make test`, whose plans run once: to compile them takes longer. `make test-full` compiles."""

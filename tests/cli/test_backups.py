@@ -101,7 +101,9 @@ def test_the_next_job_gives_restored_leases_the_grace_of_an_outage_and_ends_the_
     assert sorted(ended_by(first_tick_ms + grace_ms + 1000)) == ["10.0.0.1:10911", "10.0.0.2:10911"]
 
 
-def test_an_active_job_refuses_a_restore_and_one_that_is_taken_over_can_publish_nothing(run, registry, good):
+def test_an_active_job_refuses_a_restore_and_one_that_is_taken_over_can_publish_nothing(run, registry, now_ms):
+    registry.now_ms = now_ms  # the job's newest sign of life
+    good = registry.register("10.0.0.1:10911", "c1", "broker-a").epoch
     refused = run(f"restore {good}")
     assert refused.exit_code == 1
     assert "--take-over" in refused.stderr

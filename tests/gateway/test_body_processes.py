@@ -146,7 +146,7 @@ def test_a_process_that_reads_while_all_are_ended_ends_after_it():
     opened = BodyProcesses()
     pid = opened.run(os.getpid)
     with ThreadPoolExecutor() as threads:
-        reading = threads.submit(opened.run, partial(time.sleep, 0.2))
+        reading = threads.submit(opened.run, partial(time.sleep, 2))
         until(opened._idle.empty)  # noqa: SLF001 - the moment after which the process is busy
         opened.close()
         reading.result(30)

@@ -1,0 +1,105 @@
+"""Runs pytest three times at once for `make test`, each line with its run's name.
+
+All tests with Spark are in one process, as a second session would cost minutes of CPU; those with Kafka alone wait half
+of the time; the others, in processes of lower priority, take what CPU is left.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from threading import Thread
+
+import click
+import psutil
+import pytest
+
+ALWAYS = "not full and not deploy"
+RUNS = {
+    "plain": (8, ["-n", "3", "--dist", "loadfile", "-m", f"{ALWAYS} and not spark and not system"]),
+    "kafka": (3, ["-m", f"{ALWAYS} and system and not spark"]),
+    "spark": (0, ["-m", f"{ALWAYS} and spark"]),
+}
+"""Name of a run -> how much it is niced, and the options of pytest."""
+
+MEMORY = Path("/dev/shm")
+ROOM_BYTES = 4 << 30
+"""Room in memory with which the files of the tests are there. They take 600 MB."""
+
+LAST_LINES_S = 10
+
+
+class Run:
+    """A run in a process group of its own, whose lines a thread shows."""
+
+    def __init__(self, name, files):
+        niced, options = RUNS[name]
+        command = [sys.executable, "-m", "pytest", "-o", f"cache_dir=.pytest_cache/{name}", *options]
+        # With more threads of delta-rs, tables of a few rows take a quarter more CPU.
+        environment = {"TOKIO_WORKER_THREADS": "1", **os.environ, "TMPDIR": str(files)}
+        self._process = subprocess.Popen(
+            ["nice", "-n", str(niced), *command],
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )  # fmt: skip
+        self.name = name
+        self.last_line = ""
+        self._shows = Thread(target=self._show, daemon=True)
+        self._shows.start()
+
+    def _show(self):
+        for line in self._process.stdout:
+            self.last_line = line.strip().strip("= ") or self.last_line
+            click.echo(f"{self.name} | {line.rstrip()}")
+
+    def interrupt(self):
+        """Do what Ctrl-C does: pytest ends its servers and says so."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGINT)
+
+    def wait(self):
+        """Return pytest's exit code. A server that outlives its test may hold the pipe."""
+        code = self._process.wait()
+        self._shows.join(LAST_LINES_S)
+        return code
+
+
+def files_of_tests():
+    """Return a new folder for the some 20,000 small files: in memory if there is room and programs may run there."""
+    name = "namesrv-stream-test."
+    try:
+        if min(shutil.disk_usage(MEMORY).free, psutil.virtual_memory().available) > ROOM_BYTES:
+            folder = Path(tempfile.mkdtemp(prefix=name, dir=MEMORY))
+            program = shutil.copy(shutil.which("true"), folder)
+            try:
+                subprocess.run([program], check=True)
+            except OSError:
+                shutil.rmtree(folder)
+            else:
+                return folder
+    except OSError:
+        pass
+    return Path(tempfile.mkdtemp(prefix=name))
+
+
+def main(names):
+    files = files_of_tests()
+    runs = [Run(name, files) for name in names or RUNS]
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: [run.interrupt() for run in runs])
+    codes = [run.wait() for run in runs]
+    for run in runs:
+        click.echo(f"{run.name}: {run.last_line}")
+    if pytest.ExitCode.TESTS_FAILED in codes:
+        if files.parent == MEMORY:
+            files = shutil.move(files, tempfile.gettempdir())
+        click.echo(f"Files of the tests: {files}")
+    else:
+        shutil.rmtree(files, ignore_errors=True)
+    return int(any(codes))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
