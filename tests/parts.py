@@ -4,12 +4,14 @@ All tests with Spark are in one process, as a second session would cost minutes 
 of the time; the others, in processes of lower priority, take what CPU is left.
 """
 
+import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from threading import Thread
 
@@ -19,7 +21,7 @@ import pytest
 
 ALWAYS = "not full and not deploy"
 RUNS = {
-    "plain": (8, ["-n", "3", "--dist", "loadfile", "-m", f"{ALWAYS} and not spark and not system"]),
+    "plain": (12, ["-n", "3", "--dist", "loadfile", "-m", f"{ALWAYS} and not spark and not system"]),
     "kafka": (3, ["-m", f"{ALWAYS} and system and not spark"]),
     "spark": (0, ["-m", f"{ALWAYS} and spark"]),
 }
@@ -30,6 +32,8 @@ ROOM_BYTES = 4 << 30
 """Room in memory with which the files of the tests are there. They take 600 MB."""
 
 LAST_LINES_S = 10
+INTERRUPTED_AGAIN_S = 20
+"""A test of the command line may take an interrupt for its own. The servers end within some 10 seconds."""
 
 
 class Run:
@@ -46,6 +50,7 @@ class Run:
         )  # fmt: skip
         self.name = name
         self.last_line = ""
+        self._again_s = math.inf
         self._shows = Thread(target=self._show, daemon=True)
         self._shows.start()
 
@@ -56,14 +61,20 @@ class Run:
 
     def interrupt(self):
         """Do what Ctrl-C does: pytest ends its servers and says so."""
+        self._again_s = time.monotonic() + INTERRUPTED_AGAIN_S
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGINT)
 
     def wait(self):
         """Return pytest's exit code. A server that outlives its test may hold the pipe."""
-        code = self._process.wait()
+        while self._process.poll() is None:
+            try:
+                self._process.wait(1)
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > self._again_s:
+                    self.interrupt()
         self._shows.join(LAST_LINES_S)
-        return code
+        return self._process.returncode
 
 
 def files_of_tests():
