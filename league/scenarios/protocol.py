@@ -8,7 +8,7 @@ from league.scenario import scenario
 from league.trial import Trial
 from namesrv_stream.wire.codes import RequestCode, ResponseCode, Version
 
-_CLOSED_WITHIN_S = 15.0
+_CLOSED_WITHIN_S = 5.0
 _BINARY_HEADER = struct.Struct(">hbhiii")
 _GRPC_OPENING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9)
 _V4_9_7 = 407

@@ -56,7 +56,7 @@ def is_answered(probe, container):
     if "tcpSocket" in probe:
         return listens(ports[probe["tcpSocket"]["port"]])
     asked = probe["httpGet"]
-    connection = http.client.HTTPConnection(HOST, ports[asked["port"]], timeout=30)
+    connection = http.client.HTTPConnection(HOST, ports[asked["port"]], timeout=10)
     try:
         connection.request("GET", asked["path"])
         return connection.getresponse().status < 400

@@ -252,7 +252,7 @@ def test_metrics_and_health(registry, settings):
 
         @eventually
         def counted():
-            page = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
+            page = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
             for line in (
                 'namesrv_requests_total{code="GET_ROUTEINFO_BY_TOPIC",result="SUCCESS"} 2.0',
                 'namesrv_requests_total{code="GET_ROUTEINFO_BY_TOPIC",result="TOPIC_NOT_EXIST"} 1.0',
@@ -268,7 +268,7 @@ def test_metrics_and_health(registry, settings):
                 assert line in page, line
 
         counted()
-        assert urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=30).read() == b"ok\n"
+        assert urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10).read() == b"ok\n"
         assert "takes no records" in unreadiness(port), "no Kafka runs at the gateway's address"
 
 
@@ -276,13 +276,13 @@ def test_a_gateway_without_a_snapshot_is_healthy_and_not_ready(tmp_path, setting
     port = free_ports(1)
     with BackgroundGateway(settings(**{"metricsPort": port, "delta.root": str(tmp_path / "none")})):
         assert unreadiness(port) == "no snapshot has been read yet\n"
-        assert urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=30).read() == b"ok\n"
+        assert urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10).read() == b"ok\n"
 
 
 def unreadiness(port):
     """Reasons for which /readyz answers 503."""
     with pytest.raises(urllib.error.HTTPError, match="503") as refused:
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30)
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10)
     return refused.value.read().decode()
 
 

@@ -9,7 +9,7 @@ from tenacity import Retrying, retry_if_not_result, stop_after_delay, wait_fixed
 
 from namesrv_stream.local.process import OwnedProcess
 
-LIMIT_S = 60
+LIMIT_S = 10
 eventually = Retrying(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.02), retry=retry_if_not_result(bool))
 
 
