@@ -29,7 +29,7 @@ RUNS = {
 
 MEMORY = Path("/dev/shm")
 ROOM_BYTES = 4 << 30
-"""Room in memory with which the files of the tests are there. They take 600 MB."""
+"""Least room in memory for the some 20,000 files of the tests, which take 600 MB."""
 
 LAST_LINES_S = 10
 INTERRUPTED_AGAIN_S = 20
@@ -42,22 +42,24 @@ class Run:
     def __init__(self, name, files):
         niced, options = RUNS[name]
         command = [sys.executable, "-m", "pytest", "-o", f"cache_dir=.pytest_cache/{name}", *options]
-        # In a session of its own Linux gives each run a third of the CPU, whatever its priority is (autogroup).
+        # Not sessions of their own: Linux gives each session a third of the CPU, whatever its priority is (autogroup).
         # With more threads of delta-rs, tables of a few rows take a quarter more CPU.
-        environment = {"TOKIO_WORKER_THREADS": "1", **os.environ, "TMPDIR": str(files)}
+        environment = {"TOKIO_WORKER_THREADS": "1", **os.environ, "TMPDIR": files}
         self._process = subprocess.Popen(
             ["nice", "-n", str(niced), *command],
-            env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0,
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+            process_group=0,
         )  # fmt: skip
         self.name = name
-        self.last_line = ""
+        self.result = ""
         self._again_s = math.inf
         self._shows = Thread(target=self._show, daemon=True)
         self._shows.start()
 
     def _show(self):
         for line in self._process.stdout:
-            self.last_line = line.strip().strip("= ") or self.last_line
+            if line.startswith("="):  # a heading of pytest, of which the last one is the result
+                self.result = line.strip("= \n")
             click.echo(f"{self.name} | {line.rstrip()}")
 
     def interrupt(self):
@@ -78,39 +80,29 @@ class Run:
         return self._process.returncode
 
 
-def files_of_tests():
-    """Return a new folder for the some 20,000 small files: in memory if there is room and programs may run there."""
-    name = "namesrv-stream-test."
-    try:
-        if min(shutil.disk_usage(MEMORY).free, psutil.virtual_memory().available) > ROOM_BYTES:
-            folder = Path(tempfile.mkdtemp(prefix=name, dir=MEMORY))
-            program = shutil.copy(shutil.which("true"), folder)
-            try:
-                subprocess.run([program], check=True)
-            except OSError:
-                shutil.rmtree(folder)
-            else:
-                return folder
-    except OSError:
-        pass
-    return Path(tempfile.mkdtemp(prefix=name))
+def has_room_in_memory():
+    """Return whether the files of the tests may be in memory: there is room, and programs may run there."""
+    if not os.access(MEMORY, os.W_OK):
+        return False
+    is_noexec = os.statvfs(MEMORY).f_flag & os.ST_NOEXEC
+    return not is_noexec and min(shutil.disk_usage(MEMORY).free, psutil.virtual_memory().available) > ROOM_BYTES
 
 
 def main(names):
-    files = files_of_tests()
-    runs = [Run(name, files) for name in names or RUNS]
+    is_in_memory = has_room_in_memory()
+    files = tempfile.mkdtemp(prefix="namesrv-stream-test.", dir=MEMORY if is_in_memory else None)
+    runs = []
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: [run.interrupt() for run in runs])
-    codes = [run.wait() for run in runs]
+    runs += [Run(name, files) for name in names or RUNS]
+    codes = {run.wait() for run in runs}
     for run in runs:
-        click.echo(f"{run.name}: {run.last_line}")
-    if pytest.ExitCode.TESTS_FAILED in codes:
-        if files.parent == MEMORY:
-            files = shutil.move(files, tempfile.gettempdir())
-        click.echo(f"Files of the tests: {files}")
-    else:
+        click.echo(f"{run.name}: {run.result}")
+    if codes <= {pytest.ExitCode.OK, pytest.ExitCode.INTERRUPTED}:
         shutil.rmtree(files, ignore_errors=True)
-    return int(any(codes))
+    else:
+        click.echo(f"Files of the tests: {shutil.move(files, tempfile.gettempdir()) if is_in_memory else files}")
+    return int(codes != {pytest.ExitCode.OK})
 
 
 if __name__ == "__main__":
