@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Literal
 
 from namesrv_stream.backup.content import Content, Rows, changes_between, content_of
@@ -17,6 +18,7 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError
 from namesrv_stream.rules.history import AppliedEvent, history_of
 from namesrv_stream.rules.journal import RowChange, net_changes
+from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
@@ -101,8 +103,9 @@ def _published(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
     log_position: SnapshotRow,
     requested_by: str,
 ) -> SnapshotRow:
-    """Publish the content as the next epoch. The first tick after it counts as an outage, which leases survive (D9)."""
-    changes = changes_between(now, content.rows)
+    """Publish the content as the next epoch. No time passes by the log's clock until the first tick after it (D9)."""
+    clock = LogClock.of(log_position)
+    changes = changes_between(now, content.rows, clock.reading_ms or 0)
     event_time = log_position.event_time or log_position.published_at
     batch = Batch(
         query_id=None,
@@ -111,7 +114,8 @@ def _published(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
         offsets=log_position.offsets,
         changes=changes_to_write(net_changes(changes)),
         events=_history(cause, event_time, content.snapshot.epoch, changes, requested_by),
-        last_tick_ms=0,
+        clock=replace(clock, tick_append_ms=None),
+        last_append_ms=log_position.last_append,
         kind="STOP",
     )
     return publisher.publish(batch, _now_ms())

@@ -117,14 +117,17 @@ class NamesrvSettings(RocketmqSettings):
     live_refresh_millis: Millis = setting(
         "liveRefreshMillis", 30_000, "Shortest event time between two publications of signs of life alone.", "job"
     )
-    clock_jump_millis: Millis = setting(
-        "clockJumpMillis",
-        15_000,
-        "Two ticks in succession that are further apart than this are an outage, not a silence of the brokers.",
+    tick_gap_millis: Millis = setting(
+        "tickGapMillis",
+        3_000,
+        "Most time that counts towards leases between two ticks in succession; the rest of a longer gap is an outage "
+        "of the way to Kafka and no silence of the brokers. 0: all of it counts. All jobs of a registry need the same "
+        "value.",
         "job",
     )
+    clock_jump_millis: Millis = setting("clockJumpMillis", 15_000, "A setting of release 0.1; see tickGapMillis.")
     clock_jump_grace_millis: Millis = setting(
-        "clockJumpGraceMillis", 60_000, "How long every lease lasts at least after an outage; 0: no such rule.", "job"
+        "clockJumpGraceMillis", 60_000, "A setting of release 0.1; see tickGapMillis."
     )
     expiry_guard_ratio: Ratio = setting(
         "expiryGuardRatio",
@@ -145,10 +148,9 @@ class NamesrvSettings(RocketmqSettings):
     )
     idle_tick_millis: Count = setting(
         "idleTickMillis",
-        5000,
+        2000,
         "Time between two ticks of a gateway while no lease can end soon. Light heartbeats of leases of 8 times that "
-        "or more wait for such a tick, so an idle job has one micro-batch in this time; under 1000 they wait for none. "
-        "The job's clockJumpMillis has to be longer.",
+        "or more wait for such a tick, so an idle job has one micro-batch in this time; under 1000 they wait for none.",
         "gateway",
     )
     standby: Boolean = setting(
@@ -279,12 +281,12 @@ class NamesrvSettings(RocketmqSettings):
     @model_validator(mode="after")
     def _check_ticks(self) -> Self:
         for key, period_ms in (("tickMillis", self.tick_millis), ("idleTickMillis", self.idle_tick_millis)):
-            if self.clock_jump_grace_millis and period_ms >= self.clock_jump_millis:
+            if 0 < self.tick_gap_millis < period_ms:
                 raise SettingError(
                     key,
-                    f"is {period_ms}, and clockJumpMillis is {self.clock_jump_millis}: each tick would count as the "
-                    "end of an outage, and no silent lease would end",
-                    "Set clockJumpMillis to three times the longest time between two ticks, or more.",
+                    f"is {period_ms}, and tickGapMillis is {self.tick_gap_millis}: part of the time between two ticks "
+                    "would not count, and silent leases would end late",
+                    f"Set {key} to {self.tick_gap_millis} or less.",
                 )
         return self
 

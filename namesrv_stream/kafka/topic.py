@@ -48,9 +48,10 @@ TOPIC_CONFIG = {
     "message.timestamp.type": "LogAppendTime",
     "max.message.bytes": str(MAX_RECORD_BYTES),
     "cleanup.policy": "delete",
+    "retention.bytes": "-1",
     "compression.type": "producer",
 }
-"""Settings of a topic that is made here; retention and replication are the Kafka cluster's own defaults."""
+"""Settings of a topic that is made here; retention.ms and replication are the Kafka cluster's own defaults."""
 
 SHORTEST_RETENTION_MS = 24 * 3_600_000
 CONNECT_LIMIT_MS = 5_000
@@ -99,10 +100,10 @@ class TopicFacts:
 
 
 class UnfitTopicError(NamesrvError):
-    """Refusal of a topic whose records have no single order, so that the same log would not give the same tables."""
+    """Refusal of a topic from which two readers would not make the same tables."""
 
-    def __init__(self, topic: str, problem: str, command: str) -> None:
-        super().__init__(f"topic {topic} {problem}, so its records have no single order. Mend it by: {command}")
+    def __init__(self, topic: str, problem: str, consequence: str, command: str) -> None:
+        super().__init__(f"topic {topic} {problem}, so {consequence}. Mend it by: {command}")
         self.topic = topic
         self.problem = problem
         self.command = command
@@ -144,7 +145,7 @@ def _facts(admin: KafkaAdminClient, topic: str, found: Mapping[str, Any]) -> Top
 
 
 def require_one_order(facts: TopicFacts, kafka: KafkaOptions, *, is_replay: bool = False) -> None:
-    """Raise UnfitTopicError unless the topic has one partition and LogAppendTime.
+    """Raise UnfitTopicError unless the topic has one partition, LogAppendTime and no compaction.
 
     A replay may use CreateTime: it sets the time of each record itself, on a topic of its own.
     """
@@ -153,6 +154,7 @@ def require_one_order(facts: TopicFacts, kafka: KafkaOptions, *, is_replay: bool
         raise UnfitTopicError(
             topic,
             f"has {facts.partition_count} partitions",
+            "its records have no single order",
             f"kafka-topics.sh --bootstrap-server {servers} --create --topic {topic}-1 --partitions 1 "
             f"--config message.timestamp.type=LogAppendTime, and kafka.topic={topic}-1 for job, gateways and fleet",
         )
@@ -160,9 +162,23 @@ def require_one_order(facts: TopicFacts, kafka: KafkaOptions, *, is_replay: bool
         raise UnfitTopicError(
             topic,
             "has message.timestamp.type=CreateTime",
-            f"kafka-configs.sh --bootstrap-server {servers} --alter --entity-type topics --entity-name {topic} "
-            "--add-config message.timestamp.type=LogAppendTime",
+            "the clock of each producer decides when a lease ends",
+            _alter(servers, topic, "message.timestamp.type=LogAppendTime"),
         )
+    if "compact" in facts.config.get("cleanup.policy", "delete"):
+        raise UnfitTopicError(
+            topic,
+            f"has cleanup.policy={facts.config['cleanup.policy']}",
+            "Kafka erases commands and ticks that nobody has read, as all of them have the same key",
+            _alter(servers, topic, "cleanup.policy=delete"),
+        )
+
+
+def _alter(servers: str, topic: str, setting: str) -> str:
+    return (
+        f"kafka-configs.sh --bootstrap-server {servers} --alter --entity-type topics --entity-name {topic} "
+        f"--add-config {setting}"
+    )
 
 
 def topic_warnings(facts: TopicFacts) -> list[str]:
@@ -175,6 +191,7 @@ def topic_warnings(facts: TopicFacts) -> list[str]:
         return [f"topic {topic}: its settings cannot be seen, so they are not checked: grant DescribeConfigs on it"]
     retention_ms = int(config["retention.ms"])
     message_limit = int(config["max.message.bytes"])
+    in_sync = int(config.get("min.insync.replicas", "1"))
     found = {
         "message.timestamp.type is CreateTime: the job refuses such a topic; set it to LogAppendTime": (
             config["message.timestamp.type"] != "LogAppendTime"
@@ -186,8 +203,18 @@ def topic_warnings(facts: TopicFacts) -> list[str]:
         ),
         f"max.message.bytes is {message_limit}: registrations of brokers with many topics are refused; "
         f"set it to {MAX_RECORD_BYTES}": message_limit < MAX_RECORD_BYTES,
-        "cleanup.policy has compaction: older records of a broker vanish before the job has read them; "
-        "set it to delete": "compact" in config["cleanup.policy"],
+        "cleanup.policy has compaction: the job refuses such a topic; set it to delete": (
+            "compact" in config["cleanup.policy"]
+        ),
+        f"retention.bytes is {config['retention.bytes']}: Kafka may delete records before the job has read them; "
+        "set it to -1": config["retention.bytes"] != "-1",
+        "unclean.leader.election.enable is true: a change of leader may lose records that Kafka has acknowledged; "
+        "set it to false": config.get("unclean.leader.election.enable") == "true",
+        f"min.insync.replicas is {in_sync}, but it has {facts.replica_count} replicas: Kafka takes no record; give it "
+        "more replicas or set min.insync.replicas lower": in_sync > facts.replica_count,
+        "min.insync.replicas is 1: a record may be lost with the node that leads it; set it to 2": (
+            in_sync == 1 < facts.replica_count
+        ),
         f"compression.type is {config['compression.type']}: Kafka compresses each record anew; set it to producer": (
             config["compression.type"] not in ("producer", COMPRESSION)
         ),

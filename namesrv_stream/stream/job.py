@@ -335,7 +335,17 @@ class RouteRegistryJob:
         topic = self._settings.kafka_topic
         if former.offsets.get(LOG_PARTITION, 0) > end:  # the other job publishes on
             end = end_offsets(self._kafka, topic).get(LOG_PARTITION, 0)
-        return log_to_go_on_with(former, log_here, topic, end, accepts_new=self._accepts_new_log)
+        return log_to_go_on_with(
+            former, log_here, topic, end, self._append_time_ms_at, accepts_new=self._accepts_new_log
+        )
+
+    def _append_time_ms_at(self, offset: int) -> int | None:
+        """Return the append time of the record at an offset, None if Kafka has deleted it."""
+        with RecordReader(self._kafka, self._settings.kafka_topic) as reader:
+            try:
+                return next(reader.between(offset, offset + 1)).append_time_ms
+            except RecordGoneError:
+                return None
 
     def _checkpoint(self, log_here: KafkaLog, accepted_at_ms: int | None = None) -> Checkpoint:
         return Checkpoint(self._spark, self._settings.checkpoint_location, log_here.topic_id, accepted_at_ms)

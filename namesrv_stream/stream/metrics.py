@@ -56,6 +56,9 @@ class JobMetrics:
         self.disagreements = Counter(
             "namesrv_job_disagreements", "Evicted states whose lease goes on in the registry.", registry=of
         )
+        self.log_gaps_s = Counter(
+            "namesrv_log_gap_seconds", "Gaps of over 10 s between two ticks in the log.", registry=of
+        )
         self._brokers = Gauge("namesrv_job_brokers", "Addresses with a lease.", registry=of)
         self._suspects = Gauge(
             "namesrv_job_suspect_brokers", "Addresses whose lease the guard against mass expiry holds.", registry=of

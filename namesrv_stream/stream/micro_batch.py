@@ -21,9 +21,10 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import MalformedRecordError, NamesrvError, TermLostError
 from namesrv_stream.kafka.reader import LOG_PARTITION, RecordReader, StoredRecord
 from namesrv_stream.records import decode_lease_only, decode_record
+from namesrv_stream.rules.lease import LOG_GAP_MS, LogClock
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, Request, Scan, UnregisterBroker
-from namesrv_stream.rules.rows import LogPosition, RejectedRow
+from namesrv_stream.rules.rows import LiveRow, LogPosition, RejectedRow
 from namesrv_stream.stream.broker_log import log_brokers
 from namesrv_stream.stream.failures import BatchUnreadError
 from namesrv_stream.stream.log_progress import LogProgress
@@ -111,7 +112,7 @@ class MicroBatches:
         self._publisher = publisher
         self._reader = reader
         self._registry = _loaded_registry(settings, publisher)
-        self._progress = LogProgress(next_offset, publisher.last.event_time)
+        self._progress = LogProgress(next_offset, publisher.last.event_time, publisher.last.last_append)
         self._rejected: list[RejectedRow] = []
         self._waiting_bytes = 0
         self._batch: tuple[str, int] | None = None
@@ -227,7 +228,7 @@ class MicroBatches:
                 self._publish_if_large()
 
     def _advance(self, offset: int, append_time_ms: int) -> None:
-        self._progress.advance(offset, self._registry.clock.event_time_ms(append_time_ms))
+        self._progress.advance(offset, append_time_ms, self._registry.clock.event_time_ms(append_time_ms))
 
     def _apply(self, record: LogRecord, values: Iterator[StoredRecord]) -> None:
         """Apply one record: by its value where it has one that counts, by its envelope otherwise."""
@@ -264,22 +265,26 @@ class MicroBatches:
         self._registry.apply(request, at)
 
     def _tick(self, at: LogPosition) -> None:
-        """A tick moves event time; Kafka's clock is named when it has stepped back by more than it may (E9)."""
+        """Apply a tick. Log a gap before it (E11), and once that Kafka's clock has stepped back (E9)."""
         self.tick_silence.on_tick()
-        before_ms = self._registry.clock.stepped_back_ms
+        clock = self._registry.clock
+        before_ms = clock.stepped_back_ms
         self._registry.apply(Scan(), at)
-        behind_ms, limit_ms = self._registry.clock.stepped_back_ms, self._settings.watermark_delay_millis
-        if behind_ms > limit_ms >= before_ms:
-            log.error("Kafka's clock has stepped back by %d s (offset %d): event time stands still until it has caught "
-                      "up, and no lease ends until then. Set the clock of the topic's leader right.",
-                      behind_ms // 1000, at.offset, extra={"offset": at.offset})  # fmt: skip
+        if self._registry.has_log_gap:
+            self.metrics.log_gaps_s.inc(clock.gap_ms / 1000)
+            log.warning("no tick came to the log for %.1f s (up to offset %d): was Kafka away, or every gateway? Of "
+                        "that time %.1f s count towards leases.", clock.gap_ms / 1000, at.offset,
+                        self._settings.tick_gap_millis / 1000, extra={"offset": at.offset})  # fmt: skip
+        if clock.stepped_back_ms > LOG_GAP_MS >= before_ms:
+            log.error("Kafka's clock has stepped back by %d s (offset %d): the history shows the time before until it "
+                      "has caught up; leases end as ever. Set the clock of the topic's leader right.",
+                      clock.stepped_back_ms // 1000, at.offset, extra={"offset": at.offset})  # fmt: skip
 
     def _compare(self, evictions: Iterable[Eviction]) -> None:
         """An address that the keyed state evicted can have no lease: otherwise one of the two lost a record."""
         for eviction in evictions:
             lease = self._registry.lease(eviction.broker_addr)
-            # The state knows neither a grace after an outage (D9) nor the guard (D11).
-            if lease is None or lease.grace_until is not None or lease.suspect_since is not None:
+            if lease is None or self._is_kept_by_a_rule(lease, eviction.last_heard_ms):
                 continue
             self.disagreements += 1
             self.metrics.disagreements.inc()
@@ -287,6 +292,18 @@ class MicroBatches:
                       "%d, newest tick %s): were ticks missing, or is this a defect? The lease counts.",
                       eviction.broker_addr, eviction.last_heard_ms, lease.last_update_timestamp,
                       self._registry.clock.newest_tick_ms, extra={"address": eviction.broker_addr})  # fmt: skip
+
+    def _is_kept_by_a_rule(self, lease: LiveRow, evicted_heard_ms: int) -> bool:
+        """Return whether the lease of an evicted state goes on for a reason that the state does not know.
+
+        The guard holds it (D11), a sign of life came after those that the state has seen, or not all of the event time
+        since the last one counts by the log's clock (D9).
+        """
+        if lease.suspect_since is not None or lease.last_update_timestamp > evicted_heard_ms:
+            return True
+        clock = self._registry.clock
+        silent_ms = (clock.newest_tick_ms or 0) - lease.last_update_timestamp
+        return silent_ms > (clock.reading_ms or 0) - (lease.clock_millis or 0)
 
     def _reject(self, stored: StoredRecord, at: LogPosition, reason: str) -> None:
         row = rejected_row(stored, self._registry.clock.event_time_ms(at.event_time), reason)
@@ -333,7 +350,8 @@ class MicroBatches:
             changes=changes,
             events=came.events,
             rejected=self._rejected,
-            last_tick_ms=self._registry.clock.newest_tick_ms,
+            clock=self._registry.clock,
+            last_append_ms=self._progress.last_append_ms,
             kind=kind,
         )
         row = self._publisher.publish(batch, published_at_ms=time.time_ns() // 1_000_000)
@@ -366,7 +384,7 @@ def _loaded_registry(settings: NamesrvSettings, publisher: Publisher) -> RouteRe
     """The registry as the newest snapshot has it."""
     registry = RouteRegistry(settings)
     rows = {spec.name: publisher.rows(spec) for spec in ROUTE_TABLES}
-    registry.load(rows, publisher.last.last_tick)
+    registry.load(rows, LogClock.of(publisher.last))
     if not publisher.last.last_tick:  # of an accepted log no tick has counted yet
         registry.ignored_before_ms = publisher.last.log_accepted_at or 0
     return registry

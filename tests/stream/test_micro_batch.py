@@ -147,7 +147,7 @@ def test_a_batch_that_changes_nothing_commits_nothing(registry):
     registry.handle(registered(A, 0, 0))
     before = registry.heads()
     registry.handle(heartbeat(A, 10_000, 1), tick(10_000, 2))
-    registry.handle(registered(A, 20_000, 3), tick(20_001, 4))
+    registry.handle(registered(A, 20_000, 3), tick(20_000, 4))
     assert registry.heads() == before
 
 
@@ -421,7 +421,7 @@ def test_records_that_only_the_checkpoint_has_are_read_again(registry, tmp_path)
     them."""
     registry.handle(tick(0, 0), registered(A, 0, 1))
     registry.handle(tick(60_000, 2), heartbeat(A, 20_000, 3), tick(70_000, 4))
-    again = Registry(tmp_path / "registry", "run-2", log=registry.log, clockJumpGraceMillis=0)
+    again = Registry(tmp_path / "registry", "run-2", log=registry.log, tickGapMillis=0)
     again.handle(tick(130_000, 5))
     assert again.addresses() == [A]
     again.handle(tick(180_001, 6))
@@ -456,7 +456,7 @@ def test_an_eviction_of_the_state_while_the_lease_lives_is_counted_and_logged(re
 
 
 def test_an_expiry_of_the_state_after_the_lease_ended_is_as_it_should_be(tmp_path, caplog):
-    registry = Registry(tmp_path / "registry", clockJumpGraceMillis=0)
+    registry = Registry(tmp_path / "registry", tickGapMillis=0)
     registry.handle(tick(0, 0), registered(A, 0, 1))
     registry.handle(tick(720_002, 2), expired(A, 0))
     assert registry.addresses() == []

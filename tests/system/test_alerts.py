@@ -97,7 +97,7 @@ def node(tmp_path):
 def heartbeats(node, topic, tmp_path):
     first = free_ports(2)
     ports = {"job.metricsPort": str(first), "metricsPort": str(first + 1), "listenPort": "0"}
-    log = Heartbeats(node, topic, tmp_path, **ports, clockJumpGraceMillis="0")
+    log = Heartbeats(node, topic, tmp_path, **ports, tickGapMillis="0")
     yield log
     log.close()
 
