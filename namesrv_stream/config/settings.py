@@ -109,9 +109,8 @@ class NamesrvSettings(RocketmqSettings):
     )
     watermark_delay_millis: Millis = setting(
         "watermarkDelayMillis",
-        600_000,
-        "How long the state of a dead broker is kept, and how far Kafka's clock may step back without an error in the "
-        "log; no lease depends on it.",
+        0,
+        "How long Spark keeps the state of an address after its timeout; no lease depends on it.",
         "job",
     )
     live_refresh_millis: Millis = setting(

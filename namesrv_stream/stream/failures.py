@@ -31,6 +31,7 @@ _STORAGE_FAILED = re.compile(
 _CHECKPOINT_UNUSABLE = (
     "failOnDataLoss", "OffsetOutOfRange",  # it goes on before the oldest record, or after the newest
     "CANNOT_LOAD_STATE_STORE", "Incomplete log file", "MALFORMED_LOG_FILE",  # a file is damaged
+    "STREAMING_CHECKPOINT_MISSING_METADATA_FILE",  # it was removed while a query wrote it
     "spark.driver.maxResultSize",  # the batch that it has planned is too large: without it another one is planned
 )  # fmt: skip
 """Marks of Spark's errors if the checkpoint keeps the query from going on. It never decides the outcome."""
@@ -76,8 +77,8 @@ class CheckpointUnusableError(NamesrvError):
 
     def __init__(self, location: str, cause: str) -> None:
         super().__init__(
-            f"Spark cannot go on with the checkpoint {location}: {cause}. It is removed, and the state is made from "
-            "the tables."
+            f"Spark cannot go on with the checkpoint {location}: {cause}. It is put aside, and the state is made "
+            "from the tables."
         )
         self.location = location
         self.cause = cause
@@ -97,18 +98,6 @@ class CheckpointHeldError(NamesrvError):
         super().__init__(f"another query still writes the checkpoint {location}: {problem}")
         self.location = location
         self.problem = problem
-
-
-class CheckpointWithoutTablesError(NamesrvError):
-    """The tables are gone and the checkpoint is not. Resuming would skip every record before the checkpoint."""
-
-    def __init__(self, checkpoint: str, root: str) -> None:
-        super().__init__(
-            f"there are no tables under {root}, but a checkpoint that goes on in the middle of the log. Is "
-            f"delta.root right? To build the tables anew from all that Kafka has, remove the checkpoint {checkpoint}."
-        )
-        self.checkpoint = checkpoint
-        self.root = root
 
 
 def job_failure(settings: NamesrvSettings, of_batch: BaseException | None, reported: str) -> NamesrvError:

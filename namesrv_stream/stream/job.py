@@ -36,7 +36,6 @@ from namesrv_stream.stream.checkpoint_storage import reach_checkpoint
 from namesrv_stream.stream.failures import (
     CheckpointHeldError,
     CheckpointUnusableError,
-    CheckpointWithoutTablesError,
     JobFailedError,
     job_failure,
     require_session,
@@ -242,7 +241,7 @@ class RouteRegistryJob:
         log_here = self._prepare_topic()
         # A job that cannot run ends before it ends another one by its claim.
         with storage_errors(self._settings):
-            self._checkpoint(log_here).make_ready()
+            self._checkpoint(log_here).make_base()
         check_query(self._spark, self._settings)
         with storage_errors(self._settings):
             publisher = self._claim(log_here)
@@ -277,11 +276,11 @@ class RouteRegistryJob:
             except TermLostError:
                 batches.abandon()
                 raise
-            except (CheckpointUnusableError, JobFailedError):
+            except (CheckpointUnusableError, JobFailedError) as error:
                 # The checkpoint has the batch that failed planned, and decides nothing: a new one plans another.
                 self._stop_query(query, loading)
                 with storage_errors(self._settings):
-                    checkpoint.remove()
+                    checkpoint.put_aside(str(error))
                 raise
 
     def _prepare_topic(self) -> KafkaLog:
@@ -319,16 +318,13 @@ class RouteRegistryJob:
         self._on_point(point)
 
     def _log_of(self, former: SnapshotRow | None, log_here: KafkaLog, end: int) -> KafkaLog:
-        """The log to go on with. A checkpoint whose tables are gone, another run's claim and another log are refused.
+        """The log to go on with. Another run's claim and another log are refused.
 
         A standby that takes over, and a job that starts, may follow any run; after an outage the registry is this
         run's only as long as nobody else has claimed it. `end`: the end of the log a moment ago.
         """
         self._has_read_tables = True
         if former is None:
-            checkpoint = self._checkpoint(log_here)
-            if checkpoint.has_finished_a_batch():
-                raise CheckpointWithoutTablesError(checkpoint.location, self._settings.delta_root)
             return log_here
         if self._has_claimed and former.run_id != self.run_id:
             raise TermLostError(former.term - 1, former.term, former.run_id)
@@ -364,14 +360,11 @@ class RouteRegistryJob:
                 return
 
     def _next_offset(self, publisher: Publisher, checkpoint: Checkpoint) -> int:
-        """Return the offset at which to read on: the oldest record, if the tables have read nothing yet.
-
-        A checkpoint from before the oldest record is of no use, and is removed.
-        """
+        """Return the offset at which to read on: the oldest record, if the tables have read nothing yet."""
         known = publisher.last.offsets.get(LOG_PARTITION)
         topic = self._settings.kafka_topic
         first = beginning_offsets(self._kafka, topic).get(LOG_PARTITION, 0)
-        checkpoint.remove_if_unusable(topic, first)
+        checkpoint.make_ready(topic, first, are_tables_empty=known is None)
         if known is None:
             return first
         if known < first:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -23,15 +23,14 @@ from namesrv_stream.kafka.reader import LOG_PARTITION, RecordReader, StoredRecor
 from namesrv_stream.records import decode_lease_only, decode_record
 from namesrv_stream.rules.lease import LOG_GAP_MS, LogClock
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, Request, Scan, UnregisterBroker
+from namesrv_stream.rules.requests import Command, RegisterBroker, Scan
 from namesrv_stream.rules.rows import LiveRow, LogPosition, RejectedRow
 from namesrv_stream.stream.broker_log import log_brokers
 from namesrv_stream.stream.failures import BatchUnreadError
 from namesrv_stream.stream.log_progress import LogProgress
-from namesrv_stream.stream.log_records import Eviction, LogRecord, as_passed_on, in_log_order
+from namesrv_stream.stream.log_records import Eviction, in_log_order, with_values
 from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.rejected_records import MAX_REJECTED_KEY_BYTES, log_rejected, rejected_row
-from namesrv_stream.stream.source import COMMAND_TYPES, REJECTED
 from namesrv_stream.stream.tick_silence import TickSilence
 from namesrv_stream.tables import publication
 from namesrv_stream.tables.publication import Batch, Publisher, SnapshotKind
@@ -45,9 +44,6 @@ PUBLISH_AT_BYTES = 64 * 1024 * 1024
 
 PROGRESS_MS = 30_000
 """Event time after which a snapshot is published although nothing changed: it shows how far the log was read."""
-
-_VALUE_KINDS = frozenset({"REGISTER_BROKER", REJECTED, *COMMAND_TYPES})
-"""Kinds of records whose value is read from Kafka when their turn comes."""
 
 _STOP_LIMIT_S = 30.0
 SHOW_PROGRESS_S = 10.0
@@ -140,7 +136,7 @@ class MicroBatches:
         raise QueryNotStoppedError
 
     def _read(self, frame: DataFrame) -> pa.Table:
-        """Collect the stateful step's rows. Raises BatchUnreadError, and BrokenOffError while the query stops.
+        """Collect the rows of the query. Raises BatchUnreadError, and BrokenOffError while the query stops.
 
         Spark looks for an interruption in the text of a Python error by a regular expression that overflows the stack
         on the plan which py4j adds to it.
@@ -153,7 +149,7 @@ class MicroBatches:
             raise BatchUnreadError(str(error)) from None
 
     def handle(self, rows: pa.Table, query_id: str, batch_id: int) -> None:
-        """Apply the stateful step's rows and publish what they change."""
+        """Apply the rows of the query and publish what they change."""
         self._batch = (query_id, batch_id)
         try:
             self._handle(rows)
@@ -193,8 +189,10 @@ class MicroBatches:
         """Handle a batch by the steps of docs/architecture.md, whose numbers stand here."""
         records, evictions = in_log_order(rows)  # 3
         if records:
-            self._catch_up(records[0].offset)
-        self._apply_all(record for record in records if record.offset >= self._progress.next_offset)  # 4 and 5
+            self._catch_up(records[0].stored.offset)
+        new = [each for each in records if each.stored.offset >= self._progress.next_offset]
+        for record in with_values(new, self._reader):  # 4 and 5
+            self._apply(record)
         self._compare(evictions)  # 6
         if self._is_due():  # 7
             self._publish("PUBLICATION")  # 8 to 10 are in Publisher.publish
@@ -208,61 +206,33 @@ class MicroBatches:
         log.info(
             "reading offsets %d to %d again, which the tables do not have", self._progress.next_offset, first_offset - 1
         )
-        for stored in self._reader.between(self._progress.next_offset, first_offset):
-            if self._is_abandoned:
-                raise AbandonedError
-            self._advance(stored.offset, stored.append_time_ms)
-            self._apply(as_passed_on(stored), iter([stored]))
-            self._publish_if_large()
+        for record in self._reader.between(self._progress.next_offset, first_offset):
+            self._apply(record)
             if self._progress.silent_s > SHOW_PROGRESS_S:
                 self._publish("PUBLICATION")
 
-    def _apply_all(self, records: Iterable[LogRecord]) -> None:
-        records = list(records)
-        with closing(self._reader.at([each.offset for each in records if each.kind in _VALUE_KINDS])) as values:
-            for record in records:
-                if self._is_abandoned:
-                    raise AbandonedError
-                self._advance(record.offset, record.append_time_ms)
-                self._apply(record, values)
-                self._publish_if_large()
-
-    def _advance(self, offset: int, append_time_ms: int) -> None:
-        self._progress.advance(offset, append_time_ms, self._registry.clock.event_time_ms(append_time_ms))
-
-    def _apply(self, record: LogRecord, values: Iterator[StoredRecord]) -> None:
-        """Apply one record: by its value where it has one that counts, by its envelope otherwise."""
-        at = LogPosition(record.append_time_ms, LOG_PARTITION, record.offset)
+    def _apply(self, record: StoredRecord) -> None:
+        """Apply the next record of the log, or reject it. A rejected registration counts for its lease if it can."""
+        if self._is_abandoned:
+            raise AbandonedError
+        clock, append_ms = self._registry.clock, record.append_time_ms
+        self._progress.advance(record.offset, append_ms, clock.event_time_ms(append_ms))
+        at = LogPosition(append_ms, LOG_PARTITION, record.offset)
         if self._registry.ignores(at):
-            if record.kind in _VALUE_KINDS:
-                next(values)
             return
-        address, channel_id = record.broker_addr, record.channel_id
-        match record.kind:
-            case "BROKER_HEARTBEAT":
-                self._registry.apply(BrokerHeartbeat(broker_addr=address, channel_id=channel_id), at)
-            case "SCAN":
-                self._tick(at)
-            case "UNREGISTER_BROKER":
-                self._registry.apply(UnregisterBroker(broker_addr=address), at)
-            case "CHANNEL_CLOSED":
-                self._registry.apply(ChannelClosed(broker_addr=address, channel_id=channel_id or ""), at)
-            case kind if kind == REJECTED:
-                self._reject(next(values), at, record.reason or "")
-            case _:
-                self._apply_value(next(values), at)
-
-    def _apply_value(self, stored: StoredRecord, at: LogPosition) -> None:
-        """Apply the value of a record. A registration whose topics cannot be read counts for its lease, and is kept."""
-        self._take_bytes(stored.value)
         try:
-            request: Request = decode_record(stored.value or b"")
+            request = decode_record(record.value, record.key)
         except MalformedRecordError as error:
-            self._reject(stored, at, error.reason)
+            self._reject(record, at, error.reason)
             with suppress(MalformedRecordError):
-                self._registry.apply(decode_lease_only(stored.value or b""), at, lease_only=True)
-            return
-        self._registry.apply(request, at)
+                self._registry.apply(decode_lease_only(record.value, record.key), at, lease_only=True)
+        else:
+            if isinstance(request, Scan):
+                self._tick(at)
+            else:
+                self._take_bytes(record.value if isinstance(request, RegisterBroker | Command) else None)
+                self._registry.apply(request, at)
+        self._publish_if_large()
 
     def _tick(self, at: LogPosition) -> None:
         """Apply a tick. Log a gap before it (E11), and once that Kafka's clock has stepped back (E9)."""
