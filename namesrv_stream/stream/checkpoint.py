@@ -65,8 +65,8 @@ class Checkpoint:
 
     def __init__(self, spark: SparkSession, base: str, topic_id: str | None, accepted_at_ms: int | None = None) -> None:
         self._base = base.rstrip("/")
-        names = ["state", str(STATE_FORMAT), topic_id or "topic", *([str(accepted_at_ms)] if accepted_at_ms else [])]
-        self.location = f"{self._base}/{'-'.join(names)}"
+        self._of_log = "-".join([topic_id or "topic", *([str(accepted_at_ms)] if accepted_at_ms else [])])
+        self.location = f"{self._base}/state-{STATE_FORMAT}-{self._of_log}"
         jvm = spark.sparkContext._jvm  # pyspark has no other way to Hadoop's file systems
         assert jvm is not None
         self._jvm: Any = jvm
@@ -91,6 +91,18 @@ class Checkpoint:
         misfit = self._misfit(topic, first_offset, are_tables_empty=are_tables_empty)
         if misfit is not None:
             self.put_aside(misfit)
+        elif not self._files.exists(self._path(self.location)):
+            self._name_others()
+
+    def _name_others(self) -> None:
+        """Log which checkpoints of another release are there and are not used."""
+        names = [status.getPath().getName() for status in self._files.listStatus(self._path(self._base))]
+        others = [
+            name for name in names if name == "commits" or (name.startswith("state-") and name.endswith(self._of_log))
+        ]
+        if others:
+            log.warning("the checkpoint of a former release in %s (%s) is not used: the state is made from the tables, "
+                        "which have all that counts. It can be removed.", self._base, ", ".join(others))  # fmt: skip
 
     def put_aside(self, why: str) -> None:
         """Give the checkpoint another name, in place of one that was put aside before; a new one begins."""

@@ -37,15 +37,13 @@ class JobMetrics:
         self._tables = Histogram(
             "namesrv_job_publication_seconds", "Writing one table.", ["table"], buckets=_BUCKETS_S, registry=of
         )
-        self._records = Counter("namesrv_job_records", "Records that Spark has read.", registry=of)
+        self.records = Counter("namesrv_job_records", "Records that micro-batches have brought.", registry=of)
         self.value_bytes = Counter(
             "namesrv_job_value_bytes", "Bytes of registrations, commands and rejected records.", registry=of
         )
         self._lag_records = Gauge("namesrv_job_lag_records", "Records in Kafka that no batch has read.", registry=of)
         self._lag_s = Gauge("namesrv_job_lag_seconds", "From the newest record that was applied to now.", registry=of)
-        self._state_rows = Gauge(
-            "namesrv_job_state_rows", "Rows of the keyed state, two for each registered address.", registry=of
-        )
+        self._state_rows = Gauge("namesrv_job_state_rows", "Broker addresses that Spark's state knows.", registry=of)
         self._state_bytes = Gauge("namesrv_job_state_bytes", "Memory of the keyed state.", registry=of)
         self._epoch = Gauge("namesrv_job_epoch", "Epoch of the newest snapshot of this job.", registry=of)
         self._publications = Counter("namesrv_job_publications", "Snapshots.", ["kind"], registry=of)
@@ -133,7 +131,6 @@ class JobMetrics:
 
     def progressed(self, progress: Any) -> None:
         """Note what Spark reports of one micro-batch: a StreamingQueryProgress."""
-        self._records.inc(progress.numInputRows)
         for phase, millis in progress.durationMs.items():
             self._phases.labels(phase).observe(millis / 1000)
         for state in progress.stateOperators:

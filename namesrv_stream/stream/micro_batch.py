@@ -188,6 +188,7 @@ class MicroBatches:
     def _handle(self, rows: pa.Table) -> None:
         """Handle a batch by the steps of docs/architecture.md, whose numbers stand here."""
         records, evictions = in_log_order(rows)  # 3
+        self.metrics.records.inc(len(records))
         if records:
             self._catch_up(records[0].stored.offset)
         new = [each for each in records if each.stored.offset >= self._progress.next_offset]

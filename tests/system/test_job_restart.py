@@ -98,7 +98,8 @@ def test_readers_never_see_half_a_batch_of_a_job_that_was_killed(heartbeats, spa
 
 def test_a_new_checkpoint_on_old_tables_goes_on_where_the_last_snapshot_stood(kafka, topic, spark, tmp_path):
     """A silent broker's lease ends at its exact deadline, for the snapshot is exact as of its offset."""
-    heartbeats = Heartbeats(kafka, topic, tmp_path, BY_PRODUCERS_CLOCK)
+    heartbeats = Heartbeats(kafka, topic, tmp_path, BY_PRODUCERS_CLOCK, tickGapMillis="0")
+    heartbeats.tick(0)
     heartbeats.say(registration(1), registration(2), PutKvConfig(namespace="n", key="k", value="v"))
     with BackgroundJob(spark.newSession(), heartbeats.settings, is_replay=True) as job:
         job.process_all()
