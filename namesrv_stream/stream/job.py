@@ -126,7 +126,7 @@ class RouteRegistryJob:
         """Lead the registry until `stop` is set, as a standby whenever it is this job's turn. Raises NamesrvError."""
         for key in settings_without_effect(self._settings):
             log.warning("setting %s is accepted for RocketMQ's sake and has no effect here", key)
-        with monitoring(self._settings, self.metrics):
+        with monitoring(self._spark, self._settings, self.metrics):
             self._run(stop)
 
     def _run(self, stop: threading.Event) -> None:
