@@ -61,7 +61,7 @@ class Verdict(NamedTuple):
 
 
 class Course(NamedTuple):
-    """What was looked at, at each minute since the first look."""
+    """All looks, with the minute of each since the first one."""
 
     minutes: list[float]
     looks: list[Look]

@@ -42,6 +42,7 @@ from namesrv_stream.stream.failures import (
     require_session,
     storage_errors,
 )
+from namesrv_stream.stream.limits import require_sound_spark
 from namesrv_stream.stream.log_identity import log_to_go_on_with
 from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.micro_batch import MicroBatches
@@ -130,6 +131,7 @@ class RouteRegistryJob:
             self._run(stop)
 
     def _run(self, stop: threading.Event) -> None:
+        require_sound_spark(self._spark.version)
         reach_checkpoint(self._spark, self._settings)
         self._retrying(stop)(self._prepare_topic)
         if stop.is_set():
