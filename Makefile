@@ -20,7 +20,7 @@
 #   make soak         the whole stack for 15 minutes, and whether anything grows; ARGS='--minutes 30 --plot docs/soak.svg'
 #   make soak-hostile  ten kinds of hostile peers beside good brokers and clients, for ten minutes
 #   make chaos        20 minutes of killed jobs, outages and full disks under churn; ARGS='--minutes 2 --seed 7'
-#   make outdated     dependencies of which there is a newer release than the locked one
+#   make outdated     direct dependencies of which there is a newer release than the installed one
 #   make lock         pin newer versions of the dependencies
 #   make clean        remove what the targets above made
 #
@@ -186,8 +186,15 @@ jars/.rocketmq: conf/ivy.xml .venv/.installed
 # The locks name no registry: pip asks the one that it is set up for.
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command 'make lock'
-lock:
-	@[ -x $(BIN)/uv ] || $(BIN)/python -m pip install --quiet uv
+$(BIN)/uv: .venv/.installed
+	@$(BIN)/python -m pip install --quiet uv
+
+# Those of pyproject.toml; what they need in turn follows by `make lock`. The jars are in conf/ivy.xml.
+outdated: $(BIN)/uv
+	@$(BIN)/uv pip tree --python $(BIN)/python --outdated --depth 1 --package namesrv-stream --package delta-spark \
+	  | { grep latest || echo 'All direct dependencies are the newest releases.'; }
+
+lock: $(BIN)/uv
 	@$(LOCK) --group build -o requirements-build.lock
 	@$(LOCK) pyproject.toml --group dev --group delta -o requirements.lock
 	@$(LOCK) pyproject.toml --group delta --constraint requirements.lock -o requirements-image.lock

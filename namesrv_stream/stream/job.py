@@ -42,7 +42,7 @@ from namesrv_stream.stream.failures import (
     require_session,
     storage_errors,
 )
-from namesrv_stream.stream.limits import require_sound_spark
+from namesrv_stream.stream.limits import require_descriptor, require_sound_spark
 from namesrv_stream.stream.log_identity import log_to_go_on_with
 from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.micro_batch import MicroBatches
@@ -241,6 +241,7 @@ class RouteRegistryJob:
 
     def _run_query(self, lock: JobLock, stop: threading.Event) -> None:
         self._started_at_s = time.monotonic()
+        require_descriptor()
         log_here = self._prepare_topic()
         # A job that cannot run ends before it ends another one by its claim.
         with storage_errors(self._settings):
@@ -374,6 +375,7 @@ class RouteRegistryJob:
     def _watch(self, query: StreamingQuery, batches: MicroBatches, terms: TermWatch, stop: threading.Event) -> None:
         ticks = TickWatch(batches.tick_silence)
         while not stop.wait(_LOOK_EVERY_S):
+            require_descriptor()
             terms.check()
             ticks.look()
             if not query.isActive:

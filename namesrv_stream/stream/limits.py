@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from namesrv_stream.errors import NamesrvError
@@ -40,6 +41,17 @@ def limit_reached(*reported: str) -> LimitReachedError | None:
     """Return the error if one of these texts reports that no descriptor or port is left."""
     found = next(filter(None, map(_NONE_LEFT.search, reported)), None)
     return None if found is None else LimitReachedError(found[0].strip()[-_MAX_CHARS:].rstrip("."))
+
+
+def require_descriptor() -> None:
+    """Raise LimitReachedError if this process can open no file or socket any more.
+
+    Its query would seem to run for ever: py4j's server, by which Spark calls it, has ended by then.
+    """
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        raise LimitReachedError(str(error)) from error
 
 
 def require_sound_spark(version: str) -> None:
