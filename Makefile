@@ -17,7 +17,7 @@
 #   make bench-watch  from a snapshot to 1,000 watchers of the console
 #   make bench-history  the cookbook's questions on a year of history, 10 million lines
 #   make league       users' reports of the NameServer, played against RocketMQ and the gateway; writes docs/league.md
-#   make soak         the whole stack for 15 minutes, and whether anything grows; ARGS='--minutes 30 --plot docs/soak.svg'
+#   make soak         the whole stack for 15 minutes, and whether anything grows; ARGS='--minutes 30'
 #   make soak-hostile  ten kinds of hostile peers beside good brokers and clients, for ten minutes
 #   make chaos        20 minutes of killed jobs, outages and full disks under churn; ARGS='--minutes 2 --seed 7'
 #   make outdated     direct dependencies of which there is a newer release than the installed one
