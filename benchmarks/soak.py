@@ -6,12 +6,13 @@
 Kafka, job, gateway and console are processes of their own, as users run them. Brokers register through the gateway,
 change topics, die and return; clients look topics up, and watchers of the console come and go. Descriptors, threads
 and resident memory of each process and the files of each folder are looked at once a minute. The exit status is 1 if
-one of them rises over the second half by more than its bound.
+one of them rises over the second half by more than its bound, by the line of best fit less its error.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -78,11 +79,19 @@ class Course(NamedTuple):
 
     def _verdict(self, figure: str) -> Verdict:
         values, half = self.values(figure), len(self.minutes) // 2
-        rise = statistics.linear_regression(self.minutes[half:], values[half:]).slope
+        rise, error = rise_a_minute(self.minutes[half:], values[half:])
         bound = RISES_A_MINUTE.get(figure.partition(":")[0])
         if figure in MOST:
             return Verdict(figure, values[0], values[-1], rise, MOST[figure], values[-1] <= MOST[figure])
-        return Verdict(figure, values[0], values[-1], rise, bound, bound is None or rise <= bound)
+        return Verdict(figure, values[0], values[-1], rise, bound, bound is None or rise - error <= bound)
+
+
+def rise_a_minute(minutes: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
+    """Return the slope of the line of best fit, and twice its standard error: pools of threads go up and down."""
+    fit = statistics.linear_regression(minutes, values)
+    residuals = [value - fit.intercept - fit.slope * minute for minute, value in zip(minutes, values, strict=True)]
+    spread = math.sqrt(sum(each * each for each in residuals) / max(1, len(minutes) - 2))
+    return fit.slope, 2 * spread / math.sqrt(len(minutes) * statistics.pvariance(minutes))
 
 
 class Site(NamedTuple):

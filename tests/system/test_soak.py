@@ -12,6 +12,8 @@ MINUTES = [float(minute) for minute in range(1, 11)]
     [
         ("descriptors: JVM", [540 + minute % 2 for minute in range(10)], True),
         ("descriptors: JVM", [540 + 2 * minute for minute in range(10)], False),
+        ("descriptors: JVM", [540 + 20 * minute + 10 * (minute % 3) for minute in range(10)], False),
+        ("threads: JVM", [90, 240, 110, 70, 200, 80, 190, 75, 210, 160], True),  # a pool
         ("threads: gateway", [5, 10, 15, 20, 25, 30, 30, 30, 30, 30], True),  # it has warmed up
         ("resident MB: console", [100 + 1.3 * minute for minute in range(10)], False),
         ("files: tables", [400 * minute for minute in range(10)], False),
