@@ -36,7 +36,7 @@ def test_micro_batches_leave_the_jvms_descriptors_as_they_were(heartbeats, spark
         assert jvm.num_fds() <= before + SPARE
 
 
-@pytest.mark.parametrize("part", ["JVM", "driver's Python"])
+@pytest.mark.parametrize("part", ["JVM", pytest.param("driver's Python", marks=pytest.mark.full)])
 def test_a_job_that_has_no_descriptor_left_ends_and_says_so(heartbeats, tmp_path, part):
     heartbeats.say(registration(1))
     log = tmp_path / "job.log"
