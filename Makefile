@@ -17,8 +17,10 @@
 #   make bench-watch  from a snapshot to 1,000 watchers of the console
 #   make bench-history  the cookbook's questions on a year of history, 10 million lines
 #   make league       users' reports of the NameServer, played against RocketMQ and the gateway; writes docs/league.md
+#   make soak         the whole stack for 15 minutes, and whether anything grows; ARGS='--minutes 30'
 #   make soak-hostile  ten kinds of hostile peers beside good brokers and clients, for ten minutes
 #   make chaos        20 minutes of killed jobs, outages and full disks under churn; ARGS='--minutes 2 --seed 7'
+#   make outdated     direct dependencies of which there is a newer release than the installed one
 #   make lock         pin newer versions of the dependencies
 #   make clean        remove what the targets above made
 #
@@ -38,7 +40,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-plain test-kafka test-spark test-quick test-full test-alerts lint bench bench-gateway bench-heartbeats bench-scale bench-watch bench-history league soak-hostile chaos lock clean java
+.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-plain test-kafka test-spark test-quick test-full test-alerts lint bench bench-gateway bench-heartbeats bench-scale bench-watch bench-history league soak soak-hostile chaos outdated lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -138,6 +140,9 @@ bench-history: java install
 league: java install
 	$(BIN)/python -m league $(ARGS)
 
+soak: java install
+	$(BIN)/python -m benchmarks.soak $(ARGS)
+
 soak-hostile: java install
 	$(BIN)/python -m benchmarks.hostile $(ARGS)
 
@@ -181,8 +186,15 @@ jars/.rocketmq: conf/ivy.xml .venv/.installed
 # The locks name no registry: pip asks the one that it is set up for.
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command 'make lock'
-lock:
-	@[ -x $(BIN)/uv ] || $(BIN)/python -m pip install --quiet uv
+$(BIN)/uv: .venv/.installed
+	@$(BIN)/python -m pip install --quiet uv
+
+# Those of pyproject.toml; what they need in turn follows by `make lock`. The jars are in conf/ivy.xml.
+outdated: $(BIN)/uv
+	@$(BIN)/uv pip tree --python $(BIN)/python --outdated --depth 1 --package namesrv-stream --package delta-spark \
+	  | { grep latest || echo 'All direct dependencies are the newest releases.'; }
+
+lock: $(BIN)/uv
 	@$(LOCK) --group build -o requirements-build.lock
 	@$(LOCK) pyproject.toml --group dev --group delta -o requirements.lock
 	@$(LOCK) pyproject.toml --group delta --constraint requirements.lock -o requirements-image.lock

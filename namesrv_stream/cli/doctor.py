@@ -68,6 +68,7 @@ def _checks(role: str) -> dict[str, Check]:
     of_job: dict[str, Check] = {
         "Java": machine.check_java,
         "jars": machine.check_jars,
+        "pyspark": machine.check_spark,
         "Python workers": machine.check_workers,
         "commits": storage.check_writing,
         "checkpoint": storage.check_checkpoint,

@@ -7,6 +7,7 @@ from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, Histogram
 
+from namesrv_stream.monitoring import add_process_metrics
 from namesrv_stream.rules.progress import State
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 
@@ -23,6 +24,7 @@ class Metrics:
 
     def __init__(self) -> None:
         of = self.registry = CollectorRegistry()
+        add_process_metrics(of)
         self._requests = Counter("namesrv_requests", "Requests answered.", ["code", "result"], registry=of)
         self._seconds = Histogram(
             "namesrv_request_seconds", "From the request to its answer.", ["code"], buckets=_BUCKETS_S, registry=of

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError, StorageError
+from namesrv_stream.stream.limits import limit_reached
 
 _KAFKA_ERROR = "org.apache.kafka.common.errors"
 _KAFKA_AWAY = (_KAFKA_ERROR, "Cannot fetch record for offset")
@@ -102,14 +103,10 @@ class CheckpointHeldError(NamesrvError):
 
 def job_failure(settings: NamesrvSettings, of_batch: BaseException | None, reported: str) -> NamesrvError:
     """Return the error to raise for a query that ended. `of_batch`: raised by its micro-batch; `reported`: by Spark."""
-    if isinstance(of_batch, NamesrvError):
-        return of_batch
-    if isinstance(of_batch, Py4JNetworkError):
-        return SessionLostError(str(of_batch))
-    if isinstance(of_batch, _STORAGE_ERRORS):
-        return StorageError(settings.delta_root, str(of_batch))
+    if limit := limit_reached(str(of_batch), reported):
+        return limit
     if of_batch is not None:
-        return JobFailedError(f"{type(of_batch).__name__}: {of_batch}".splitlines()[0], _SEE_LOG)
+        return _batch_failure(settings, of_batch)
     cause = _first_cause(reported)
     from_kafka = _FROM_KAFKA.search(reported)
     if _CHECKPOINT_HELD in reported:
@@ -125,6 +122,16 @@ def job_failure(settings: NamesrvSettings, of_batch: BaseException | None, repor
     return JobFailedError(cause, _SEE_LOG)
 
 
+def _batch_failure(settings: NamesrvSettings, error: BaseException) -> NamesrvError:
+    if isinstance(error, NamesrvError):
+        return error
+    if isinstance(error, Py4JNetworkError):
+        return SessionLostError(str(error))
+    if isinstance(error, _STORAGE_ERRORS):
+        return StorageError(settings.delta_root, str(error))
+    return JobFailedError(f"{type(error).__name__}: {error}".splitlines()[0], _SEE_LOG)
+
+
 @contextmanager
 def storage_errors(settings: NamesrvSettings) -> Iterator[None]:
     """Raise an error of delta-rs, Spark, Arrow or the file system as one StorageError.
@@ -133,15 +140,22 @@ def storage_errors(settings: NamesrvSettings) -> Iterator[None]:
     """
     try:
         yield
-    except Py4JNetworkError as error:
-        raise SessionLostError(str(error)) from error
-    except Py4JJavaError as error:
-        problem = str(error.java_exception.toString()).splitlines()[0]
-        raise CheckpointStorageError(settings.checkpoint_location, problem) from error
-    except PySparkException as error:
-        raise CheckpointStorageError(settings.checkpoint_location, str(error).splitlines()[0]) from error
     except _STORAGE_ERRORS as error:
-        raise StorageError(settings.delta_root, str(error)) from error
+        raise _storage_error(settings, error) from error
+
+
+def _storage_error(settings: NamesrvSettings, error: Exception) -> NamesrvError:
+    if limit := limit_reached(str(error)):
+        return limit
+    match error:
+        case Py4JNetworkError():
+            return SessionLostError(str(error))
+        case Py4JJavaError():
+            problem = str(error.java_exception.toString()).splitlines()[0]
+            return CheckpointStorageError(settings.checkpoint_location, problem)
+        case PySparkException():
+            return CheckpointStorageError(settings.checkpoint_location, str(error).splitlines()[0])
+    return StorageError(settings.delta_root, str(error))
 
 
 def require_session(spark: SparkSession) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from namesrv_stream.monitoring import add_process_metrics
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.schemas import SNAPSHOT
@@ -31,6 +32,7 @@ class JobMetrics:
 
     def __init__(self) -> None:
         of = self.registry = CollectorRegistry()
+        add_process_metrics(of)
         self._phases = Histogram(
             "namesrv_job_batch_seconds", "A micro-batch, by Spark's phase.", ["phase"], buckets=_BUCKETS_S, registry=of
         )

@@ -30,6 +30,7 @@ _QUERY_OPTIONS = {
     # Each task of each micro-batch would write Java again and look it up: more work than its few rows are.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.streaming.stopTimeout": "60s",  # not for ever: a batch may wait for a Python that no longer answers
     "spark.sql.adaptive.enabled": "false",  # a stateful query runs without it, and would log so at each start
 }
 

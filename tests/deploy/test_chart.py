@@ -141,13 +141,15 @@ def label(endpoint, name):
 
 @pytest.mark.parametrize("kind", ["deployment", "sparkApplication"])
 def test_monitors_name_their_targets_as_alerts_and_dashboards_ask_whatever_the_release_is_called(tmp_path, kind):
-    values = VALUE_SETS["spark-operator"] | {"job": VALUE_SETS["spark-operator"]["job"] | {"kind": kind}}
+    job = VALUE_SETS["spark-operator"]["job"] | {"kind": kind}
+    values = VALUE_SETS["spark-operator"] | {"job": job, "console": {"enabled": True}}
     found = [each for each in rendered(values, tmp_path, "another-release") if each["kind"] in MONITORS]
     jobs = {label(endpoint, "job") for monitor in found for endpoint in endpoints(monitor)}
-    assert jobs == {"namesrv-gateway", "namesrv-job"}
+    assert jobs == {"namesrv-console", "namesrv-gateway", "namesrv-job"}
     assert {label(endpoint, "registry") for each in found for endpoint in endpoints(each)} == {"another-release"}
     files = [PROJECT / "deploy/prometheus/alerts.yml", *(PROJECT / "deploy/grafana").glob("*.json")]
-    asked = {name for file in files for name in re.findall(r'job=[~]?\\?"([^"\\]+)', file.read_text())}
+    found_in = [re.findall(r'job=[~]?\\?"([^"\\]+)', file.read_text()) for file in files]
+    asked = {name for names in found_in for each in names for name in each.split("|")}
     assert asked
     assert asked <= jobs
 

@@ -17,7 +17,7 @@ from namesrv_stream.doctor import kafka as doctor_kafka
 from namesrv_stream.doctor.access import check_certificate, check_users
 from namesrv_stream.doctor.finding import findings
 from namesrv_stream.doctor.kafka import GATEWAY_RIGHTS, JOB_RIGHTS, check_kafka, clock_finding
-from namesrv_stream.doctor.machine import check_jars, check_java, check_workers
+from namesrv_stream.doctor.machine import check_jars, check_java, check_spark, check_workers
 from namesrv_stream.doctor.storage import check_checkpoint, check_tables, check_writing
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.local.java import find_java
@@ -104,6 +104,12 @@ def test_a_workers_python_without_the_drivers_packages_has_failed(tmp_path, monk
     [found] = states(check_workers)
     assert found.state == "failed"
     assert "PYSPARK_PYTHON" in found.next_step
+
+
+def test_the_installed_pyspark_closes_its_sockets():
+    [found] = states(check_spark)
+    assert found.state == "ok"
+    assert "SPARK-58932" in found.found
 
 
 def test_workers_have_the_packages_of_this_process(monkeypatch):

@@ -126,6 +126,9 @@ def await_progress(port):
     samples = {sample.name: sample.value for family in families for sample in family.samples}
     for name in ("records_total", "batch_seconds_count", "state_rows", "state_bytes", "value_bytes_total"):
         assert samples[f"namesrv_job_{name}"] > 0, name
+    for name in ("open_fds", "max_fds", "threads", "resident_memory_bytes"):
+        assert samples[f"process_{name}"] > 0, name
+        assert samples[f"namesrv_jvm_process_{name}"] > 0, name
 
 
 def unreadiness(port):
