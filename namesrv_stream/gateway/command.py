@@ -10,7 +10,7 @@ import sys
 
 import click
 
-from namesrv_stream.config import Invocation, NamesrvSettings, settings_without_effect, to_properties_text
+from namesrv_stream.config import Invocation, NamesrvSettings, notes_at_start, to_properties_text
 from namesrv_stream.gateway.background import run_in_loop, serve
 from namesrv_stream.gateway.gateway import Gateway
 from namesrv_stream.logs import set_up_logging
@@ -42,8 +42,8 @@ def gateway(invocation: Invocation, print_only: bool) -> None:
         click.echo(to_properties_text(settings), nl=False)
         return
     set_up_logging(log_format=settings.log_format)
-    for key in settings_without_effect(settings):
-        log.warning("setting %s is accepted and has no effect here: docs/configuration.md explains why", key)
+    for note in notes_at_start(settings):
+        log.warning(note)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     run_in_loop(_until_signalled(settings))
 
