@@ -32,6 +32,7 @@ from namesrv_stream.wire.json_text import encode_json
 
 MOST_WAIT_S = 300.0
 _MOST_WATCHED = 100
+_ZONE = "A time without a zone is in that of the console's machine."
 MOST_SUGGESTED = 2_000
 """Most topics among which the nearest name is looked for."""
 
@@ -52,7 +53,8 @@ def _running(request: Request) -> Running:
 def _moment(
     epoch: Annotated[int | None, Query(ge=1, description="As it was in this epoch.")] = None,
     at: Annotated[
-        str | None, Query(description="As it was at this event time: 2026-11-21T03:12:00Z, 03:12, 10m, 2h ago.")
+        str | None,
+        Query(description=f"As it was at this event time: 2026-11-21T03:12:00Z, 03:12, 10m, 2h ago. {_ZONE}"),
     ] = None,
 ) -> AsOf:
     if epoch is not None and at is not None:
@@ -64,8 +66,8 @@ Console = Annotated[Running, Depends(_running)]
 Moment = Annotated[AsOf, Depends(_moment)]
 Limit = Annotated[int, Query(ge=1, le=answers.MOST_LISTED, description="Most items of the answer.")]
 After = Annotated[str, Query(description="Begin behind this item: `next` of the page before.")]
-Since = Annotated[str | None, Query(description="From this event time on: 2026-11-21T03:12:00Z, 03:12, 10m, 2h ago.")]
-Until = Annotated[str | None, Query(description="Up to this event time.")]
+Since = Annotated[str | None, Query(description=f"From this event time on: 2026-11-21T03:12:00Z, 03:12, 10m. {_ZONE}")]
+Until = Annotated[str | None, Query(description=f"Up to this event time. {_ZONE}")]
 Name = Annotated[str, Path(min_length=1, max_length=1000)]
 
 
@@ -347,10 +349,19 @@ def _wait_s(text: str) -> float:
     summary="Send an operator command",
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": _COMMAND_SCHEMAS[0]}}}},
 )
-async def command(console: Console, request: Request, wait: str | None = None) -> Response:
+async def command(
+    console: Console,
+    request: Request,
+    wait: str | None = None,
+    unknown: Annotated[
+        bool, Query(description="Put an order configuration although it names brokers that the registry does not have.")
+    ] = False,
+) -> Response:
     """Send a record of the Kafka contract, with a reason, which the history keeps; `wait` until it is published."""
     wait_s = 0.0 if wait is None else _wait_s(wait)
     parsed = console.commands.parsed(await _body(request))
+    if not unknown:
+        console.check_brokers(parsed)
     peer = f"{request.client.host}:{request.client.port}" if request.client else "unknown"
     allowed = await asyncio.to_thread(console.commands.admitted, parsed, request.headers.get("authorization"), peer)
     at = await console.commands.sent(allowed)
