@@ -114,8 +114,12 @@ class PeerAddress(NamedTuple):
 
 
 def peer_address(peername: object) -> PeerAddress:
-    """Return the address in what asyncio calls `peername`; `?` for what is no internet address."""
+    """Return the address in what asyncio calls `peername`; `?` for what is no internet address.
+
+    At the bindAddress `::` an IPv4 address comes as ::ffff:10.0.0.1; the limits of its host are the same.
+    """
     match peername:
         case (str(host), int(port), *_):
+            host = host.removeprefix("::ffff:") if "." in host else host
             return PeerAddress(host, f"{host}:{port}")
     return PeerAddress("?", "?")
