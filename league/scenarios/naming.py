@@ -118,7 +118,7 @@ def a_master_that_is_back_is_writable(trial: Trial) -> None:
     trial.expect("the permissions", trial.perms("t"), [6])
 
 
-@scenario("apache/rocketmq#2131")
+@scenario("apache/rocketmq#104")
 def two_names_that_differ_in_a_blank_are_two_clusters(trial: Trial) -> None:
     """A properties file has a blank behind the cluster's name. clusterList shows two clusters of the same name.
 

@@ -15,7 +15,7 @@ from namesrv_stream import __version__
 from namesrv_stream.config.values import parsed_duration
 from namesrv_stream.console import answers, periods
 from namesrv_stream.console.commands import MAX_BODY_BYTES, OperatorCommand
-from namesrv_stream.console.hub import route_json
+from namesrv_stream.console.hub import Place, route_json
 from namesrv_stream.console.moments import moment_up_to, span_up_to, time_at, time_ms
 from namesrv_stream.console.problems import BadQuestionError, NoSuchNameError
 from namesrv_stream.console.running import Running
@@ -304,11 +304,14 @@ def status(console: Console) -> Response:
 
 
 @router.get("/watch", summary="Changes as Server-Sent Events, or the next of them", response_class=Response)
-async def watch(
+async def watch(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     console: Console,
     request: Request,
     topic: Annotated[list[str], Query(description="Repeatable; without it every snapshot is an event.")] = [],  # noqa: B006  # FastAPI copies it
     epoch: Annotated[int | None, Query(ge=0, description="The epoch whose state you have; see Last-Event-ID.")] = None,
+    registry: Annotated[
+        str, Query(description="The registry of that epoch, as the answers name it; another one gets a reset.")
+    ] = "",
     wait: Annotated[
         str | None,
         Query(description="Answer once, with the first events after `epoch`, this time later at the latest."),
@@ -319,19 +322,15 @@ async def watch(
         raise BadQuestionError(f"one watcher may watch {_MOST_WATCHED} topics: open several.")
     await console.await_snapshot()
     console.hub.check_room()
-    since = _last_event_id(request.headers.get("last-event-id"), epoch)
+    # The header wins: a browser that reconnects sends the first URL again.
+    since = Place.parsed(request.headers.get("last-event-id", ""))
+    if since is None and epoch is not None:
+        since = Place(registry, epoch)
     watching = Watch(console.hub, console.snapshots, console.settings, tuple(sorted(set(topic))), since)
     if wait is None:
         return WatchResponse(watching)
     body = await watching.first(_wait_s(wait))
     return Response(body, media_type="application/json", headers={"cache-control": "no-store"})
-
-
-def _last_event_id(header: str | None, epoch: int | None) -> int | None:
-    """Return the epoch from which to go on. The header wins: a browser that reconnects sends the first URL again."""
-    if header is None or not header.isascii() or not header.isdigit():
-        return epoch
-    return int(header[:18])
 
 
 def _wait_s(text: str) -> float:
