@@ -244,6 +244,19 @@ class NamesrvSettings(RocketmqSettings):
         "named; requests to other names are refused.",
         "console",
     )
+    console_base_path: str = setting(
+        "console.basePath",
+        "",
+        "Path below which a proxy asks the console, such as /routes; empty if there is none or the proxy removes it.",
+        "console",
+        pattern=r"^(/[A-Za-z0-9._~-]+)*$",
+    )
+    console_trusted_proxies: Networks = setting(
+        "console.trustedProxies",
+        "",
+        "Proxies whose headers X-Forwarded-Host, -Proto, -Prefix and -For count, such as 10.0.0.5,10.1.0.0/16.",
+        "console",
+    )
     console_max_watchers: Count = setting(
         "console.maxWatchers", 2000, "Most watchers of changes at one time.", "console"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from collections import Counter
 from typing import NamedTuple
@@ -87,23 +86,6 @@ def connection_limit(settings: NamesrvSettings) -> int:
     limit = max(1, soft - FILES_RESERVE)
     log.warning("maxConnections is %d here: this process may open %d files. Raise `ulimit -n`.", limit, soft)
     return limit
-
-
-class TrustedProxies:
-    """The load balancers whose PROXY headers are trusted. `networks`: address ranges, separated by commas."""
-
-    def __init__(self, networks: str) -> None:
-        self._networks = [ipaddress.ip_network(each, strict=False) for each in networks.split(",") if each]
-
-    def __contains__(self, host: str) -> bool:
-        if not self._networks:
-            return False  # without reading the address, which would be half of what a new connection takes
-        try:
-            address = ipaddress.ip_address(host)
-        except ValueError:
-            return False
-        mapped = getattr(address, "ipv4_mapped", None)
-        return any((mapped or address) in network for network in self._networks)
 
 
 class PeerAddress(NamedTuple):
