@@ -4,7 +4,7 @@
 #   make demo-rocketmq  a real RocketMQ broker and client with the registry as their name server
 #   make test         everything that is quick enough for every change
 #   make test-quick   rules, protocol, tables, settings and rights, without Java; branch coverage of rules/ and wire/
-#   make test-full    the long tests too
+#   make test-full    the long tests too; needs Go, nginx and Chromium
 #   make test-deploy  the Helm chart and the Compose file against the schemas of Kubernetes and Compose; needs Go
 #   make docs         the documentation as a site, in site/; fails on a broken link
 #   make install-s3   the jars with which Spark reads tables on S3
@@ -84,7 +84,13 @@ test-quick: .venv/.installed
 	@for package in rules wire; do echo "branch coverage of $$package/: $$($(BIN)/coverage report \
 	  --include="namesrv_stream/$$package/*" --format=total --fail-under=95)%" || exit 1; done
 
-test-full: java install install-s3
+# A real S3 server, for the tests that moto alone would not do. It comes as a Go module at a pinned version.
+VERSITYGW := .cache/s3/versitygw
+$(VERSITYGW):
+	@echo 'Building versitygw, an S3 server (once, some minutes) ...'
+	@GOBIN=$(CURDIR)/$(dir $@) go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+
+test-full: java install install-s3 $(VERSITYGW)
 	$(BIN)/python -m pytest -m 'not deploy' $(ARGS)
 
 # Helm and Compose's schema come as Go modules at a pinned version, into a folder that later runs find.

@@ -146,6 +146,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._of_host: Counter[str] = Counter()
         self._second = 0
         self._log = PeerLog(log)
+        self.address_family = socket.AF_INET6 if ":" in args[0][0] else socket.AF_INET
         super().__init__(*args, **more)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002  # socketserver's contract

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from namesrv_stream.cli.output import print_shown, table
 from namesrv_stream.config import Invocation, NamesrvSettings
-from namesrv_stream.doctor import access, kafka, machine, storage
+from namesrv_stream.doctor import access, contents, kafka, machine, storage
 from namesrv_stream.doctor.finding import Check, Finding, findings
 from namesrv_stream.wire.json_text import encode_json
 
@@ -64,6 +64,7 @@ def _checks(role: str) -> dict[str, Check]:
     both: dict[str, Check] = {
         "Kafka": partial(kafka.check_kafka, rights=rights, is_candidate=role != "gateway"),
         "tables": storage.check_tables,
+        "contents": contents.check_contents,
     }
     of_job: dict[str, Check] = {
         "Java": machine.check_java,

@@ -9,9 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Self
 
-from pydantic import ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from namesrv_stream.config.rocketmq import CONFIG_BLACK_LIST, RocketmqSettings, setting
+from namesrv_stream.config.rocketmq_others import is_other_setting
 from namesrv_stream.config.storage import default_checkpoint
 from namesrv_stream.config.values import (
     Boolean,
@@ -49,6 +50,8 @@ class ConfigBlackListError(NamesrvError):
 class NamesrvSettings(RocketmqSettings):
     """The settings in force. Frozen: a change at run time makes a new object."""
 
+    others: dict[str, str] = Field(default_factory=dict)
+    """What was given for RocketMQ's controller and its Netty client; nothing reads it."""
     kafka_bootstrap_servers: Servers = setting(
         "kafka.bootstrap.servers", "127.0.0.1:9092", "Kafka's addresses, host:port,...", "job, gateway, fleet, cli"
     )
@@ -242,6 +245,19 @@ class NamesrvSettings(RocketmqSettings):
         "named; requests to other names are refused.",
         "console",
     )
+    console_base_path: str = setting(
+        "console.basePath",
+        "",
+        "Path below which a proxy asks the console, such as /routes; empty if there is none or the proxy removes it.",
+        "console",
+        pattern=r"^(/[A-Za-z0-9._~-]+)*$",
+    )
+    console_trusted_proxies: Networks = setting(
+        "console.trustedProxies",
+        "",
+        "Proxies whose headers X-Forwarded-Host, -Proto, -Prefix and -For count, such as 10.0.0.5,10.1.0.0/16.",
+        "console",
+    )
     console_max_watchers: Count = setting(
         "console.maxWatchers", 2000, "Most watchers of changes at one time.", "console"
     )
@@ -252,7 +268,9 @@ class NamesrvSettings(RocketmqSettings):
         """Move keys `kafka.x` and `delta.storage.x` that are no settings of this project into their dicts."""
         if not isinstance(data, Mapping):
             return data
-        own = {key: value for key, value in data.items() if not is_passed_through(key)}
+        own = {key: value for key, value in data.items() if not is_passed_through(key) and not is_other_setting(key)}
+        if others := {key: value for key, value in data.items() if is_other_setting(key)}:
+            own["others"] = others
         for name, pattern in (("kafka_options", "kafka.*"), ("storage_options", "delta.storage.*")):
             prefix = pattern[:-1]
             more = {k[len(prefix) :]: v for k, v in data.items() if is_passed_through(k) and k.startswith(prefix)}
@@ -351,6 +369,8 @@ def _catalogue() -> dict[str, SettingInfo]:
     defaults = NamesrvSettings()
     infos = {}
     for name, field in NamesrvSettings.model_fields.items():
+        if not field.alias:
+            continue
         facts: Any = field.json_schema_extra
         value = getattr(defaults, name)
         default = field.default if isinstance(field.default, str) else "" if value == {} else java_text(value)
@@ -396,12 +416,6 @@ def _as_rocketmq_parses(key: str, text: str) -> object:
 _OWN_KEYS = frozenset(str(field.alias) for field in NamesrvSettings.model_fields.values())
 CATALOGUE = _catalogue()
 """Properties name -> facts about the setting, RocketMQ's settings first."""
-
-
-def settings_without_effect(settings: NamesrvSettings) -> list[str]:
-    """Return the keys of changed settings that have no effect here, to be named at start."""
-    idle = (info for info in CATALOGUE.values() if not info.read_by and info.key != "configStorePath")
-    return [info.key for info in idle if java_text(getattr(settings, info.name)) != info.default]
 
 
 def to_properties_text(settings: NamesrvSettings) -> str:

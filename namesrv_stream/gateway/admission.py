@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from collections import Counter
 from typing import NamedTuple
@@ -89,23 +88,6 @@ def connection_limit(settings: NamesrvSettings) -> int:
     return limit
 
 
-class TrustedProxies:
-    """The load balancers whose PROXY headers are trusted. `networks`: address ranges, separated by commas."""
-
-    def __init__(self, networks: str) -> None:
-        self._networks = [ipaddress.ip_network(each, strict=False) for each in networks.split(",") if each]
-
-    def __contains__(self, host: str) -> bool:
-        if not self._networks:
-            return False  # without reading the address, which would be half of what a new connection takes
-        try:
-            address = ipaddress.ip_address(host)
-        except ValueError:
-            return False
-        mapped = getattr(address, "ipv4_mapped", None)
-        return any((mapped or address) in network for network in self._networks)
-
-
 class PeerAddress(NamedTuple):
     """The other end of a connection: its host, by which limits count, and host with port, which logs name."""
 
@@ -114,8 +96,12 @@ class PeerAddress(NamedTuple):
 
 
 def peer_address(peername: object) -> PeerAddress:
-    """Return the address in what asyncio calls `peername`; `?` for what is no internet address."""
+    """Return the address in what asyncio calls `peername`; `?` for what is no internet address.
+
+    At the bindAddress `::` an IPv4 address comes as ::ffff:10.0.0.1; the limits of its host are the same.
+    """
     match peername:
         case (str(host), int(port), *_):
+            host = host.removeprefix("::ffff:") if "." in host else host
             return PeerAddress(host, f"{host}:{port}")
     return PeerAddress("?", "?")

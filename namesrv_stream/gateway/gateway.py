@@ -21,6 +21,7 @@ from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.follower import FollowedSnapshot, Follower
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
+from namesrv_stream.gateway.kv_log import log_kv
 from namesrv_stream.gateway.metrics import Metrics
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.gateway.server import Server
@@ -110,6 +111,7 @@ class Gateway:
             self._open_things = opening.pop_all()
         self._run(self._look_around())
         self._run(self._take_over_kv())
+        self._run(log_kv(lambda: self._answers.tables.kv))
         log.info("name server listens at %s:%d", settings.bind_address, self.port)
 
     async def stop(self) -> None:

@@ -66,12 +66,13 @@ class RegistryView:
     """One snapshot: the row that names it, and its tables.
 
     `changed_topics` are the topics that the change feed names since the view that was the base of this one. It is None
-    if the table `topic` was loaded whole: then any topic may have changed.
+    if the table `topic` was loaded whole: then any topic may have changed. `registry` is the identity of the registry.
     """
 
     snapshot: SnapshotRow
     tables: Mapping[str, LoadedTable | LoadedTopics]
     changed_topics: frozenset[str] | None = None
+    registry: str = ""
 
     @cached_property
     def routes(self) -> RouteTables:
@@ -113,7 +114,7 @@ class RouteReader:
             loading = pool.map(lambda spec: self._loaded(spec, snapshot), others)
             topics, changed_topics = self._topics(snapshot, known.get(TOPIC.name))
         tables |= {table.spec.name: table for table in loading}
-        return RegistryView(snapshot, tables | {TOPIC.name: topics}, changed_topics)
+        return RegistryView(snapshot, tables | {TOPIC.name: topics}, changed_topics, self.snapshots.registry)
 
     def follow(self) -> RegistryView:
         """Return a view of the newest snapshot, or the former view itself if no new snapshot is published.

@@ -41,6 +41,8 @@ from namesrv_stream.tables.snapshots import newest_row
 from namesrv_stream.tables.topic_queues import load_queues
 from namesrv_stream.tables.writer import DELETED, BaseMovedError, Commit, CommitTag, RowChanges
 
+_CREATIONS_TRIED = 3
+
 
 class RustWriter:
     """TableWriter that uses delta-rs. Keeps one open table object for each table between batches."""
@@ -179,21 +181,28 @@ class RustWriter:
             raise
 
     def _create(self, spec: TableSpec, retention_ms: int) -> None:
+        """Make a table. A store may refuse a commit without need, or lose the answer to one: then it is tried again."""
         uri, options = self._root.uri(spec), dict(self._root.storage_options or {})
-        try:
-            DeltaTable.create(
-                uri,
-                spec.stored_schema,
-                partition_by=spec.partition_column,
-                name=spec.name,
-                description=spec.description,
-                configuration=table_properties(spec, retention_ms) | constraint_properties(spec),
-                storage_options=options,
-                raise_if_key_not_exists=False,
-            )
-        except DeltaError:
-            if not DeltaTable.is_deltatable(uri, options):  # if it is one, another run has just made it
-                raise
+        properties = table_properties(spec, retention_ms) | constraint_properties(spec)
+        for attempt in range(1, _CREATIONS_TRIED + 1):
+            try:
+                DeltaTable.create(
+                    uri,
+                    spec.stored_schema,
+                    partition_by=spec.partition_column,
+                    name=spec.name,
+                    description=spec.description,
+                    configuration=properties,
+                    storage_options=options,
+                    raise_if_key_not_exists=False,
+                )
+            except DeltaError:
+                if DeltaTable.is_deltatable(uri, options):  # another run has just made it, or this one
+                    break
+                if attempt == _CREATIONS_TRIED:
+                    raise
+            else:
+                break
         self._root.open(spec)
 
     def _bring_up_to_date(self, spec: TableSpec, retention_ms: int) -> None:

@@ -61,6 +61,14 @@ class Snapshots:
         """Setting `snapshot.retention` in milliseconds, as the job last wrote it to the table."""
         return int(self._table.metadata().configuration[RETENTION_PROPERTY] or 0)
 
+    @property
+    def registry(self) -> str:
+        """The registry's identity: the beginning of the id that Delta gave its snapshot table when it was made.
+
+        An import makes a new registry, with the same epochs for other states.
+        """
+        return str(self._table.metadata().id)[:8]
+
     def newest(self) -> SnapshotRow:
         """Return the row with the highest epoch. Raises NoSuchSnapshotError if there is no row."""
         row = newest_row(self._root, self._table)

@@ -346,3 +346,8 @@ def test_status_ends_with_one_unless_the_job_runs(run, registry, now_ms, age_ms,
     result = run("status --no-kafka --json")
     assert (result.exit_code, json.loads(result.stdout)["state"]) == (exit_code, state)
     assert ("dead since" in run("status --no-kafka").stdout) == (state == "dead")
+
+
+def test_a_name_that_ends_with_a_blank_is_in_quotes(registry, run):
+    registry.register("10.0.0.7:10911", "c1 ", "broker-q")
+    assert '"c1 "' in run("clusterList").stdout

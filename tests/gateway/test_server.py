@@ -362,3 +362,23 @@ def test_decoder_holds_no_more_than_one_frame(chunks, limit):
         except Exception as error:
             assert type(error).__module__.startswith("namesrv_stream.")
         assert decoder.buffered_bytes <= limit + 64
+
+
+def test_at_the_address_of_all_families_gateway_and_monitoring_answer_over_ipv4_and_ipv6(registry, settings):
+    port = free_ports(1)
+    given = settings(bindAddress="::", auth__mode="off", metricsPort=port)
+    with BackgroundGateway(given) as running:
+        for host in ("127.0.0.1", "::1"):
+            with socket.create_connection((host, running.gateway.port), timeout=30) as peer:
+                peer.sendall(LOOKUP)
+                assert peer.recv(4)
+                [connection] = running.gateway.connections.open
+                assert connection.host == host
+            shown = f"[{host}]" if ":" in host else host
+            assert urllib.request.urlopen(f"http://{shown}:{port}/healthz", timeout=30).status == 200
+            _await_no_connection(running.gateway)
+
+
+@eventually
+def _await_no_connection(gateway):
+    assert not gateway.connections.open

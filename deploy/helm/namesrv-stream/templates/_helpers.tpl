@@ -40,20 +40,27 @@ relabelings:
 {{- end -}}
 
 {{- define "namesrv.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
+{{- toYaml (.Values.containerSecurityContext | default dict) -}}
 {{- end -}}
 
 {{- define "namesrv.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: 10001
-runAsGroup: 10001
-fsGroup: 10001
-fsGroupChangePolicy: OnRootMismatch
-seccompProfile:
-  type: RuntimeDefault
+{{- toYaml (.Values.podSecurityContext | default dict) -}}
+{{- end -}}
+
+{{- /* A setting's value as a properties file has it. Helm holds numbers of a values file as floats: 2.68435456e+08. */ -}}
+{{- define "namesrv.text" -}}
+{{- if and (kindIs "float64" .) (eq . (floor .)) -}}{{ printf "%.0f" . }}{{- else -}}{{ . }}{{- end -}}
+{{- end -}}
+
+{{- /* The address families of a Service. */ -}}
+{{- define "namesrv.families" -}}
+{{- with .Values.ipFamilyPolicy }}
+ipFamilyPolicy: {{ . }}
+{{- end }}
+{{- with .Values.ipFamilies }}
+ipFamilies:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{- /* What all pods have: who they run as, and where from. */ -}}
