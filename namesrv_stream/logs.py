@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TextIO
 
+from namesrv_stream.masking import masked
+
 _QUIET = {
     "kafka": logging.CRITICAL,  # logs each lost connection several times; this package logs the consequence
     "librdkafka": logging.CRITICAL,
@@ -74,6 +76,9 @@ class _OneLine(logging.Formatter):
         record.message = printable(record.message)
         return super().formatMessage(record)
 
+    def format(self, record: logging.LogRecord) -> str:
+        return masked(super().format(record))
+
 
 class _JsonLine(logging.Formatter):
     """Print each record as one line with a JSON object, its traceback as a field."""
@@ -90,7 +95,7 @@ class _JsonLine(logging.Formatter):
         fields |= {name: fact for name, fact in facts.items() if fact is not None}
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(fields)
+        return masked(json.dumps(fields))
 
 
 class _StandardError(logging.StreamHandler[TextIO]):

@@ -15,7 +15,9 @@ from namesrv_stream.cli.output import counted, duration_text, heading, iso_text,
 from namesrv_stream.cli.view import Answer, Served, View, root_of, show, view_options
 from namesrv_stream.config import Invocation, NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.masking import masked
 from namesrv_stream.rules.progress import JobProgress, job_progress
+from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import REJECTED
 from namesrv_stream.wire.json_text import encode_json
@@ -88,7 +90,7 @@ def _from_kafka(settings: NamesrvSettings, root: Root, served: Served) -> FromKa
 def _facts(served: Served, progress: JobProgress, kafka: FromKafka, root: Root) -> dict[str, object]:
     snapshot, tables = served.snapshot, served.tables
     return {
-        "root": root.url,
+        "root": masked(root.url),
         "state": progress.state,
         "since": iso_text(progress.since_ms),
         "lagMillis": progress.lag_ms,
@@ -116,7 +118,8 @@ def _facts(served: Served, progress: JobProgress, kafka: FromKafka, root: Root) 
 
 def _row_count(root: Root, version: int) -> int:
     """Return the number of rows of `rejected`, from the statistics of its files."""
-    return int(root.open(REJECTED, version).count())
+    with naming_damage(root, REJECTED, version):
+        return int(root.open(REJECTED, version).count())
 
 
 def _shown(

@@ -14,6 +14,7 @@ from namesrv_stream.config import Invocation
 from namesrv_stream.fleet.plan import FleetPlan
 from namesrv_stream.local.stack import LocalStack, own_kafka_port
 from namesrv_stream.logs import set_up_logging
+from namesrv_stream.masking import masked
 from namesrv_stream.stream.termination import stop_on_signals
 
 DEFAULT_BROKERS = 8
@@ -51,12 +52,12 @@ def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
         console().print(_what_runs(stack))
         while not stop.wait(_LOOK_EVERY_S):
             stack.check()
-    console().print(f"Ended in order. The tables stay in {settings.delta_root}.")
+    console().print(f"Ended in order. The tables stay in {masked(settings.delta_root)}.")
 
 
 def _what_runs(stack: LocalStack) -> Group:
     grid = Table.grid(padding=(0, 2))
     grid.add_row("name server for RocketMQ", stack.gateway.address)
     grid.add_row("Kafka", stack.settings.kafka_bootstrap_servers)
-    grid.add_row("tables", stack.settings.delta_root)
+    grid.add_row("tables", masked(stack.settings.delta_root))
     return Group(grid, "In another terminal: namesrv-stream status. Ctrl-C ends all of it.")
