@@ -78,6 +78,19 @@ class KafkaUnreachableError(NamesrvError):
         self.problem = problem
 
 
+class KafkaProtocolError(KafkaUnreachableError):
+    """A listener of Kafka that answers by another security protocol than the client's."""
+
+    def __init__(self, address: str, problem: str) -> None:
+        NamesrvError.__init__(
+            self,
+            f"Kafka at {address} is there, but not by this protocol: {problem}. Correct kafka.security.protocol, or "
+            "the port in kafka.bootstrap.servers.",
+        )
+        self.address = address
+        self.problem = problem
+
+
 class KafkaRefusedError(NamesrvError):
     """Kafka refused a request. A repetition without a change will fail too."""
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -22,6 +24,8 @@ _QUIET = {
 _QUIET_IN_DEBUG = {
     "py4j": logging.INFO,  # logs each call into the JVM twice: thousands of lines before the first micro-batch
 }
+
+_KIND_EVERY_S = 60.0
 
 _FACTS = ("epoch", "offset", "address")
 """Attributes that a record may have by `extra`. They are fields of a line in JSON."""
@@ -59,6 +63,21 @@ def errors_alone(name: str) -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
+
+
+class Kinds:
+    """Kinds of problems that are logged once a minute each, whatever their texts are: those have changing times in."""
+
+    def __init__(self) -> None:
+        self._logged_at_s: dict[type, float] = {}
+
+    def is_due(self, error: BaseException) -> bool:
+        """Return whether no error of this kind was due in the last minute."""
+        now_s = time.monotonic()
+        if now_s - self._logged_at_s.get(type(error), -math.inf) < _KIND_EVERY_S:
+            return False
+        self._logged_at_s[type(error)] = now_s
+        return True
 
 
 def printable(text: str) -> str:

@@ -40,7 +40,7 @@ class NothingWholeError(NamesrvError):
 
 
 class Repair(NamedTuple):
-    """What a repair did: the snapshot it published, the epoch whose tables these are, and the tables laid anew."""
+    """Result of a repair: the snapshot it published, the epoch whose tables these are, and the tables laid anew."""
 
     published: SnapshotRow
     epoch: int

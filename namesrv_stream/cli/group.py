@@ -77,7 +77,7 @@ class LazyGroup(click.Group):
                 formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command. Print an error as one line, with --debug after its traceback, and end with its exit status."""
+        """Run the command. Print an error as one line, with --debug after its traceback, and exit with its status."""
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from rich.console import Group, RenderableType
@@ -17,6 +17,7 @@ from namesrv_stream.config import Invocation, NamesrvSettings, kafka_client_argu
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.masking import masked
 from namesrv_stream.rules.progress import JobProgress, job_progress
+from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import REJECTED
@@ -33,12 +34,14 @@ class FromKafka(NamedTuple):
     """Facts about the registry that Kafka returned; `problem` is the reason if some are missing.
 
     `records_behind` is the number of records that the newest snapshot does not have yet, ticks included. `jobs` are the
-    candidates of the election, the active job first; None if they are not known.
+    candidates of the election, the active job first; None if they are not known. `is_other_log`: the topic is not that
+    of the tables.
     """
 
     records_behind: int | None = None
     jobs: Sequence[Candidate] | None = None
     problem: str | None = None
+    is_other_log: bool = False
 
 
 @click.command("status")
@@ -77,6 +80,8 @@ def _from_kafka(settings: NamesrvSettings, root: Root, served: Served) -> FromKa
         jobs = candidates(kafka, settings.kafka_topic, root.hadoop_url)
     except NamesrvError as error:  # also while Kafka makes its table of groups
         say(f"warning: which jobs are active is not known: {error}")
+    if (other := _other_log(kafka, settings, served.snapshot)) is not None:
+        return FromKafka(jobs=jobs, problem=other, is_other_log=True)
     if not ends:
         problem = f"Kafka at {settings.kafka_bootstrap_servers} has no topic {settings.kafka_topic}."
         return FromKafka(jobs=jobs, problem=problem)
@@ -85,6 +90,22 @@ def _from_kafka(settings: NamesrvSettings, root: Root, served: Served) -> FromKa
         problem = f"the tables are ahead of {settings.kafka_topic}: they are of another topic or another Kafka."
         return FromKafka(jobs=jobs, problem=problem)
     return FromKafka(sum(behind), jobs)
+
+
+def _other_log(kafka: dict[str, Any], settings: NamesrvSettings, snapshot: SnapshotRow) -> str | None:
+    """Return that the topic is not the one of the tables, None if it is or if that is not known."""
+    from namesrv_stream.kafka.topic import describe_topic  # noqa: PLC0415  # --no-kafka starts without the clients
+
+    try:
+        facts = describe_topic(kafka, settings.kafka_topic)
+    except NamesrvError:
+        return None
+    if facts is None or None in (facts.topic_id, snapshot.kafka_topic_id) or facts.topic_id == snapshot.kafka_topic_id:
+        return None
+    return (
+        f"topic {settings.kafka_topic} is not the one that the tables were made from, but has been made anew: what is "
+        "sent now is not in the tables. The job goes on with it after a start with --accept-new-log."
+    )
 
 
 def _facts(served: Served, progress: JobProgress, kafka: FromKafka, root: Root) -> dict[str, object]:
@@ -165,6 +186,8 @@ def job_state(progress: JobProgress, kafka: FromKafka) -> str:
     A job that takes no part in the election has died, however new its last publication is. One that publishes nothing
     and takes part waits for the storage, for Kafka, or, if it has all that Kafka has, for ticks.
     """
+    if kafka.is_other_log:
+        return "other log"
     has_active = any(job.is_active for job in kafka.jobs or ())
     if progress.state == "stopped in order" and kafka.jobs:
         return "starting" if has_active else "standby"
@@ -200,6 +223,8 @@ def _job(state: str, progress: JobProgress) -> Text:
         case "no ticks":
             return Text(f"nothing has come from Kafka since {since}, no tick either: run a gateway, or set "
                         "jobTicker=true", "yellow")  # fmt: skip
+        case "other log":
+            return Text("reads a topic that is no longer there, or has ended by that: see Kafka below", "bold red")
         case "unknown":
             return Text(f"unknown: nothing was published since {since}, and Kafka does not answer", "red")
     return Text(f"dead since {since}: nothing has been published. Start it again, and see its log", "bold red")

@@ -1,4 +1,4 @@
-"""What of a table cannot be read, and errors that name it.
+"""Damaged files of a table, and errors that name them.
 
 A file that is missing, cut short or changed is damage. A storage that does not answer is none.
 """
@@ -71,10 +71,19 @@ def naming_damage(root: Root, spec: TableSpec, version: int | None = None) -> It
     except (TableDamagedError, CommitFailedError):
         raise
     except UNREADABLE as error:
+        asked, damage = _first_damage(root, spec, version)
+        if damage is None:
+            raise
+        raise TableDamagedError(root.url, spec.name, asked, damage.file, damage.problem) from error
+
+
+def _first_damage(root: Root, spec: TableSpec, version: int | None) -> tuple[int, Damage | None]:
+    """Return the version looked at, and its first damaged file. A storage that does not answer shows none."""
+    try:
         asked = newest_version(root, spec) if version is None else version
-        for damage in table_damages(root, spec, {asked: ()}):
-            raise TableDamagedError(root.url, spec.name, asked, damage.file, damage.problem) from error
-        raise
+        return asked, next(iter(table_damages(root, spec, {asked: ()})), None)
+    except UNREADABLE:
+        return -1, None
 
 
 def newest_version(root: Root, spec: TableSpec) -> int:

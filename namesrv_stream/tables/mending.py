@@ -29,13 +29,13 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     BROKER_EVENT.name: ("epoch", "seq"),
     REJECTED.name: ("partition", "offset"),
 }
-"""What tells the rows of an append-only table apart."""
+"""Columns that tell the rows of an append-only table apart."""
 
 _ROOM = 10
 """Versions left free below a table laid anew: a job that does not know yet that it was replaced commits there."""
 
 _HINT = "_delta_log/_last_checkpoint"
-"""Says at which checkpoint a reader may begin. Without it readers look for the newest."""
+"""File that says at which checkpoint a reader may begin. Without it readers look for the newest."""
 
 _JSON = msgspec.json.Decoder(dict[str, Any])
 

@@ -2,8 +2,9 @@
 
 import pytest
 
+from namesrv_stream.kafka.topic import TopicFacts
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.stream.log_identity import OtherLogError, log_to_go_on_with
+from namesrv_stream.stream.log_identity import OtherLogError, log_to_go_on_with, require_same_log
 from namesrv_stream.tables.publication import KafkaLog
 
 HERE = KafkaLog("cluster-1", "topic-1")
@@ -35,3 +36,15 @@ def test_another_log_is_refused_with_both_names_and_gone_on_with_when_it_is_acce
     with pytest.raises(OtherLogError, match=rf"{problem}.*--accept-new-log"):
         log_to_go_on_with(known, HERE, "t", 9, accepts_new=False)
     assert log_to_go_on_with(known, HERE, "t", 9, accepts_new=True) == KafkaLog("cluster-1", "topic-1", is_new=True)
+
+
+def facts(topic_id):
+    return TopicFacts("t", "cluster-1", topic_id, 1, 1, 1, {})
+
+
+def test_a_topic_made_anew_under_a_running_job_is_named_with_what_is_lost():
+    with pytest.raises(OtherLogError, match=r"made anew, with the id topic-2 in place of topic-1.* are lost"):
+        require_same_log(HERE, facts("topic-2"))
+    require_same_log(HERE, facts("topic-1"))
+    require_same_log(KafkaLog(), facts("topic-1"))
+    require_same_log(HERE, None)
