@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from deltalake.exceptions import DeltaError
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -29,6 +30,17 @@ if TYPE_CHECKING:
 _KAFKA_LIMIT_MS = 2_000
 _NOT_ASKED = "not asked"
 
+EXIT_STATUS = {
+    "running": 0,
+    "starting": 3,
+    "catching up": 3,
+    "standby": 4,
+    "stopped in order": 4,
+    "waiting": 5,
+    "no ticks": 5,
+}
+"""Exit status by state; of all others it is 1."""
+
 
 class FromKafka(NamedTuple):
     """Facts about the registry that Kafka returned; `problem` is the reason if some are missing.
@@ -49,7 +61,11 @@ class FromKafka(NamedTuple):
 @view_options(as_of=False)
 @click.pass_context
 def status(context: click.Context, no_kafka: bool, view: View) -> None:
-    """Show the state of the job, and the served snapshot with its age and lag. Ends with 1 unless the job runs."""
+    """Show the state of the job, and the served snapshot with its age and lag.
+
+    Ends with 0 if the job runs, 3 if it starts or catches up, 4 if none is active and that is in order, 5 if it waits,
+    else with 1. With --json it prints JSON whatever happens.
+    """
     invocation: Invocation = context.obj
     settings, root = invocation.settings, root_of(invocation.settings)
     seen: list[str] = []
@@ -61,9 +77,15 @@ def status(context: click.Context, no_kafka: bool, view: View) -> None:
         facts = _facts(served, progress, kafka, root) | {"state": state}
         return Answer(encode_json(facts), lambda _plain: _shown(served, progress, kafka, facts, settings))
 
-    show(invocation, view, answer)
-    if seen and seen[0] != "running":
+    try:
+        show(invocation, view, answer)
+    except (NamesrvError, DeltaError, OSError) as error:
+        if not view.as_json:
+            raise
+        click.echo(encode_json({"root": masked(root.url), "state": "unknown", "error": masked(str(error))}))
         context.exit(1)
+    if seen:
+        context.exit(EXIT_STATUS.get(seen[0], 1))
 
 
 def _from_kafka(settings: NamesrvSettings, root: Root, served: Served) -> FromKafka:
