@@ -53,6 +53,7 @@ COMMANDS = {
     "import": LazyCommand("namesrv_stream.cli.backups:import_", _KEEP, "Make a new registry of such a file."),
     "backup": LazyCommand("namesrv_stream.cli.backups:backup", _KEEP, "Export the newest snapshot to a folder."),
     "restore": LazyCommand("namesrv_stream.cli.backups:restore", _KEEP, "Publish an earlier epoch's tables again."),
+    "repair": LazyCommand("namesrv_stream.cli.backups:repair_", _KEEP, "Mend tables with damaged files."),
     "doctor": LazyCommand("namesrv_stream.cli.doctor:doctor", _RUN, "Check this machine, Kafka and the storage."),
     "up": LazyCommand("namesrv_stream.cli.up:up", _RUN, "Run Kafka, the job and brokers here, until Ctrl-C."),
     "demo": LazyCommand("namesrv_stream.cli.demo:demo", _RUN, "Show an outage and its end as a story."),

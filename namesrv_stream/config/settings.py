@@ -28,13 +28,12 @@ from namesrv_stream.config.values import (
     java_text,
 )
 from namesrv_stream.errors import NamesrvError, SettingError
+from namesrv_stream.masking import MASK, masked
 
 KAFKA_PREFIX = "kafka."
 STORAGE_PREFIX = "delta.storage."
 _START_ONLY_PREFIXES = (KAFKA_PREFIX, "auth.", "delta.", "tls.", "checkpoint.", "snapshot.")
 _SECRET = re.compile(r"password|secret|token|jaas|credential|access_key|key$", re.IGNORECASE)
-_USER_IN_ADDRESS = re.compile(r"://\S*@")
-MASK = "******"
 
 
 class ConfigBlackListError(NamesrvError):
@@ -391,7 +390,7 @@ def is_secret(key: str) -> bool:
 
 def masked_text(key: str, text: str) -> str:
     """Return the text as it may be printed. User and password in an address are hidden for every key."""
-    return MASK if text and is_secret(key) else _USER_IN_ADDRESS.sub(f"://{MASK}@", text)
+    return MASK if text and is_secret(key) else masked(text)
 
 
 def _is_start_only(key: str) -> bool:

@@ -14,6 +14,7 @@ from deltalake.exceptions import DeltaError
 
 from namesrv_stream.console.snapshots import KeptSnapshots
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGoneError, StorageError
+from namesrv_stream.logs import Kinds
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
@@ -61,6 +62,7 @@ class Feed:
         self._looked_s = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
+        self._kinds = Kinds()
         self.problem: str | None = None
         """The reason why no newer snapshot can be read; None if there is no such reason."""
 
@@ -83,7 +85,8 @@ class Feed:
             except (NamesrvError, DeltaError, OSError) as error:
                 self._note(error if isinstance(error, NamesrvError) else StorageError(self._root.url, str(error)))
             except Exception as error:
-                log.exception("the tables cannot be read")
+                if self._kinds.is_due(error):
+                    log.exception("the tables cannot be read")
                 self._note(error)
 
     def _has_changed(self) -> bool:
@@ -128,9 +131,9 @@ class Feed:
             self._loop.call_soon_threadsafe(call, view)
 
     def _note(self, error: Exception) -> None:
-        """Log a problem once, not at every look."""
+        """Log a problem once a minute, not at every look."""
         self._reader, self._seen_ns = None, 0  # a folder that was made anew is opened anew
-        if str(error) != self.problem:
+        if self._kinds.is_due(error):
             log.warning("no newer snapshot: %s", error)
         self.problem = str(error)
 

@@ -33,7 +33,8 @@ from tenacity import (
     wait_exponential,
 )
 
-from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
+from namesrv_stream.errors import KafkaProtocolError, KafkaRefusedError, KafkaUnreachableError, NamesrvError
+from namesrv_stream.kafka.protocol import other_protocol
 from namesrv_stream.records import DEFAULT_TOPIC, MAX_RECORD_BYTES
 
 log = logging.getLogger(__name__)
@@ -279,7 +280,7 @@ class AdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python ships
 
 @contextmanager
 def _admin(kafka: KafkaOptions) -> Iterator[KafkaAdminClient]:
-    with named_errors(address_of(kafka)):
+    with named_errors(kafka):
         known = {name: value for name, value in kafka.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
         admin = AdminClient(**{"bootstrap_timeout_ms": CONNECT_LIMIT_MS, **known})
         try:
@@ -331,12 +332,13 @@ def address_of(kafka: KafkaOptions) -> str:
 
 
 @contextmanager
-def named_errors(address: str) -> Iterator[None]:
+def named_errors(kafka: KafkaOptions) -> Iterator[None]:
     """Turn errors that kafka-python raises within the `with` into the NamesrvError of `named_error`.
 
-    kafka-python reports a host whose name does not resolve as it reports one that does not answer, so names are looked
-    up then.
+    kafka-python reports a host whose name does not resolve, and a listener of another protocol, as it reports one that
+    does not answer, so these are looked up then.
     """
+    address = address_of(kafka)
     try:
         yield
     except KafkaError as error:
@@ -345,6 +347,10 @@ def named_errors(address: str) -> Iterator[None]:
         if unknown:
             problem = f"these names do not resolve on this machine: {', '.join(unknown)}"
             raise KafkaUnreachableError(address, problem) from error
+        if isinstance(named, KafkaUnreachableError):
+            other = other_protocol(address, kafka.get("security_protocol", "PLAINTEXT"))
+            if other is not None:
+                raise KafkaProtocolError(address, other) from error
         raise named from error
 
 

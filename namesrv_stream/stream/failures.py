@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
@@ -44,6 +45,9 @@ _SEE_LOG = (
 
 _SAYS_WHAT = re.compile(r"(?!\s+(?:at |\.\.\. )|[+:]- |\s*[+:]- )\s*\S")
 """A line that is neither a stack frame nor a line of a plan."""
+
+_PLAN = re.compile(r"\s*={2,} .* ={2,}\s*$")
+"""Heading of what Spark adds to an error: its plan, its offsets."""
 
 _MAX_LINES = 30
 _MAX_LINE_CHARS = 500
@@ -169,7 +173,8 @@ def require_session(spark: SparkSession) -> None:
 
 
 def _first_cause(reported: str) -> str:
-    first, *others = [line for line in reported.splitlines() if line.strip()] or ["unknown cause"]
+    said = takewhile(lambda line: not _PLAN.match(line), reported.splitlines())
+    first, *others = [line for line in said if line.strip()] or ["unknown cause"]
     if not first.endswith("Traceback (most recent call last):"):
         return first
     return next((line for line in reversed(others) if not line.startswith(" ")), first)  # what was raised, in Python

@@ -24,6 +24,7 @@ from namesrv_stream.kafka.reader import LOG_PARTITION, RecordGoneError, RecordRe
 from namesrv_stream.kafka.ticker import Ticker
 from namesrv_stream.kafka.topic import (
     beginning_offsets,
+    describe_topic,
     end_offsets,
     ensure_topic,
     require_one_order,
@@ -42,7 +43,7 @@ from namesrv_stream.stream.failures import (
     storage_errors,
 )
 from namesrv_stream.stream.limits import require_descriptor, require_sound_spark
-from namesrv_stream.stream.log_identity import log_to_go_on_with
+from namesrv_stream.stream.log_identity import log_to_go_on_with, require_same_log
 from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.monitoring import monitoring, progress_to
@@ -225,7 +226,7 @@ class RouteRegistryJob:
         error = state.outcome.exception() if state.outcome else None
         pause_s = state.next_action.sleep if state.next_action else 0
         self.metrics.take_role("waiting", error)
-        log.warning("%s Next attempt in %.0f s; no record is lost.", error, pause_s)
+        log.warning("%s Next attempt in %.0f s.", error, pause_s)
 
     def _can_wait_out(self, error: BaseException) -> bool:
         """Count a failed attempt, and return whether to try again.
@@ -280,6 +281,7 @@ class RouteRegistryJob:
                 batches.abandon()
                 raise
             except (CheckpointUnusableError, JobFailedError) as error:
+                require_same_log(log_here, describe_topic(self._kafka, self._settings.kafka_topic))
                 # The checkpoint has the batch that failed planned, and decides nothing: a new one plans another.
                 self._stop_query(query, loading)
                 with storage_errors(self._settings):

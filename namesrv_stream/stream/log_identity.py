@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.kafka.topic import TopicFacts
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.publication import KafkaLog
 from namesrv_stream.texts import iso_text
@@ -50,6 +51,16 @@ def log_to_go_on_with(  # noqa: PLR0913  # what the tables know of their log, an
         raise OtherLogError(topic, problem)
     log.warning("goes on with another log in topic %s: %s", topic, problem)
     return KafkaLog(here.cluster_id, here.topic_id, is_new=True)
+
+
+def require_same_log(log_read: KafkaLog, now: TopicFacts | None) -> None:
+    """Raise OtherLogError if the topic was deleted, and perhaps made anew, while the job read it."""
+    if now is not None and None not in (log_read.topic_id, now.topic_id) and now.topic_id != log_read.topic_id:
+        problem = (
+            f"it was deleted and made anew, with the id {now.topic_id} in place of {log_read.topic_id}, while the job "
+            "ran. Records of the former topic that the tables do not have are lost"
+        )
+        raise OtherLogError(now.topic, problem)
 
 
 def _difference(former: SnapshotRow, here: KafkaLog, next_offset: int) -> str | None:

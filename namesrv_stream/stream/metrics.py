@@ -138,17 +138,22 @@ class JobMetrics:
         for state in progress.stateOperators:
             self._state_rows.set(state.numRowsTotal)
             self._state_bytes.set(state.memoryUsedBytes)
-        behind = [_last(source.latestOffset) - _last(source.endOffset) for source in progress.sources]
+        known = [source for source in progress.sources if _is_known(source.latestOffset, source.endOffset)]
+        behind = [_last(source.latestOffset) - _last(source.endOffset) for source in known]
         self._lag_records.set(max(0, sum(behind)))
 
     def _lag_now_s(self) -> float:
         return 0.0 if self._event_time_ms is None else max(0.0, time.time() - self._event_time_ms / 1000)
 
 
-def _last(offsets: str | None) -> int:
-    """Return the sum of the offsets in Spark's JSON {topic: {partition: offset}}; 0 if there are none."""
-    of_topic = json.loads(offsets) if offsets else {}
-    return sum(offset for partitions in of_topic.values() for offset in partitions.values())
+def _is_known(*offsets: str | None) -> bool:
+    """Return whether Spark named all of these offsets: for Java's null pyspark has the text None."""
+    return all(each not in (None, "", "None", "null") for each in offsets)
+
+
+def _last(offsets: str) -> int:
+    """Return the sum of the offsets in Spark's JSON {topic: {partition: offset}}."""
+    return sum(offset for partitions in json.loads(offsets).values() for offset in partitions.values())
 
 
 class ProgressListener(StreamingQueryListener):

@@ -15,12 +15,13 @@ from typing import Any
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from namesrv_stream.errors import SnapshotGoneError
+from namesrv_stream.errors import SnapshotGoneError, TableDamagedError
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.route_index import route_index, route_tables
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.files import FollowedTable, TableFiles
 from namesrv_stream.tables.root import Root, select
 from namesrv_stream.tables.schemas import ROUTE_TABLES, TOPIC, TableSpec
@@ -131,12 +132,12 @@ class RouteReader:
 
     def table(self, spec: TableSpec, snapshot: SnapshotRow) -> pa.Table:
         """Return all rows of one table as of a snapshot. Raises SnapshotGoneError if it is past retention."""
-        with self._naming_what_is_gone(snapshot):
+        with self._naming_what_is_gone(snapshot, spec):
             return select(self._root.open(spec, snapshot.versions[spec.name]), spec)
 
     def _loaded(self, spec: TableSpec, snapshot: SnapshotRow) -> LoadedTable:
         version = snapshot.versions[spec.name]
-        with self._naming_what_is_gone(snapshot):
+        with self._naming_what_is_gone(snapshot, spec):
             return LoadedTable(spec, version, self._followed[spec.name].rows(version))
 
     def _topics(
@@ -146,7 +147,7 @@ class RouteReader:
         version = snapshot.versions[TOPIC.name]
         if isinstance(known, LoadedTopics) and known.version == version:
             return known, frozenset()
-        with self._naming_what_is_gone(snapshot):
+        with self._naming_what_is_gone(snapshot, TOPIC):
             feed = change_feed(self._topic_files, known.version, version) if isinstance(known, LoadedTopics) else None
             if feed is None:
                 return LoadedTopics(version, load_queues(self._root.open(TOPIC, version))), None
@@ -155,11 +156,15 @@ class RouteReader:
         return LoadedTopics(version, queues), changed_topics
 
     @contextmanager
-    def _naming_what_is_gone(self, snapshot: SnapshotRow) -> Iterator[None]:
-        """Raise SnapshotGoneError if a table cannot be read and the snapshot is past retention."""
+    def _naming_what_is_gone(self, snapshot: SnapshotRow, spec: TableSpec) -> Iterator[None]:
+        """Raise SnapshotGoneError if a table cannot be read and the snapshot is past retention.
+
+        A damaged table of any other snapshot is a TableDamagedError.
+        """
         try:
-            yield
-        except (FileNotFoundError, DeltaError) as error:
+            with naming_damage(self._root, spec, snapshot.versions[spec.name]):
+                yield
+        except (FileNotFoundError, DeltaError, TableDamagedError) as error:
             oldest = self.snapshots.oldest_readable().epoch
             if snapshot.epoch >= oldest:
                 raise

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from namesrv_stream.errors import NoSuchSnapshotError, SnapshotGoneError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.files import TableFiles
 from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, select
 from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT
@@ -33,7 +34,8 @@ class Snapshots:
 
     def __init__(self, root: Root, now_ms: Callable[[], int] = _now_ms) -> None:
         self._root = root
-        self._table = root.open(SNAPSHOT)
+        with naming_damage(root, SNAPSHOT):
+            self._table = root.open(SNAPSHOT)
         self._looked_at_s = time.monotonic()
         self._now_ms = now_ms
 
@@ -71,7 +73,8 @@ class Snapshots:
 
     def newest(self) -> SnapshotRow:
         """Return the row with the highest epoch. Raises NoSuchSnapshotError if there is no row."""
-        row = newest_row(self._root, self._table)
+        with naming_damage(self._root, SNAPSHOT, self._table.version()):
+            row = newest_row(self._root, self._table)
         if row is None:
             raise NoSuchSnapshotError("any epoch", None)
         return row
@@ -144,7 +147,8 @@ class Snapshots:
         return 0 if first_us is None else first_us // 1000
 
     def _rows(self, condition: str, then: str = "") -> list[SnapshotRow]:
-        return rows_from_arrow(SNAPSHOT, select(self._table, SNAPSHOT, condition, then))
+        with naming_damage(self._root, SNAPSHOT, self._table.version()):
+            return rows_from_arrow(SNAPSHOT, select(self._table, SNAPSHOT, condition, then))
 
 
 def newest_row(root: Root, snapshot_table: DeltaTable) -> SnapshotRow | None:

@@ -2,8 +2,9 @@
 
 import pytest
 
+from namesrv_stream.kafka.topic import TopicFacts
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.stream.log_identity import OtherLogError, log_to_go_on_with
+from namesrv_stream.stream.log_identity import OtherLogError, log_to_go_on_with, require_same_log
 from namesrv_stream.tables.publication import KafkaLog
 
 HERE = KafkaLog("cluster-1", "topic-1")
@@ -55,3 +56,15 @@ def test_a_log_that_was_cut_and_has_grown_again_is_another_one():
     with pytest.raises(OtherLogError, match=r"offset 8 was appended at 1970-01-01T00:00:05.000Z, .*00:00:01.000Z.*cut"):
         log_to_go_on_with(known, HERE, "t", 20, {8: 5_000}.get, accepts_new=False)
     assert log_to_go_on_with(known, HERE, "t", 20, {8: 5_000}.get, accepts_new=True).is_new
+
+
+def facts(topic_id):
+    return TopicFacts("t", "cluster-1", topic_id, 1, 1, 1, {})
+
+
+def test_a_topic_made_anew_under_a_running_job_is_named_with_what_is_lost():
+    with pytest.raises(OtherLogError, match=r"made anew, with the id topic-2 in place of topic-1.* are lost"):
+        require_same_log(HERE, facts("topic-2"))
+    require_same_log(HERE, facts("topic-1"))
+    require_same_log(KafkaLog(), facts("topic-1"))
+    require_same_log(HERE, None)
