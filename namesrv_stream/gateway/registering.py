@@ -249,20 +249,28 @@ class Registering:
         self._heartbeats.send_all()
 
     async def connection_lost(self, connection: Connection) -> None:
-        """Send a CHANNEL_CLOSED record for each broker of the connection (L6), after all records of its requests."""
+        """Send a CHANNEL_CLOSED record for each broker of the connection (L6), after all records of its requests.
+
+        A connection that this gateway closed by itself ends no lease: send only the sign of life that waits (D13).
+        """
         async with connection.order:
             channel_id = self._sending.channel_id(connection)
             self._speaking.pop(channel_id, None)
             for number, address in enumerate(self._registrations.closed(channel_id), 1):
                 if number % _AT_A_TIME == 0:
                     await asyncio.sleep(0)
-                self._heartbeats.closed(address, channel_id)
                 self._broker_log.lost(address, self._answers.live.get(address), connection)
-                try:
-                    closed = ChannelClosed(broker_addr=address, channel_id=channel_id)
-                    self._sending.link.send(closed, host=connection.host)
-                except NamesrvError as error:
-                    log.warning("connection of %s lost, its lease runs to its end: %s", address, error)
+                if not connection.ends_leases:
+                    self._heartbeats.send_waiting(address, channel_id)
+                self._heartbeats.closed(address, channel_id)
+                if connection.ends_leases:
+                    self._send_closed(address, channel_id, connection)
+
+    def _send_closed(self, address: str, channel_id: str, connection: Connection) -> None:
+        try:
+            self._sending.link.send(ChannelClosed(broker_addr=address, channel_id=channel_id), host=connection.host)
+        except NamesrvError as error:
+            log.warning("connection of %s lost, its lease runs to its end: %s", address, error)
 
 
 def _is_of_master(command: RemotingCommand) -> bool:

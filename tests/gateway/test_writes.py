@@ -672,6 +672,28 @@ def test_a_registration_that_waits_when_its_connection_is_lost_is_sent_before_it
     run(scenario)
 
 
+@pytest.mark.parametrize("is_slow", [False, True], ids=["nothing came", "half a frame came"])
+def test_an_idle_connection_that_the_gateway_closes_ends_no_lease_and_loses_no_sign_of_life(run, is_slow):
+    """The broker lives as long as its silence is within its lease (D13)."""
+
+    async def scenario(site):
+        broker = site.connect()
+        await site.acknowledged(command(), broker)
+        asked = site.ask(command(), broker)
+        await settle()
+        site.log.acknowledge()
+        await asked
+        assert (await site.ask(command(), broker)).code == 0, "answered, and sent later"
+        if is_slow:
+            broker.data_received(b"\0\0\1")
+        broker.close_if_overdue(asyncio.get_running_loop().time() + (11 if is_slow else 121), 120)
+        assert broker.is_closing
+        await site.lose(broker)
+        assert site.log.kinds == [FULL, LIGHT, LIGHT]
+
+    run(scenario)
+
+
 def test_a_sign_of_life_that_is_read_when_its_connection_is_lost_comes_to_nothing(run):
     """Else the closed channel would hold the lease for good."""
     query = RemotingCommand(
