@@ -216,6 +216,11 @@ class Connection(asyncio.Protocol):
         return self._loop.time() - self._opened_s
 
     @property
+    def silent_s(self) -> float:
+        """Seconds since this peer has sent anything, or taken answers that waited."""
+        return self._loop.time() - self._active_s
+
+    @property
     def held_bytes(self) -> int:
         """Bytes of the unfinished frame, of unanswered requests and of answers that the peer has not taken."""
         unfinished = self._decoder.buffered_bytes + len(self._unread) + len(self._received)

@@ -7,7 +7,7 @@ clock, no socket and no Kafka. Times are passed in, as milliseconds of one clock
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -250,6 +250,11 @@ class Registrations:
         """Return whether a sign of life of the address came over this connection."""
         channel = self._channels.get(channel_id)
         return channel is not None and address in channel.addresses
+
+    def addresses_of(self, channel_id: str) -> Set[str]:
+        """Return the addresses whose signs of life came over this connection."""
+        channel = self._channels.get(channel_id)
+        return channel.addresses if channel is not None else frozenset()
 
     def has_room(self, address: str, channel_id: str, host: str = "") -> bool:
         """Return whether a connection may speak for this address: the addresses of it and of its host are limited."""

@@ -41,6 +41,8 @@ _AT_A_TIME = 20
 """Pace of what is done for thousands of brokers at once: the event loop answers others in between."""
 
 
+KAFKA_IS_AWAY = "Kafka is away, so its brokers have to use another gateway"
+
 _NOT_IN_LOG = (KafkaUnreachableError, KafkaRefusedError, GatewayBusyError, NoTurnError, ReadingProcessLostError)
 
 
@@ -56,6 +58,7 @@ class Registering:
         self._speaking: dict[str, Connection] = {}
         self._resending = Resending(sending, registrations, self._speaking, self._send_in_full, answers)
         self._broker_log = BrokerLog(sending.loop)
+        self.is_kafka_away = False
 
     @property
     def is_stopping(self) -> bool:
@@ -117,7 +120,7 @@ class Registering:
             return False
         if not self._heartbeats.thin(address, channel_id, self._timeout_ms(address), host):
             return False
-        self._registrations.note_sign_of_life(address, channel_id, self._sending.now_ms, host)
+        self._note_sign_of_life(address, connection)
         return True
 
     def is_known(self, address: str) -> bool:
@@ -161,7 +164,6 @@ class Registering:
         if part is None:
             return self.sign_of_life(address, connection)
         channel_id = self._sending.channel_id(connection)
-        self._speaking[channel_id] = connection
         if record is None:
             log.debug("%s registers what epoch %d shows", address, self._answers.epoch)
             part.was_published = True
@@ -172,7 +174,7 @@ class Registering:
         log.debug("%s registers in full: %s", address, why)
         if not self._registrations.has_sign_of_life(address, channel_id):
             self._broker_log.came(address, f"{head.broker_name} {head.broker_id}", connection)
-        self._registrations.note_sign_of_life(address, channel_id, self._sending.now_ms, connection.host)
+        self._note_sign_of_life(address, connection)
         self._heartbeats.sent(address, channel_id, place)
         return place
 
@@ -185,8 +187,13 @@ class Registering:
         if not self._registrations.has_room(address, channel_id, connection.host):
             raise TooManyBrokersError
         place = self._heartbeats.send(address, channel_id, self._timeout_ms(address), connection.host)
-        self._registrations.note_sign_of_life(address, channel_id, self._sending.now_ms, connection.host)
+        self._note_sign_of_life(address, connection)
         return place
+
+    def _note_sign_of_life(self, address: str, connection: Connection) -> None:
+        channel_id = self._sending.channel_id(connection)
+        self._speaking[channel_id] = connection
+        self._registrations.note_sign_of_life(address, channel_id, self._sending.now_ms, connection.host)
 
     def _timeout_ms(self, address: str) -> int:
         """Return the timeout of a lease: the shorter one, if ledger and snapshot have different ones."""
@@ -239,6 +246,25 @@ class Registering:
             self._registrations.forget_all()  # the same registration has another effect now
         self._answers = self._full_or_light.answers = answers
         self._resending.follow(answers)
+
+    def note_kafka(self, *, is_away: bool) -> None:
+        """Note whether Kafka is away. While it is, close the connections of all brokers, so that they go elsewhere."""
+        self.is_kafka_away = is_away
+        if is_away:
+            for connection in list(self._speaking.values()):
+                connection.close_by_itself(KAFKA_IS_AWAY)
+
+    def close_expired(self) -> None:
+        """Close silent connections whose brokers all have expired, as a NameServer's scan does.
+
+        The newest snapshot has no lease of them, and the silence is longer than their timeouts.
+        """
+        for channel_id, connection in list(self._speaking.items()):
+            addresses = self._registrations.addresses_of(channel_id)
+            if addresses and self._answers.live.keys().isdisjoint(addresses):
+                timeout_ms = max(map(self._timeout_ms, addresses))
+                if connection.silent_s * 1_000 > timeout_ms:
+                    connection.close_by_itself(f"its brokers have expired: silent for over {timeout_ms / 1_000:g} s")
 
     def stop(self) -> None:
         """Send no more records for lost connections or lost brokers, and at once the signs of life that wait.

@@ -135,8 +135,8 @@ class Writes:
             changes = self._answers.settings.live_changes(request.properties)
         except MalformedBodyError:
             return command.answer(ResponseCode.SYSTEM_ERROR, "string2Properties error")
-        except ConfigBlackListError:
-            return command.answer(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+        except ConfigBlackListError as error:
+            return command.answer(ResponseCode.NO_PERMISSION, error.remark)
         if changes:
             await self._sending.in_log(self._link.send(request, host=connection.host))
         return command.answer()

@@ -23,7 +23,8 @@ def monitoring(settings: NamesrvSettings, metrics: JobMetrics) -> Iterator[None]
         yield
         return
     address = settings.bind_address, settings.job_metrics_port
-    server = MonitoringServer(metrics.registry, address, "job.metricsPort", lambda: None, metrics.readiness)
+    checks = {"/healthz": lambda: None, "/readyz": metrics.readiness}
+    server = MonitoringServer(metrics.registry, address, "job.metricsPort", checks)
     try:
         yield
     finally:

@@ -7,6 +7,7 @@ with which no JSON starts.
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
@@ -232,10 +233,17 @@ def _decode_sections(text: bytes, *, has_mappings: bool) -> RegisterBrokerBody:
     return RegisterBrokerBody(TopicConfigSerializeWrapper(version, topics, mappings), filter_servers)
 
 
+_TOPIC = re.compile(r"(.*) (-?\d+) (-?\d+) (-?\d+) [A-Z_]+(?: \{.*)?", re.DOTALL | re.ASCII)
+"""The name may have blanks: the rightmost numbers that a filter type follows are those of the topic."""
+
+
 def _decode_topic(block: bytes) -> tuple[str, TopicConfig]:
     """Decode `NAME READ WRITE PERM FILTER`. From 5.0.0 on attributes follow; flag and order are not in this form."""
     try:
-        name, read, write, perm, _ = block.decode().split(" ", 4)
+        found = _TOPIC.fullmatch(block.decode())
+        if found is None:
+            raise ValueError("not NAME READ WRITE PERM FILTER")
+        name, read, write, perm = found.groups()
         fields = {"readQueueNums": read, "writeQueueNums": write, "perm": perm}
         return name, msgspec.convert(fields, TopicConfig, strict=False)
     except (ValueError, msgspec.ValidationError) as error:

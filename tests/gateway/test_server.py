@@ -269,7 +269,8 @@ def test_metrics_and_health(registry, settings):
 
         counted()
         assert urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10).read() == b"ok\n"
-        assert "takes no records" in unreadiness(port), "no Kafka runs at the gateway's address"
+        assert urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10).read() == b"ok\n", "for lookups"
+        assert "not connected yet" in unreadiness(port, "/readyz/writes"), "no Kafka runs at the gateway's address"
 
 
 def test_a_gateway_without_a_snapshot_is_healthy_and_not_ready(tmp_path, settings):
@@ -279,10 +280,10 @@ def test_a_gateway_without_a_snapshot_is_healthy_and_not_ready(tmp_path, setting
         assert urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10).read() == b"ok\n"
 
 
-def unreadiness(port):
-    """Reasons for which /readyz answers 503."""
+def unreadiness(port, page="/readyz"):
+    """Reasons for which it answers 503."""
     with pytest.raises(urllib.error.HTTPError, match="503") as refused:
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10)
+        urllib.request.urlopen(f"http://127.0.0.1:{port}{page}", timeout=10)
     return refused.value.read().decode()
 
 

@@ -672,6 +672,37 @@ def test_a_registration_that_waits_when_its_connection_is_lost_is_sent_before_it
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("silent_s", "has_lease", "is_closed"), [(121, False, True), (119, False, False), (121, True, False)]
+)
+def test_the_silent_connection_of_a_broker_that_has_expired_is_closed(run, silent_s, has_lease, is_closed):
+    async def scenario(site):
+        broker = site.connect()
+        await site.acknowledged(command(), broker)
+        site.writes.follow(site.answers(**({ADDRESS: live()} if has_lease else {})))
+        loop = asyncio.get_running_loop()
+        later_s = loop.time() + silent_s
+        loop.time = lambda: later_s
+        site.writes.registering.close_expired()
+        del loop.time
+        assert broker.is_closing == is_closed
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_connections_of_brokers_are_closed_while_kafka_is_away(run, is_away):
+    async def scenario(site):
+        broker, client = site.connect(), site.connect()
+        await site.acknowledged(command(), broker)
+        site.writes.registering.note_kafka(is_away=is_away)
+        assert (broker.is_closing, client.is_closing) == (is_away, False)
+        await site.lose(broker)
+        assert ChannelClosed not in site.log.kinds if is_away else site.log.kinds[-1] is ChannelClosed
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("is_slow", [False, True], ids=["nothing came", "half a frame came"])
 def test_an_idle_connection_that_the_gateway_closes_ends_no_lease_and_loses_no_sign_of_life(run, is_slow):
     """The broker lives as long as its silence is within its lease (D13)."""

@@ -197,6 +197,14 @@ def test_topic_text_has_five_parts_or_attributes_behind_them(topic):
     assert table.topic_config_table == {"T": TopicConfig(1, 2, 6, 0)}
 
 
+@pytest.mark.parametrize("name", ["My Topic", " T ", "a 1 2 6 SINGLE_TAG", "a\u3000b", ""])
+@pytest.mark.parametrize("attributes", ["", " {}", ' {"+a":"b 9 9 9 SINGLE_TAG"}'])
+def test_a_topic_name_may_have_blanks_the_rest_is_read_from_the_right(name, attributes):
+    topic = f"{name} 1 2 6 SINGLE_TAG{attributes}".encode()
+    table = decode_registration(zlib.compress(sections(topic)), V4_9_7, compressed=True).topic_config_serialize_wrapper
+    assert table.topic_config_table == {name: TopicConfig(1, 2, 6, 0)}
+
+
 @pytest.mark.parametrize(
     "inflated",
     [
