@@ -153,7 +153,8 @@ class Gateway:
     def _serve(self, snapshot: FollowedSnapshot) -> None:
         """Serve a new snapshot as a whole, and keep the encoded answers that its changes do not affect."""
         settings = self._settings.restored(snapshot.tables.namesrv_config)
-        answers = Answers(snapshot.tables, settings, snapshot.row.epoch, snapshot.row.offsets)
+        row = snapshot.row
+        answers = Answers(snapshot.tables, settings, row.epoch, row.offsets, row.event_time or 0)
         answers.take_over(self._answers, snapshot.changed_tables, snapshot.changed_routes)
         if settings.notify_min_broker_id_changed and self._latest is not None:
             for notice in notices.notices(self._latest.tables.brokers, answers.tables.brokers, answers.live):

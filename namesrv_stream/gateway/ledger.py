@@ -67,7 +67,8 @@ class FullRegistration:
 
     `command`: the request, with its body compressed. `head`: the registration without its topics. `host`: the peer for
     which it counts. `place`: its place in the log, None until Kafka has acknowledged it. `was_published`: a snapshot
-    showed all it says when it came, so that `place` is that of a light heartbeat.
+    showed all it says when it came, so that `place` is that of a light heartbeat. `left_out`: its topics that cannot be
+    taken (R1a).
     """
 
     command: RemotingCommand
@@ -77,6 +78,7 @@ class FullRegistration:
     sent_at_ms: int = 0
     place: LogPosition | None = None
     was_published: bool = False
+    left_out: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, command: RemotingCommand, read: RegisterBroker, host: str = "") -> FullRegistration:

@@ -53,9 +53,9 @@ class Registering:
         self._sending = sending
         self._registrations = registrations
         self._answers = answers
-        self._full_or_light = FullOrLight(sending, registrations, answers)
         self._heartbeats = Heartbeats(sending)
         self._speaking: dict[str, Connection] = {}
+        self._full_or_light = FullOrLight(sending, registrations, answers, self._speaking)
         self._resending = Resending(sending, registrations, self._speaking, self._send_in_full, answers)
         self._broker_log = BrokerLog(sending.loop)
         self.is_kafka_away = False
@@ -164,6 +164,11 @@ class Registering:
         if part is None:
             return self.sign_of_life(address, connection)
         channel_id = self._sending.channel_id(connection)
+        if part.left_out:
+            names = ", ".join(ascii(name[:100]) for name in part.left_out)
+            connection.warn(
+                f"topics of {address} are left out, as no client can ask for them or they lack numbers: {names}"
+            )
         if record is None:
             log.debug("%s registers what epoch %d shows", address, self._answers.epoch)
             part.was_published = True
