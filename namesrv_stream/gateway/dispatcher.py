@@ -84,6 +84,22 @@ class Dispatcher:
         if command.code in HANDLERS:
             self._start(self._writes.answered(command, connection), command, connection)
             return None
+        if (read := self._writes.own.awaited(command, connection.number)) is not None:
+            self._start(self._answered_later(read, command), command, connection)
+            return None
+        return self._looked_up(command, connection)
+
+    async def _answered_later(self, read: asyncio.Future[None], command: RemotingCommand) -> KeptAnswer:
+        """Answer a lookup once a snapshot has read this gateway's own write, or has not within the limit (E12)."""
+        await read
+        if self._is_open_to(command.code) and self._answers.is_scan(command):
+            return await self._scanned(self._answers, command)
+        kept = self._read(command)
+        if self._production is not None and kept.result == ResponseCode.TOPIC_NOT_EXIST:
+            return KeptAnswer(command.code, await self._route_of(self._production, command))
+        return kept
+
+    def _looked_up(self, command: RemotingCommand, connection: Connection) -> bytes | None:
         if self._is_open_to(command.code) and self._answers.is_scan(command):
             self._start(self._scanned(self._answers, command), command, connection, alone=True)
             return None
@@ -141,6 +157,8 @@ class Dispatcher:
         return kept
 
     def _certain_route(self, command: RemotingCommand) -> KeptAnswer | None:
+        if self._writes.own.awaited(command, None) is not None:
+            return None
         kept = self._answers.answer(command)
         is_production_asked = self._production is not None and kept is not None and kept.result != ResponseCode.SUCCESS
         return None if is_production_asked else kept

@@ -42,6 +42,9 @@ _WARNED_EVERY_MS = 60_000
 MAX_COMPARED_BYTES = 2 * 1024 * 1024
 """Limit of a body, inflated, that is decoded in this process. 10,000 topics take 1.7 MB, and lookups wait for 5 ms."""
 
+_MOST_TOPICS_WAITED_FOR = 12_000
+"""Topics of a registration for which lookups may wait (E12): to find those that are new keeps the event loop busy."""
+
 _MOST_NAMED = 3
 """Topics that one line of the log names."""
 
@@ -229,4 +232,6 @@ def _read(
     is_shown = compared is not None and changes_nothing(compared.tables, compared.settings, read)
     part = FullRegistration.of(command, read, host)
     part.left_out = left_out[:_MOST_NAMED]
+    if len(read.topic_config_table) <= _MOST_TOPICS_WAITED_FOR:
+        part.topics = tuple(read.topic_config_table)
     return part, None if is_shown else encode_record(read)

@@ -68,7 +68,7 @@ class FullRegistration:
     `command`: the request, with its body compressed. `head`: the registration without its topics. `host`: the peer for
     which it counts. `place`: its place in the log, None until Kafka has acknowledged it. `was_published`: a snapshot
     showed all it says when it came, so that `place` is that of a light heartbeat. `left_out`: its topics that cannot be
-    taken (R1a).
+    taken (R1a). `topics`: the others, until the registration is sent.
     """
 
     command: RemotingCommand
@@ -79,6 +79,7 @@ class FullRegistration:
     place: LogPosition | None = None
     was_published: bool = False
     left_out: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, command: RemotingCommand, read: RegisterBroker, host: str = "") -> FullRegistration:

@@ -22,6 +22,7 @@ from namesrv_stream.gateway.heartbeats import Heartbeats
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
 from namesrv_stream.gateway.kept_answers import KeptAnswer
 from namesrv_stream.gateway.ledger import Fingerprint, FullRegistration, Registrations, fingerprint
+from namesrv_stream.gateway.own_writes import OwnWrites
 from namesrv_stream.gateway.resending import Resending
 from namesrv_stream.gateway.sending import Sending, is_read_at_once
 from namesrv_stream.rules.registration import reply
@@ -49,8 +50,9 @@ _NOT_IN_LOG = (KafkaUnreachableError, KafkaRefusedError, GatewayBusyError, NoTur
 class Registering:
     """Sends each registration as `FullOrLight` decides, and answers it. Lives in the event loop."""
 
-    def __init__(self, sending: Sending, registrations: Registrations, answers: Answers) -> None:
+    def __init__(self, sending: Sending, registrations: Registrations, answers: Answers, own: OwnWrites) -> None:
         self._sending = sending
+        self._own = own
         self._registrations = registrations
         self._answers = answers
         self._heartbeats = Heartbeats(sending)
@@ -169,6 +171,7 @@ class Registering:
             connection.warn(
                 f"topics of {address} are left out, as no client can ask for them or they lack numbers: {names}"
             )
+        topics, part.topics = part.topics, ()
         if record is None:
             log.debug("%s registers what epoch %d shows", address, self._answers.epoch)
             part.was_published = True
@@ -176,6 +179,8 @@ class Registering:
             self._note(identity, part, channel_id, place)
             return place
         place = self._send_in_full(identity, part, channel_id, record)
+        known = self._answers.tables.queues
+        place.add_done_callback(partial(self._on_acknowledged, [topic for topic in topics if topic not in known]))
         log.debug("%s registers in full: %s", address, why)
         if not self._registrations.has_sign_of_life(address, channel_id):
             self._broker_log.came(address, f"{head.broker_name} {head.broker_id}", connection)
@@ -236,6 +241,10 @@ class Registering:
             self._registrations.failed(part.head.broker_addr, self._answers)
         else:
             part.place = done.result()
+
+    def _on_acknowledged(self, new_topics: list[str], done: asyncio.Future[LogPosition]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            self._own.registered(new_topics, done.result())
 
     def _answer(self, command: RemotingCommand, request: RegisterBroker) -> RemotingCommand:
         """Answer a registration from the newest snapshot (R6, R12, R13)."""
