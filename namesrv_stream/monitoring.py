@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from socketserver import ThreadingMixIn
 from typing import Any
@@ -80,11 +80,9 @@ class MonitoringServer:
         registry: CollectorRegistry,
         address: tuple[str, int],
         setting: str,
-        health: Check,
-        readiness: Check,
+        checks: Mapping[str, Check],
     ) -> None:
         page = _Page(registry)
-        checks = {"/healthz": health, "/readyz": readiness}
 
         def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
             check = checks.get(environ["PATH_INFO"])

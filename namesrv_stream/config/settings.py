@@ -35,15 +35,23 @@ STORAGE_PREFIX = "delta.storage."
 _START_ONLY_PREFIXES = (KAFKA_PREFIX, "auth.", "delta.", "tls.", "checkpoint.", "snapshot.")
 _SECRET = re.compile(r"password|secret|token|jaas|credential|access_key|key$", re.IGNORECASE)
 
+LONGEST_TICK_MS = 2_000
+"""Longest time between two ticks (E7)."""
+
 
 class ConfigBlackListError(NamesrvError):
-    """UPDATE_NAMESRV_CONFIG names settings that it must not change (A5): response code 16, and nothing is applied."""
+    """UPDATE_NAMESRV_CONFIG names settings that it must not change (A5): response code 16, and nothing is applied.
 
-    def __init__(self, keys: list[str]) -> None:
+    `remark`: RocketMQ's own one for keys of the black list, which clients know; this error's text for others.
+    """
+
+    def __init__(self, keys: list[str], *, is_black_listed: bool = False) -> None:
         super().__init__(
-            f"{', '.join(keys)} cannot be changed at run time, so nothing was. Set it in the file and start again."
+            f"{', '.join(keys)} cannot be changed at run time, so nothing was: it takes effect at a start only. Set it "
+            "in the file and start again."
         )
         self.keys = keys
+        self.remark = "Can not update config in black list." if is_black_listed else str(self)
 
 
 class NamesrvSettings(RocketmqSettings):
@@ -152,6 +160,13 @@ class NamesrvSettings(RocketmqSettings):
         2000,
         "Time between two ticks of a gateway while no lease can end soon. Light heartbeats of leases of 8 times that "
         "or more wait for such a tick, so an idle job has one micro-batch in this time; under 1000 they wait for none.",
+        "gateway",
+    )
+    kafka_away_millis: Millis = setting(
+        "kafkaAwayMillis",
+        20_000,
+        "Time without a record that Kafka has acknowledged after which a gateway closes the connections of brokers, so "
+        "that they go to another gateway. Lookups are answered all the same.",
         "gateway",
     )
     standby: Boolean = setting(
@@ -297,13 +312,18 @@ class NamesrvSettings(RocketmqSettings):
     @model_validator(mode="after")
     def _check_ticks(self) -> Self:
         for key, period_ms in (("tickMillis", self.tick_millis), ("idleTickMillis", self.idle_tick_millis)):
-            if 0 < self.tick_gap_millis < period_ms:
+            if period_ms > LONGEST_TICK_MS and self.tick_gap_millis:
                 raise SettingError(
                     key,
-                    f"is {period_ms}, and tickGapMillis is {self.tick_gap_millis}: part of the time between two ticks "
-                    "would not count, and silent leases would end late",
-                    f"Set {key} to {self.tick_gap_millis} or less.",
+                    f"is {period_ms}: time without ticks counts only in part, so silent leases would end late",
+                    f"Set {LONGEST_TICK_MS} or less.",
                 )
+        if self.kafka_away_millis <= 2 * LONGEST_TICK_MS:
+            raise SettingError(
+                "kafkaAwayMillis",
+                f"is {self.kafka_away_millis}, and a gateway without brokers sends one record in {LONGEST_TICK_MS} ms",
+                f"Set more than {2 * LONGEST_TICK_MS}.",
+            )
         return self
 
     @property
@@ -338,7 +358,7 @@ class NamesrvSettings(RocketmqSettings):
         """
         black_list = {*CONFIG_BLACK_LIST, *self.config_black_list.split(";")}
         if refused := sorted(key for key in properties if key in black_list or _is_start_only(key)):
-            raise ConfigBlackListError(refused)
+            raise ConfigBlackListError(refused, is_black_listed=not black_list.isdisjoint(refused))
         parsed = {key: _as_rocketmq_parses(key, text) for key, text in properties.items() if key in CATALOGUE}
         return {key: java_text(value) for key, value in parsed.items() if value is not None}
 

@@ -38,19 +38,28 @@ class Admission:
         self._of_host: Counter[str] = Counter()
         self._count = 0
 
+    @property
+    def is_full(self) -> bool:
+        """True if there are as many connections of all peers as there may be."""
+        return self._count >= self._max_connections
+
+    def has_room_for(self, host: str | None) -> bool:
+        """Return whether this host has fewer connections than it may have."""
+        return host is None or self._of_host[host] < self._max_of_a_host
+
     def enter(self, host: str | None) -> None:
         """Count a new connection. Raises TooManyConnectionsError.
 
         `host` is None for a load balancer's connection until a PROXY header names the peer behind it.
         """
-        if self._count >= self._max_connections:
+        if self.is_full:
             raise TooManyConnectionsError(self._max_connections, "maxConnections", "of all peers")
         self.move(None, host)
         self._count += 1
 
     def move(self, before: str | None, host: str | None) -> None:
         """Count a connection of `before` for `host`, which its PROXY header names. Raises TooManyConnectionsError."""
-        if host is not None and self._of_host[host] >= self._max_of_a_host:
+        if host is not None and not self.has_room_for(host):
             raise TooManyConnectionsError(self._max_of_a_host, "maxConnectionsPerAddress", f"of {host}")
         self._leave_host(before)
         if host is not None:

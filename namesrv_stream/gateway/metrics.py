@@ -43,6 +43,9 @@ class Metrics:
         self.records = Counter("namesrv_records", "Records that Kafka has acknowledged.", registry=of)
         self.kafka_errors = Counter("namesrv_kafka_errors", "Records that Kafka did not take.", ["error"], registry=of)
         self.kafka_connected = Gauge("namesrv_kafka_connected", "1: Kafka takes records and ticks.", registry=of)
+        self.kafka_away = Gauge(
+            "namesrv_kafka_away", "1: Kafka is silent for kafkaAwayMillis, so brokers are sent away.", registry=of
+        )
         self.records_waiting = Gauge("namesrv_records_waiting", "Records that wait for Kafka.", registry=of)
         self._not_allowed = Counter(
             "namesrv_not_allowed", "Requests whose sender lacked a right.", ["code", "user", "effect"], registry=of

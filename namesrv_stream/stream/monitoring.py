@@ -24,7 +24,8 @@ def monitoring(spark: SparkSession, settings: NamesrvSettings, metrics: JobMetri
         return
     add_process_metrics(metrics.registry, "namesrv_jvm", _pid_of_jvm(spark))
     address = settings.bind_address, settings.job_metrics_port
-    server = MonitoringServer(metrics.registry, address, "job.metricsPort", lambda: None, metrics.readiness)
+    checks = {"/healthz": lambda: None, "/readyz": metrics.readiness}
+    server = MonitoringServer(metrics.registry, address, "job.metricsPort", checks)
     try:
         yield
     finally:

@@ -91,10 +91,24 @@ class RouteReader:
 
     def __init__(self, root: str | Root, storage_options: Mapping[str, str] | None = None) -> None:
         self._root = Root.at(root, storage_options)
+        self.snapshots = Snapshots(self._root)
+        self._begin()
+
+    def _begin(self) -> None:
         self._followed = {spec.name: FollowedTable(self._root, spec) for spec in _SMALL_TABLES}
         self._topic_files = TableFiles(self._root, TOPIC)
         self._latest: RegistryView | None = None
-        self.snapshots = Snapshots(self._root)
+
+    def refresh(self) -> bool:
+        """Look for newer snapshots, and return whether there are any.
+
+        A registry that was made anew in the same folder is read from scratch: its versions are of other tables.
+        """
+        former = self.snapshots.table_id
+        has_changed = self.snapshots.refresh()
+        if self.snapshots.table_id != former:
+            self._begin()
+        return has_changed
 
     def open(self, epoch: int | None = None, at_ms: int | None = None) -> RegistryView:
         """Return the newest snapshot, the snapshot of `epoch`, or the one in force at the event time `at_ms`.
@@ -122,7 +136,7 @@ class RouteReader:
 
         Reads only tables whose version has changed, and of the table `topic` only the change feed if that is possible.
         """
-        changed = self.snapshots.refresh() or self._latest is None
+        changed = self.refresh() or self._latest is None
         if self._latest is not None and not changed:
             return self._latest
         newest = self.snapshots.newest()
