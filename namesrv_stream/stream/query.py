@@ -18,6 +18,7 @@ from namesrv_stream.kafka.reader import LOG_PARTITION
 from namesrv_stream.records import MAX_RECORD_BYTES
 from namesrv_stream.stream.address_groups import group_of, in_groups
 from namesrv_stream.stream.checkpoint import Checkpoint, set_up_checkpoint
+from namesrv_stream.stream.limits import require_sound_spark
 from namesrv_stream.stream.liveness import OUTPUT_SCHEMA, BrokerLiveness
 from namesrv_stream.stream.micro_batch import BrokenOffError, MicroBatches
 from namesrv_stream.stream.source import parsed_records
@@ -84,6 +85,7 @@ def start_query(
 
 def check_query(spark: SparkSession, settings: NamesrvSettings) -> None:
     """Set the session up for the query, and raise what would keep it from starting. Nothing is read or written."""
+    require_sound_spark(spark.version)
     set_up_checkpoint(spark, settings.checkpoint_location)
     for key, value in _QUERY_OPTIONS.items():
         spark.conf.set(key, value)
