@@ -42,7 +42,7 @@ from namesrv_stream.stream.failures import (
     require_session,
     storage_errors,
 )
-from namesrv_stream.stream.limits import require_descriptor, require_sound_spark
+from namesrv_stream.stream.limits import require_descriptor
 from namesrv_stream.stream.log_identity import log_to_go_on_with, require_same_log
 from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.micro_batch import MicroBatches
@@ -131,7 +131,6 @@ class RouteRegistryJob:
             self._run(stop)
 
     def _run(self, stop: threading.Event) -> None:
-        require_sound_spark(self._spark.version)
         reach_checkpoint(self._spark, self._settings)
         self._retrying(stop)(self._prepare_topic)
         if stop.is_set():
@@ -233,6 +232,7 @@ class RouteRegistryJob:
 
         A storage that never worked is a wrong setting, not an outage.
         """
+        require_descriptor()
         is_unknown = isinstance(error, JobFailedError)
         self._failed.add(time.monotonic() - self._started_at_s, is_unknown=is_unknown)
         if is_unknown:
@@ -241,7 +241,6 @@ class RouteRegistryJob:
 
     def _run_query(self, lock: JobLock, stop: threading.Event) -> None:
         self._started_at_s = time.monotonic()
-        require_descriptor()
         log_here = self._prepare_topic()
         # A job that cannot run ends before it ends another one by its claim.
         with storage_errors(self._settings):
@@ -380,7 +379,6 @@ class RouteRegistryJob:
     def _watch(self, query: StreamingQuery, batches: MicroBatches, terms: TermWatch, stop: threading.Event) -> None:
         ticks = TickWatch(batches.tick_silence)
         while not stop.wait(_LOOK_EVERY_S):
-            require_descriptor()
             terms.check()
             ticks.look()
             if not query.isActive:
