@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tenacity import RetryCallState, Retrying, retry_if_exception, sleep_using_event, stop_when_event_set
 
-from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, notes_at_start
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, log_notes
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError, StorageError, TermLostError
 from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock, candidates
 from namesrv_stream.kafka.producer import HeartbeatProducer
@@ -125,8 +125,7 @@ class RouteRegistryJob:
 
     def run(self, stop: threading.Event) -> None:
         """Lead the registry until `stop` is set, as a standby whenever it is this job's turn. Raises NamesrvError."""
-        for note in notes_at_start(self._settings):
-            log.warning(note)
+        log_notes(self._settings)
         with monitoring(self._spark, self._settings, self.metrics):
             self._run(stop)
 
