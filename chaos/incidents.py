@@ -161,6 +161,7 @@ def leader_changed(world: World, rng: random.Random) -> Figures:
     """
     job = world.start_job()
     world.await_published(job)
+    _await_answers(world)
     figures: Figures = {}
     with LivelyBrokers(world.port, LIVELY_BROKERS) as brokers:
         world.wait_for("all brokers are in the routes", lambda: brokers.living <= _live(world))

@@ -13,13 +13,14 @@ _BEATS_A_REGISTRATION = round(REGISTER_EVERY_S / HEARTBEAT_EVERY_S)
 
 
 class LivelyBrokers:
-    """`count` brokers at the gateway's port, which they reach within a `with`. One that loses its connection connects
-    and registers anew at its next heartbeat, as RocketMQ's do.
+    """`count` brokers that have connections to the gateway at the port within a `with`.
+
+    One that loses its connection connects and registers anew at its next heartbeat, as RocketMQ's do.
     """
 
     def __init__(self, port: int, count: int) -> None:
         self.reconnected = 0
-        """Number of connections that the gateway closed."""
+        """Number of connections that were lost and made again."""
         self._port = port
         self._brokers: dict[int, Broker] = {}
         self._silent: set[int] = set()
@@ -62,8 +63,8 @@ class LivelyBrokers:
             while select.select([broker.socket], [], [], 0)[0]:
                 broker.receive()
             broker.socket.sendall(broker.heartbeat + (broker.registration if registers else b""))
-        except OSError:
+        except (OSError, ValueError):  # ValueError: it is closed, as the gateway has refused the last attempt
             broker.socket.close()
-            self.reconnected += 1
             self._brokers[number] = anew = Broker(self._port, number)
+            self.reconnected += 1
             anew.socket.sendall(anew.registration)
