@@ -184,6 +184,16 @@ def test_a_broker_that_the_guard_holds_is_suspect_in_lists_and_story(run, regist
     assert "is suspect: the guard against mass expiry keeps it in the routes" in run("why broker-a").stdout
 
 
+def test_a_time_without_a_tick_is_in_history_and_in_the_story_of_brokers_that_were_there(run, cluster):
+    cluster.gap(11_000)
+    cluster.register("10.0.0.7:10911", "c1", "broker-new")
+    (shown,) = [line for line in run("history").stdout.splitlines() if "LOG_GAP" in line]
+    assert shown.endswith("no tick for 11s")
+    assert "no tick for 11s: Kafka or all gateways were away" in run("why broker-a").stdout
+    assert "no tick" not in run("why broker-new").stdout
+    assert "LOG_GAP" not in run("history --broker broker-a").stdout
+
+
 @pytest.mark.parametrize("command", ["history --broker broker-a", "why broker-a", "why 10.0.0.2:10911"])
 def test_a_registration_with_a_new_version_alone_is_shown_on_request_only(run, cluster, command):
     cluster.now_ms += 1_000
