@@ -9,7 +9,6 @@ import pytest
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.pinned import open_tables
 from namesrv_stream.tables.reader import RouteReader
-from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT, TOPIC
 from namesrv_stream.tables.views import open_snapshot
 from tests.tables.rows import NOW
@@ -83,14 +82,31 @@ def test_readers_and_the_writer_go_on(root, published, leave, is_cleaned):
     assert_shows_exactly(root, *range(5))
 
 
+def leave_parts_of_spark(spark, root):
+    """Spark itself writes a version's checkpoint in parts, beside the one of delta-rs."""
+    log = spark.sparkContext._jvm.org.apache.spark.sql.delta.DeltaLog
+    session = spark._jsparkSession  # noqa: SLF001  # Delta's own checkpoint has no Python function
+    spark.conf.set("spark.databricks.delta.checkpoint.partSize", "1")
+    try:
+        for spec in SPECS:
+            root.open(spec).create_checkpoint()
+            log.clearCache()
+            log.forTable(session, root.spark_path(spec)).checkpoint()
+            names = {file.name for file in log_of(root, spec).glob("*.checkpoint*.parquet")}
+            whole = {name for name in names if name.endswith(".checkpoint.parquet")}
+            assert (len(names - whole) > 1, len(whole)) == (True, 1)
+    finally:
+        spark.conf.unset("spark.databricks.delta.checkpoint.partSize")
+        log.clearCache()
+
+
 @pytest.mark.spark
-def test_views_and_maintenance_go_on_beside_an_empty_pointer(spark, tmp_path):
-    root = Root(str(tmp_path / "registry"))
-    publisher = claim(root)
-    for number in range(4):
-        publisher.publish(batch(number), NOW)
-    leave_an_empty_pointer(root)
+@pytest.mark.parametrize("leave", [lambda _spark, root: leave_an_empty_pointer(root), leave_parts_of_spark])
+def test_views_maintenance_and_a_new_run_go_on_too(spark, root, published, leave):
+    leave(spark, root)
     session = spark.newSession()
-    assert open_snapshot(session, root) == publisher.last
+    assert open_snapshot(session, root) == published.last
     assert (session.table("topic").count(), session.table("broker_event").count()) == (5, 4)
+    claim(root, "another run").publish(batch(4), NOW)
     assert [each.put_off for each in maintain(spark, root) if each.put_off] == []
+    assert_shows_exactly(root, *range(5))
