@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m")
@@ -135,11 +135,14 @@ class RegistryTooNewError(NamesrvError):
 
 
 class SnapshotGoneError(NamesrvError):
-    """A moment before the oldest snapshot that retention keeps readable."""
+    """A moment before the oldest snapshot that retention keeps readable, or between two that it keeps (`around`)."""
 
-    def __init__(self, asked: str, oldest: int) -> None:
+    def __init__(self, asked: str, oldest: int, around: Sequence[str] = ()) -> None:
+        gone = f"is past snapshot.retention; the oldest readable epoch is {oldest}"
+        if around:
+            gone = f"is older than snapshot.every and was dropped; the readable epochs next to it: {', '.join(around)}"
         super().__init__(
-            f"the snapshot of {asked} is past snapshot.retention; the oldest readable epoch is {oldest}. "
+            f"the snapshot of {asked} {gone}. "
             "Earlier changes are in the table broker_event: `namesrv-stream history` and `why` show them."
         )
         self.asked = asked

@@ -17,8 +17,10 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError
 from namesrv_stream.rules.history import AppliedEvent, history_of
 from namesrv_stream.rules.journal import RowChange, net_changes
+from namesrv_stream.rules.progress import STALE_AFTER_MS
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.object_store import writer_of
+from namesrv_stream.tables.progress_sign import ProgressFile
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
@@ -78,9 +80,9 @@ def restore_content(
 
     Raises JobActiveError unless no job is active or `takes_over` is set.
     """
-    newest = RouteReader(root).snapshots.newest()
+    newest = ProgressFile(root).row_now(RouteReader(root).snapshots.newest())
     age_s = time.time() - newest.published_at / 1000
-    if newest.kind != "STOP" and age_s * 1000 < settings.stale_after_ms and not takes_over:
+    if newest.kind != "STOP" and age_s * 1000 < STALE_AFTER_MS and not takes_over:
         raise JobActiveError(newest, age_s)
     publisher = Publisher.claim(
         writer_of(root), uuid.uuid4().hex, _now_ms(), _retention_ms(settings), log_of=_log_of_before

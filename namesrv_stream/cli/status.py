@@ -15,7 +15,7 @@ from namesrv_stream.cli.output import counted, duration_text, heading, iso_text,
 from namesrv_stream.cli.view import Answer, Served, View, root_of, show, view_options
 from namesrv_stream.config import Invocation, NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.rules.progress import JobProgress, job_progress
+from namesrv_stream.rules.progress import JobProgress
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import REJECTED
 from namesrv_stream.wire.json_text import encode_json
@@ -51,7 +51,7 @@ def status(context: click.Context, no_kafka: bool, view: View) -> None:
 
     def answer(served: Served) -> Answer:
         kafka = FromKafka(problem=_NOT_ASKED) if no_kafka else _from_kafka(settings, root, served)
-        progress = job_progress(served.snapshot, served.now_ms, served.settings.stale_after_ms)
+        progress = served.progress
         seen[:] = [state := job_state(progress, kafka)]
         facts = _facts(served, progress, kafka, root) | {"state": state}
         return Answer(encode_json(facts), lambda _plain: _shown(served, progress, kafka, facts, settings))
@@ -78,7 +78,8 @@ def _from_kafka(settings: NamesrvSettings, root: Root, served: Served) -> FromKa
     if not ends:
         problem = f"Kafka at {settings.kafka_bootstrap_servers} has no topic {settings.kafka_topic}."
         return FromKafka(jobs=jobs, problem=problem)
-    behind = [end - served.snapshot.offsets.get(partition, 0) for partition, end in ends.items()]
+    read = (served.row_now or served.snapshot).offsets
+    behind = [end - read.get(partition, 0) for partition, end in ends.items()]
     if min(behind) < 0:
         problem = f"the tables are ahead of {settings.kafka_topic}: they are of another topic or another Kafka."
         return FromKafka(jobs=jobs, problem=problem)

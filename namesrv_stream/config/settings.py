@@ -86,15 +86,29 @@ class NamesrvSettings(RocketmqSettings):
     snapshot_retention: Duration = setting(
         "snapshot.retention",
         "30d",
-        "How long a snapshot can be read: 30d, 720h.",
+        "How long snapshots can be read: 30d, 720h.",
         "job, maintenance",
         validate_default=True,
+    )
+    snapshot_every: Duration = setting(
+        "snapshot.every",
+        "10m",
+        "How long every snapshot can be read. After that the last of each five minutes can for a day, then the last of "
+        "each hour until snapshot.retention.",
+        "job, maintenance",
+        validate_default=True,
+    )
+    maintenance_millis: Millis = setting(
+        "maintenanceMillis",
+        300_000,
+        "How often the job drops old snapshots and the files that they alone need; 0: never, `maintain_tables` does.",
+        "job",
     )
     rejected_retention: Duration = setting(
         "rejected.retention",
         "90d",
         "How long maintenance keeps the rows of the table `rejected`.",
-        "maintenance",
+        "job, maintenance",
         validate_default=True,
     )
     writer: Literal["auto", "spark", "rust"] = setting(
@@ -115,7 +129,7 @@ class NamesrvSettings(RocketmqSettings):
         "job",
     )
     live_refresh_millis: Millis = setting(
-        "liveRefreshMillis", 30_000, "Shortest event time between two publications of signs of life alone.", "job"
+        "liveRefreshMillis", 300_000, "Shortest event time between two publications of signs of life alone.", "job"
     )
     clock_jump_millis: Millis = setting(
         "clockJumpMillis",
@@ -287,15 +301,6 @@ class NamesrvSettings(RocketmqSettings):
                     "Set clockJumpMillis to three times the longest time between two ticks, or more.",
                 )
         return self
-
-    @property
-    def stale_after_ms(self) -> int:
-        """Age in milliseconds from which a snapshot means that no job runs.
-
-        While brokers live the job publishes every `liveRefreshMillis`, or every 30 s if that is longer. The limit is
-        three times that.
-        """
-        return 3 * max(self.live_refresh_millis, 30_000)
 
     def get_config(self, key: str) -> str | None:
         """Return the setting's value as properties text, None if the key is unknown."""

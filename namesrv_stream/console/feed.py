@@ -114,7 +114,7 @@ class Feed:
             return
         epoch = self._view.snapshot.epoch
         rows = reader.snapshots.after(epoch)
-        if len(rows) > MOST_STEPS or (rows and rows[0].epoch != epoch + 1):
+        if len(rows) > MOST_STEPS or (rows and rows[-1].epoch != epoch + len(rows)):
             self._go_to(reader.view(rows[-1], self._view), self._on_leap)
             return
         for row in rows:

@@ -312,6 +312,8 @@ def past_events(
     try:
         first = snapshots.find(AsOf(epoch=since))
         rows = [row for row in snapshots.after(since) if row.epoch <= until.snapshot.epoch]
+        if rows and rows[-1].epoch != since + len(rows):
+            raise SnapshotGoneError(f"epoch {since + 1}", rows[0].epoch)
         if len(rows) > MOST_REPLAYED:
             raise SnapshotGoneError(f"epoch {since}", rows[-MOST_REPLAYED].epoch)
         if not topics:

@@ -118,7 +118,7 @@ class KeptSnapshots:
 
 def _after(reader: RouteReader, epoch: int) -> list[SnapshotRow]:
     rows = reader.snapshots.after(epoch)
-    if rows and rows[0].epoch != epoch + 1:
+    if rows and rows[-1].epoch != epoch + len(rows):
         raise SnapshotGoneError(f"epoch {epoch + 1}", rows[0].epoch)
     newest = rows[-1].epoch if rows else reader.snapshots.newest().epoch
     if epoch > newest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistr
 from namesrv_stream.gateway.readers import READERS
 from namesrv_stream.rules.lookup import RouteTables, topics_with_other_routes
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.progress_sign import ProgressFile, ProgressSign
 from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.wire.codes import RequestCode
@@ -20,6 +22,7 @@ from namesrv_stream.wire.codes import RequestCode
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 0.25
+_LOOK_FOR_SIGN_EVERY_S = 5.0
 _STOP_LIMIT_S = 10.0
 
 SETTINGS_TABLE = "namesrv_config"
@@ -69,6 +72,10 @@ class Follower:
         self._latest: FollowedSnapshot | None = None
         self._view: Any = None
         self._problem: str | None = None
+        self._progress = ProgressFile(root)
+        self._sign_at_s = 0.0
+        self.sign: ProgressSign | None = None
+        """The job's newest sign of progress."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
 
@@ -110,6 +117,8 @@ class Follower:
             self._latest = FollowedSnapshot(view, self._latest)
             self._view = view
             self._on_snapshot(self._latest)
+        if time.monotonic() - self._sign_at_s > _LOOK_FOR_SIGN_EVERY_S:
+            self.sign, self._sign_at_s = self._progress.read(), time.monotonic()
 
     def _log_once(self, problem: str) -> None:
         """Log a problem once, not at every look."""

@@ -72,8 +72,14 @@ class Ticks:
 
     def follow(self, leases: Iterable[LiveRow]) -> None:
         """Send ticks often from the moment on at which the first of these leases is late."""
-        self._late_from_ms = min(map(late_from_ms, leases), default=_NEVER_MS)
-        self._plan()
+        self.note_late_from(min(map(late_from_ms, leases), default=None))
+
+    def note_late_from(self, at_ms: int | None) -> None:
+        """Send ticks often from this time on; None: no lease can end."""
+        late_from_ms = _NEVER_MS if at_ms is None else at_ms
+        if late_from_ms != self._late_from_ms:
+            self._late_from_ms = late_from_ms
+            self._plan()
 
     def until_gathered_ms(self, after_ms: float, period_ms: int, name: str) -> float:
         """Return the time from now to the sending of a heartbeat that waits for a tick, some `after_ms` or later.

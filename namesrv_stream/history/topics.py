@@ -47,10 +47,10 @@ def topic_history(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EV
     events = topic_events(root, snapshot, topic, span)
     named, uncertain = [line for line in events if _names(topic, line)], list[BrokerEventRow]()
     snapshots = Snapshots(root)
-    oldest = snapshots.oldest_readable().epoch
+    kept = {row.epoch for row in snapshots.readable()}
     for spec in (TOPIC, TOPIC_MAPPING):
         counting = {line.epoch for line in events if _counts(spec, line)}
-        readable = sorted(epoch for epoch in counting if epoch > oldest)[-EPOCHS_LOOKED_INTO:]
+        readable = sorted(epoch for epoch in counting if {epoch - 1, epoch} <= kept)[-EPOCHS_LOOKED_INTO:]
         rows_at = cache(lambda epoch, spec=spec: _rows_at(root, spec, snapshots.find(epoch), topic))
         found = _as_snapshots_show(spec, topic, [line for line in events if line.epoch in readable], rows_at)
         named += found.lines

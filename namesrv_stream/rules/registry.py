@@ -22,6 +22,7 @@ from namesrv_stream.rules.lease import (
     deadline_ms,
     end_ms,
     is_mass_expiry,
+    late_from_ms,
     without_channel,
 )
 from namesrv_stream.rules.lookup import RouteTables
@@ -243,6 +244,11 @@ class RouteRegistry:
     def lease_count(self) -> int:
         """The number of addresses that have a lease."""
         return len(self._tables.live.groups())
+
+    @property
+    def late_from_ms(self) -> int | None:
+        """The event time from which on a lease is late if its broker stays silent; None without a lease."""
+        return min(map(late_from_ms, self._tables.live), default=None)
 
     @property
     def suspect_count(self) -> int:

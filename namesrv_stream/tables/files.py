@@ -112,8 +112,20 @@ class TableFiles:
             return None
         return None if None in found else [commit for commit in found if commit is not None]
 
+    def named_by(self, version: int) -> set[str]:
+        """Return the files that one commit adds, removes or has as its changes; none if its entry is gone."""
+        try:
+            actions = self._actions(version)
+        except FileNotFoundError:
+            return set()
+        files = [file for action in actions for file in (action.add, action.remove, action.cdc)]
+        return {file.place for file in files if file is not None}
+
+    def _actions(self, version: int) -> list[_Action]:
+        return _ACTIONS.decode_lines(self._content(f"_delta_log/{version:020}.json"))
+
     def _commit(self, version: int) -> CommittedFiles | None:
-        actions = _ACTIONS.decode_lines(self._content(f"_delta_log/{version:020}.json"))
+        actions = self._actions(version)
         if any(action.says_more_than_files for action in actions):
             return None
         added, removed = ([file for action in actions if (file := getattr(action, kind))] for kind in ("add", "remove"))

@@ -155,11 +155,11 @@ class RouteReader:
 
     @contextmanager
     def _naming_what_is_gone(self, snapshot: SnapshotRow) -> Iterator[None]:
-        """Raise SnapshotGoneError if a table cannot be read and the snapshot is past retention."""
+        """Raise SnapshotGoneError if a table cannot be read and the snapshot is none of those that can."""
         try:
             yield
         except (FileNotFoundError, DeltaError) as error:
-            oldest = self.snapshots.oldest_readable().epoch
-            if snapshot.epoch >= oldest:
+            self.snapshots.refresh()
+            if self.snapshots.has(snapshot.epoch):
                 raise
-            raise SnapshotGoneError(f"epoch {snapshot.epoch}", oldest) from error
+            raise SnapshotGoneError(f"epoch {snapshot.epoch}", self.snapshots.oldest_readable().epoch) from error

@@ -18,8 +18,7 @@ from namesrv_stream.tables.arrow import with_partition_column
 from namesrv_stream.tables.root import (
     CHECKPOINT_INTERVAL,
     FORMAT_PROPERTY,
-    LOG_RETENTION_PROPERTY,
-    RETENTION_PROPERTY,
+    RETENTIONS,
     Root,
     constraint_properties,
     missing_columns,
@@ -204,7 +203,7 @@ class RustWriter:
             table.alter.add_columns(list(DeltaSchema.from_arrow(pa.schema(added)).fields))
         _describe(table, spec)
         properties, found = table_properties(spec, retention_ms), table.metadata().configuration
-        if any(found.get(name) != properties[name] for name in (RETENTION_PROPERTY, LOG_RETENTION_PROPERTY)):
+        if any(found.get(name) != properties[name] for name in RETENTIONS):
             del properties[FORMAT_PROPERTY]  # the table keeps the format in which it was made
             table.alter.set_table_properties(properties, raise_if_not_exists=False)
 

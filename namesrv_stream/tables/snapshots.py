@@ -1,6 +1,7 @@
 """Lookup of snapshot rows without Spark: the newest, by epoch, or by event time.
 
-A snapshot is readable while it is younger than `snapshot.retention`; the newest one always is.
+A snapshot can be read while it is younger than `snapshot.every`. Of older ones some can (rules/thinning.py) until
+`snapshot.retention`; maintenance drops the rows of the others. The newest one can always be read.
 """
 
 from __future__ import annotations
@@ -77,9 +78,12 @@ class Snapshots:
         """Return the rows of snapshots that can be read, newest first; at most `limit` of them, none above `up_to`."""
         first = self.oldest_readable().epoch
         last = self.newest().epoch if up_to is None else up_to
-        if limit is not None:
-            first = max(first, last - limit + 1)
-        return self._rows(f"epoch >= {first} AND epoch <= {last}", "ORDER BY epoch DESC")
+        at_most = "" if limit is None else f" LIMIT {limit}"
+        return self._rows(f"epoch >= {first} AND epoch <= {last}", f"ORDER BY epoch DESC{at_most}")
+
+    def all(self) -> list[SnapshotRow]:
+        """Return all rows, lowest epoch first, those past retention too."""
+        return self._rows("true", "ORDER BY epoch")
 
     def after(self, epoch: int) -> list[SnapshotRow]:
         """Return the rows of higher epochs, lowest first, without those past retention."""
@@ -87,10 +91,15 @@ class Snapshots:
         kept_ms = self._now_ms() - self.retention_ms
         return [row for row in rows if row.published_at >= kept_ms or row is rows[-1]]
 
+    def has(self, epoch: int) -> bool:
+        """Return whether the snapshot of an epoch can be read, as of the last `refresh`."""
+        return epoch >= self.oldest_readable().epoch and bool(self._rows(f"epoch = {epoch}"))
+
     def find(self, epoch: int | None = None, at_ms: int | None = None) -> SnapshotRow:
         """Return the newest row, the row of `epoch`, or the row in force at the event time `at_ms`.
 
-        Raises NoSuchSnapshotError if there never was such a snapshot, SnapshotGoneError if it is past retention.
+        That is the row before `at_ms` if the history has no change between the two. Raises NoSuchSnapshotError if there
+        never was such a snapshot, SnapshotGoneError if it can no longer be read.
         """
         if epoch is not None:
             return self._by_epoch(epoch)
@@ -111,7 +120,9 @@ class Snapshots:
         oldest = self.oldest_readable()
         if epoch < oldest.epoch:
             raise SnapshotGoneError(f"epoch {epoch}", oldest.epoch)
-        return self._rows(f"epoch = {epoch}")[0]
+        if found := self._rows(f"epoch = {epoch}"):
+            return found[0]
+        raise self._thinned(f"epoch {epoch}", epoch)
 
     def _in_force_at(self, at_ms: int) -> SnapshotRow:
         """Return the highest epoch whose event time is not after `at_ms`. Event time never falls between epochs."""
@@ -119,12 +130,28 @@ class Snapshots:
         oldest = self.oldest_readable()
         earlier = f"event_time <= {_timestamp(at_ms)} AND epoch >= {oldest.epoch}"
         if found := self._rows(earlier, "ORDER BY epoch DESC LIMIT 1"):
-            return found[0]
+            if self._is_as_at(found[0], at_ms):
+                return found[0]
+            raise self._thinned(asked, found[0].epoch + 1)
         if oldest.epoch == 1 or oldest.event_time is None or at_ms < self._first_event_ms():
             timed = self._rows(f"event_time IS NOT NULL AND epoch >= {oldest.epoch}", "ORDER BY epoch LIMIT 1")
             first = "".join(f"epoch {row.epoch} of {_event_time(row.event_time or 0)}" for row in timed)
             raise NoSuchSnapshotError(asked, self.newest().epoch, first)
         raise SnapshotGoneError(asked, oldest.epoch)
+
+    def _is_as_at(self, row: SnapshotRow, at_ms: int) -> bool:
+        """Return whether a row shows all changes up to `at_ms`: later snapshots of that time may have been dropped."""
+        if row.epoch == self.newest().epoch or self._rows(f"epoch = {row.epoch + 1}"):
+            return True
+        later = f"epoch > {row.epoch} AND event_time <= {_timestamp(at_ms)}"
+        return not len(select(self._root.open(BROKER_EVENT), BROKER_EVENT, later, "LIMIT 1"))
+
+    def _thinned(self, asked: str, epoch: int) -> SnapshotGoneError:
+        """Return the error for a snapshot between two that can be read."""
+        before = self._rows(f"epoch < {epoch}", "ORDER BY epoch DESC LIMIT 1")
+        after = self._rows(f"epoch >= {epoch}", "ORDER BY epoch LIMIT 1")
+        around = [f"{row.epoch} ({_event_time(row.event_time or row.published_at)})" for row in (*before, *after)]
+        return SnapshotGoneError(asked, self.oldest_readable().epoch, around)
 
     def _first_event_ms(self) -> int:
         """Return the event time of the oldest history line, 0 if there is none. Reads file statistics only.
