@@ -1,16 +1,18 @@
 """Count the files under delta.root, with the rules, the publisher and the maintenance of the job on a clock of its own.
 
+    .venv/bin/python -m benchmarks.files --brokers 22 --minutes 4320  # three days in which nothing changes
     .venv/bin/python -m benchmarks.files --brokers 100 --minutes 30 --change-every-s 5
-    .venv/bin/python -m benchmarks.files --brokers 22 --minutes 43200 --thin-every-ms 1800000 \
-        --maintain-every-ms 86400000  # a month in which nothing changes, maintained more rarely than by the job
 
-Every change is a broker that unregisters or comes back; a publication follows each, as in the job. Files of Delta's own
-accounting by age (the logs of `snapshot`) are as old as the benchmark runs, so real tables have fewer of these.
+Every change is a broker that unregisters or comes back; a publication follows each, as in the job. Delta removes
+replaced files and log entries by their age, and all of them are as old as the benchmark runs. So real tables have
+fewer: of `snapshot` those of an hour or a day, while these here keep all.
 """
 
 from __future__ import annotations
 
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,32 +23,28 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import BrokerHeartbeat, RegisterBroker, Scan, TopicConfig, UnregisterBroker
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.stream.micro_batch import PROGRESS_MS, PUBLICATIONS_BETWEEN_CARE
-from namesrv_stream.tables.maintenance import Keeping, maintain, thin_tables
+from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.publication import MAX_SMALL_FILES, Batch, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
-from namesrv_stream.tables.thinning import Thinning
 from namesrv_stream.tables.writer import RowChanges, changes_to_write
 
-_T0 = 1_760_000_000_000
 _TOPICS = 20
 
 
 class Simulation:
     """One registry at a simulated time, `now_ms`."""
 
-    def __init__(self, root: Root, brokers: int, thin_every_ms: int, maintain_every_ms: int) -> None:
-        self.now_ms = _T0
-        self._settings = NamesrvSettings.model_validate({"delta.root": root.url})
+    def __init__(self, root: Root, brokers: int, begin_ms: int) -> None:
+        self.now_ms = begin_ms
+        self._settings = NamesrvSettings.model_validate({"delta.root": root.url, "tickGapMillis": 0})
         self._registry = RouteRegistry(self._settings)
-        self._publisher = Publisher.claim(RustWriter(root), "files", _T0)
-        self._thinning, self._keeping = Thinning(root), Keeping.of(self._settings)
+        self._publisher = Publisher.claim(RustWriter(root), "files", begin_ms)
         self._root = root
         self._away: set[int] = set()
         self._brokers = brokers
         self._offset = self._publications = 0
-        self._thin_every_ms, self._maintain_every_ms = thin_every_ms, maintain_every_ms
-        self._thinned_at_ms = self._maintained_at_ms = self._published_at_ms = _T0
+        self._maintained_at_ms = self._published_at_ms = begin_ms
         for number in range(brokers):
             self._come(number)
         self._publish()
@@ -61,7 +59,9 @@ class Simulation:
             self._toggle(changed)
         if changed is not None or to_ms - self._published_at_ms >= max(PROGRESS_MS, self._settings.live_refresh_millis):
             self._publish()
-        self._care()
+        if to_ms - self._maintained_at_ms >= self._settings.maintenance_millis:
+            maintain(None, self._root, vacuum=False)
+            self._maintained_at_ms = to_ms
 
     def _toggle(self, number: int) -> None:
         if number in self._away:
@@ -93,20 +93,13 @@ class Simulation:
         live = changes.get("live", RowChanges())
         rows = {row[0]: row for row in (*live.upserts, *signs)}
         changes["live"] = RowChanges(list(rows.values()), live.deletes)
-        batch = Batch("files", self._publications, self.now_ms, {0: self._offset}, changes, came.events)
+        clock, offsets = self._registry.clock, {0: self._offset}
+        batch = Batch("files", self._publications, self.now_ms, offsets, changes, came.events, clock=clock)
         self._publisher.publish(batch, self.now_ms)
         self._published_at_ms = self.now_ms
         self._publications += 1
         if self._publications % PUBLICATIONS_BETWEEN_CARE == 0:
             self._publisher.compact(MAX_SMALL_FILES)
-
-    def _care(self) -> None:
-        if self.now_ms - self._maintained_at_ms >= self._maintain_every_ms:
-            maintain(None, self._root, vacuum=False, keeping=self._keeping, now_ms=self.now_ms)
-            self._maintained_at_ms = self._thinned_at_ms = self.now_ms
-        elif self._thin_every_ms and self.now_ms - self._thinned_at_ms >= self._thin_every_ms:
-            thin_tables(self._thinning, self._keeping, lambda _name: None, self.now_ms)
-            self._thinned_at_ms = self.now_ms
 
 
 def _address(number: int) -> str:
@@ -124,24 +117,26 @@ def _times(minutes: int, change_every_s: int) -> Iterator[tuple[int, int | None]
 @click.option("--brokers", default=100)
 @click.option("--minutes", default=30)
 @click.option("--change-every-s", default=0, help="Time between two changes; 0: nothing changes.")
-@click.option("--thin-every-ms", default=300_000, help="maintenanceMillis; 0: no thinning between the hours.")
-@click.option("--maintain-every-ms", default=3_600_000, help="Time between two whole maintenances.")
 @click.option("--root", type=click.Path(path_type=Path), help="Keep the tables here.")
-def main(  # noqa: PLR0913, PLR0917  # one argument an option
-    brokers: int, minutes: int, change_every_s: int, thin_every_ms: int, maintain_every_ms: int, root: Path | None
-) -> None:
-    """Print the number of files and bytes, ten times."""
+def main(brokers: int, minutes: int, change_every_s: int, root: Path | None) -> None:
+    """Print the number of files and bytes, ten times, and at the end the files of each table."""
+    begin_ms = time.time_ns() // 1_000_000 - minutes * 60_000
     with tempfile.TemporaryDirectory() as folder:
         place = root or Path(folder, "registry")
-        simulation = Simulation(Root(str(place)), brokers, thin_every_ms, maintain_every_ms)
-        most, shown = 0, max(1, minutes // 10)
+        simulation = Simulation(Root(str(place)), brokers, begin_ms)
+        shown = max(5, minutes // 50 * 5)
         for at_ms, change in _times(minutes, change_every_s):
-            simulation.step(_T0 + at_ms, None if change is None else change * 7 % brokers)
+            simulation.step(begin_ms + at_ms, None if change is None else change * 7 % brokers)
             if at_ms % 60_000 == 0 and (at_ms // 60_000 % shown == 0):
                 files = [path.stat().st_size for path in place.rglob("*") if path.is_file()]
-                most = max(most, len(files))
                 click.echo(f"{at_ms // 60_000:>6} min: {len(files):>6} files, {sum(files) / 1e6:>7.1f} MB")
-        click.echo(f"at most {most} files")
+        tables = Counter(_kind(path.relative_to(place)) for path in place.rglob("*") if path.is_file())
+        click.echo(", ".join(f"{name} {count}" for name, count in tables.most_common()))
+
+
+def _kind(path: Path) -> str:
+    """Return the table of a file, and whether it is of its log."""
+    return f"{path.parts[0]} (log)" if "_delta_log" in path.parts else path.parts[0]
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from namesrv_stream.cli.job import submitted_session, table_job
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.history.session_keeping import keep_past_sessions
 from namesrv_stream.progress_lines import progress
-from namesrv_stream.tables.maintenance import Keeping, maintain
+from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import PAST_SESSION
 
@@ -27,12 +27,15 @@ from namesrv_stream.tables.schemas import PAST_SESSION
 @click.option("--no-vacuum", is_flag=True, help="Keep files that no retained snapshot needs.")
 def main(root: Root, settings: NamesrvSettings, no_vacuum: bool) -> None:
     """Merge small files, and remove rows past retention and files that no retained snapshot needs."""
+    rejected_retention_ms = round(settings.rejected_retention.total_seconds() * 1000)
     with progress("maintain_tables") as shown, submitted_session("maintain-tables") as spark:
 
         def on_table(name: str) -> None:
             shown.activity = f"table {name}"
 
-        maintained = maintain(spark, root, vacuum=not no_vacuum, keeping=Keeping.of(settings), on_table=on_table)
+        maintained = maintain(
+            spark, root, vacuum=not no_vacuum, rejected_retention_ms=rejected_retention_ms, on_table=on_table
+        )
         on_table(PAST_SESSION.name)
         kept = keep_past_sessions(spark, root)
     for care in maintained:

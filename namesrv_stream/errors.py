@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
+
+from namesrv_stream.masking import masked
 
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m")
 _TIMES_OF_ATTEMPTS = re.compile(r" in [\d.]+m?s, after \d+ retries, max_retries:? \d+, retry_timeout:? \d+s")
@@ -30,6 +32,10 @@ class NamesrvError(Exception):
     """Base of all errors of this package. A command that ends with this error exits with `exit_status`."""
 
     exit_status = 1
+
+    def __str__(self) -> str:
+        """Return the message without secrets."""
+        return masked(super().__str__())
 
     def __reduce__(self) -> tuple[Callable[..., NamesrvError], tuple[Any, ...]]:
         """Pickle the message and the facts: an error may come from another process."""
@@ -72,6 +78,19 @@ class KafkaUnreachableError(NamesrvError):
         self.problem = problem
 
 
+class KafkaProtocolError(KafkaUnreachableError):
+    """A listener of Kafka that answers by another security protocol than the client's."""
+
+    def __init__(self, address: str, problem: str) -> None:
+        NamesrvError.__init__(
+            self,
+            f"Kafka at {address} is there, but not by this protocol: {problem}. Correct kafka.security.protocol, or "
+            "the port in kafka.bootstrap.servers.",
+        )
+        self.address = address
+        self.problem = problem
+
+
 class KafkaRefusedError(NamesrvError):
     """Kafka refused a request. A repetition without a change will fail too."""
 
@@ -109,6 +128,23 @@ class StorageError(NamesrvError):
         self.problem = problem
 
 
+class TableDamagedError(StorageError):
+    """A file of a table is missing, cut short or changed."""
+
+    def __init__(self, root: str, table: str, version: int, file: str, problem: str) -> None:
+        NamesrvError.__init__(
+            self,
+            f"the table {table} under {root} cannot be read at version {version}: its file {file} {problem}. "
+            "`namesrv-stream doctor --tables` shows all that is damaged and which epochs that hurts, `namesrv-stream "
+            "repair` publishes a good snapshot again.",
+        )
+        self.root = root
+        self.table = table
+        self.version = version
+        self.file = file
+        self.problem = problem
+
+
 class NotARegistryError(NamesrvError):
     """A folder without the registry's tables."""
 
@@ -135,14 +171,11 @@ class RegistryTooNewError(NamesrvError):
 
 
 class SnapshotGoneError(NamesrvError):
-    """A moment before the oldest snapshot that retention keeps readable, or between two that it keeps (`around`)."""
+    """A moment before the oldest snapshot that retention keeps readable."""
 
-    def __init__(self, asked: str, oldest: int, around: Sequence[str] = ()) -> None:
-        gone = f"is past snapshot.retention; the oldest readable epoch is {oldest}"
-        if around:
-            gone = f"is older than snapshot.every and was dropped; the readable epochs next to it: {', '.join(around)}"
+    def __init__(self, asked: str, oldest: int) -> None:
         super().__init__(
-            f"the snapshot of {asked} {gone}. "
+            f"the snapshot of {asked} is past snapshot.retention; the oldest readable epoch is {oldest}. "
             "Earlier changes are in the table broker_event: `namesrv-stream history` and `why` show them."
         )
         self.asked = asked

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TextIO
+
+from namesrv_stream.masking import masked
 
 _QUIET = {
     "kafka": logging.CRITICAL,  # logs each lost connection several times; this package logs the consequence
@@ -20,6 +24,8 @@ _QUIET = {
 _QUIET_IN_DEBUG = {
     "py4j": logging.INFO,  # logs each call into the JVM twice: thousands of lines before the first micro-batch
 }
+
+_KIND_EVERY_S = 60.0
 
 _FACTS = ("epoch", "offset", "address")
 """Attributes that a record may have by `extra`. They are fields of a line in JSON."""
@@ -59,6 +65,21 @@ def errors_alone(name: str) -> Iterator[None]:
         logger.setLevel(level)
 
 
+class Kinds:
+    """Kinds of problems that are logged once a minute each, whatever their texts are: those have changing times in."""
+
+    def __init__(self) -> None:
+        self._logged_at_s: dict[type, float] = {}
+
+    def is_due(self, error: BaseException) -> bool:
+        """Return whether no error of this kind was due in the last minute."""
+        now_s = time.monotonic()
+        if now_s - self._logged_at_s.get(type(error), -math.inf) < _KIND_EVERY_S:
+            return False
+        self._logged_at_s[type(error)] = now_s
+        return True
+
+
 def printable(text: str) -> str:
     """Escape the characters of `text` that cannot be printed.
 
@@ -73,6 +94,9 @@ class _OneLine(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         record.message = printable(record.message)
         return super().formatMessage(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return masked(super().format(record))
 
 
 class _JsonLine(logging.Formatter):
@@ -90,7 +114,7 @@ class _JsonLine(logging.Formatter):
         fields |= {name: fact for name, fact in facts.items() if fact is not None}
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(fields)
+        return masked(json.dumps(fields))
 
 
 class _StandardError(logging.StreamHandler[TextIO]):

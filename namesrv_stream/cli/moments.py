@@ -1,6 +1,7 @@
 """Parser of moments as people write them: an epoch, `now`, `03:12`, `2026-11-21 03:12`, ISO 8601, `10m`, `1d 2h ago`.
 
-A time without a zone is in this machine's zone.
+A time without a zone is in this machine's zone. Where its clocks were put back, the later of two such times counts that
+is not in the future.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ def parsed_time(text: str, now: datetime) -> datetime:
     """Return the moment that `text` names, with its zone; `now` has a zone too.
 
     A duration is that long before `now`. A time of day is the latest such time that is not after `now`. Raises a
-    ValueError that lists the accepted forms.
+    ValueError that lists the accepted forms, or names the time that the clocks have skipped.
     """
     text = text.strip()
     if text.lower() == "now":
         return now
-    if found := _relative(text, now) or _time_of_day(text, now) or _iso(text):
+    if found := _relative(text, now) or _time_of_day(text, now) or _iso(text, now):
         return found
     raise ValueError(f"{text!r} is no time. Accepted are {ACCEPTED}.")
 
@@ -56,15 +57,31 @@ def _time_of_day(text: str, now: datetime) -> datetime | None:
         return None
     if of_day is None:
         return None
-    today = datetime.combine(now.astimezone(of_day.tzinfo).date(), of_day).astimezone()
-    return today if today <= now else today - timedelta(days=1)
+    today = now.astimezone(of_day.tzinfo).date()
+    days = (today - timedelta(days=days) for days in range(3))  # on one of them the clocks may have skipped it
+    return next(at for day in days for at in _moments(datetime.combine(day, of_day))[::-1] if at <= now)
 
 
-def _iso(text: str) -> datetime | None:
+def _iso(text: str, now: datetime) -> datetime | None:
     try:
-        return datetime.fromisoformat(text).astimezone()
+        local = datetime.fromisoformat(text)
+        moments = _moments(local)
     except (ValueError, OverflowError):
         return None
+    if not moments:
+        raise ValueError(f"there was no {text} here: the clocks were put forward over it. Give another time, or UTC.")
+    return next((at for at in moments[::-1] if at <= now), moments[0])
+
+
+def _moments(local: datetime) -> list[datetime]:
+    """Return the moments at which a clock shows this: two if the clocks were put back over it, none if forward.
+
+    Without a zone the clock is this machine's.
+    """
+    if local.tzinfo is not None:
+        return [local.astimezone()]
+    passes = {local.replace(fold=fold).astimezone() for fold in (0, 1)}
+    return sorted(each for each in passes if each.replace(tzinfo=None) == local)
 
 
 class Moment(click.ParamType[int | datetime]):

@@ -15,7 +15,7 @@ from namesrv_stream import __version__
 from namesrv_stream.config.values import parsed_duration
 from namesrv_stream.console import answers, periods
 from namesrv_stream.console.commands import MAX_BODY_BYTES, OperatorCommand
-from namesrv_stream.console.hub import route_json
+from namesrv_stream.console.hub import Place, route_json
 from namesrv_stream.console.moments import moment_up_to, span_up_to, time_at, time_ms
 from namesrv_stream.console.problems import BadQuestionError, NoSuchNameError
 from namesrv_stream.console.running import Running
@@ -32,6 +32,7 @@ from namesrv_stream.wire.json_text import encode_json
 
 MOST_WAIT_S = 300.0
 _MOST_WATCHED = 100
+_ZONE = "A time without a zone is in that of the console's machine."
 MOST_SUGGESTED = 2_000
 """Most topics among which the nearest name is looked for."""
 
@@ -52,7 +53,8 @@ def _running(request: Request) -> Running:
 def _moment(
     epoch: Annotated[int | None, Query(ge=1, description="As it was in this epoch.")] = None,
     at: Annotated[
-        str | None, Query(description="As it was at this event time: 2026-11-21T03:12:00Z, 03:12, 10m, 2h ago.")
+        str | None,
+        Query(description=f"As it was at this event time: 2026-11-21T03:12:00Z, 03:12, 10m, 2h ago. {_ZONE}"),
     ] = None,
 ) -> AsOf:
     if epoch is not None and at is not None:
@@ -64,8 +66,8 @@ Console = Annotated[Running, Depends(_running)]
 Moment = Annotated[AsOf, Depends(_moment)]
 Limit = Annotated[int, Query(ge=1, le=answers.MOST_LISTED, description="Most items of the answer.")]
 After = Annotated[str, Query(description="Begin behind this item: `next` of the page before.")]
-Since = Annotated[str | None, Query(description="From this event time on: 2026-11-21T03:12:00Z, 03:12, 10m, 2h ago.")]
-Until = Annotated[str | None, Query(description="Up to this event time.")]
+Since = Annotated[str | None, Query(description=f"From this event time on: 2026-11-21T03:12:00Z, 03:12, 10m. {_ZONE}")]
+Until = Annotated[str | None, Query(description=f"Up to this event time. {_ZONE}")]
 Name = Annotated[str, Path(min_length=1, max_length=1000)]
 
 
@@ -302,11 +304,14 @@ def status(console: Console) -> Response:
 
 
 @router.get("/watch", summary="Changes as Server-Sent Events, or the next of them", response_class=Response)
-async def watch(
+async def watch(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     console: Console,
     request: Request,
     topic: Annotated[list[str], Query(description="Repeatable; without it every snapshot is an event.")] = [],  # noqa: B006  # FastAPI copies it
     epoch: Annotated[int | None, Query(ge=0, description="The epoch whose state you have; see Last-Event-ID.")] = None,
+    registry: Annotated[
+        str, Query(description="The registry of that epoch, as the answers name it; another one gets a reset.")
+    ] = "",
     wait: Annotated[
         str | None,
         Query(description="Answer once, with the first events after `epoch`, this time later at the latest."),
@@ -317,19 +322,15 @@ async def watch(
         raise BadQuestionError(f"one watcher may watch {_MOST_WATCHED} topics: open several.")
     await console.await_snapshot()
     console.hub.check_room()
-    since = _last_event_id(request.headers.get("last-event-id"), epoch)
+    # The header wins: a browser that reconnects sends the first URL again.
+    since = Place.parsed(request.headers.get("last-event-id", ""))
+    if since is None and epoch is not None:
+        since = Place(registry, epoch)
     watching = Watch(console.hub, console.snapshots, console.settings, tuple(sorted(set(topic))), since)
     if wait is None:
         return WatchResponse(watching)
     body = await watching.first(_wait_s(wait))
     return Response(body, media_type="application/json", headers={"cache-control": "no-store"})
-
-
-def _last_event_id(header: str | None, epoch: int | None) -> int | None:
-    """Return the epoch from which to go on. The header wins: a browser that reconnects sends the first URL again."""
-    if header is None or not header.isascii() or not header.isdigit():
-        return epoch
-    return int(header[:18])
 
 
 def _wait_s(text: str) -> float:
@@ -347,10 +348,19 @@ def _wait_s(text: str) -> float:
     summary="Send an operator command",
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": _COMMAND_SCHEMAS[0]}}}},
 )
-async def command(console: Console, request: Request, wait: str | None = None) -> Response:
+async def command(
+    console: Console,
+    request: Request,
+    wait: str | None = None,
+    unknown: Annotated[
+        bool, Query(description="Put an order configuration although it names brokers that the registry does not have.")
+    ] = False,
+) -> Response:
     """Send a record of the Kafka contract, with a reason, which the history keeps; `wait` until it is published."""
     wait_s = 0.0 if wait is None else _wait_s(wait)
     parsed = console.commands.parsed(await _body(request))
+    if not unknown:
+        console.check_brokers(parsed)
     peer = f"{request.client.host}:{request.client.port}" if request.client else "unknown"
     allowed = await asyncio.to_thread(console.commands.admitted, parsed, request.headers.get("authorization"), peer)
     at = await console.commands.sent(allowed)

@@ -107,7 +107,10 @@ class KeptSnapshots:
         try:
             if self._reader is None:
                 self._reader = RouteReader(self.root)
-            self._reader.snapshots.refresh()
+            former = self._reader.snapshots.table_id
+            self._reader.refresh()
+            if self._reader.snapshots.table_id != former:
+                self._views.clear()
             return read(self._reader)
         except NamesrvError:
             raise
@@ -118,7 +121,7 @@ class KeptSnapshots:
 
 def _after(reader: RouteReader, epoch: int) -> list[SnapshotRow]:
     rows = reader.snapshots.after(epoch)
-    if rows and rows[-1].epoch != epoch + len(rows):
+    if rows and rows[0].epoch != epoch + 1:
         raise SnapshotGoneError(f"epoch {epoch + 1}", rows[0].epoch)
     newest = rows[-1].epoch if rows else reader.snapshots.newest().epoch
     if epoch > newest:

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGoneError
 from namesrv_stream.history import drawing, plots
 from namesrv_stream.history.views import register_views
+from namesrv_stream.masking import masked
 from namesrv_stream.tables.root import Root
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def churn_report(spark: SparkSession, root: Root, since: datetime, until: dateti
     parts.append(topics_at(session, root, until))
     title = f"Churn from {drawing.period(since, until)}"
     made = (
-        f"From the registry {root.url}, epoch {snapshot.epoch}, at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC. "
+        f"From the registry {masked(root.url)}, epoch {snapshot.epoch}, at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC. "
         "docs/cookbook.md has more questions."
     )
     return (

@@ -15,6 +15,7 @@ from namesrv_stream.rules.history import as_json_row
 from namesrv_stream.rules.registry import CAUSES
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import Root, select
 from namesrv_stream.tables.schemas import TOPIC, TOPIC_MAPPING, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
@@ -47,10 +48,10 @@ def topic_history(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EV
     events = topic_events(root, snapshot, topic, span)
     named, uncertain = [line for line in events if _names(topic, line)], list[BrokerEventRow]()
     snapshots = Snapshots(root)
-    kept = {row.epoch for row in snapshots.readable()}
+    oldest = snapshots.oldest_readable().epoch
     for spec in (TOPIC, TOPIC_MAPPING):
         counting = {line.epoch for line in events if _counts(spec, line)}
-        readable = sorted(epoch for epoch in counting if {epoch - 1, epoch} <= kept)[-EPOCHS_LOOKED_INTO:]
+        readable = sorted(epoch for epoch in counting if epoch > oldest)[-EPOCHS_LOOKED_INTO:]
         rows_at = cache(lambda epoch, spec=spec: _rows_at(root, spec, snapshots.find(epoch), topic))
         found = _as_snapshots_show(spec, topic, [line for line in events if line.epoch in readable], rows_at)
         named += found.lines
@@ -140,8 +141,9 @@ def _row_named(spec: TableSpec, topic: str, side: str | None) -> TopicRowFields:
 
 
 def _rows_at(root: Root, spec: TableSpec, snapshot: SnapshotRow, topic: str) -> dict[str, dict[str, Any]]:
-    table = root.open(spec, snapshot.versions[spec.name])
-    rows = rows_from_arrow(spec, select(table, spec, f"topic = {quoted(topic)}"))
+    version = snapshot.versions[spec.name]
+    with naming_damage(root, spec, version):
+        rows = rows_from_arrow(spec, select(root.open(spec, version), spec, f"topic = {quoted(topic)}"))
     return {row.broker_name: as_json_row(row) for row in rows}
 
 

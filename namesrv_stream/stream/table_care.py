@@ -1,7 +1,7 @@
 """Maintenance of the tables by the job itself, in a thread beside the micro-batches.
 
-A publication never waits for it: the two share no lock, removing files takes no commit, and a commit of the one is the
-base of the next commit of the other. Spark has no part in it, so its tasks take no core from a micro-batch.
+A publication never waits for it: the two share no lock, and a commit of the one is the base of the next commit of the
+other. Spark has no part in it, so its tasks take no core from a micro-batch.
 """
 
 from __future__ import annotations
@@ -16,16 +16,14 @@ from deltalake.exceptions import DeltaError
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.tables.maintenance import Keeping, maintain, thin_tables
+from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.root import DAY_MS, Root
-from namesrv_stream.tables.thinning import Thinning
 
 log = logging.getLogger(__name__)
 
-FULL_EVERY_S = 3_600.0
-"""The time after which small files are put together too, and not only files of old snapshots removed."""
-
 VACUUM_EVERY_S = DAY_MS / 1000
+"""Each VACUUM that removes anything takes two commits, whose files stay as long as snapshots."""
+
 LIMIT_S = 60.0
 """The time after which a maintenance leaves the tables that are left to the next one."""
 
@@ -48,11 +46,10 @@ class TableCare:
     def __init__(self, root: Root, settings: NamesrvSettings, on_point: Callable[[str], None]) -> None:
         self._root = root
         self._every_s = settings.maintenance_millis / 1000
-        self._keeping = Keeping.of(settings)
+        self._rejected_ms = round(settings.rejected_retention.total_seconds() * 1000)
         self._on_point = on_point
-        self._thinning = Thinning(root)
-        self._full_at_s = time.monotonic() + self._every_s
-        self._vacuum_at_s = self._full_at_s
+        self._begun: set[str] = set()
+        self._vacuum_at_s = 0.0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="table-care", daemon=True)
 
@@ -68,22 +65,26 @@ class TableCare:
             self._thread.join(_STOP_LIMIT_S)
 
     def look_after(self) -> None:
-        """Drop old snapshots and the files that they alone need; once an hour put small files together too."""
+        """Maintain the tables, those first that the time did not suffice for before; once a day with VACUUM."""
         now_s = time.monotonic()
-        given_up_s = now_s + LIMIT_S
+        vacuum = now_s >= self._vacuum_at_s
 
         def on_table(name: str) -> None:
-            if self._stopped.is_set() or time.monotonic() > given_up_s:
+            if self._stopped.is_set() or time.monotonic() > now_s + LIMIT_S:
                 raise OutOfTimeError
+            self._begun.add(name)
             self._on_point(f"maintaining {name}")
 
-        if now_s >= self._full_at_s:
-            vacuum = now_s >= self._vacuum_at_s
-            maintain(None, self._root, vacuum=vacuum, keeping=self._keeping, on_table=on_table)
-            self._full_at_s = now_s + FULL_EVERY_S
-            self._vacuum_at_s = now_s + VACUUM_EVERY_S if vacuum else self._vacuum_at_s
-        else:
-            thin_tables(self._thinning, self._keeping, on_table)
+        maintain(
+            None,
+            self._root,
+            vacuum=vacuum,
+            rejected_retention_ms=self._rejected_ms,
+            on_table=on_table,
+            but=frozenset(self._begun),
+        )
+        self._begun.clear()
+        self._vacuum_at_s = now_s + VACUUM_EVERY_S if vacuum else self._vacuum_at_s
         self._on_point("maintained")
 
     def _run(self) -> None:

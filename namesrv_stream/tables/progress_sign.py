@@ -25,7 +25,7 @@ _BUFFER_BYTES = 4096
 class ProgressSign(msgspec.Struct, frozen=True, rename="camel"):
     """The job of `term` has read the log up to `offsets` at `written_at`, and epoch `epoch` still holds.
 
-    `late_from`: the event time from which on a lease is late, if its broker stays silent; None without a lease.
+    `late_from`: the append time from which on a lease is late, if its broker stays silent; None without a lease.
     """
 
     epoch: int

@@ -11,14 +11,14 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from namesrv_stream.errors import NotARegistryError, RegistryTooNewError, StorageError
-from namesrv_stream.tables.schemas import FORMAT, PAST_SESSION, PAST_SNAPSHOT, SNAPSHOT, TableSpec
+from namesrv_stream.tables.schemas import FORMAT, PAST_SNAPSHOT, SNAPSHOT, TableSpec
 
 DAY_MS = 24 * 3_600_000
 DEFAULT_RETENTION_MS = 30 * DAY_MS
 CHECKPOINT_INTERVAL = 100
 """Commits between two checkpoints of a table's log."""
 
-_SHORT_MS = 3_600_000
+_SHORT_LOG_MS = 3_600_000
 """Time for which Delta keeps the log of a table of which only the newest version is read.
 
 On a local disk each look for a newer version goes through all of a table's log: 0.1 s of CPU for that of two months.
@@ -30,8 +30,6 @@ _WRITER_THAT_CHECKS = 3
 FORMAT_PROPERTY = "registry.format"
 RETENTION_PROPERTY = "registry.snapshotRetentionMillis"
 LOG_RETENTION_PROPERTY = "delta.logRetentionDuration"
-REMOVED_RETENTION_PROPERTY = "delta.deletedFileRetentionDuration"
-RETENTIONS = (RETENTION_PROPERTY, LOG_RETENTION_PROPERTY, REMOVED_RETENTION_PROPERTY)
 
 
 @dataclass(frozen=True)
@@ -144,27 +142,25 @@ def check_format(root: Root, spec: TableSpec, properties: Mapping[str, str | Non
 
 
 def kept_for_ms(retention_ms: int) -> int:
-    """Return how long Delta keeps the log, if snapshots can be read for `retention_ms`."""
+    """Return how long Delta keeps the log and replaced files, if snapshots can be read for `retention_ms`."""
     return 2 * retention_ms
 
 
 def table_properties(spec: TableSpec, retention_ms: int) -> dict[str, str]:
     """Return the properties with which a table is created.
 
-    Delta keeps the log twice as long as a snapshot is kept: it counts a version's age from its commit, and a snapshot
-    may name a version that is as old as `retention_ms` on the day it is published. Nobody names a version of the tables
-    of the snapshots themselves, so their log is short. Checkpoints have the names of removed files for a short time
-    only, since maintenance removes files by what snapshots need (tables/thinning.py), and not by their age.
+    Delta keeps versions and log twice as long as a snapshot is kept: it counts a version's age from its commit, and
+    a snapshot may name a version that is as old as `retention_ms` on the day it is published. Nobody names a version of
+    the tables of the snapshots themselves, so their log is short.
     """
     kept = f"interval {kept_for_ms(retention_ms) // 1000} seconds"
-    short = f"interval {_SHORT_MS // 1000} seconds"
-    log_kept = short if spec in (SNAPSHOT, PAST_SNAPSHOT) else kept
+    log_kept = f"interval {_SHORT_LOG_MS // 1000} seconds" if spec in (SNAPSHOT, PAST_SNAPSHOT) else kept
     return {
         FORMAT_PROPERTY: str(FORMAT),
         RETENTION_PROPERTY: str(retention_ms),
         "delta.enableChangeDataFeed": str(spec.change_feed).lower(),
         "delta.enableDeletionVectors": "false",  # delta-rs counts them wrongly and refuses such tables
-        REMOVED_RETENTION_PROPERTY: kept if spec is PAST_SESSION else short,
+        "delta.deletedFileRetentionDuration": kept,
         LOG_RETENTION_PROPERTY: log_kept,
         "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
     }

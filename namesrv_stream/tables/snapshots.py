@@ -1,11 +1,11 @@
 """Lookup of snapshot rows without Spark: the newest, by epoch, or by event time.
 
-A snapshot can be read while it is younger than `snapshot.every`. Of older ones some can (rules/thinning.py) until
-`snapshot.retention`; maintenance drops the rows of the others. The newest one can always be read.
+A snapshot is readable while it is younger than `snapshot.retention`; the newest one always is.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -17,12 +17,14 @@ from deltalake import DeltaTable
 from namesrv_stream.errors import NoSuchSnapshotError, SnapshotGoneError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.files import TableFiles
 from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, select
 from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT
 
 _LOOK_THROUGH_EVERY_S = 10.0
-"""A process that slept for longer than the log is kept learns of newer snapshots after this time at the latest."""
+"""A process that slept for longer than the log is kept learns of newer snapshots after this time at the latest, and one
+that follows an object store learns that the folder has another registry."""
 
 
 def _now_ms() -> int:
@@ -34,37 +36,69 @@ class Snapshots:
 
     def __init__(self, root: Root, now_ms: Callable[[], int] = _now_ms) -> None:
         self._root = root
-        self._table = root.open(SNAPSHOT)
-        self._looked_at_s = time.monotonic()
+        self._log = root.local_log(SNAPSHOT)
         self._now_ms = now_ms
+        self._open()
+
+    def _open(self) -> None:
+        with naming_damage(self._root, SNAPSHOT):
+            self._table = self._root.open(SNAPSHOT)
+        self.table_id = str(self._table.metadata().id)
+        """Delta's id of the table: a registry that was made anew in the same folder has another one."""
+        self._looked_at_s = time.monotonic()
+        self._read_file = self._file()
 
     def refresh(self) -> bool:
-        """Load newer rows, and return whether the table has changed."""
-        before = self._table.version()
-        if not self._may_have_changed():
-            return False
-        self._table.update_incremental()
-        self._looked_at_s = time.monotonic()
-        return self._table.version() != before
+        """Load newer rows, and return whether there are any, or the table is another one: see `table_id`.
 
-    def _may_have_changed(self) -> bool:
-        """Return whether a look through the table's log is worth its time: a millisecond and more of CPU.
-
-        On a local disk it is if the next commit is there, and sometimes without: its file may have come and gone.
+        The table is opened anew where it may be another one: if the file that was read last is gone or another one, and
+        after _LOOK_THROUGH_EVERY_S.
         """
-        log = self._root.local_log(SNAPSHOT)
-        if log is None or time.monotonic() - self._looked_at_s > _LOOK_THROUGH_EVERY_S:
-            return True
-        return (log / f"{self._table.version() + 1:020}.json").exists() or not log.exists()
+        before = self.table_id, self._table.version()
+        is_due = time.monotonic() - self._looked_at_s > _LOOK_THROUGH_EVERY_S
+        if is_due or self._file() != self._read_file:
+            self._open()
+        elif self._log is None or (self._log / _file_name(self._table.version() + 1)).exists():
+            self._follow()
+        return (self.table_id, self._table.version()) != before
+
+    def _follow(self) -> None:
+        """Load the commits that follow. After an error the table is opened anew at the next look."""
+        opened_at_s, self._looked_at_s = self._looked_at_s, -math.inf
+        self._table.update_incremental()
+        self._looked_at_s = opened_at_s if self._log is None else time.monotonic()
+        self._read_file = self._file()
+
+    def _file(self) -> tuple[int, int] | None:
+        """Return what tells the file of the newest commit from another of its name; None if it is gone, or not local.
+
+        It is gone once the log is cut, an hour after the commit.
+        """
+        if self._log is None:
+            return None
+        try:
+            found = (self._log / _file_name(self._table.version())).stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns
 
     @property
     def retention_ms(self) -> int:
         """Setting `snapshot.retention` in milliseconds, as the job last wrote it to the table."""
         return int(self._table.metadata().configuration[RETENTION_PROPERTY] or 0)
 
+    @property
+    def registry(self) -> str:
+        """The registry's identity: the beginning of the id that Delta gave its snapshot table when it was made.
+
+        An import makes a new registry, with the same epochs for other states.
+        """
+        return str(self._table.metadata().id)[:8]
+
     def newest(self) -> SnapshotRow:
         """Return the row with the highest epoch. Raises NoSuchSnapshotError if there is no row."""
-        row = newest_row(self._root, self._table)
+        with naming_damage(self._root, SNAPSHOT, self._table.version()):
+            row = newest_row(self._root, self._table)
         if row is None:
             raise NoSuchSnapshotError("any epoch", None)
         return row
@@ -78,12 +112,9 @@ class Snapshots:
         """Return the rows of snapshots that can be read, newest first; at most `limit` of them, none above `up_to`."""
         first = self.oldest_readable().epoch
         last = self.newest().epoch if up_to is None else up_to
-        at_most = "" if limit is None else f" LIMIT {limit}"
-        return self._rows(f"epoch >= {first} AND epoch <= {last}", f"ORDER BY epoch DESC{at_most}")
-
-    def all(self) -> list[SnapshotRow]:
-        """Return all rows, lowest epoch first, those past retention too."""
-        return self._rows("true", "ORDER BY epoch")
+        if limit is not None:
+            first = max(first, last - limit + 1)
+        return self._rows(f"epoch >= {first} AND epoch <= {last}", "ORDER BY epoch DESC")
 
     def after(self, epoch: int) -> list[SnapshotRow]:
         """Return the rows of higher epochs, lowest first, without those past retention."""
@@ -91,15 +122,10 @@ class Snapshots:
         kept_ms = self._now_ms() - self.retention_ms
         return [row for row in rows if row.published_at >= kept_ms or row is rows[-1]]
 
-    def has(self, epoch: int) -> bool:
-        """Return whether the snapshot of an epoch can be read, as of the last `refresh`."""
-        return epoch >= self.oldest_readable().epoch and bool(self._rows(f"epoch = {epoch}"))
-
     def find(self, epoch: int | None = None, at_ms: int | None = None) -> SnapshotRow:
         """Return the newest row, the row of `epoch`, or the row in force at the event time `at_ms`.
 
-        That is the row before `at_ms` if the history has no change between the two. Raises NoSuchSnapshotError if there
-        never was such a snapshot, SnapshotGoneError if it can no longer be read.
+        Raises NoSuchSnapshotError if there never was such a snapshot, SnapshotGoneError if it is past retention.
         """
         if epoch is not None:
             return self._by_epoch(epoch)
@@ -120,9 +146,7 @@ class Snapshots:
         oldest = self.oldest_readable()
         if epoch < oldest.epoch:
             raise SnapshotGoneError(f"epoch {epoch}", oldest.epoch)
-        if found := self._rows(f"epoch = {epoch}"):
-            return found[0]
-        raise self._thinned(f"epoch {epoch}", epoch)
+        return self._rows(f"epoch = {epoch}")[0]
 
     def _in_force_at(self, at_ms: int) -> SnapshotRow:
         """Return the highest epoch whose event time is not after `at_ms`. Event time never falls between epochs."""
@@ -130,28 +154,12 @@ class Snapshots:
         oldest = self.oldest_readable()
         earlier = f"event_time <= {_timestamp(at_ms)} AND epoch >= {oldest.epoch}"
         if found := self._rows(earlier, "ORDER BY epoch DESC LIMIT 1"):
-            if self._is_as_at(found[0], at_ms):
-                return found[0]
-            raise self._thinned(asked, found[0].epoch + 1)
+            return found[0]
         if oldest.epoch == 1 or oldest.event_time is None or at_ms < self._first_event_ms():
             timed = self._rows(f"event_time IS NOT NULL AND epoch >= {oldest.epoch}", "ORDER BY epoch LIMIT 1")
             first = "".join(f"epoch {row.epoch} of {_event_time(row.event_time or 0)}" for row in timed)
             raise NoSuchSnapshotError(asked, self.newest().epoch, first)
         raise SnapshotGoneError(asked, oldest.epoch)
-
-    def _is_as_at(self, row: SnapshotRow, at_ms: int) -> bool:
-        """Return whether a row shows all changes up to `at_ms`: later snapshots of that time may have been dropped."""
-        if row.epoch == self.newest().epoch or self._rows(f"epoch = {row.epoch + 1}"):
-            return True
-        later = f"epoch > {row.epoch} AND event_time <= {_timestamp(at_ms)}"
-        return not len(select(self._root.open(BROKER_EVENT), BROKER_EVENT, later, "LIMIT 1"))
-
-    def _thinned(self, asked: str, epoch: int) -> SnapshotGoneError:
-        """Return the error for a snapshot between two that can be read."""
-        before = self._rows(f"epoch < {epoch}", "ORDER BY epoch DESC LIMIT 1")
-        after = self._rows(f"epoch >= {epoch}", "ORDER BY epoch LIMIT 1")
-        around = [f"{row.epoch} ({_event_time(row.event_time or row.published_at)})" for row in (*before, *after)]
-        return SnapshotGoneError(asked, self.oldest_readable().epoch, around)
 
     def _first_event_ms(self) -> int:
         """Return the event time of the oldest history line, 0 if there is none. Reads file statistics only.
@@ -163,7 +171,8 @@ class Snapshots:
         return 0 if first_us is None else first_us // 1000
 
     def _rows(self, condition: str, then: str = "") -> list[SnapshotRow]:
-        return rows_from_arrow(SNAPSHOT, select(self._table, SNAPSHOT, condition, then))
+        with naming_damage(self._root, SNAPSHOT, self._table.version()):
+            return rows_from_arrow(SNAPSHOT, select(self._table, SNAPSHOT, condition, then))
 
 
 def newest_row(root: Root, snapshot_table: DeltaTable) -> SnapshotRow | None:
@@ -186,6 +195,10 @@ def _highest_epochs(snapshot_table: DeltaTable) -> list[tuple[str, int]]:
 
 def _rows_of_file(root: Root, path: str) -> list[SnapshotRow]:
     return rows_from_arrow(SNAPSHOT, TableFiles(root, SNAPSHOT).rows(path))
+
+
+def _file_name(version: int) -> str:
+    return f"{version:020}.json"
 
 
 def _event_time(at_ms: int) -> str:

@@ -340,9 +340,21 @@ def test_folder_without_tables_is_one_message(run, tmp_path, registry):
 @pytest.mark.parametrize(
     ("age_ms", "state", "exit_code"), [(1_000, "running", 0), (100_000, "dead", 1)], ids=["fresh", "old"]
 )
-def test_status_ends_with_one_unless_the_job_runs(run, registry, now_ms, age_ms, state, exit_code):
+def test_status_ends_with_the_status_of_its_state(run, registry, now_ms, age_ms, state, exit_code):
     registry.now_ms = now_ms - age_ms
     registry.register(MASTER, "c1", "broker-a")
     result = run("status --no-kafka --json")
     assert (result.exit_code, json.loads(result.stdout)["state"]) == (exit_code, state)
     assert ("dead since" in run("status --no-kafka").stdout) == (state == "dead")
+
+
+def test_a_name_that_ends_with_a_blank_is_in_quotes(registry, run):
+    registry.register("10.0.0.7:10911", "c1 ", "broker-q")
+    assert '"c1 "' in run("clusterList").stdout
+
+
+def test_status_prints_json_too_if_the_tables_cannot_be_read(run, tmp_path, registry):
+    registry.root = str(tmp_path / "elsewhere")
+    result = run("status --json")
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["state"], "holds no registry" in found["error"]) == (1, "unknown", True)

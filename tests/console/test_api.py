@@ -16,7 +16,6 @@ from namesrv_stream.rules.requests import (
     WipeWritePerm,
 )
 from namesrv_stream.tables.reader import RouteReader
-from namesrv_stream.tables.root import DAY_MS
 from namesrv_stream.wire import bodies
 from tests.console.conftest import A, B, C, Client
 
@@ -49,7 +48,7 @@ def test_a_moment_is_an_epoch_or_an_event_time(registry, client):
 
 
 def test_a_silent_broker_that_the_guard_holds_is_suspect(registry, client):
-    registry.rules.settings = NamesrvSettings(expiry_guard_ratio=0.4, clock_jump_millis=DAY_MS)
+    registry.rules.settings = NamesrvSettings(expiry_guard_ratio=0.4, tick_gap_millis=0)
     registry.command(Scan(), publish=False)
     registry.now_ms += DEFAULT_HEARTBEAT_TIMEOUT_MS - 1
     registry.register(A, "c1", "broker-a", publish=False)

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from benchmarks.history import scans
 from namesrv_stream.history.views import register_views
 from namesrv_stream.rules.rows import RejectedRow
-from namesrv_stream.tables.maintenance import FILES_BORNE, Keeping, maintain
+from namesrv_stream.tables.maintenance import FILES_BORNE, maintain
 from namesrv_stream.tables.publication import Batch
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import DAY_MS
@@ -217,7 +217,7 @@ def test_rejected_records_go_after_their_retention_and_the_job_goes_on(spark, ro
     rows = RouteReader(root).table(REJECTED, publisher.publish(replace(batch(4), rejected=rejected), NOW))
     assert sorted(rows["reason"].to_pylist()) == ["0 days old", "0 days old", "89 days old"]
     heads = RustWriter(root).head(REJECTED)
-    maintain(spark, root, keeping=Keeping(rejected_ms=90 * DAY_MS))
+    maintain(spark, root, rejected_retention_ms=90 * DAY_MS)
     assert RustWriter(root).head(REJECTED) == heads
 
 

@@ -283,8 +283,7 @@ def test_tables_carry_format_feed_and_twice_the_retention_and_snapshot_a_short_l
         properties = root.open(spec).metadata().configuration
         assert properties["registry.format"] == str(FORMAT)
         assert properties["delta.enableChangeDataFeed"] == str(bool(spec.key) and spec is not LIVE).lower()
-        removed_s = 60 * 86_400 if spec is PAST_SESSION else 3_600
-        assert properties["delta.deletedFileRetentionDuration"] == f"interval {removed_s} seconds"
+        assert properties["delta.deletedFileRetentionDuration"] == f"interval {60 * 86_400} seconds"
         log_kept_s = 3_600 if spec is SNAPSHOT else 60 * 86_400
         assert properties["delta.logRetentionDuration"] == f"interval {log_kept_s} seconds"
 
@@ -296,7 +295,7 @@ def test_tables_that_are_there_are_kept_and_follow_a_new_retention(writer, root,
     assert rows_at(writer, TOPIC, writer.head(TOPIC)) == [topic("t")]
     assert holds_rows_of(writer.commits(TOPIC, version), version)
     properties = root.open(TOPIC).metadata().configuration
-    assert properties["delta.logRetentionDuration"] == f"interval {30 * 86_400} seconds"
+    assert properties["delta.deletedFileRetentionDuration"] == f"interval {30 * 86_400} seconds"
 
 
 def test_a_newer_registry_format_is_refused(writer, root):

@@ -3,6 +3,7 @@
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import Scan
 from namesrv_stream.rules.rows import LogPosition
@@ -64,21 +65,26 @@ def test_snapshots_of_the_former_release_have_null_in_the_later_columns(root):
     newest = RouteReader(root).open().snapshot
     publisher = claim(root)
     heard = [
-        lease._replace(channels={"g": 1}, grace_until=2) for lease in rows_from_arrow(LIVE, publisher.table("live"))
+        lease._replace(channels={"g": 1}, clock_millis=2) for lease in rows_from_arrow(LIVE, publisher.table("live"))
     ]
     publisher.publish(Batch(None, None, newest.event_time, newest.offsets, {"live": RowChanges(heard)}), 2)
     reader = RouteReader(root)
     old, new = reader.open(epoch=newest.epoch), reader.open()
     assert old.snapshot == newest
-    assert {(lease.grace_until, *lease.channels) for lease in old.rows("live")} == {(None,)}
-    assert {(lease.grace_until, *lease.channels) for lease in new.rows("live")} == {(2, "g")}
+    assert {(lease.clock_millis, *lease.channels) for lease in old.rows("live")} == {(None,)}
+    assert {(lease.clock_millis, *lease.channels) for lease in new.rows("live")} == {(2, "g")}
 
 
 def test_the_time_that_an_upgrade_took_is_an_outage_and_no_silence(root):
     last = claim(root).last
     registry = RouteRegistry(NamesrvSettings())
-    registry.load(tables(RouteReader(root).open()), last.last_tick)
-    back_ms = last.event_time + 2 * LEASE_MS
-    for at_ms in range(back_ms, back_ms + 70_000, 10_000):
+    registry.load(tables(RouteReader(root).open()), LogClock.of(last))
+    back_ms, silent_ms = last.event_time + 2 * LEASE_MS, last.event_time - min(last_signs(root)) + 3_000
+    for at_ms in range(back_ms, back_ms + LEASE_MS, 1_000):
         registry.apply(Scan(), LogPosition(at_ms, 0, at_ms))
-        assert len(registry.view().live) == (len(BROKERS) if at_ms <= back_ms + 60_000 else 0)
+        assert (len(registry.view().live) == len(BROKERS)) == (silent_ms + at_ms - back_ms <= LEASE_MS)
+    assert not registry.view().live
+
+
+def last_signs(root):
+    return [lease.last_update_timestamp for lease in RouteReader(root).open().rows("live")]

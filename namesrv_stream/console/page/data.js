@@ -11,6 +11,7 @@ export class Problem extends Error {
   }
 }
 
+const here = (path) => path.slice(1); // relative: the console may be below a path of another server
 const withEpoch = (path, epoch) => `${path}${path.includes("?") ? "&" : "?"}epoch=${epoch}`;
 
 export function peek(path, epoch) {
@@ -36,7 +37,7 @@ function keep(url, found) {
 export async function read(url, options) {
   let response;
   try {
-    response = await fetch(url, options);
+    response = await fetch(here(url), options);
   } catch {
     throw new Problem(0, "The console does not answer. It may have been stopped; this page goes on when it is back.");
   }
@@ -72,7 +73,7 @@ function next() {
 
 // Calls `onSnapshot` with each new snapshot, and `onState` with whether the connection stands.
 export function follow(onSnapshot, onState) {
-  const source = new EventSource("/v1/watch");
+  const source = new EventSource(here("/v1/watch"));
   source.addEventListener("snapshot", (event) => onSnapshot(JSON.parse(event.data)));
   source.addEventListener("progress", () => onState(true));
   source.onopen = () => onState(true);

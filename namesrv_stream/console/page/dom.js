@@ -1,5 +1,7 @@
 // Builds elements. Text from brokers only ever becomes text nodes and attributes, never markup.
 
+import { visible } from "./words.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 const SVG_TAGS = new Set(["svg", "g", "path", "rect", "circle", "line", "text", "title"]);
 
@@ -25,7 +27,7 @@ export function table(columns, rows, empty) {
 export const card = (title, ...children) => h("section", { class: "card" }, h("h2", {}, title), children);
 
 const part = encodeURIComponent;
-export const link = (kind, name, moment, text = name) => h("a", { href: address({ view: kind, name, ...moment }) }, text);
+export const link = (kind, name, moment, text = visible(name)) => h("a", { href: address({ view: kind, name, ...moment }) }, text);
 
 export function address({ view = "overview", name = "", epoch = null, other = null, window: span = null }) {
   const query = new URLSearchParams();

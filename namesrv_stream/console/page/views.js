@@ -1,7 +1,7 @@
 // What each view shows of a moment. A view is a list of paths to ask and a function from their answers to elements.
 
 import { card, h, link, table } from "./dom.js";
-import { clock, counted, duration, percent, perm, when } from "./words.js";
+import { clock, counted, duration, percent, perm, visible, when } from "./words.js";
 import { sessionsChart } from "./chart.js";
 
 const path = encodeURIComponent;
@@ -71,7 +71,7 @@ function overview(found, moment, actions) {
     counts.suspect > 0 && held(counts.suspect, moment, actions),
     h("div", { class: "columns" },
       h("div", {},
-        found.clusters.map((cluster) => card(cluster.name, h("div", { class: "groups" }, cluster.brokers.map((group) => groupCard(group, goneOf(group.brokerName, cluster.name), moment))))),
+        found.clusters.map((cluster) => card(visible(cluster.name), h("div", { class: "groups" }, cluster.brokers.map((group) => groupCard(group, goneOf(group.brokerName, cluster.name), moment))))),
         !found.clusters.length && card("Clusters", h("p", { class: "quiet" }, "No broker is registered at this moment. Point a broker's namesrvAddr at a gateway, or start `namesrv-stream fleet`.")),
         lost.length > 0 && card("Gone in the last hour", table(["broker", "address", "how", "when"], lost.map((each) => [link("broker", each.brokerName ?? "", moment, `${each.brokerName} ${each.brokerId}`), each.brokerAddr, each.endedBy, stamp(each.goneAt)]), ""))),
       card("What happened last", lastHour(found.lastHour), story(found.events, "Nothing has happened up to this moment."))),
@@ -110,7 +110,7 @@ function topic([found, why], moment, actions) {
 }
 
 function broker([found, churned, why], moment, actions) {
-  const rows = (found?.brokers ?? []).map((lease) => [h("span", { class: "holder" }, dot(lease.state), lease.brokerAddr), lease.holdsId ? lease.brokerId : `(${lease.brokerId})`, lease.clusterName, lease.zoneName, `${duration(lease.silentMillis)} ago`, duration(lease.heartbeatTimeoutMillis), stamp(lease.leaseBeganAt)]);
+  const rows = (found?.brokers ?? []).map((lease) => [h("span", { class: "holder" }, dot(lease.state), lease.brokerAddr), lease.holdsId ? lease.brokerId : `(${lease.brokerId})`, visible(lease.clusterName), lease.zoneName, `${duration(lease.silentMillis)} ago`, duration(lease.heartbeatTimeoutMillis), stamp(lease.leaseBeganAt)]);
   const shares = Object.entries(churned?.availability ?? {});
   const topics = (found?.topics ?? []).map((row) => [link("topic", row.topic, moment), row.readQueueNums, row.writeQueueNums, perm(row.perm)]);
   const name = found?.brokerName;
@@ -141,7 +141,7 @@ function churn(found, moment) {
 
 export function comparison([found, before, after], moment) {
   const side = (title, each) => card(title, h("p", { class: "moment" }, h("strong", {}, when(each.snapshot.eventTime ?? each.snapshot.publishedAt)), ` — epoch ${each.snapshot.epoch}`),
-    h("ul", { class: "plain" }, each.clusters.flatMap((cluster) => cluster.brokers.map((group) => h("li", {}, h("span", {}, cluster.name), " ", link("broker", group.brokerName, { ...moment, epoch: each.snapshot.epoch }), " ",
+    h("ul", { class: "plain" }, each.clusters.flatMap((cluster) => cluster.brokers.map((group) => h("li", {}, h("span", {}, visible(cluster.name)), " ", link("broker", group.brokerName, { ...moment, epoch: each.snapshot.epoch }), " ",
       group.holders.map((holder) => h("span", { class: `chip ${holder.state}${changed(holder, found) ? " changed" : ""}`, title: holder.brokerAddr }, holder.brokerId)))))));
   const changed = (holder, { differences }) => differences.some((each) => each.table === "live" && each.key[0] === holder.brokerAddr);
   const sign = (each) => (each.before === null ? ["+", "came"] : each.after === null ? ["−", "left"] : ["~", "asked"]);

@@ -5,6 +5,7 @@ const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-d
 const SHORT_DAY = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
 
 export const clock = (at) => CLOCK.format(new Date(at));
+export const visible = (name) => (name === name.trim() ? name : `"${name}"`); // a blank at an end is seen
 export const counted = (count, noun) => `${count.toLocaleString()} ${noun}${count === 1 ? "" : "s"}`;
 export const percent = (share) => `${(100 * share).toFixed(share > 0.999 && share < 1 ? 3 : 1)} %`;
 
