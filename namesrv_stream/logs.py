@@ -43,7 +43,7 @@ def set_up_logging(level: int = logging.INFO, log_format: str | None = None) -> 
         root.addHandler(_StandardError())
         log_format = log_format or "text"
     if log_format is not None:
-        formatter = _JsonLine() if log_format == "json" else _OneLine("%(asctime)s %(levelname)s %(message)s")
+        formatter = JsonLine() if log_format == "json" else OneLine("%(asctime)s %(levelname)s %(message)s")
         for handler in root.handlers:
             if isinstance(handler, _StandardError):
                 handler.setFormatter(formatter)
@@ -88,7 +88,7 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
-class _OneLine(logging.Formatter):
+class OneLine(logging.Formatter):
     """Print each message on one line, whatever characters it has. A traceback follows on lines of its own."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
@@ -99,7 +99,7 @@ class _OneLine(logging.Formatter):
         return masked(super().format(record))
 
 
-class _JsonLine(logging.Formatter):
+class JsonLine(logging.Formatter):
     """Print each record as one line with a JSON object, its traceback as a field."""
 
     def format(self, record: logging.LogRecord) -> str:

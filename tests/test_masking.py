@@ -10,7 +10,7 @@ from namesrv_stream.cli import main
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import StorageError
 from namesrv_stream.local.ports import free_ports
-from namesrv_stream.logs import _JsonLine, _OneLine
+from namesrv_stream.logs import JsonLine, OneLine
 from namesrv_stream.masking import masked
 
 USER, PASSWORD, KEY = "joe", "hun/ter2", "wJalrXUtnFEMI"
@@ -56,7 +56,7 @@ def test_no_command_prints_a_secret(options, line):
     assert KEY not in shown
 
 
-@pytest.mark.parametrize("formatter", [_OneLine(), _JsonLine()])
+@pytest.mark.parametrize("formatter", [OneLine(), JsonLine()])
 def test_no_log_line_has_a_secret_and_no_traceback(options, formatter):
     values = dict(zip(options[::2], options[1::2], strict=True))
     Invocation(None, {"delta.storage.aws_secret_access_key": KEY}, {}).settings  # noqa: B018  # loading notes them

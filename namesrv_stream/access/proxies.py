@@ -1,4 +1,4 @@
-"""Whose word about a peer's address counts."""
+"""Proxies whose word about a peer's address counts."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from namesrv_stream.cli.group import DEBUG, LazyCommand, LazyGroup, say
-from namesrv_stream.config import Invocation, notes_at_start, to_properties_text
+from namesrv_stream.cli.group import DEBUG, LazyCommand, LazyGroup
+from namesrv_stream.config import Invocation, log_notes, to_properties_text
 from namesrv_stream.logs import set_up_logging
 
 _LOOK, _CHANGE, _KEEP, _RUN = "Look", "Change (a record on Kafka each)", "Keep", "Run"
@@ -160,8 +160,7 @@ def main(context: click.Context, print_only: bool) -> None:
     """Route registry of a RocketMQ cluster: Kafka to Spark to Delta Lake, and lookups from there."""
     settings_of = _invocation(context)
     if print_only:
-        for note in notes_at_start(settings_of.settings):
-            say(note)
+        log_notes(settings_of.settings)
         click.echo(to_properties_text(settings_of.settings), nl=False)
         context.exit()
     if context.invoked_subcommand is None:

@@ -1,10 +1,14 @@
-"""What a process tells about its settings when it starts."""
+"""Notes about settings, which a process logs when it starts."""
 
 from __future__ import annotations
+
+import logging
 
 from namesrv_stream.config.rocketmq_others import OTHER_DEFAULTS
 from namesrv_stream.config.settings import CATALOGUE, NamesrvSettings
 from namesrv_stream.config.values import java_text
+
+log = logging.getLogger(__name__)
 
 _NOT_IDLE = ("configStorePath", "enableControllerInNamesrv")
 """Keys that nothing reads and that are not named with the others: the file of -c, and one with a line of its own."""
@@ -17,14 +21,12 @@ def settings_without_effect(settings: NamesrvSettings) -> list[str]:
     return changed + [key for key, text in settings.others.items() if text != OTHER_DEFAULTS.get(key)]
 
 
-def notes_at_start(settings: NamesrvSettings) -> list[str]:
-    """Return what a process tells about its settings when it starts, a line each."""
-    notes = []
+def log_notes(settings: NamesrvSettings) -> None:
+    """Log what a process has to tell about its settings when it starts."""
     if idle := settings_without_effect(settings):
-        notes.append(f"accepted, and without effect here: {', '.join(idle)}. docs/configuration.md has the reasons.")
+        log.warning("accepted, and without effect here: %s. docs/configuration.md has the reasons.", ", ".join(idle))
     if settings.enable_controller_in_namesrv:
-        notes.append(
+        log.warning(
             "enableControllerInNamesrv=true: no controller runs in this process. Run RocketMQ's mqcontroller beside "
             "it; docs/migration.md describes how."
         )
-    return notes

@@ -58,7 +58,7 @@ class NamesrvSettings(RocketmqSettings):
     """The settings in force. Frozen: a change at run time makes a new object."""
 
     others: dict[str, str] = Field(default_factory=dict)
-    """What was given for RocketMQ's controller and its Netty client; nothing reads it."""
+    """Settings of RocketMQ's controller and its Netty client, as they were given; nothing reads them."""
     kafka_bootstrap_servers: Servers = setting(
         "kafka.bootstrap.servers", "127.0.0.1:9092", "Kafka's addresses, host:port,...", "job, gateway, fleet, cli"
     )

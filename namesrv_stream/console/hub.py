@@ -73,7 +73,7 @@ class Event:
 
 
 class Place(NamedTuple):
-    """Where a watcher resumes: after an epoch of a registry, which is empty if the watcher does not name it."""
+    """Place from which a watcher resumes: an epoch, and its registry, empty if the watcher does not name it."""
 
     registry: str
     epoch: int

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import signal
 import sys
 from dataclasses import replace
 
 import click
 
-from namesrv_stream.config import Invocation, NamesrvSettings, notes_at_start, to_properties_text
+from namesrv_stream.config import Invocation, NamesrvSettings, log_notes, to_properties_text
 from namesrv_stream.config.rocketmq import RocketmqSettings
 from namesrv_stream.config.rocketmq_others import OTHER_DEFAULTS
 from namesrv_stream.gateway.background import run_in_loop, serve
 from namesrv_stream.gateway.gateway import Gateway
 from namesrv_stream.logs import set_up_logging
-
-log = logging.getLogger(__name__)
-
 
 _SWITCH_INTERVAL_S = 0.0005
 """The time for which a thread that reads a large body may keep the event loop waiting.
@@ -62,8 +58,7 @@ def gateway(invocation: Invocation, print_only: bool) -> None:
         click.echo(to_properties_text(settings), nl=False)
         return
     set_up_logging(log_format=settings.log_format)
-    for note in notes_at_start(settings):
-        log.warning(note)
+    log_notes(settings)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     run_in_loop(_until_signalled(settings))
 

@@ -185,9 +185,9 @@ class Connection(asyncio.Protocol):
         """Log that a request of this peer was refused, and why. The request itself is answered."""
         self._log_line(logging.INFO, f"request of {self.peer} refused: {problem}")
 
-    def warn(self, problem: str) -> None:
-        """Log what is wrong with this peer, although its request is taken."""
-        self._log_line(logging.WARNING, f"{self.peer}: {problem}")
+    def note_left_out(self, address: str, topics: str) -> None:
+        """Log which topics of this peer's registration cannot be taken, although the registration is (R1a)."""
+        self._log_line(logging.WARNING, f"topics of {address} at {self.peer} are left out: {topics}")
 
     def close_if_overdue(self, now_s: float, idle_limit_s: float) -> None:
         """Close this connection if it is idle, or takes too long to send a whole frame. No lease ends (D13)."""

@@ -173,7 +173,7 @@ class FullOrLight:
             error = AddressTakenError(lease, self._peer_of(other), connection.peer)
             if self._sending.now_ms >= self._silent_until_ms:
                 self._silent_until_ms = self._sending.now_ms + _WARNED_EVERY_MS
-                log.warning("%s", error, extra={"address": lease.broker_addr})
+                log.warning("a registration is refused: %s", error, extra={"address": lease.broker_addr})
             raise error
 
     def _may_speak(self, channel_id: str) -> bool:

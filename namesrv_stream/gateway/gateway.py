@@ -193,7 +193,7 @@ class Gateway:
         self.metrics.kafka_away.set(is_away)
         self._writes.registering.note_kafka(is_away=is_away)
         if is_away and not was_away:
-            log.error("%s: connections of brokers are closed, and lookups answered, until it does", self._kafka_silence)
+            log.error("%s: until it does, brokers are sent to other gateways", self._kafka_silence)
         if was_away and not is_away:
             log.info("Kafka at %s acknowledges records again: brokers may register", self._link.address)
 

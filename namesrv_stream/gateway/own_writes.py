@@ -1,4 +1,4 @@
-"""What this gateway has acknowledged and the newest snapshot has not read yet: lookups of it wait (E12)."""
+"""Notes what this gateway has acknowledged and the newest snapshot has not read yet: lookups of it wait (E12)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OF_ALL = frozenset(
 )
 
 Key = tuple[str, str | int | None]
-"""What a write concerns: a topic, a broker name, a KV namespace, or all that a connection asks for."""
+"""The subject of a write: a topic, a broker name, a KV namespace, or all that a connection asks for."""
 
 
 @dataclass(eq=False)

@@ -168,9 +168,7 @@ class Registering:
         channel_id = self._sending.channel_id(connection)
         if part.left_out:
             names = ", ".join(ascii(name[:100]) for name in part.left_out)
-            connection.warn(
-                f"topics of {address} are left out, as no client can ask for them or they lack numbers: {names}"
-            )
+            connection.note_left_out(address, names)
         topics, part.topics = part.topics, ()
         if record is None:
             log.debug("%s registers what epoch %d shows", address, self._answers.epoch)

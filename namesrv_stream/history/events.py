@@ -80,17 +80,20 @@ def newest_events(  # noqa: PLR0913  # what a reader may choose
     limit: int | None = 50,
     *,
     with_versions: bool = True,
+    with_gaps: bool = False,
 ) -> list[BrokerEventRow]:
     """Return the newest `limit` events of a span that a snapshot has, in order of the log; all events for None.
 
     `broker` is a broker name or an address. Without `with_versions` the events that changed nothing but a data version
-    are left out. In a year of history delta-rs reads only the newest files: once it has
-    `limit` events, it skips files whose statistics show that all their epochs are older.
+    are left out. `with_gaps` adds the times without a tick (E11) to the events of a broker. In a year of history
+    delta-rs reads only the newest files: once it has `limit` events, it skips files whose statistics show that all
+    their epochs are older.
     """
     concerned = "true" if broker is None else f"{quoted(broker)} IN (broker_name, broker_addr)"
+    concerned += " OR type = 'LOG_GAP'" if with_gaps else ""
     shown = "true" if with_versions else f"({_SHOWS_MORE_THAN_A_VERSION})"
     newest = "" if limit is None else f" LIMIT {limit}"
-    return _lines(root, snapshot, f"{concerned} AND {shown} AND {span.covers} ORDER BY epoch DESC, seq DESC{newest}")[
+    return _lines(root, snapshot, f"({concerned}) AND {shown} AND {span.covers} ORDER BY epoch DESC, seq DESC{newest}")[
         ::-1
     ]
 

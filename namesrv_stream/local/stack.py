@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,6 +22,7 @@ from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.local.folder import in_service, owned_folder
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.local.ports import HOST, check_free
+from namesrv_stream.local.server import OwnedServer
 from namesrv_stream.local.spark import forget_session, local_session, set_up_spark_log
 from namesrv_stream.stream.background import BackgroundJob
 from namesrv_stream.stream.failures import SessionLostError
@@ -66,8 +68,8 @@ class LocalStack:
         self._is_starting_again = False
         self._starts_left = dict.fromkeys(("Kafka", "Spark"), STARTS_AGAIN)
         self._job_things = ExitStack()
+        self._kafka: LocalKafka | None = None
 
-    kafka: LocalKafka
     spark: SparkSession
     job: BackgroundJob
     gateway: BackgroundGateway
@@ -90,7 +92,7 @@ class LocalStack:
     def _start_kafka(self, opening: ExitStack) -> None:
         folder = self._data / "kafka"
         log.info("starting Kafka in %s", folder)
-        self.kafka = kafka = opening.enter_context(LocalKafka(folder, self._port))
+        self._kafka = kafka = opening.enter_context(LocalKafka(folder, self._port))
         opening.callback(log.info, "stopping Kafka")
         self.settings = self.settings.model_copy(update={"kafka_bootstrap_servers": kafka.bootstrap_servers})
         log.info("Kafka answers at %s", kafka.bootstrap_servers)
@@ -118,7 +120,8 @@ class LocalStack:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._open_things.__exit__(kind, error, at)
         if error is None:
-            self.check()
+            self._check_job()
+            self._check_others()
 
     def check(self) -> None:
         """Raise the error that ended the job, the gateway or a fleet, if any.
@@ -126,8 +129,15 @@ class LocalStack:
         A job that another one has replaced has ended in order: the rest serves the new one. Kafka, and the JVM of the
         job, are started again if they have died, each `STARTS_AGAIN` times.
         """
-        if (exit_code := self.kafka.exit_code) is not None:
-            self._start_again("Kafka", f"exit code {exit_code}", self._restart_kafka)
+        if self._kafka is not None and self._kafka.exit_code is not None:
+            self._start_again("Kafka", f"exit code {self._kafka.exit_code}", partial(_started_again, self._kafka))
+        try:
+            self._check_job()
+        except _JVM_LOST as error:
+            self._start_again("Spark", str(error), self._restart_job)
+        self._check_others()
+
+    def _check_job(self) -> None:
         try:
             self.job.check()
         except TermLostError as lost:
@@ -135,8 +145,8 @@ class LocalStack:
                 log.warning("run %s has taken the registry over: Kafka, gateway and brokers run on, the job of this "
                             "process has ended", lost.newer_run_id)  # fmt: skip
             self._is_replaced = True
-        except _JVM_LOST as error:
-            self._start_again("Spark", str(error), self._restart_job)
+
+    def _check_others(self) -> None:
         self.gateway.check()
         for fleet in self._fleets:
             fleet.check()
@@ -144,7 +154,7 @@ class LocalStack:
     @property
     def is_hurt(self) -> bool:
         """True if Kafka or the job's JVM has died, so that nothing may answer who ends in order."""
-        if self._is_starting_again or self.kafka.exit_code is not None:
+        if self._is_starting_again or (self._kafka is not None and self._kafka.exit_code is not None):
             return True
         try:
             self.job.check()
@@ -163,10 +173,6 @@ class LocalStack:
         start()
         self._is_starting_again = False
         log.info("%s runs again", name)
-
-    def _restart_kafka(self) -> None:
-        self.kafka.kill()  # what is left of it
-        self.kafka.start()
 
     def _restart_job(self) -> None:
         forget_session(self.spark)
@@ -187,6 +193,11 @@ class LocalStack:
             log.info, "stopping the brokers: they %s", "unregister" if unregister else "just end"
         )
         return fleet
+
+
+def _started_again(server: OwnedServer) -> None:
+    server.kill()  # what is left of it
+    server.start()
 
 
 def own_kafka_port(settings: NamesrvSettings) -> int:

@@ -22,7 +22,7 @@ from namesrv_stream.rules.rows import (
     TopicRow,
     is_same_but_for_life,
 )
-from namesrv_stream.rules.tables import RegistryTables, follow_holders
+from namesrv_stream.rules.tables import RegistryTables, drop_topic, follow_holders
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,13 +200,15 @@ def _take_topics(tables: RegistryTables, settings: NamesrvSettings, request: Reg
     known = tables.topic.of(request.broker_name)
     if settings.delete_topic_with_broker_registration and not request.topic_queue_mapping_info_map:
         for row in [row for row in known.values() if row.topic not in request.topic_config_table]:
-            tables.topic.drop(row)  # T5
+            drop_topic(tables, row)  # T5
     wiped = _has_no_write(request)
     for topic, config in request.topic_config_table.items():
         row = _topic_row(topic, request.broker_name, config, wiped)
         if changed or _differs(known.get((topic, request.broker_name)), row):  # T2
             tables.topic.put(row)
     if changed:
+        for topic in request.topic_config_table.keys() - request.topic_queue_mapping_info_map.keys():
+            tables.topic_mapping.drop(TopicMappingRow(topic, request.broker_name, ""))  # D12
         for topic, info in request.topic_queue_mapping_info_map.items():  # T7
             broker_name = str(info.get("bname") or request.broker_name)
             tables.topic_mapping.put(TopicMappingRow(topic, broker_name, msgspec.json.encode(info).decode()))

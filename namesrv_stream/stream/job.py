@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tenacity import RetryCallState, Retrying, retry_if_exception, sleep_using_event, stop_when_event_set
 
-from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, notes_at_start
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, log_notes
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError, StorageError, TermLostError
 from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock, candidates
 from namesrv_stream.kafka.producer import HeartbeatProducer
@@ -42,7 +42,7 @@ from namesrv_stream.stream.failures import (
     require_session,
     storage_errors,
 )
-from namesrv_stream.stream.limits import require_descriptor, require_sound_spark
+from namesrv_stream.stream.limits import require_descriptor
 from namesrv_stream.stream.log_identity import log_to_go_on_with, require_same_log
 from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.micro_batch import MicroBatches
@@ -127,13 +127,11 @@ class RouteRegistryJob:
 
     def run(self, stop: threading.Event) -> None:
         """Lead the registry until `stop` is set, as a standby whenever it is this job's turn. Raises NamesrvError."""
-        for note in notes_at_start(self._settings):
-            log.warning(note)
+        log_notes(self._settings)
         with monitoring(self._spark, self._settings, self.metrics):
             self._run(stop)
 
     def _run(self, stop: threading.Event) -> None:
-        require_sound_spark(self._spark.version)
         reach_checkpoint(self._spark, self._settings)
         self._retrying(stop)(self._prepare_topic)
         if stop.is_set():
@@ -235,6 +233,7 @@ class RouteRegistryJob:
 
         A storage that never worked is a wrong setting, not an outage.
         """
+        require_descriptor()
         is_unknown = isinstance(error, JobFailedError)
         self._failed.add(time.monotonic() - self._started_at_s, is_unknown=is_unknown)
         if is_unknown:
@@ -243,7 +242,6 @@ class RouteRegistryJob:
 
     def _run_query(self, lock: JobLock, stop: threading.Event) -> None:
         self._started_at_s = time.monotonic()
-        require_descriptor()
         log_here = self._prepare_topic()
         # A job that cannot run ends before it ends another one by its claim.
         with storage_errors(self._settings):
@@ -384,7 +382,6 @@ class RouteRegistryJob:
     def _watch(self, query: StreamingQuery, batches: MicroBatches, terms: TermWatch, stop: threading.Event) -> None:
         ticks = TickWatch(batches.tick_silence)
         while not stop.wait(_LOOK_EVERY_S):
-            require_descriptor()
             terms.check()
             ticks.look()
             if not query.isActive:

@@ -173,7 +173,8 @@ def test_history_is_of_a_broker_name_or_an_address(run, cluster):
 
 
 def test_a_broker_that_the_guard_holds_is_suspect_in_lists_and_story(run, registry):
-    registry.rules = RouteRegistry(NamesrvSettings(expiry_guard_ratio=0.5))
+    registry.rules = RouteRegistry(NamesrvSettings(expiry_guard_ratio=0.5, tick_gap_millis=0))
+    registry.command(Scan())
     registry.register(MASTER, "c1", "broker-a", heartbeat_timeout_millis=10_000)
     registry.now_ms += 10_001
     registry.command(Scan())
@@ -182,6 +183,16 @@ def test_a_broker_that_the_guard_holds_is_suspect_in_lists_and_story(run, regist
     assert "ago, suspect" in run("brokerList").stdout
     assert "ago, suspect" in run("clusterList").stdout
     assert "is suspect: the guard against mass expiry keeps it in the routes" in run("why broker-a").stdout
+
+
+def test_a_time_without_a_tick_is_in_history_and_in_the_story_of_brokers_that_were_there(run, cluster):
+    cluster.gap(11_000)
+    cluster.register("10.0.0.7:10911", "c1", "broker-new")
+    (shown,) = [line for line in run("history").stdout.splitlines() if "LOG_GAP" in line]
+    assert shown.endswith("no tick for 11s")
+    assert "no tick for 11s: Kafka or all gateways were away" in run("why broker-a").stdout
+    assert "no tick" not in run("why broker-new").stdout
+    assert "LOG_GAP" not in run("history --broker broker-a").stdout
 
 
 @pytest.mark.parametrize("command", ["history --broker broker-a", "why broker-a", "why 10.0.0.2:10911"])

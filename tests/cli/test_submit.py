@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from namesrv_stream.cli import main
 
 
-class BecameError(Exception):
+class BecameError(BaseException):
     """The process would have become this command."""
 
 

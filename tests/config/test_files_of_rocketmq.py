@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.config import load_settings, notes_at_start
+from namesrv_stream.config import load_settings, log_notes
 
 PRINTED = sorted((Path(__file__).parent / "printed").glob("*.txt"))
 CONTROLLER_KEYS = """
@@ -36,29 +36,38 @@ def loaded(tmp_path):
     return load
 
 
+@pytest.fixture
+def notes(caplog):
+    def logged(settings):
+        caplog.clear()
+        log_notes(settings)
+        return caplog.messages
+
+    return logged
+
+
 def printed_settings(file):
     return "".join(f"{line}\n" for line in re.findall(r"RocketmqNamesrvConsole - (\S+=.*)", file.read_text()))
 
 
 @pytest.mark.parametrize("file", PRINTED, ids=lambda file: file.stem)
-def test_every_key_that_rocketmq_prints_is_accepted_and_its_defaults_are_not_named(loaded, file):
+def test_every_key_that_rocketmq_prints_is_accepted_and_its_defaults_are_not_named(loaded, notes, file):
     text = printed_settings(file)
     assert text.count("\n") > 19
     settings = loaded(re.sub("(?m)^jraftConfig=.*\n|^rocketmqHome=.*\n", "", text))
     assert (settings.listen_port, settings.server_channel_max_idle_time_seconds) == (9876, 120)
-    assert not [note for note in notes_at_start(settings) if "without effect" in note]
+    assert not [note for note in notes(settings) if "without effect" in note]
     assert loaded(text)
 
 
-def test_the_keys_of_a_controller_are_named_in_one_line(loaded):
-    notes = notes_at_start(loaded(CONTROLLER_KEYS))
-    assert len(notes) == 1
-    assert all(line.strip().split("=")[0] in notes[0] for line in CONTROLLER_KEYS.split())
+def test_the_keys_of_a_controller_are_named_in_one_line(loaded, notes):
+    [note] = notes(loaded(CONTROLLER_KEYS))
+    assert all(line.strip().split("=")[0] in note for line in CONTROLLER_KEYS.split())
 
 
-def test_a_controller_in_the_name_server_has_a_line_of_its_own(loaded):
-    notes = notes_at_start(loaded("enableControllerInNamesrv=true\n"))
-    assert "no controller runs in this process" in notes[-1]
+def test_a_controller_in_the_name_server_has_a_line_of_its_own(loaded, notes):
+    [note] = notes(loaded("enableControllerInNamesrv=true\n"))
+    assert "no controller runs in this process" in note
 
 
 def test_a_text_ends_before_its_blanks_and_a_password_with_them(loaded):

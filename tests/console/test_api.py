@@ -109,6 +109,14 @@ def test_each_epoch_with_events_is_a_mark_of_the_timeline(registry, client):
     ]
 
 
+def test_a_time_without_a_tick_is_a_mark_of_its_own_kind_and_no_command(registry, client):
+    epoch = registry.gap(11_000).epoch
+    *_, mark = client.get(f"/v1/timeline?epoch={epoch}").json["marks"]
+    assert [mark[kind] for kind in ("epoch", "begins", "ends", "commands", "gaps", "others")] == [epoch, 0, 0, 0, 1, 0]
+    (line,) = [line for line in client.get(f"/v1/history?epoch={epoch}").json["events"] if line["type"] == "LOG_GAP"]
+    assert line["text"].startswith("no tick for 11s: ")
+
+
 def _changes(client, marks):
     """The epochs of all marks, with those of a mark that stands for several, and how many requests that took."""
     found = []

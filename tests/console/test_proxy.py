@@ -17,7 +17,7 @@ from namesrv_stream.local.process import OwnedProcess
 from namesrv_stream.rules.requests import PutKvConfig
 from namesrv_stream.watch import watch
 from tests.console.conftest import Client
-from tests.console.test_commands import WIPE, _first_record
+from tests.console.test_commands import WIPE, first_record
 from tests.console.test_page import Page, driver  # noqa: F401  # a fixture
 from tests.gateway.test_server import eventually
 
@@ -85,7 +85,7 @@ def test_behind_nginx_page_changes_and_commands_work_below_a_path(
         origin = url.removesuffix("/routes")
         sent = Client(origin).post(WIPE, "/routes/v1/commands", Origin=origin, Sec_Fetch_Site="same-origin")
         assert (sent.status, sent.json["requestedBy"]) == (202, f"{HOST}:0")
-        assert _first_record(kafka, topic).reason == "disk full"
+        assert first_record(kafka, topic).reason == "disk full"
         assert Client(origin).get("/routes/v1/openapi.json").json["servers"] == [{"url": "/routes"}]
 
 

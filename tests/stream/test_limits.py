@@ -1,5 +1,8 @@
 """Limits that end a job: no descriptor or port is left, or the release of Spark uses them up."""
 
+import subprocess
+import sys
+
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
@@ -51,3 +54,18 @@ def test_a_spark_that_leaks_sockets_is_refused_by_the_number_of_its_defect(versi
 @pytest.mark.parametrize("version", ["4.2.1", "4.2.1-SNAPSHOT", "4.3.0"])
 def test_a_spark_that_closes_its_sockets_is_accepted(version):
     require_sound_spark(version)
+
+
+def test_a_process_that_can_open_nothing_is_at_its_limit():
+    """In a process of its own, whose limit is the descriptors that it has."""
+    code = (
+        "import resource\n"
+        "from namesrv_stream.stream.limits import LimitReachedError, require_descriptor\n"
+        "require_descriptor()\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
+        "try:\n    require_descriptor()\n"
+        "except LimitReachedError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Too many open files" in done.stdout
+    assert "ulimit -n" in done.stdout

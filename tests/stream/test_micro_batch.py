@@ -76,7 +76,7 @@ class Log:
 
 
 class Event(NamedTuple):
-    """What Kafka has at an offset, or an eviction: an address and its last sign of life."""
+    """A record as Kafka has it, or an eviction: an address and its last sign of life."""
 
     stored: StoredRecord | None
     eviction: tuple[str, int] | None = None

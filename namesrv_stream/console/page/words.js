@@ -44,6 +44,7 @@ export function eventsText(mark) {
   if (mark.begins) told.push(`${counted(mark.begins, "broker")} came`);
   if (mark.ends) told.push(`${counted(mark.ends, "broker")} left`);
   if (mark.commands) told.push(counted(mark.commands, "command"));
+  if (mark.gaps) told.push(`${counted(mark.gaps, "time")} without a tick`);
   if (mark.others) told.push(counted(mark.others, "other change"));
   if (mark.epochs > 1) told.push(`in ${counted(mark.epochs, "moment")}`);
   return told.join(", ");
