@@ -91,18 +91,18 @@ def printable(text: str) -> str:
 class OneLine(logging.Formatter):
     """Print each message on one line, whatever characters it has. A traceback follows on lines of its own."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: D102, N802 - logging's name
         record.message = printable(record.message)
         return super().formatMessage(record)
 
-    def format(self, record: logging.LogRecord) -> str:
+    def format(self, record: logging.LogRecord) -> str:  # noqa: D102 - logging's contract
         return masked(super().format(record))
 
 
 class JsonLine(logging.Formatter):
     """Print each record as one line with a JSON object, its traceback as a field."""
 
-    def format(self, record: logging.LogRecord) -> str:
+    def format(self, record: logging.LogRecord) -> str:  # noqa: D102 - logging's contract
         at = datetime.fromtimestamp(record.created, UTC)
         fields = {
             "time": at.isoformat(timespec="milliseconds"),
