@@ -74,7 +74,7 @@ def end_lease(tables: RegistryTables, broker_addr: str) -> LiveRow | None:
     holders = tables.holders(lease.broker_name)
     if not holders:
         for row in list(tables.topic.of(lease.broker_name).values()):
-            drop_topic(tables, row)  # U3
+            tables.topic.drop(row)  # U3; its mapping stays, as in RocketMQ, until the broker is back
     elif MASTER_ID not in holders and latest_registered(holders.values()).enable_acting_master:
         wipe_write_perm(tables, lease.broker_name)  # U4
     return lease

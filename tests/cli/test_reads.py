@@ -174,7 +174,7 @@ def test_history_is_of_a_broker_name_or_an_address(run, cluster):
 
 def test_a_broker_that_the_guard_holds_is_suspect_in_lists_and_story(run, registry):
     registry.rules = RouteRegistry(NamesrvSettings(expiry_guard_ratio=0.5, tick_gap_millis=0))
-    registry.command(Scan())
+    registry.command(Scan(), publish=False)
     registry.register(MASTER, "c1", "broker-a", heartbeat_timeout_millis=10_000)
     registry.now_ms += 10_001
     registry.command(Scan())

@@ -113,7 +113,7 @@ def test_a_time_without_a_tick_is_a_mark_of_its_own_kind_and_no_command(registry
     epoch = registry.gap(11_000).epoch
     *_, mark = client.get(f"/v1/timeline?epoch={epoch}").json["marks"]
     assert [mark[kind] for kind in ("epoch", "begins", "ends", "commands", "gaps", "others")] == [epoch, 0, 0, 0, 1, 0]
-    (line,) = [line for line in client.get(f"/v1/history?epoch={epoch}").json["events"] if line["type"] == "LOG_GAP"]
+    (line,) = [line for line in client.get(f"/v1/events?epoch={epoch}").json["events"] if line["type"] == "LOG_GAP"]
     assert line["text"].startswith("no tick for 11s: ")
 
 

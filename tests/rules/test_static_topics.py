@@ -49,9 +49,11 @@ def test_d12_a_mapping_goes_with_its_deleted_topic():
     assert log.mapped == []
 
 
-def test_d12_a_mapping_goes_with_the_last_holder_of_its_broker_name():
+def test_d12_a_mapping_outlives_its_broker_until_that_is_back_without_it():
     log = Log()
     log.apply(UnregisterBroker(broker_addr=ADDRESS))
+    assert log.mapped == ["Static"]
+    log.register(counter=1)
     assert log.mapped == []
 
 

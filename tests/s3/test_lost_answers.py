@@ -16,7 +16,7 @@ EPOCHS = 200
 
 
 @pytest.mark.full
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_no_epoch_comes_twice_no_run_ends_and_each_change_is_there_once(real_s3, tmp_path):
     with UnreliableProxy(tmp_path, real_s3) as proxy:
         root = real_s3.root(proxy.port)
