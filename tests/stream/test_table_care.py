@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from signal import SIGKILL
 
 import pytest
@@ -16,6 +17,7 @@ from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT, PAST_SNAPSHOT, SNAPSHOT, TABLES
 from tests.tables.rows import NOW
+from tests.tables.test_maintenance import pass_time
 from tests.tables.test_publication import assert_shows_exactly, batch, batches_shown, claim
 
 LIMIT_S = 60.0
@@ -91,6 +93,17 @@ def test_snapshots_past_their_retention_go(root):
     TableCare(root, settings(root), lambda _point: None).look_after()
     assert root.open(PAST_SNAPSHOT).to_pyarrow_table().num_rows == 2
     assert_shows_exactly(root, 0, 1)
+
+
+def test_of_snapshot_only_the_files_of_the_newest_version_stay_after_an_hour(root, publisher):
+    before = views_of_all(root)
+    TableCare(root, settings(root), lambda _point: None).look_after()
+    folder = Path(root.uri(SNAPSHOT))
+    assert len(list(folder.glob("*.parquet"))) > 1
+    pass_time(root, days=1)
+    TableCare(root, settings(root), lambda _point: None).look_after()
+    assert len(list(folder.glob("*.parquet"))) == 1
+    assert views_of_all(root) == before
 
 
 def test_no_maintenance_runs_when_the_setting_is_0(root, publisher):
