@@ -115,7 +115,7 @@ def test_kafka_takes_ticks_again_as_soon_as_it_has_taken_one(run):
 
 
 def test_a_gap_in_the_log_makes_a_lease_late_later(run):
-    """Of 117 s since the broker was heard 60 s are a gap between two ticks, which counts as 3 s."""
+    """The broker was heard 117 s ago, of which 60 s are a gap between two ticks that counts as 3 s."""
 
     async def scenario(gateway):
         log = LogClock(tick_append_ms=-117_000, reading_ms=5_000_000)
