@@ -49,7 +49,7 @@ def heads(root):
     return {name: Root(root).open(spec).version() for name, spec in TABLES.items()}
 
 
-def test_1000_unchanged_heartbeats_commit_nothing_but_signs_of_life_every_30_s(timed, spark):
+def test_1000_unchanged_heartbeats_commit_nothing_within_five_minutes(timed, spark):
     with BackgroundJob(spark.newSession(), timed.settings, is_replay=True) as job:
         timed.say(*map(registration, BROKERS))
         job.process_all()
@@ -60,7 +60,7 @@ def test_1000_unchanged_heartbeats_commit_nothing_but_signs_of_life_every_30_s(t
             if second % 15 == 0:
                 job.process_all()
         commits = {name: head - before[name] for name, head in heads(timed.root).items() if head != before[name]}
-        assert commits == {"live": 3, "snapshot": 3}
+        assert commits == {}
         assert len(timed.records()) == len(BROKERS) + 1_000
 
 

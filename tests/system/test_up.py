@@ -64,7 +64,14 @@ def is_logged(up, text):
 
 
 def children(up, name):
-    return [each for each in psutil.Process(up.pid).children(recursive=True) if name in " ".join(each.cmdline())]
+    return [each for each in psutil.Process(up.pid).children(recursive=True) if name in command_of(each)]
+
+
+def command_of(process):
+    try:
+        return " ".join(process.cmdline())
+    except (psutil.ZombieProcess, psutil.NoSuchProcess):
+        return ""
 
 
 def test_up_starts_what_has_died_again_says_so_and_ends_whatever_is_dead(up, tmp_path):

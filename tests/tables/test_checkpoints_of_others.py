@@ -86,6 +86,7 @@ def leave_parts_of_spark(spark, root):
     """Spark itself writes a version's checkpoint in parts, beside the one of delta-rs."""
     log = spark.sparkContext._jvm.org.apache.spark.sql.delta.DeltaLog
     session = spark._jsparkSession  # noqa: SLF001  # Delta's own checkpoint has no Python function
+    spark.sparkContext._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
     spark.conf.set("spark.databricks.delta.checkpoint.partSize", "1")
     try:
         for spec in SPECS:
