@@ -20,6 +20,11 @@ def iso_text(epoch_ms: int | None) -> str | None:
     return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def moment_text(epoch_ms: int) -> str:
+    """Return the time in this machine's zone to the second, with the day and the name of the zone."""
+    return datetime.fromtimestamp(epoch_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
 def duration_text(millis: int) -> str:
     """Return the duration in its two greatest units: `3m 20s`, `2d 4h`, `12s`; `0s` if it is below a second."""
     parts: list[str] = []

@@ -1,12 +1,12 @@
 """Parser of moments as people write them: an epoch, `now`, `03:12`, `2026-11-21 03:12`, ISO 8601, `10m`, `1d 2h ago`.
 
-A time without a zone is in this machine's zone.
+A time without a zone is in the zone given, or else in this machine's.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import datetime, time, timedelta
+from datetime import datetime, time, timedelta, tzinfo
 
 import click
 
@@ -17,8 +17,8 @@ ACCEPTED = "now, 03:12, 2026-11-21 03:12, 2026-11-21T03:12:05Z, 10m or 1d 2h ago
 _PARTS_OF_DURATION = re.compile(r"[0-9]+\s*[a-z]+", re.IGNORECASE)
 
 
-def parsed_time(text: str, now: datetime) -> datetime:
-    """Return the moment that `text` names, with its zone; `now` has a zone too.
+def parsed_time(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
+    """Return the moment that `text` names, with its zone; `now` has a zone too. `zone` is that of a time without one.
 
     A duration is that long before `now`. A time of day is the latest such time that is not after `now`. Raises a
     ValueError that lists the accepted forms.
@@ -26,7 +26,7 @@ def parsed_time(text: str, now: datetime) -> datetime:
     text = text.strip()
     if text.lower() == "now":
         return now
-    if found := _relative(text, now) or _time_of_day(text, now) or _iso(text):
+    if found := _relative(text, now) or _time_of_day(text, now, zone) or _iso(text, zone):
         return found
     raise ValueError(f"{text!r} is no time. Accepted are {ACCEPTED}.")
 
@@ -49,22 +49,29 @@ def _duration(text: str) -> timedelta:
     return duration
 
 
-def _time_of_day(text: str, now: datetime) -> datetime | None:
+def _time_of_day(text: str, now: datetime, zone: tzinfo | None) -> datetime | None:
     try:
         of_day = time.fromisoformat(text) if ":" in text else None
     except ValueError:
         return None
     if of_day is None:
         return None
-    today = datetime.combine(now.astimezone(of_day.tzinfo).date(), of_day).astimezone()
+    zone = of_day.tzinfo or zone
+    today = datetime.combine(now.astimezone(zone).date(), of_day.replace(tzinfo=zone)).astimezone()
     return today if today <= now else today - timedelta(days=1)
 
 
-def _iso(text: str) -> datetime | None:
+def _iso(text: str, zone: tzinfo | None) -> datetime | None:
     try:
-        return datetime.fromisoformat(text).astimezone()
+        written = datetime.fromisoformat(text)
+        return written.replace(tzinfo=written.tzinfo or zone).astimezone()
     except (ValueError, OverflowError):
         return None
+
+
+def epoch_in(text: str) -> int | None:
+    """Return the epoch that `text` is, None if it is none: a number is an epoch, and never a time."""
+    return int(text[:18]) if text.isascii() and text.isdigit() else None
 
 
 class Moment(click.ParamType[int | datetime]):
@@ -79,8 +86,8 @@ class Moment(click.ParamType[int | datetime]):
         if isinstance(value, int | datetime):
             return value
         text = str(value)
-        if self._epochs and text.isascii() and text.isdigit():
-            return int(text)
+        if self._epochs and (epoch := epoch_in(text)) is not None:
+            return epoch
         try:
             return parsed_time(text, datetime.now().astimezone())
         except ValueError as error:

@@ -21,6 +21,7 @@ from namesrv_stream.cli.moments import ACCEPTED, Moment
 from namesrv_stream.cli.output import console, duration_text, heading, print_shown, time_text
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import NamesrvError, SnapshotGoneError, did_you_mean
+from namesrv_stream.history.between import between
 from namesrv_stream.history.events import AsOf, Span, members_at
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.progress import is_stale, job_progress
@@ -81,6 +82,11 @@ class View(NamedTuple):
         """`as_of` as keyword arguments of `RouteReader.open` and `Snapshots.find`; empty if it is None."""
         asked = {} if self.as_of is None else moment_of(self.as_of)._asdict()
         return {name: value for name, value in asked.items() if value is not None}
+
+    @property
+    def asked_ms(self) -> int | None:
+        """The event time in `as_of`, None if it names none."""
+        return self.as_of_arguments.get("at_ms")
 
 
 def moment_of(asked: int | datetime) -> AsOf:
@@ -201,6 +207,9 @@ def show(invocation: Invocation, view: View, answer: Callable[[Served], Answer],
         return
     try:
         served = _served(reader.open(**view.as_of_arguments), invocation.settings, is_past=view.as_of is not None)
+        lacking = between(root_of(invocation.settings), reader.snapshots, served.snapshot, view.asked_ms)
+        if lacking is not None:
+            say(str(lacking))
     except SnapshotGoneError as gone:
         if not remembers or view.as_of is None:
             raise

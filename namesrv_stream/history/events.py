@@ -14,6 +14,7 @@ from namesrv_stream.rules.rows import QUIET_COLUMNS, BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.root import Root, query, select
 from namesrv_stream.tables.schemas import BROKER_EVENT
+from namesrv_stream.texts import iso_text, moment_text
 
 _PLACE = f"(epoch * {2**32} + seq)"
 _MEMBER_TYPES = (*BEGINS, "ID_LOST", "CHANGED", *LEASE_ENDS)
@@ -33,7 +34,12 @@ class AsOf(NamedTuple):
     def __str__(self) -> str:
         if self.at_ms is None:
             return f"epoch {self.epoch}"
-        return datetime.fromtimestamp(self.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        return moment_text(self.at_ms)
+
+    @property
+    def as_json(self) -> str | None:
+        """The moment as JSON has it."""
+        return str(self) if self.at_ms is None else iso_text(self.at_ms)
 
     @property
     def up_to_here(self) -> str:
@@ -119,6 +125,11 @@ def recorded_names(root: Root, snapshot: SnapshotRow) -> set[str]:
 def events_between(root: Root, snapshot: SnapshotRow, after: AsOf, until: AsOf) -> list[BrokerEventRow]:
     """Return the events after one moment, up to another one and up to a snapshot, in order of the log."""
     return _lines(root, snapshot, f"NOT ({after.up_to_here}) AND {until.up_to_here} ORDER BY epoch, seq")
+
+
+def count_after(root: Root, snapshot: SnapshotRow, epoch: int, until: AsOf) -> int:
+    """Return the number of events of later epochs than `epoch`, up to a moment and up to a snapshot."""
+    return _first(root, snapshot, f"SELECT count(*) FROM rows WHERE epoch > {epoch} AND {until.up_to_here}") or 0
 
 
 class EpochEvents(NamedTuple):
