@@ -26,6 +26,7 @@ from namesrv_stream.history.events import AsOf, Span, members_at
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.progress import is_stale, job_progress
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.rules.system_topics import is_system_topic
 from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
 
@@ -35,15 +36,6 @@ BROKERS_ALONE = "the brokers, without topics, signs of life and data versions"
 
 _NAMED = 5
 _NEAREST = 3
-_SYSTEM_PREFIXES = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", "%DLQ%")
-_SYSTEM_TOPICS = {
-    "TBW102",
-    "SELF_TEST_TOPIC",
-    "BenchmarkTest",
-    "OFFSET_MOVED_EVENT",
-    "SCHEDULE_TOPIC_XXXX",
-    "TRANS_CHECK_MAX_TIME_TOPIC",
-}
 
 
 class NotFoundError(NamesrvError):
@@ -62,12 +54,7 @@ def _what_there_is(names: list[str]) -> str:
     if not names:
         return "There is none at all yet."
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f"There is {', '.join(sorted(names, key=_is_system_topic)[:_NAMED])}{more}."
-
-
-def _is_system_topic(name: str) -> bool:
-    """Return whether brokers make a topic of this name by themselves."""
-    return name in _SYSTEM_TOPICS or name.startswith(_SYSTEM_PREFIXES)
+    return f"There is {', '.join(sorted(names, key=is_system_topic)[:_NAMED])}{more}."
 
 
 class View(NamedTuple):

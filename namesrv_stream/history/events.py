@@ -82,19 +82,21 @@ def newest_events(  # noqa: PLR0913  # what a reader may choose
     limit: int | None = 50,
     *,
     with_versions: bool = True,
+    below: tuple[int, int] | None = None,
 ) -> list[BrokerEventRow]:
     """Return the newest `limit` events of a span that a snapshot has, in order of the log; all events for None.
 
-    `broker` is a broker name or an address. Without `with_versions` the events that changed nothing but a data version
-    are left out. In a year of history delta-rs reads only the newest files: once it has
-    `limit` events, it skips files whose statistics show that all their epochs are older.
+    `broker` is a broker name or an address. `below`: only events before this place, an epoch and a number. Without
+    `with_versions` the events that changed nothing but a data version are left out. In a year of history delta-rs reads
+    only the newest files: once it has `limit` events, it skips files whose statistics show that all their epochs are
+    older.
     """
     concerned = "true" if broker is None else f"{quoted(broker)} IN (broker_name, broker_addr)"
     shown = "true" if with_versions else f"({_SHOWS_MORE_THAN_A_VERSION})"
+    earlier = "true" if below is None else "(epoch < {0} OR (epoch = {0} AND seq < {1}))".format(*below)
     newest = "" if limit is None else f" LIMIT {limit}"
-    return _lines(root, snapshot, f"{concerned} AND {shown} AND {span.covers} ORDER BY epoch DESC, seq DESC{newest}")[
-        ::-1
-    ]
+    condition = f"{concerned} AND {shown} AND {earlier} AND {span.covers}"
+    return _lines(root, snapshot, f"{condition} ORDER BY epoch DESC, seq DESC{newest}")[::-1]
 
 
 def topic_events(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVERYTHING) -> list[BrokerEventRow]:
