@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from namesrv_stream.rules.requests import BrokerHeartbeat
 from tests.cli.registry import PublishedRegistry
 
 CLUSTERS = 3
@@ -26,10 +27,12 @@ def publish_crowd(registry: PublishedRegistry, brokers: int, topics: int, topics
 
 
 def lose_zone(registry: PublishedRegistry, brokers: int, zone: str) -> None:
-    """End the leases of all brokers of a zone, as one snapshot."""
+    """End the leases of all brokers of a zone, as one snapshot, while all others send signs of life."""
     for number in range(brokers):
         if zone_of(number) == zone:
             registry.expire(address_of(number), publish=False)
+        else:
+            registry.command(BrokerHeartbeat(broker_addr=address_of(number)), publish=False)
     registry.publish()
 
 

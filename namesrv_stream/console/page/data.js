@@ -45,8 +45,17 @@ export async function read(url, options) {
   return body;
 }
 
+// The moment that a reader has typed: an epoch, `now`, or a time in `zone`. `at` is null if the epoch says it all.
+export async function momentOf(text, zone) {
+  if (text.trim().toLowerCase() === "now") return { epoch: null, at: null, between: null };
+  if (/^\d{1,15}$/.test(text.trim())) return { epoch: Number(text), at: null, between: null };
+  const { snapshot } = await read(`v1/overview?${new URLSearchParams({ at: text, tz: zone })}`);
+  const between = snapshot.between ?? null;
+  return { epoch: snapshot.epoch, at: between && between.askedAt, between };
+}
+
 export const send = (command) =>
-  read("/v1/commands?wait=20s", {
+  read("v1/commands?wait=20s", {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify(command),
@@ -70,14 +79,28 @@ function next() {
   });
 }
 
-// Calls `onSnapshot` with each new snapshot, and `onState` with whether the connection stands.
+// Calls `onSnapshot` with each new snapshot, and `onState` with whether the connection stands. A page that nobody sees
+// gives its connection back: a browser has six for a console, and would have none left for the seventh page.
 export function follow(onSnapshot, onState) {
-  const source = new EventSource("/v1/watch");
-  source.addEventListener("snapshot", (event) => onSnapshot(JSON.parse(event.data)));
-  source.addEventListener("progress", () => onState(true));
-  source.onopen = () => onState(true);
-  source.onerror = () => {
-    onState(false);
-    if (source.readyState === EventSource.CLOSED) setTimeout(() => follow(onSnapshot, onState), 3000);
+  let source = null;
+  const open = () => {
+    if (source !== null || document.hidden) return;
+    const opened = source = new EventSource("v1/watch");
+    opened.addEventListener("snapshot", (event) => onSnapshot(JSON.parse(event.data)));
+    opened.addEventListener("progress", () => onState(true));
+    opened.onopen = () => onState(true);
+    opened.onerror = () => {
+      if (source !== opened) return;
+      onState(false);
+      if (opened.readyState === EventSource.CLOSED) setTimeout(() => { if (source === opened) { close(); open(); } }, 3000);
+    };
   };
+  const close = () => {
+    source?.close();
+    source = null;
+  };
+  addEventListener("pagehide", close);
+  addEventListener("pageshow", open);
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  open();
 }
