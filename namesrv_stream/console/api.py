@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 
-from namesrv_stream.console import answers, glance, models, periods
+from namesrv_stream.console import answers, glance, models, period_models, periods
 from namesrv_stream.console.hub import route_json
 from namesrv_stream.console.moments import moment_up_to, span_up_to, time_at
 from namesrv_stream.console.problems import BadQuestionError, NoSuchNameError
@@ -207,7 +207,7 @@ def why(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
 ) -> Response:
     """Return the newest sentences, newest last."""
 
-    def compute(view: RegistryView) -> models.StoryFields:
+    def compute(view: RegistryView) -> period_models.StoryFields:
         row, queues = view.snapshot, view.routes.queues
         span = span_up_to(row, since, until, asked.zone)
         story = (topic_story if is_topic else story_of)(asked.console.root, row, name, span, queues)
@@ -314,7 +314,7 @@ def timeline(
     console = asked.console
     oldest = console.snapshots.oldest()
 
-    def compute(view: RegistryView) -> models.TimelineFields:
+    def compute(view: RegistryView) -> period_models.TimelineFields:
         row = view.snapshot
         since_ms = max(time_at(since, row, asked.zone) or 0, oldest.event_time or 0)
         until_ms = time_at(until, row, asked.zone)
@@ -337,7 +337,7 @@ def churn(
 ) -> Response:
     """Return the sessions since a time, up to the moment."""
 
-    def compute(view: RegistryView) -> models.ChurnFields:
+    def compute(view: RegistryView) -> period_models.ChurnFields:
         since_ms = time_at(since, view.snapshot, asked.zone) or 0
         found = periods.churn(asked.console.root, view.snapshot, since_ms, broker)
         if broker is not None and not found["sessions"]:

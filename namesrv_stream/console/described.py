@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from namesrv_stream.console import models
+from namesrv_stream.console import models, period_models
 from namesrv_stream.console.commands import OperatorCommand
 
 _PROBLEM = models.ProblemFields
@@ -25,12 +25,12 @@ ANSWERS: dict[str, type] = {
     "/v1/brokers/{name}": models.BrokerNamePageFields,
     "/v1/gone": models.GonePageFields,
     "/v1/clusters": models.ClustersFields,
-    "/v1/events": models.EventsFields,
-    "/v1/why/{name}": models.StoryFields,
-    "/v1/diff": models.DiffFields,
-    "/v1/snapshots": models.SnapshotsFields,
-    "/v1/timeline": models.TimelineFields,
-    "/v1/churn": models.ChurnFields,
+    "/v1/events": period_models.EventsFields,
+    "/v1/why/{name}": period_models.StoryFields,
+    "/v1/diff": period_models.DiffFields,
+    "/v1/snapshots": period_models.SnapshotsFields,
+    "/v1/timeline": period_models.TimelineFields,
+    "/v1/churn": period_models.ChurnFields,
     "/v1/status": models.StatusFields,
     "/v1/watch": models.WatchFields,
     "/v1/commands": models.SentFields,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import convert
 
 from namesrv_stream.console.answers import moment_fields, now_of
-from namesrv_stream.console.models import ChurnFields, MarkFields, OutageFields, RejectedFields, SessionFields
+from namesrv_stream.console.period_models import ChurnFields, MarkFields, OutageFields, RejectedFields, SessionFields
 from namesrv_stream.history.churn import (
     UNPLANNED,
     BrokerKey,

@@ -19,11 +19,13 @@ export function drawBanner(job, isConnected, isPresent) {
     place.replaceChildren();
   } else if (place.dataset.told !== told[0]) {  // a screen reader is told once, not with each second of the age
     place.dataset.told = told[0];
-    place.replaceChildren(h("strong", {}, told[0]), " ", h("span", {}, told[1]), " ", h("span", { class: "age", "aria-hidden": "true" }));
+    place.replaceChildren(h("strong", {}, told[0]), " ", h("span", {}, withCode(told[1])), " ", h("span", { class: "age", "aria-hidden": "true" }));
   }
   const age = place.querySelector(".age");
   if (age) age.textContent = `All below is of ${when(job.eventTime ?? job.publishedAt)}, ${ago(job.eventTime ?? job.publishedAt)}.`;
 }
+
+const withCode = (text) => text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part));
 
 function reason(job, isConnected) {
   if (!isConnected) return ["The console does not answer.", "This page goes on when it is back."];

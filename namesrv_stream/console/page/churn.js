@@ -6,6 +6,7 @@ import { stamp, table } from "./lists.js";
 import { clock, counted, duration } from "./words.js";
 
 const FEW = 6;
+const FEW_ROWS = 20;
 
 export const churn = {
   title: () => "Churn",
@@ -18,8 +19,8 @@ export const churn = {
     return [
       card("Up and down", sessionsChart(found, name)),
       h("div", { class: "columns" },
-        card("Flapping", table(["broker", "#unplanned ends", "#back within 10 min", "shortest session"], flapping, "No broker ended unplanned in this time.", { name: "flapping" })),
-        card("Several at once", table(["from", "to", "#brokers", "clusters", "which"], outages, "No two brokers ended unplanned within a minute.", { name: "outages" }))),
+        card("Flapping", table(["broker", "#unplanned ends", "#back within 10 min", "shortest session"], flapping, "No broker ended unplanned in this time.", { name: "flapping", step: FEW_ROWS })),
+        card("Several at once", table(["from", "to", "#brokers", "clusters", "which"], outages, "No two brokers ended unplanned within a minute.", { name: "outages", step: FEW_ROWS }))),
       card("Rejected records", table(["time", "#offset", "key", "reason", "begins with"], rejected, "Every record kept the contract.", { name: "rejected" }),
         found.rejectedMore && quiet("Older ones are in the table rejected.")),
     ];

@@ -12,7 +12,7 @@ export const stamp = (time, text = when) => (time ? h("time", { datetime: time }
 
 // `columns`: names, `#` before those of numbers. `more`: the rest of a list of which `rows` is the first page.
 // `heads`: what to show in place of the names, each with its value of aria-sort.
-export function table(columns, rows, empty, { name = "table", total = rows.length, more = null, heads = null } = {}) {
+export function table(columns, rows, empty, { name = "table", total = rows.length, more = null, heads = null, step = STEP } = {}) {
   if (!rows.length) return quiet(empty);
   const isNumber = columns.map((column) => column.startsWith("#"));
   const names = columns.map((column) => column.replace("#", ""));
@@ -20,13 +20,13 @@ export function table(columns, rows, empty, { name = "table", total = rows.lengt
   const cell = (value, index) => h("td", { class: isNumber[index] ? "number" : null, "data-label": names[index] }, value ?? "");
   const body = h("tbody");
   const shown = quiet();
-  const button = h("button", { type: "button", onclick: show }, `Show ${STEP} more`);
+  const button = h("button", { type: "button", onclick: show }, `Show ${step} more`);
   const state = { rows, count: 0, more };
 
   async function show() {
-    if (state.count + STEP > state.rows.length) await load(STEP);
-    body.append(...state.rows.slice(state.count, state.count + STEP).map((row) => h("tr", {}, row.map(cell))));
-    state.count = Math.min(state.rows.length, state.count + STEP);
+    if (state.count + step > state.rows.length) await load(step);
+    body.append(...state.rows.slice(state.count, state.count + step).map((row) => h("tr", {}, row.map(cell))));
+    state.count = Math.min(state.rows.length, state.count + step);
     told();
   }
 
@@ -48,8 +48,8 @@ export function table(columns, rows, empty, { name = "table", total = rows.lengt
     download(`${name}.csv`, [names, ...state.rows.map((row) => row.map(plain))]);
   }
 
-  body.append(...state.rows.slice(0, STEP).map((row) => h("tr", {}, row.map(cell))));
-  state.count = Math.min(STEP, state.rows.length);
+  body.append(...state.rows.slice(0, step).map((row) => h("tr", {}, row.map(cell))));
+  state.count = Math.min(step, state.rows.length);
   told();
   return h("div", { class: "list" }, h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, head)), body)),
     h("div", { class: "foot" }, shown, h("span", { class: "buttons" }, button, h("button", { type: "button", class: "csv", onclick: save, title: "Save all rows as CSV" }, "CSV"))));
