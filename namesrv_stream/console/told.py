@@ -12,7 +12,7 @@ from namesrv_stream.console.models import ToldFields
 from namesrv_stream.history.fields import camel, event_fields
 from namesrv_stream.history.story import story_of_broker
 from namesrv_stream.rules.rows import BrokerEventRow
-from namesrv_stream.texts import iso_text
+from namesrv_stream.texts import iso_text, natural_key
 
 _FEW = 3
 """More lines of one epoch and type than this are told as one."""
@@ -58,13 +58,16 @@ def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def told_together(lines: Iterable[BrokerEventRow], limit: int) -> list[ToldFields]:
-    """Return the newest lines, newest first; many of one epoch, type and cluster are told as one."""
+    """Return the newest lines, newest first; many of one epoch, type and cluster are told as one.
+
+    In an epoch the changes of topics come last: most of them follow from what happened to a broker.
+    """
     found: list[ToldFields] = []
     for _, of_epoch in groupby(lines, lambda line: line.epoch):
         kinds: dict[tuple[str, str | None], list[BrokerEventRow]] = {}
         for line in of_epoch:
             kinds.setdefault((line.type, line.cluster_name), []).append(line)
-        for of_kind in kinds.values():
+        for of_kind in sorted(kinds.values(), key=lambda lines: lines[0].type == "TOPICS_CHANGED"):
             found += [_many(of_kind)] if len(of_kind) > _FEW else map(_one, of_kind)
         if len(found) >= limit:
             break
@@ -82,7 +85,7 @@ def _one(line: BrokerEventRow) -> ToldFields:
 
 
 def _many(lines: list[BrokerEventRow]) -> ToldFields:
-    names = sorted({line.broker_name or "" for line in lines})
+    names = sorted({line.broker_name or "" for line in lines}, key=natural_key)
     words = _MANY.get(lines[0].type, lines[0].type.lower().replace("_", " ") + ", {} times")
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     cluster = f" of {lines[0].cluster_name}" if lines[0].cluster_name else ""

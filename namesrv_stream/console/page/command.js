@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 const dialog = document.getElementById("command");
 
 export function actions(list) {
-  return h("p", { class: "buttons" }, list.map(([text, command, effect]) => h("button", { type: "button", onclick: () => ask(text, command, effect) }, text)));
+  return h("p", { class: "buttons commands" }, list.map(([text, command, effect]) => h("button", { type: "button", onclick: () => ask(text, command, effect) }, text)));
 }
 
 export function disarm() {

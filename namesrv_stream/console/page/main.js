@@ -112,7 +112,7 @@ async function draw() {
   track.place(state.epoch);
   track.spans.value = state.window;
   drawPresent();
-  if (newest === null) return;
+  if (newest === null || (state.at !== null && state.epoch === null)) return;  // not yet found, or not yet resolved
   const questions = asked();
   const here = questions.map(([path, epoch]) => peek(path, epoch));
   if (here.every(Boolean)) {

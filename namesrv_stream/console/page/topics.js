@@ -39,7 +39,8 @@ export const topic = {
 function routeTable(found, moment) {
   const groups = new Map((found?.route.brokerDatas ?? []).map((group) => [group.brokerName, group]));
   const states = new Map((found?.brokers ?? []).map((lease) => [lease.brokerAddr, lease.state]));
-  const rows = (found?.route.queueDatas ?? []).map((queue) => {
+  const queues = [...(found?.route.queueDatas ?? [])].sort((one, other) => one.brokerName.localeCompare(other.brokerName, undefined, { numeric: true }));
+  const rows = queues.map((queue) => {
     const group = groups.get(queue.brokerName);
     const holders = Object.entries(group?.brokerAddrs ?? {}).map(([id, addr]) => h("div", { class: "holder" }, dot(states.get(addr) ?? "gone"), h("b", {}, id), ` ${addr} `));
     return [link("broker", queue.brokerName, moment), group?.cluster, group?.zoneName, queue.readQueueNums, queue.writeQueueNums, perm(queue.perm), holders];
