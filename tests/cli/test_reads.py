@@ -54,6 +54,21 @@ def test_route_as_json_is_topic_route_data(run, cluster):
     ]
 
 
+def test_a_time_between_two_snapshots_is_answered_with_a_notice(run, registry):
+    first_ms = registry.now_ms
+    registry.register(MASTER, "c1", "broker-a", publish=False)
+    registry.publish()
+    registry.now_ms += 60_000
+    registry.register(SLAVE, "c1", "broker-a", 1, publish=False)
+    registry.now_ms += 60_000
+    registry.publish()
+    exact, between = run(f"brokerList --as-of {at(first_ms)}"), run(f"brokerList --as-of {at(first_ms + 90_000)}")
+    assert exact.stdout == between.stdout
+    assert exact.stderr == ""
+    assert "the next snapshot is of" in between.stderr
+    assert "are not in the answer" in between.stderr
+
+
 def test_plain_route_has_a_line_an_address(run, cluster):
     _heading, columns, *rows = lines(run("topicRoute -t TopicA"))
     assert columns.split() == [
