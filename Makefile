@@ -4,7 +4,7 @@
 #   make demo-rocketmq  a real RocketMQ broker and client with the registry as their name server
 #   make test         everything that is quick enough for every change
 #   make test-quick   rules, protocol, tables, settings and rights, without Java; branch coverage of rules/ and wire/
-#   make test-full    the long tests too
+#   make test-full    the long tests too; needs Go, nginx and Chromium
 #   make test-deploy  the Helm chart and the Compose file against the schemas of Kubernetes and Compose; needs Go
 #   make docs         the documentation as a site, in site/; fails on a broken link
 #   make install-s3   the jars with which Spark reads tables on S3
@@ -17,8 +17,10 @@
 #   make bench-watch  from a snapshot to 1,000 watchers of the console
 #   make bench-history  the cookbook's questions on a year of history, 10 million lines
 #   make league       users' reports of the NameServer, played against RocketMQ and the gateway; writes docs/league.md
+#   make soak         the whole stack for 15 minutes, and whether anything grows; ARGS='--minutes 30'
 #   make soak-hostile  ten kinds of hostile peers beside good brokers and clients, for ten minutes
 #   make chaos        20 minutes of killed jobs, outages and full disks under churn; ARGS='--minutes 2 --seed 7'
+#   make outdated     direct dependencies of which there is a newer release than the installed one
 #   make lock         pin newer versions of the dependencies
 #   make clean        remove what the targets above made
 #
@@ -38,7 +40,7 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c '$(OLD_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-plain test-kafka test-spark test-quick test-full test-alerts lint bench bench-gateway bench-heartbeats bench-scale bench-watch bench-history league soak-hostile chaos lock clean java
+.PHONY: help install install-s3 demo demo-rocketmq docs test test-deploy test-plain test-kafka test-spark test-quick test-full test-alerts lint bench bench-gateway bench-heartbeats bench-scale bench-watch bench-history league soak soak-hostile chaos outdated lock clean java
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -82,7 +84,13 @@ test-quick: .venv/.installed
 	@for package in rules wire; do echo "branch coverage of $$package/: $$($(BIN)/coverage report \
 	  --include="namesrv_stream/$$package/*" --format=total --fail-under=95)%" || exit 1; done
 
-test-full: java install install-s3
+# A real S3 server, for the tests that moto alone would not do. It comes as a Go module at a pinned version.
+VERSITYGW := .cache/s3/versitygw
+$(VERSITYGW):
+	@echo 'Building versitygw, an S3 server (once, some minutes) ...'
+	@GOBIN=$(CURDIR)/$(dir $@) go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+
+test-full: java install install-s3 $(VERSITYGW)
 	$(BIN)/python -m pytest -m 'not deploy' $(ARGS)
 
 # Helm and Compose's schema come as Go modules at a pinned version, into a folder that later runs find.
@@ -138,6 +146,9 @@ bench-history: java install
 league: java install
 	$(BIN)/python -m league $(ARGS)
 
+soak: java install
+	$(BIN)/python -m benchmarks.soak $(ARGS)
+
 soak-hostile: java install
 	$(BIN)/python -m benchmarks.hostile $(ARGS)
 
@@ -181,8 +192,15 @@ jars/.rocketmq: conf/ivy.xml .venv/.installed
 # The locks name no registry: pip asks the one that it is set up for.
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command 'make lock'
-lock:
-	@[ -x $(BIN)/uv ] || $(BIN)/python -m pip install --quiet uv
+$(BIN)/uv: .venv/.installed
+	@$(BIN)/python -m pip install --quiet uv
+
+# Those of pyproject.toml; what they need in turn follows by `make lock`. The jars are in conf/ivy.xml.
+outdated: $(BIN)/uv
+	@$(BIN)/uv pip tree --python $(BIN)/python --outdated --depth 1 --package namesrv-stream --package delta-spark \
+	  | { grep latest || echo 'All direct dependencies are the newest releases.'; }
+
+lock: $(BIN)/uv
 	@$(LOCK) --group build -o requirements-build.lock
 	@$(LOCK) pyproject.toml --group dev --group delta -o requirements.lock
 	@$(LOCK) pyproject.toml --group delta --constraint requirements.lock -o requirements-image.lock

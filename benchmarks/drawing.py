@@ -14,23 +14,29 @@ from matplotlib import pyplot as plt
 
 _WIDTH_IN, _HEIGHT_IN = 3.4, 2.6
 _COLUMNS = 3
+_MOST_TICKS = 9
 
 
-def draw(path: Path, size: str, sizes: Sequence[int], figures: Mapping[str, Sequence[float]], where: str) -> None:
-    """Write a picture with a plot of each figure over `sizes`; `size` names what they count, `where` the machine."""
+def draw(path: Path, size: str, sizes: Sequence[float], figures: Mapping[str, Sequence[float]], where: str) -> None:
+    """Write a picture with a plot of each figure over `sizes`; `size` names what they count, `where` the machine.
+
+    A few sizes have a tick each on a logarithmic axis. Many are the minutes of a course.
+    """
+    is_course = len(sizes) > _MOST_TICKS
     columns = min(_COLUMNS, len(figures))
     rows = -(-len(figures) // columns)
     drawn, axes = plt.subplots(
         rows, columns, figsize=(columns * _WIDTH_IN, rows * _HEIGHT_IN), squeeze=False, layout="constrained"
     )
     for axis, (name, values) in zip(axes.flat, figures.items(), strict=False):
-        axis.plot(sizes, values, marker="o", color="#0072b2")
+        axis.plot(sizes, values, marker="" if is_course else "o", color="#0072b2")
         axis.set_title(textwrap.fill(name, 36), fontsize=9)
-        axis.set_xscale("log")
-        axis.set_xticks(sizes, [f"{each:,}" for each in sizes], fontsize=7)
-        axis.minorticks_off()
+        if not is_course:
+            axis.set_xscale("log")
+            axis.set_xticks(sizes, [f"{each:,}" for each in sizes])
+            axis.minorticks_off()
         axis.set_ylim(0, 1.1 * max(values) or 1)
-        axis.tick_params(axis="y", labelsize=7)
+        axis.tick_params(labelsize=7)
         axis.set_xlabel(size, fontsize=8)
         axis.grid(visible=True, alpha=0.3)
     for unused in axes.flat[len(figures) :]:

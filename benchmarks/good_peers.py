@@ -12,6 +12,7 @@ import json
 import math
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.gateway import TOPICS, registration
@@ -75,13 +76,16 @@ async def broker(port: int, number: int, seen: Seen) -> None:
         seen.problems.append(f"broker {number}: {type(error).__name__} {error}")
 
 
-async def client(port: int, number: int, seen: Seen) -> None:
+LOOKED_UP = tuple(f"topic-{number:05}" for number in range(TOPICS))
+
+
+async def client(port: int, number: int, seen: Seen, topics: Sequence[str] = LOOKED_UP) -> None:
     """Look up one topic after the other over one connection."""
     await asyncio.sleep(_ASK_EVERY_S * number / CLIENTS)
     try:
         async with AsyncPeer(port, f"127.0.2.{number + 1}") as peer:
             for asked in range(sys.maxsize):
-                topic = f"topic-{(number * 7 + asked) % TOPICS:05}"
+                topic = topics[(number * 7 + asked) % len(topics)]
                 command = RemotingCommand(code=RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": topic})
                 started_s = time.perf_counter()
                 answer = await peer.ask(command)

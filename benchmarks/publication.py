@@ -34,8 +34,8 @@ from namesrv_stream.local.spark import local_session
 from namesrv_stream.logs import set_up_logging
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.stream.background import BackgroundJob
-from namesrv_stream.stream.query import kafka_records, passed_on_records
-from namesrv_stream.stream.source import parsed_records
+from namesrv_stream.stream.query import registry_rows
+from namesrv_stream.stream.source import kafka_records
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES
@@ -112,7 +112,7 @@ def floor_latency_ms(bench: Bench, changes: int) -> list[int]:
     with bench.producer(settings) as producer:
         fleet = Brokers(producer, BROKERS, TOPICS_PER_BROKER)
         fleet.register_all()
-        events = passed_on_records(parsed_records(kafka_records(bench.spark, settings, None)), settings)
+        events = registry_rows(kafka_records(bench.spark, settings, None), settings)
         query = events.writeStream.foreachBatch(append).option("checkpointLocation", f"{target}-checkpoint").start()
         query.processAllAvailable()
         found = []

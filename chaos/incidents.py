@@ -18,14 +18,22 @@ from pathlib import Path
 import psutil
 
 from chaos.job import COMMITTED, FAILPOINTS
-from chaos.world import World
+from chaos.lively import LivelyBrokers
+from chaos.world import LEASE_MS, World
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.history.events import AsOf, events_between
 from namesrv_stream.local.process import OwnedProcess
+from namesrv_stream.rules.history import LEASE_ENDS
+from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.root import Root
 
 Figures = dict[str, float]
 Incident = Callable[[World, random.Random], Figures]
 
 OUTAGE_S = 60.0
 LONG_OUTAGE_S = 600.0
+LEADER_CHANGES_S = (9.0, 11.0, 13.0, 15.0)
+LIVELY_BROKERS = 8
 FULL_DISK_S = 20.0
 MANY_PUBLICATIONS = 500
 
@@ -34,6 +42,13 @@ RARE = ("claiming", "claimed", "taken over")
 
 SELDOM_WRITTEN = ("kv_config", "namesrv_config", "topic_mapping", "rejected", "filter")
 """Tables that the fleet of the chaos changes too seldom for a failpoint; tests/tables kills at each of them."""
+
+
+class LivingBrokerLeftError(NamesrvError):
+    """The history has ends of leases of brokers that sent a heartbeat every second."""
+
+    def __init__(self, ends: list[str]) -> None:
+        super().__init__(f"living brokers left the routes: {'; '.join(ends)}")
 
 
 def failpoints() -> list[str]:
@@ -139,6 +154,33 @@ def kafka_away(seconds: float) -> Incident:
     return incident
 
 
+def leader_changed(world: World, rng: random.Random) -> Figures:
+    """Kafka answers nothing for 9 to 15 s, as while it elects a leader: of leases of 10 s only those of the dead end.
+
+    Kafka's process is paused, so ticks and records wait for it. At each pause one broker falls silent.
+    """
+    job = world.start_job()
+    world.await_published(job)
+    _await_answers(world)
+    figures: Figures = {}
+    with LivelyBrokers(world.port, LIVELY_BROKERS) as brokers:
+        world.wait_for("all brokers are in the routes", lambda: brokers.living <= _live(world))
+        dead = rng.sample(range(LIVELY_BROKERS), len(LEADER_CHANGES_S))
+        began_ms = _event_time_ms(world)
+        for number, seconds in zip(dead, LEADER_CHANGES_S, strict=True):
+            with world.kafka.paused():
+                silent = brokers.silence(number)
+                _let_pass(seconds)
+            back_s = time.time()
+            world.wait_for(f"{silent} leaves, which died {seconds:g} s ago", lambda: silent not in _live(world))  # noqa: B023
+            figures[f"dead_goes_after_{seconds:g}_s"] = time.time() - back_s
+            world.wait_for("a lease has passed", lambda: _event_time_ms(world) > back_s * 1_000 + 2 * LEASE_MS)  # noqa: B023
+            _require_living(world, brokers, began_ms)
+        figures["closed_by_gateway"] = brokers.reconnected
+    job.stop(limit_s=60)
+    return figures
+
+
 def gateway_killed(world: World, _rng: random.Random) -> Figures:
     """The gateway is killed and started again; it answers from the last snapshot."""
     job = world.start_job()
@@ -217,6 +259,7 @@ OTHERS: dict[str, Incident] = {
     "former job killed in the handover": former_killed,
     "standby": standby_takes_over,
     "Kafka away": kafka_away(OUTAGE_S),
+    "leader change": leader_changed,
     "gateway killed": gateway_killed,
     "disk full": disk_full,
     "JVM killed": jvm_killed,
@@ -265,6 +308,25 @@ def _limit_files(job: OwnedProcess, limit_bytes: int) -> None:
 def _newest_epoch(world: World) -> int:
     newest = world.newest()
     return newest.epoch if newest else 0
+
+
+def _live(world: World) -> set[str]:
+    return set(RouteReader(world.settings.delta_root).open().routes.live)
+
+
+def _event_time_ms(world: World) -> int:
+    newest = world.newest()
+    return (newest and newest.event_time) or 0
+
+
+def _require_living(world: World, brokers: LivelyBrokers, since_ms: int) -> None:
+    """Raise LivingBrokerLeftError if a living broker is not in the routes, or was not at any time since then."""
+    newest = world.snapshots()[0]
+    lines = events_between(Root(world.settings.delta_root), newest, AsOf(at_ms=since_ms), AsOf(epoch=newest.epoch))
+    ended = [line for line in lines if line.type in LEASE_ENDS and line.broker_addr in brokers.living]
+    texts = [f"{line.broker_addr} {line.type} in epoch {line.epoch}" for line in ended]
+    if texts or not brokers.living <= _live(world):
+        raise LivingBrokerLeftError(texts or sorted(brokers.living - _live(world)))
 
 
 def _gap_s(world: World) -> float:

@@ -12,10 +12,9 @@ from typing import Any
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import MalformedRecordError
 from namesrv_stream.kafka.reader import LOG_PARTITION, StoredRecord
-from namesrv_stream.records import decode_lease_only, decode_record, record_key
+from namesrv_stream.records import decode_lease_only, decode_record
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import BrokerRequest, Request
 from namesrv_stream.rules.rows import BrokerEventRow, LogPosition
 
 Contents = Mapping[str, Any]
@@ -32,15 +31,12 @@ class Oracle:
     def apply(self, record: StoredRecord) -> None:
         """Take the next record of the log."""
         at = LogPosition(record.append_time_ms, LOG_PARTITION, record.offset)
-        request = self._request(record)
-        if request is not None:
-            self.registry.apply(request, at)
-        else:
+        try:
+            self.registry.apply(decode_record(record.value, record.key), at)
+        except MalformedRecordError:
             self.rejected.append(record.offset)
             with suppress(MalformedRecordError):
-                lease_only = decode_lease_only(record.value or b"")
-                if record.key == record_key(lease_only):
-                    self.registry.apply(lease_only, at, lease_only=True)
+                self.registry.apply(decode_lease_only(record.value, record.key), at, lease_only=True)
 
     def take_history(self) -> list[BrokerEventRow]:
         """Return the lines of history since the last call."""
@@ -49,16 +45,6 @@ class Oracle:
     def contents(self) -> Contents:
         """All tables as they are now, to compare with `contents` of what was published."""
         return contents(self.registry.view())
-
-    @staticmethod
-    def _request(record: StoredRecord) -> Request | None:
-        """Return the request in a record, None if the record is outside the contract."""
-        try:
-            request = decode_record(record.value or b"")
-        except MalformedRecordError:
-            return None
-        is_strange = isinstance(request, BrokerRequest) and record.key != record_key(request)
-        return None if is_strange else request
 
 
 def states(log: Iterable[StoredRecord], settings: NamesrvSettings) -> Iterator[tuple[int, Oracle]]:

@@ -5,6 +5,16 @@ set -euo pipefail
 
 here=$(dirname "$(dirname "$(readlink -f "$0")")")
 
+# OpenShift chooses the user. Java's login and Python ask for its name, which /etc/passwd, in a read-only file system,
+# does not have.
+name_user() {
+  local names=${TMPDIR:-/tmp}/passwd
+  echo "namesrv:x:$(id -u):$(id -g):namesrv:${HOME:-/tmp}:/usr/sbin/nologin" > "$names"
+  export LD_PRELOAD=libnss_wrapper.so NSS_WRAPPER_PASSWD=$names NSS_WRAPPER_GROUP=/etc/group
+}
+
+getent passwd "$(id -u)" > /dev/null || name_user
+
 driver() {
   # The settings of the image (conf/spark-defaults.conf, which brings the jars) count too; those of Spark's own win.
   export SPARK_CONF_DIR=$here/conf

@@ -1,3 +1,3 @@
 """A route registry for Apache RocketMQ on Spark Structured Streaming, Kafka and Delta Lake."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

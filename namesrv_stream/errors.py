@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from namesrv_stream.masking import masked
+
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m")
 _TIMES_OF_ATTEMPTS = re.compile(r" in [\d.]+m?s, after \d+ retries, max_retries:? \d+, retry_timeout:? \d+s")
 _MAX_PROBLEM_CHARS = 1_000
@@ -30,6 +32,10 @@ class NamesrvError(Exception):
     """Base of all errors of this package. A command that ends with this error exits with `exit_status`."""
 
     exit_status = 1
+
+    def __str__(self) -> str:
+        """Return the message without secrets."""
+        return masked(super().__str__())
 
     def __reduce__(self) -> tuple[Callable[..., NamesrvError], tuple[Any, ...]]:
         """Pickle the message and the facts: an error may come from another process."""
@@ -72,6 +78,19 @@ class KafkaUnreachableError(NamesrvError):
         self.problem = problem
 
 
+class KafkaProtocolError(KafkaUnreachableError):
+    """A listener of Kafka that answers by another security protocol than the client's."""
+
+    def __init__(self, address: str, problem: str) -> None:
+        NamesrvError.__init__(
+            self,
+            f"Kafka at {address} is there, but not by this protocol: {problem}. Correct kafka.security.protocol, or "
+            "the port in kafka.bootstrap.servers.",
+        )
+        self.address = address
+        self.problem = problem
+
+
 class KafkaRefusedError(NamesrvError):
     """Kafka refused a request. A repetition without a change will fail too."""
 
@@ -106,6 +125,23 @@ class StorageError(NamesrvError):
             "accepted is lost: the next run goes on from the last snapshot."
         )
         self.root = root
+        self.problem = problem
+
+
+class TableDamagedError(StorageError):
+    """A file of a table is missing, cut short or changed."""
+
+    def __init__(self, root: str, table: str, version: int, file: str, problem: str) -> None:
+        NamesrvError.__init__(
+            self,
+            f"the table {table} under {root} cannot be read at version {version}: its file {file} {problem}. "
+            "`namesrv-stream doctor --tables` shows all that is damaged and which epochs that hurts, `namesrv-stream "
+            "repair` publishes a good snapshot again.",
+        )
+        self.root = root
+        self.table = table
+        self.version = version
+        self.file = file
         self.problem = problem
 
 

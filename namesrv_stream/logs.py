@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TextIO
+
+from namesrv_stream.masking import masked
 
 _QUIET = {
     "kafka": logging.CRITICAL,  # logs each lost connection several times; this package logs the consequence
@@ -20,6 +24,8 @@ _QUIET = {
 _QUIET_IN_DEBUG = {
     "py4j": logging.INFO,  # logs each call into the JVM twice: thousands of lines before the first micro-batch
 }
+
+_KIND_EVERY_S = 60.0
 
 _FACTS = ("epoch", "offset", "address")
 """Attributes that a record may have by `extra`. They are fields of a line in JSON."""
@@ -37,7 +43,7 @@ def set_up_logging(level: int = logging.INFO, log_format: str | None = None) -> 
         root.addHandler(_StandardError())
         log_format = log_format or "text"
     if log_format is not None:
-        formatter = _JsonLine() if log_format == "json" else _OneLine("%(asctime)s %(levelname)s %(message)s")
+        formatter = JsonLine() if log_format == "json" else OneLine("%(asctime)s %(levelname)s %(message)s")
         for handler in root.handlers:
             if isinstance(handler, _StandardError):
                 handler.setFormatter(formatter)
@@ -59,6 +65,21 @@ def errors_alone(name: str) -> Iterator[None]:
         logger.setLevel(level)
 
 
+class Kinds:
+    """Kinds of problems that are logged once a minute each, whatever their texts are: those have changing times in."""
+
+    def __init__(self) -> None:
+        self._logged_at_s: dict[type, float] = {}
+
+    def is_due(self, error: BaseException) -> bool:
+        """Return whether no error of this kind was due in the last minute."""
+        now_s = time.monotonic()
+        if now_s - self._logged_at_s.get(type(error), -math.inf) < _KIND_EVERY_S:
+            return False
+        self._logged_at_s[type(error)] = now_s
+        return True
+
+
 def printable(text: str) -> str:
     """Escape the characters of `text` that cannot be printed.
 
@@ -67,18 +88,21 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
-class _OneLine(logging.Formatter):
+class OneLine(logging.Formatter):
     """Print each message on one line, whatever characters it has. A traceback follows on lines of its own."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: D102, N802 - logging's name
         record.message = printable(record.message)
         return super().formatMessage(record)
 
+    def format(self, record: logging.LogRecord) -> str:  # noqa: D102 - logging's contract
+        return masked(super().format(record))
 
-class _JsonLine(logging.Formatter):
+
+class JsonLine(logging.Formatter):
     """Print each record as one line with a JSON object, its traceback as a field."""
 
-    def format(self, record: logging.LogRecord) -> str:
+    def format(self, record: logging.LogRecord) -> str:  # noqa: D102 - logging's contract
         at = datetime.fromtimestamp(record.created, UTC)
         fields = {
             "time": at.isoformat(timespec="milliseconds"),
@@ -90,7 +114,7 @@ class _JsonLine(logging.Formatter):
         fields |= {name: fact for name, fact in facts.items() if fact is not None}
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(fields)
+        return masked(json.dumps(fields))
 
 
 class _StandardError(logging.StreamHandler[TextIO]):

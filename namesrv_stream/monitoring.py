@@ -9,13 +9,14 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, generate_latest
+import psutil
+from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, generate_latest
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.peer_log import PeerLog
@@ -29,7 +30,7 @@ _CLOSE_LIMIT_S = 5.0
 REQUEST_LIMIT_S = 5.0
 """Limit from the connection to the end of its answer, whatever the client does meanwhile."""
 
-_PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 MAX_A_SECOND = 50
 """Limit of one host's requests in a second. Each takes 1 to 2 ms of the interpreter, whatever it asks for."""
 
@@ -38,6 +39,24 @@ PAGE_AGE_S = 1.0
 
 MAX_REQUESTS = 32
 """Limit of requests at a time. One more ends the oldest, so that slow clients pay, not an orchestrator's check."""
+
+
+def add_process_metrics(registry: CollectorRegistry, namespace: str = "", pid: int | None = None) -> None:
+    """Add descriptors and their limit, threads, resident memory and CPU time of this process, or of another one here.
+
+    The names are those of Prometheus's own clients, with `namespace` before them.
+    """
+    ProcessCollector(namespace, lambda: pid or "self", registry=registry)
+    process = psutil.Process(pid)
+
+    def threads() -> float:
+        try:
+            return float(process.num_threads())
+        except psutil.Error:  # it has ended
+            return 0.0
+
+    number = Gauge("process_threads", "Number of threads.", namespace=namespace, registry=registry)
+    number.set_function(threads)
 
 
 class MonitoringAddressError(NamesrvError):
@@ -61,16 +80,14 @@ class MonitoringServer:
         registry: CollectorRegistry,
         address: tuple[str, int],
         setting: str,
-        health: Check,
-        readiness: Check,
+        checks: Mapping[str, Check],
     ) -> None:
         page = _Page(registry)
-        checks = {"/healthz": health, "/readyz": readiness}
 
         def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
             check = checks.get(environ["PATH_INFO"])
             if check is None:
-                start_response("200 OK", [("Content-Type", _PROMETHEUS_TEXT)])
+                start_response("200 OK", [("Content-Type", PROMETHEUS_TEXT)])
                 return [page.text()]
             wrong = check()
             start_response("503 Service Unavailable" if wrong else "200 OK", [("Content-Type", "text/plain")])
@@ -127,6 +144,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._of_host: Counter[str] = Counter()
         self._second = 0
         self._log = PeerLog(log)
+        self.address_family = socket.AF_INET6 if ":" in args[0][0] else socket.AF_INET
         super().__init__(*args, **more)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002  # socketserver's contract

@@ -49,6 +49,7 @@ KINDS = {
     "ID_TAKEN": Paint(SKY_BLUE),
     "CHANGED": Paint(YELLOW),
     "TOPICS_CHANGED": Paint(GREY),
+    "LOG_GAP": Paint(GREY, "xx"),
     COMMAND: Paint(GREY, "//"),
 }
 """Kinds of events; all commands of operators are one kind."""

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from namesrv_stream.errors import MalformedRecordError
-from namesrv_stream.rules.requests import RegisterBroker, Request, what_is_wrong
+from namesrv_stream.rules.requests import BrokerRequest, RegisterBroker, Request, what_is_wrong
 
 DEFAULT_TOPIC = "broker-heartbeats"
 MAX_RECORD_BYTES = 17 * 1024 * 1024
@@ -36,25 +36,40 @@ def record_key(request: Request) -> bytes:
     return address.encode()
 
 
-def decode_record(value: bytes | str) -> Request:
-    """Decode the value of a record. Raises MalformedRecordError, whose reason names the field and the mistake."""
+def decode_record(value: bytes | str | None, key: bytes | None = None) -> Request:
+    """Decode the value of a record. Raises MalformedRecordError, whose reason names the field and the mistake.
+
+    With the record's `key`, a record of a broker has to have the broker address as its key.
+    """
+    if value is None:
+        raise MalformedRecordError("no value")
     try:
-        return _decoder.decode(value)
+        request = _decoder.decode(value)
     except msgspec.ValidationError as error:
         raise MalformedRecordError(what_is_wrong(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedRecordError(f"not JSON: {error}") from error
+    _require_key(request, key)
+    return request
 
 
-def decode_lease_only(value: bytes | str) -> RegisterBroker:
+def decode_lease_only(value: bytes | str | None, key: bytes | None = None) -> RegisterBroker:
     """Decode a registration without its topics, mappings and filter servers, for one whose other fields cannot be read.
 
     It keeps the broker's filter list (`keepFilterServers`, R11), since the list that the broker sent is unknown. Raises
     MalformedRecordError if the remaining fields cannot be read either.
     """
     try:
-        fields: dict[str, Any] = msgspec.json.decode(value)
+        fields: dict[str, Any] = msgspec.json.decode(value or b"")
         light = {name: content for name, content in fields.items() if name not in _HEAVY_FIELDS}
-        return msgspec.convert(light | {"keepFilterServers": True}, RegisterBroker)
+        request = msgspec.convert(light | {"keepFilterServers": True}, RegisterBroker)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError, AttributeError) as error:
         raise MalformedRecordError(what_is_wrong(error)) from error
+    _require_key(request, key)
+    return request
+
+
+def _require_key(request: Request, key: bytes | None) -> None:
+    """Raise MalformedRecordError if a broker's record has another key than its address: another partition's order."""
+    if key is not None and isinstance(request, BrokerRequest) and key != request.broker_addr.encode():
+        raise MalformedRecordError(f"the record's key is not brokerAddr {request.broker_addr}")

@@ -39,18 +39,23 @@ class WatchRefusedError(NamesrvError):
 
 
 class WatchEvent(NamedTuple):
-    """A change. `name` is `route`, `snapshot` or `reset`; after a reset the next event has the whole present state."""
+    """A change. `name` is `route`, `snapshot` or `reset`; after a reset the next event has the whole present state.
+
+    `place` is where to go on after this event, for `since`.
+    """
 
     name: str
     epoch: int | None
     data: dict[str, Any]
+    place: str | None = None
 
 
-def watch(console: str, topics: Iterable[str] = (), since: int | None = None) -> Iterator[WatchEvent]:
+def watch(console: str, topics: Iterable[str] = (), since: str | int | None = None) -> Iterator[WatchEvent]:
     """Yield changes of the topics' routes for ever; of all snapshots if there are no topics.
 
-    `console`: the URL of a console. `since`: the epoch whose state the caller has; with None the first event is the
-    present state. A lost connection is made again. Raises WatchRefusedError.
+    `console`: the URL of a console. `since`: the place, or the epoch, whose state the caller has; with None the first
+    event is the present state. The place of another registry is answered by a reset. A lost connection is made again.
+    Raises WatchRefusedError.
     """
     url = f"{console.rstrip('/')}/v1/watch?{urlencode([('topic', topic) for topic in topics])}"
     pause_s = _FIRST_PAUSE_S
@@ -58,7 +63,7 @@ def watch(console: str, topics: Iterable[str] = (), since: int | None = None) ->
         try:
             for event in _events(url, since):
                 pause_s = _FIRST_PAUSE_S
-                since = since if event.epoch is None else event.epoch
+                since = since if event.place is None else event.place
                 if event.name not in ("progress", "dropped"):
                     yield event
         except HTTPError as error:
@@ -71,7 +76,7 @@ def watch(console: str, topics: Iterable[str] = (), since: int | None = None) ->
         pause_s = min(2 * pause_s, _MAX_PAUSE_S)
 
 
-def _events(url: str, since: int | None) -> Iterator[WatchEvent]:
+def _events(url: str, since: str | int | None) -> Iterator[WatchEvent]:
     """Yield the events of one connection."""
     headers = {"Accept": "text/event-stream"} | ({} if since is None else {"Last-Event-ID": str(since)})
     with urlopen(Request(url, headers=headers), timeout=SILENCE_LIMIT_S) as stream:
@@ -81,8 +86,9 @@ def _events(url: str, since: int | None) -> Iterator[WatchEvent]:
             if name:
                 fields[name] = value
             elif "data" in fields:
-                epoch = int(fields["id"]) if "id" in fields else None
-                yield WatchEvent(fields.get("event", "message"), epoch, json.loads(fields["data"]))
+                place = fields.get("id")
+                epoch = int(place.rpartition("-")[2]) if place else None
+                yield WatchEvent(fields.get("event", "message"), epoch, json.loads(fields["data"]), place)
                 fields = {}
             else:
                 fields = {}

@@ -36,7 +36,7 @@ def as_log(name, seed=None):
         steps=steps,
         cuts=cuts,
         replay="log",
-        config={**(case.config or {}), "clockJumpGraceMillis": 0},
+        config={**(case.config or {}), "tickGapMillis": 0},
         expect=Expectation([check]),
     )
     return log, {"checks": [{**expected, "after": check.after}]}

@@ -4,6 +4,9 @@ import sys
 
 import pytest
 
+from namesrv_stream import logs
+from namesrv_stream.errors import StorageError
+
 SAY = """
 import logging
 for name in ("namesrv_stream.job", "kafka.client", "librdkafka", "py4j"):
@@ -93,3 +96,12 @@ def test_a_later_command_keeps_the_format_and_may_set_it():
         "set_up_logging(); logging.warning('one'); set_up_logging(log_format='json'); logging.warning('two')"
     )
     assert (before["message"], after["message"]) == ("one", "two")
+
+
+def test_a_kind_of_problem_is_due_once_a_minute_however_its_text_changes(monkeypatch):
+    now_s = iter([0.0, 0.3, 1.0, 59.9, 60.0])
+    monkeypatch.setattr(logs.time, "monotonic", lambda: next(now_s))
+    kinds = logs.Kinds()
+    errors = [StorageError("s3://b", f"403, request {n}, took {n}.{n}ms") for n in range(3)]
+    due = [kinds.is_due(error) for error in (errors[0], errors[1], OSError("another kind"), errors[2], errors[2])]
+    assert due == [True, False, True, False, True]

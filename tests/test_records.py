@@ -97,6 +97,30 @@ def test_reason_names_what_is_wrong(said, reason):
     assert reason in error.value.reason
 
 
+def test_a_record_without_a_value_has_none():
+    with pytest.raises(MalformedRecordError, match=r"^no value$"):
+        decode_record(None, ADDRESS.encode())
+
+
+@pytest.mark.parametrize("key", [b"", b"10.0.0.9:1"])
+def test_a_record_of_a_broker_has_its_address_as_key(key):
+    reason = f"the record's key is not brokerAddr {ADDRESS}"
+    for decode in (decode_record, decode_lease_only):
+        with pytest.raises(MalformedRecordError, match=reason):
+            decode(value(), key)
+        assert decode(value(), ADDRESS.encode()).broker_addr == ADDRESS
+
+
+def test_the_key_of_a_record_that_belongs_to_no_broker_is_free():
+    assert decode_record(b'{"type": "SCAN"}', b"any") == Scan()
+
+
+@pytest.mark.parametrize("wrong", [{"brokerId": "x"}, {"clusterName": 5}, {"brokerName": None}])
+def test_d4_what_an_unregistration_names_besides_the_address_may_be_anything(wrong):
+    said = msgspec.json.encode({"type": "UNREGISTER_BROKER", "brokerAddr": ADDRESS} | wrong)
+    assert decode_record(said, ADDRESS.encode()).broker_addr == ADDRESS
+
+
 def test_unknown_fields_are_ignored_and_absent_ones_have_their_meaning():
     said = decode_record(
         value(colour="red", topicConfigTable={"T": {"readQueueNums": 1, "writeQueueNums": 2, "perm": 6}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from league.scenario import Needs, scenario
 from league.trial import Trial
+from namesrv_stream.wire.codes import RequestCode
 
 
 @scenario("apache/rocketmq#1989")
@@ -115,3 +116,18 @@ def a_master_that_is_back_is_writable(trial: Trial) -> None:
     slave.register(trial.topics("t", "u"))
     trial.settle()
     trial.expect("the permissions", trial.perms("t"), [6])
+
+
+@scenario("apache/rocketmq#104")
+def two_names_that_differ_in_a_blank_are_two_clusters(trial: Trial) -> None:
+    """A properties file has a blank behind the cluster's name. clusterList shows two clusters of the same name.
+
+    Right: Names are taken as they are sent. `clusterList` and console of the registry show such a name in quotes, and
+    its `doctor` names look-alikes.
+    """
+    names = [trial.named("cluster"), f"{trial.named('cluster')} "]
+    for index, name in enumerate(names):
+        trial.broker(f"broker{index}", cluster=name).register(trial.topics("t", "u"))
+    trial.settle()
+    listed = trial.json(RequestCode.GET_BROKER_CLUSTER_INFO)["clusterAddrTable"]
+    trial.expect("the clusters", sorted(set(names) & set(listed)), names)

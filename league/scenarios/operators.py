@@ -95,3 +95,18 @@ def a_read_only_topic_is_read_only_after_its_broker_registers(trial: Trial) -> N
     reconnected.register(topics)
     trial.settle()
     trial.expect("the permissions", trial.perms("read-only"), [4])
+
+
+@scenario("apache/rocketmq#10838", "apache/rocketmq#10688")
+def an_order_configuration_is_stored_as_it_is_sent(trial: Trial) -> None:
+    """An operator types a full-width colon, or a `;` too many. Every client of the topic fails at the value.
+
+    Right: The wire stores any text, so that operators can see and replace it. Command line and console of the registry
+    refuse such a value, and its `doctor` names one that is stored.
+    """
+    key = {"namespace": "ORDER_TOPIC_CONFIG", "key": trial.named("t")}
+    for value in ("broker-a\uff1a8", "broker-a:8;", "broker-a:-1"):
+        trial.ask(RequestCode.PUT_KV_CONFIG, fields=key | {"value": value})
+        trial.settle()
+        stored = (trial.ask(RequestCode.GET_KV_CONFIG, fields=key).ext_fields or {}).get("value")
+        trial.expect("the stored value", stored, value)

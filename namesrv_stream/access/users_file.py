@@ -4,7 +4,7 @@
 name = "broker-a"
 role = "broker"                     # reader, broker or admin
 accessKey = "broker-a"              # known by these keys
-secretKey = "..."
+secretKey = "..."                   # or secretKeyFile, a file that has it alone, beside this one or by its whole path
 certificates = ["DNS:broker-a"]     # or by a client certificate
 networks = ["10.0.0.1/32"]          # or, last, by its address
 clusters = ["DefaultCluster"]       # what a broker may speak for
@@ -56,6 +56,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     role: Role
     access_key: str = ""
     secret_key: str = ""
+    secret_key_file: str = ""
     certificates: list[_Text] = []
     networks: list[_Text] = []
     clusters: list[_Text] = []
@@ -98,7 +99,7 @@ def read_users(file: Path) -> Users:
         with file.open("rb") as opened:
             _check_mode(file, os.fstat(opened.fileno()).st_mode)
             entries = msgspec.toml.decode(opened.read(), type=_File).user
-        known = [_user(entry) for entry in entries]
+        known = [_user(_with_secret(file, entry)) for entry in entries]
         _check_unique(entries, known)
     except OSError as error:
         raise UsersFileError(file, (error.strerror or str(error)).lower()) from error
@@ -119,6 +120,18 @@ def _check_mode(file: Path, mode: int) -> None:
     if os.name == "posix" and mode & _CLOSED_TO:
         shown = stat.filemode(mode)
         raise UsersFileError(file, f"it has secrets and its mode is {shown}: run chmod 600 on it")
+
+
+def _with_secret(file: Path, entry: _Entry) -> _Entry:
+    """Return the entry with the secret of its file, if it names one. Raises ValueError, UsersFileError and OSError."""
+    if not entry.secret_key_file:
+        return entry
+    if entry.secret_key:
+        raise ValueError(f"user {entry.name}: secretKey and secretKeyFile exclude each other, give one of them")
+    path = file.parent / entry.secret_key_file
+    with path.open("rb") as opened:
+        _check_mode(path, os.fstat(opened.fileno()).st_mode)
+        return msgspec.structs.replace(entry, secret_key=opened.read().decode().strip())
 
 
 def _user(entry: _Entry) -> tuple[User, Credentials]:

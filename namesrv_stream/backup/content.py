@@ -30,30 +30,32 @@ def content_of(reader: RouteReader, epoch: int | None = None, at_ms: int | None 
     return Content(snapshot, {spec.name: rows_from_arrow(spec, reader.table(spec, snapshot)) for spec in ROUTE_TABLES})
 
 
-def changes_between(now: Mapping[str, Rows], then: Mapping[str, Rows]) -> list[RowChange]:
+def changes_between(now: Mapping[str, Rows], then: Mapping[str, Rows], reading_ms: int) -> list[RowChange]:
     """Return the changes that make the rows of `then` out of those of `now`.
 
-    A lease that is the same but for its signs of life stays as it is. One that comes back has no connection: the
-    gateways name those with the next sign of life.
+    A lease that is the same but for its signs of life stays as it is. One that comes back is heard at `reading_ms` of
+    the log's clock (D9). It has no connection: the gateways name those with the next sign of life.
     """
-    return [change for spec in ROUTE_TABLES for change in _changes(spec.name, spec.key, now, then)]
+    return [change for spec in ROUTE_TABLES for change in _changes(spec.name, spec.key, now, then, reading_ms)]
 
 
-def _changes(table: str, key: Sequence[str], now: Mapping[str, Rows], then: Mapping[str, Rows]) -> Iterator[RowChange]:
+def _changes(
+    table: str, key: Sequence[str], now: Mapping[str, Rows], then: Mapping[str, Rows], reading_ms: int
+) -> Iterator[RowChange]:
     before, after = (_by_key(key, side.get(table, ())) for side in (now, then))
     for gone in before.keys() - after.keys():
         yield RowChange(table, gone, before[gone], None)
     for found, row in after.items():
         former = before.get(found)
-        wanted = _lease_put_back(former, row) if isinstance(row, LiveRow) else row
+        wanted = _lease_put_back(former, row, reading_ms) if isinstance(row, LiveRow) else row
         if former != wanted:
             yield RowChange(table, found, former, wanted)
 
 
-def _lease_put_back(former: tuple[Any, ...] | None, lease: LiveRow) -> LiveRow:
+def _lease_put_back(former: tuple[Any, ...] | None, lease: LiveRow, reading_ms: int) -> LiveRow:
     if isinstance(former, LiveRow) and is_same_but_for_life(former, lease):
         return former
-    return lease._replace(channels={}, grace_until=None)
+    return lease._replace(channels={}, clock_millis=reading_ms, grace_until=None)
 
 
 def _by_key(key: Sequence[str], rows: Rows) -> dict[tuple[Any, ...], tuple[Any, ...]]:

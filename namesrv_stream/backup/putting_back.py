@@ -10,18 +10,22 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Literal
 
 from namesrv_stream.backup.content import Content, Rows, changes_between, content_of
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError
+from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, TableDamagedError
 from namesrv_stream.rules.history import AppliedEvent, history_of
 from namesrv_stream.rules.journal import RowChange, net_changes
+from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
+from namesrv_stream.tables.damage import table_damages
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import PINNED_TABLES
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import changes_to_write
 
@@ -66,9 +70,9 @@ def import_content(root: Root, settings: NamesrvSettings, content: Content, requ
 
     with suppress(NotARegistryError, NoSuchSnapshotError):
         log_of(Snapshots(root).newest())  # before any table is made or touched
-    publisher = Publisher.claim(writer_of(root), uuid.uuid4().hex, _now_ms(), _retention_ms(settings), log_of=log_of)
+    publisher = Publisher.claim(writer_of(root), uuid.uuid4().hex, now_ms(), retention_ms(settings), log_of=log_of)
     publisher.last = publisher.last._replace(log_accepted_at=taken.log_accepted_at)
-    return _published(publisher, "IMPORT", {}, content, taken, requested_by)
+    return published(publisher, "IMPORT", {}, content, taken, requested_by)
 
 
 def restore_content(
@@ -79,21 +83,30 @@ def restore_content(
     Raises JobActiveError unless no job is active or `takes_over` is set.
     """
     newest = RouteReader(root).snapshots.newest()
+    require_no_active_job(newest, settings, takes_over=takes_over)
+    for spec in PINNED_TABLES:  # a table that is damaged ends this command and no job
+        if damage := table_damages(root, spec, {newest.versions[spec.name]: ()}):
+            raise TableDamagedError(root.url, spec.name, newest.versions[spec.name], damage[0].file, damage[0].problem)
+    publisher = Publisher.claim(
+        writer_of(root), uuid.uuid4().hex, now_ms(), retention_ms(settings), log_of=log_of_before
+    )
+    now = content_of(RouteReader(root), publisher.last.epoch)
+    return published(publisher, "RESTORE", now.rows, content, publisher.last, requested_by)
+
+
+def require_no_active_job(newest: SnapshotRow, settings: NamesrvSettings, *, takes_over: bool) -> None:
+    """Raise JobActiveError if the newest snapshot is a running job's, unless `takes_over` is set."""
     age_s = time.time() - newest.published_at / 1000
     if newest.kind != "STOP" and age_s * 1000 < settings.stale_after_ms and not takes_over:
         raise JobActiveError(newest, age_s)
-    publisher = Publisher.claim(
-        writer_of(root), uuid.uuid4().hex, _now_ms(), _retention_ms(settings), log_of=_log_of_before
-    )
-    now = content_of(RouteReader(root), publisher.last.epoch)
-    return _published(publisher, "RESTORE", now.rows, content, publisher.last, requested_by)
 
 
-def _log_of_before(former: SnapshotRow | None) -> KafkaLog:
+def log_of_before(former: SnapshotRow | None) -> KafkaLog:
+    """Return the log that a registry had."""
     return KafkaLog() if former is None else KafkaLog(former.kafka_cluster_id, former.kafka_topic_id)
 
 
-def _published(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
+def published(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
     publisher: Publisher,
     cause: Cause,
     now: Mapping[str, Rows],
@@ -101,20 +114,22 @@ def _published(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
     log_position: SnapshotRow,
     requested_by: str,
 ) -> SnapshotRow:
-    """Publish the content as the next epoch. The first tick after it counts as an outage, which leases survive (D9)."""
-    changes = changes_between(now, content.rows)
+    """Publish the content as the next epoch. No time passes by the log's clock until the first tick after it (D9)."""
+    clock = LogClock.of(log_position)
+    changes = changes_between(now, content.rows, clock.reading_ms or 0)
     event_time = log_position.event_time or log_position.published_at
     batch = Batch(
         query_id=None,
         batch_id=None,
-        event_time_ms=event_time,
+        event_time_ms=log_position.event_time,
         offsets=log_position.offsets,
         changes=changes_to_write(net_changes(changes)),
         events=_history(cause, event_time, content.snapshot.epoch, changes, requested_by),
-        last_tick_ms=0,
+        clock=replace(clock, tick_append_ms=None),
+        last_append_ms=log_position.last_append,
         kind="STOP",
     )
-    return publisher.publish(batch, _now_ms())
+    return publisher.publish(batch, now_ms())
 
 
 def _history(
@@ -129,9 +144,11 @@ def _history(
     return [*history_of(command, of_operators), *history_of(brokers, of_brokers)]
 
 
-def _retention_ms(settings: NamesrvSettings) -> int:
+def retention_ms(settings: NamesrvSettings) -> int:
+    """Return `snapshot.retention` in milliseconds."""
     return int(settings.snapshot_retention.total_seconds() * 1000)
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """Return the time of this machine's clock."""
     return time.time_ns() // 1_000_000

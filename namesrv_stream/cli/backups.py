@@ -1,16 +1,19 @@
-"""`export`, `import`, `backup` and `restore`: a registry's tables at one epoch, in a file and back again."""
+"""`export`, `import`, `backup`, `restore` and `repair`: a registry's tables at one epoch, in a file and back again."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 import click
 
 from namesrv_stream.backup.content import Content, content_of
-from namesrv_stream.backup.file import backup_name, read_backup, write_backup
+from namesrv_stream.backup.file import BackupFileError, backup_name, read_backup, write_backup
 from namesrv_stream.backup.putting_back import import_content, restore_content
+from namesrv_stream.backup.repair import content_of_newest_whole, nothing, of_backup, repair
 from namesrv_stream.cli.changes import requested_by_option
+from namesrv_stream.cli.group import say
 from namesrv_stream.cli.moments import ACCEPTED, Moment
 from namesrv_stream.cli.output import counted, time_text
 from namesrv_stream.cli.termination import ends_on_sigterm
@@ -18,6 +21,7 @@ from namesrv_stream.cli.view import moment_of, open_reader, root_of
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.verification import damages
 
 _WHOLE_OR_NOT = "A file is written whole or not at all, and no backup was removed before that. Run it again."
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -53,14 +57,13 @@ def backup(invocation: Invocation, folder: Path, keep: int | None) -> None:
         file = folder / backup_name(content.snapshot.epoch)
         write_backup(file, content)
         click.echo(_written(file, content))
-        for old in _oldest(folder, keep) if keep else ():
+        for old in _by_epoch(folder)[:-keep] if keep else ():
             old.unlink(missing_ok=True)
             click.echo(f"removed {old}")
 
 
-def _oldest(folder: Path, keep: int) -> list[Path]:
-    by_epoch = {int(file.stem.removeprefix("epoch-")): file for file in folder.glob("epoch-[0-9]*.zip")}
-    return [by_epoch[epoch] for epoch in sorted(by_epoch)[:-keep]]
+def _by_epoch(folder: Path) -> list[Path]:
+    return sorted(folder.glob("epoch-[0-9]*.zip"), key=lambda file: int(file.stem.removeprefix("epoch-")))
 
 
 @click.command("import")
@@ -124,3 +127,53 @@ def _written(file: Path, content: Content) -> str:
 def _published(row: SnapshotRow, what: str) -> str:
     changed = ", ".join(f"{name} {count}" for name, count in sorted(row.changes.items()))
     return f"epoch {row.epoch} has {what} (rows changed: {changed}). Start the job."
+
+
+@click.command("repair")
+@click.option("--from", "folder", type=_FOLDER, help="Publish the newest file of `backup` in this folder.")
+@click.option("--from-log", is_flag=True, help="Publish empty tables: the job then reads all that Kafka has.")
+@click.option("--take-over", is_flag=True, help="Repair even if a job is active, and end it.")
+@requested_by_option
+@click.pass_obj
+def repair_(invocation: Invocation, folder: Path | None, from_log: bool, take_over: bool, requested_by: str) -> None:
+    """Mend tables with damaged files, by the newest snapshot that is whole or what the options name.
+
+    The job then reads on in Kafka where that snapshot was taken. Rows of the history in a damaged file are lost.
+    """
+    if folder is not None and from_log:
+        raise click.UsageError("--from and --from-log exclude each other: give one of them.")
+    settings, root = invocation.settings, root_of(invocation.settings)
+    found = damages(root)
+    if all(damage.is_past for damage in found) and folder is None and not from_log:
+        click.echo("the newest snapshot is whole, and nothing was changed.")
+        return
+
+    def source(rows: Sequence[SnapshotRow]) -> Content:
+        if from_log:
+            return nothing(rows)
+        return content_of_newest_whole(root, found, rows) if folder is None else of_backup(_newest_backup(folder))
+
+    done = repair(root, settings, found, source, requested_by, takes_over=take_over)
+    anew = f" Laid anew: {', '.join(done.laid_anew)}." if done.laid_anew else ""
+    what = f"the tables of epoch {done.epoch}" if done.epoch else "empty tables"
+    at = done.published.offsets.get(0)
+    place = "its begin" if at is None else f"offset {at:,}"
+    click.echo(f"epoch {done.published.epoch} has {what}.{anew} Start the job: it reads the log from {place} on.")
+
+
+def _newest_backup(folder: Path) -> Content:
+    """Return the newest backup that can be read."""
+    for file in reversed(_by_epoch(folder)):
+        try:
+            return read_backup(file)
+        except BackupFileError as error:
+            say(str(error))
+    raise NoBackupError(folder)
+
+
+class NoBackupError(NamesrvError):
+    """A folder without a backup that can be read."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"{folder} has no backup epoch-N.zip that can be read. Nothing was changed.")
+        self.folder = folder

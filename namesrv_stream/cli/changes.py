@@ -16,6 +16,7 @@ from namesrv_stream.config import Invocation, NamesrvSettings, checked_changes, 
 from namesrv_stream.errors import MalformedRecordError, NamesrvError, did_you_mean
 from namesrv_stream.records import decode_record, encode_record
 from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.order_config import problem_of_put, unknown_brokers
 from namesrv_stream.rules.requests import (
     AddWritePerm,
     Command,
@@ -42,6 +43,15 @@ class NotAcceptedError(NamesrvError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"nothing was sent, because the job would reject it: {reason}. Correct that argument.")
         self.reason = reason
+
+
+class OrderConfigError(NamesrvError):
+    """Refusal to send an order configuration that clients cannot read. A gateway takes it, as a NameServer does."""
+
+    exit_status = 2
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"nothing was sent: {problem}.")
 
 
 class NotPublishedError(NamesrvError):
@@ -134,6 +144,8 @@ def _check(request: Command) -> None:
         decode_record(encode_record(request))
     except MalformedRecordError as error:
         raise NotAcceptedError(error.reason) from error
+    if problem := problem_of_put(request):
+        raise OrderConfigError(problem)
 
 
 def _newest(settings: NamesrvSettings) -> RegistryView | None:
@@ -187,9 +199,26 @@ def _names(request: Command, tables: RouteTables) -> Iterable[tuple[str, str, It
 @click.option("-s", "--namespace", required=True)
 @click.option("-k", "--key", required=True)
 @click.option("-v", "--value", required=True)
-def update_kv_config(_invocation: Invocation, requested_by: str, namespace: str, key: str, value: str) -> Command:
+@click.option("--yes", is_flag=True, help="Do not ask whether broker names that are not in the tables are right.")
+def update_kv_config(  # noqa: PLR0913, PLR0917  # one argument an option
+    invocation: Invocation, requested_by: str, namespace: str, key: str, value: str, yes: bool
+) -> Command:
     """Put a value into the KV table. Makes the namespace if it is missing."""
-    return PutKvConfig(namespace=namespace, key=key, value=value, requested_by=requested_by)
+    request = PutKvConfig(namespace=namespace, key=key, value=value, requested_by=requested_by)
+    if not yes:
+        _ask_about_brokers(invocation.settings, request)
+    return request
+
+
+def _ask_about_brokers(settings: NamesrvSettings, request: Command) -> None:
+    """Ask before an order configuration is put that names brokers which are not in the tables."""
+    if problem_of_put(request) or not unknown_brokers(request, ()):
+        return
+    newest = _newest(settings)
+    if newest is not None and (unknown := unknown_brokers(request, newest.routes.brokers)):
+        advice = did_you_mean(unknown[0], newest.routes.brokers)
+        say(f"no broker {', '.join(unknown)} is in the tables now. {advice}--yes puts the value without asking.")
+        click.confirm("Put it all the same?", abort=True, err=True)
 
 
 @_change("deleteKvConfig")

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from namesrv_stream.cli.output import print_shown, table
 from namesrv_stream.config import Invocation, NamesrvSettings
-from namesrv_stream.doctor import access, kafka, machine, storage
+from namesrv_stream.doctor import access, contents, kafka, machine, storage
 from namesrv_stream.doctor.finding import Check, Finding, findings
 from namesrv_stream.wire.json_text import encode_json
 
@@ -25,16 +25,20 @@ _COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red", "not check
     show_default=True,
     help="Check only what this process needs.",
 )
+@click.option("--tables", is_flag=True, help="Read every file of every retained snapshot instead, and do nothing else.")
 @click.option("--json", "as_json", is_flag=True, help="Print standard JSON, one line.")
 @click.pass_context
-def doctor(context: click.Context, role: str, as_json: bool) -> None:
+def doctor(context: click.Context, role: str, tables: bool, as_json: bool) -> None:
     """Check Java, jars, Python workers, Kafka, storage, certificate and users file. Ends with 1 if a check failed.
 
     Nothing that runs is disturbed: no record is sent, and what is written beside tables and checkpoint is removed. On
     an object store the small table _conditional_put stays.
     """
     invocation: Invocation = context.obj
-    found = list(examined(invocation.settings, role))
+    if tables:
+        found = list(findings("tables", storage.check_files, invocation.settings))
+    else:
+        found = list(examined(invocation.settings, role))
     if as_json:
         click.echo(encode_json([each._asdict() for each in found]))
     else:
@@ -64,10 +68,12 @@ def _checks(role: str) -> dict[str, Check]:
     both: dict[str, Check] = {
         "Kafka": partial(kafka.check_kafka, rights=rights, is_candidate=role != "gateway"),
         "tables": storage.check_tables,
+        "contents": contents.check_contents,
     }
     of_job: dict[str, Check] = {
         "Java": machine.check_java,
         "jars": machine.check_jars,
+        "pyspark": machine.check_spark,
         "Python workers": machine.check_workers,
         "commits": storage.check_writing,
         "checkpoint": storage.check_checkpoint,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from namesrv_stream.cli.group import DEBUG, LazyCommand, LazyGroup, say
-from namesrv_stream.config import Invocation, settings_without_effect, to_properties_text
+from namesrv_stream.cli.group import DEBUG, LazyCommand, LazyGroup
+from namesrv_stream.config import Invocation, log_notes, to_properties_text
 from namesrv_stream.logs import set_up_logging
 
 _LOOK, _CHANGE, _KEEP, _RUN = "Look", "Change (a record on Kafka each)", "Keep", "Run"
@@ -53,6 +53,7 @@ COMMANDS = {
     "import": LazyCommand("namesrv_stream.cli.backups:import_", _KEEP, "Make a new registry of such a file."),
     "backup": LazyCommand("namesrv_stream.cli.backups:backup", _KEEP, "Export the newest snapshot to a folder."),
     "restore": LazyCommand("namesrv_stream.cli.backups:restore", _KEEP, "Publish an earlier epoch's tables again."),
+    "repair": LazyCommand("namesrv_stream.cli.backups:repair_", _KEEP, "Mend tables with damaged files."),
     "doctor": LazyCommand("namesrv_stream.cli.doctor:doctor", _RUN, "Check this machine, Kafka and the storage."),
     "up": LazyCommand("namesrv_stream.cli.up:up", _RUN, "Run Kafka, the job and brokers here, until Ctrl-C."),
     "demo": LazyCommand("namesrv_stream.cli.demo:demo", _RUN, "Show an outage and its end as a story."),
@@ -159,8 +160,7 @@ def main(context: click.Context, print_only: bool) -> None:
     """Route registry of a RocketMQ cluster: Kafka to Spark to Delta Lake, and lookups from there."""
     settings_of = _invocation(context)
     if print_only:
-        for key in settings_without_effect(settings_of.settings):
-            say(f"setting {key} has no effect here.")
+        log_notes(settings_of.settings)
         click.echo(to_properties_text(settings_of.settings), nl=False)
         context.exit()
     if context.invoked_subcommand is None:

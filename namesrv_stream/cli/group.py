@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import importlib
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import click
 
 from namesrv_stream.errors import NamesrvError, did_you_mean
+from namesrv_stream.masking import masked
 
 DEBUG = "namesrv_stream.debug"
 """Key in click's meta; its value is True if --debug was given."""
@@ -75,14 +77,14 @@ class LazyGroup(click.Group):
                 formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command. Print an error as one line and end with its exit status; raise it if --debug was given."""
+        """Run the command. Print an error as one line, with --debug after its traceback, and exit with its status."""
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise  # click handles these, also a reader of our output that has ended, as in `| head`
         except Exception as error:
             if ctx.meta.get(DEBUG):
-                raise
+                click.echo(masked(traceback.format_exc()), nl=False, err=True)
             if isinstance(error, NamesrvError):
                 say(str(error))
                 ctx.exit(error.exit_status)
@@ -111,4 +113,4 @@ def _without(option: click.Option, taken: set[str]) -> click.Option:
 
 def say(message: str) -> None:
     """Print a line on standard error, so that standard output has only the answer."""
-    click.echo(f"namesrv-stream: {message}", err=True)
+    click.echo(f"namesrv-stream: {masked(message)}", err=True)

@@ -1,12 +1,13 @@
 """Parser of moments as people write them: an epoch, `now`, `03:12`, `2026-11-21 03:12`, ISO 8601, `10m`, `1d 2h ago`.
 
-A time without a zone is in the zone given, or else in this machine's.
+A time without a zone is in the zone given, or else in this machine's. Where its clocks were put back, the later of two
+such times counts that is not in the future.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import datetime, time, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 
 import click
 
@@ -21,12 +22,12 @@ def parsed_time(text: str, now: datetime, zone: tzinfo | None = None) -> datetim
     """Return the moment that `text` names, with its zone; `now` has a zone too. `zone` is that of a time without one.
 
     A duration is that long before `now`. A time of day is the latest such time that is not after `now`. Raises a
-    ValueError that lists the accepted forms.
+    ValueError that lists the accepted forms, or names the time that the clocks have skipped.
     """
     text = text.strip()
     if text.lower() == "now":
         return now
-    if found := _relative(text, now) or _time_of_day(text, now, zone) or _iso(text, zone):
+    if found := _relative(text, now) or _time_of_day(text, now, zone) or _iso(text, now, zone):
         return found
     raise ValueError(f"{text!r} is no time. Accepted are {ACCEPTED}.")
 
@@ -56,17 +57,31 @@ def _time_of_day(text: str, now: datetime, zone: tzinfo | None) -> datetime | No
         return None
     if of_day is None:
         return None
-    zone = of_day.tzinfo or zone
-    today = datetime.combine(now.astimezone(zone).date(), of_day.replace(tzinfo=zone)).astimezone()
-    return today if today <= now else today - timedelta(days=1)
+    today = now.astimezone(of_day.tzinfo or zone).date()
+    days = (today - timedelta(days=days) for days in range(3))  # on one of them the clocks may have skipped it
+    return next(at for day in days for at in _moments(datetime.combine(day, of_day), zone)[::-1] if at <= now)
 
 
-def _iso(text: str, zone: tzinfo | None) -> datetime | None:
+def _iso(text: str, now: datetime, zone: tzinfo | None) -> datetime | None:
     try:
-        written = datetime.fromisoformat(text)
-        return written.replace(tzinfo=written.tzinfo or zone).astimezone()
+        local = datetime.fromisoformat(text)
+        moments = _moments(local, zone)
     except (ValueError, OverflowError):
         return None
+    if not moments:
+        where = "here" if zone is None else f"in {zone}"
+        raise ValueError(f"there was no {text} {where}: the clocks were put forward. Give another time, or UTC.")
+    return next((at for at in moments[::-1] if at <= now), moments[0])
+
+
+def _moments(local: datetime, zone: tzinfo | None) -> list[datetime]:
+    """Return the moments at which a clock shows this: two if the clocks were put back over it, none if forward.
+
+    The clock is of the zone in `local`, or else of `zone`, or else this machine's.
+    """
+    zone, shown = local.tzinfo or zone, local.replace(tzinfo=None)
+    passes = {local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
+    return sorted(each.astimezone() for each in passes if each.astimezone(zone).replace(tzinfo=None) == shown)
 
 
 def epoch_in(text: str) -> int | None:

@@ -67,7 +67,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, plain: bo
 
 
 def _cell(value: object) -> Text:
-    return value if isinstance(value, Text) else Text("" if value is None else printable(str(value)))
+    return value if isinstance(value, Text) else Text("" if value is None else _visible(printable(str(value))))
+
+
+def _visible(text: str) -> str:
+    """Return the text in quotes if it begins or ends with a blank, which nobody would see."""
+    return text if text == text.strip() else f'"{text}"'
 
 
 def time_text(epoch_ms: int | None) -> str:

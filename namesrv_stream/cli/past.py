@@ -31,6 +31,7 @@ from namesrv_stream.cli.view import (
 from namesrv_stream.config import Invocation
 from namesrv_stream.history.events import newest_events, recorded_names
 from namesrv_stream.history.fields import event_fields, snapshot_fields
+from namesrv_stream.history.story import log_gap_text
 from namesrv_stream.history.views import history_sql, permanent_sql
 from namesrv_stream.logs import printable
 from namesrv_stream.rules.rows import BrokerEventRow, RejectedRow, SnapshotRow
@@ -117,7 +118,9 @@ def _what(event: BrokerEventRow) -> Iterator[str]:
         after = {"command": [after["command"]]}
     tables = [table for table in _NAMES if table in before or table in after]
     yield from (_changed_names(before.get(table), after.get(table), _NAMES[table]) for table in tables)
-    if not tables and event.cause not in (event.type, "REGISTER_BROKER", "UNREGISTER_BROKER"):
+    if event.type == "LOG_GAP":
+        yield log_gap_text(event)
+    elif not tables and event.cause not in (event.type, "REGISTER_BROKER", "UNREGISTER_BROKER"):
         yield event.cause
     if event.lease_millis is not None:
         yield f"lasted {duration_text(event.lease_millis)}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from deltalake.exceptions import DeltaError
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -15,7 +16,10 @@ from namesrv_stream.cli.output import counted, duration_text, heading, iso_text,
 from namesrv_stream.cli.view import Answer, Served, View, root_of, show, view_options
 from namesrv_stream.config import Invocation, NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.masking import masked
 from namesrv_stream.rules.progress import JobProgress, job_progress
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import REJECTED
 from namesrv_stream.wire.json_text import encode_json
@@ -26,17 +30,30 @@ if TYPE_CHECKING:
 _KAFKA_LIMIT_MS = 2_000
 _NOT_ASKED = "not asked"
 
+EXIT_STATUS = {
+    "running": 0,
+    "starting": 3,
+    "catching up": 3,
+    "standby": 4,
+    "stopped in order": 4,
+    "waiting": 5,
+    "no ticks": 5,
+}
+"""Exit status by state; of all others it is 1."""
+
 
 class FromKafka(NamedTuple):
     """Facts about the registry that Kafka returned; `problem` is the reason if some are missing.
 
     `records_behind` is the number of records that the newest snapshot does not have yet, ticks included. `jobs` are the
-    candidates of the election, the active job first; None if they are not known.
+    candidates of the election, the active job first; None if they are not known. `is_other_log`: the topic is not that
+    of the tables.
     """
 
     records_behind: int | None = None
     jobs: Sequence[Candidate] | None = None
     problem: str | None = None
+    is_other_log: bool = False
 
 
 @click.command("status")
@@ -44,7 +61,11 @@ class FromKafka(NamedTuple):
 @view_options(as_of=False)
 @click.pass_context
 def status(context: click.Context, no_kafka: bool, view: View) -> None:
-    """Show the state of the job, and the served snapshot with its age and lag. Ends with 1 unless the job runs."""
+    """Show the state of the job, and the served snapshot with its age and lag.
+
+    Ends with 0 if the job runs, 3 if it starts or catches up, 4 if none is active and that is in order, 5 if it waits,
+    else with 1. With --json it prints JSON whatever happens.
+    """
     invocation: Invocation = context.obj
     settings, root = invocation.settings, root_of(invocation.settings)
     seen: list[str] = []
@@ -56,9 +77,15 @@ def status(context: click.Context, no_kafka: bool, view: View) -> None:
         facts = _facts(served, progress, kafka, root) | {"state": state}
         return Answer(encode_json(facts), lambda _plain: _shown(served, progress, kafka, facts, settings))
 
-    show(invocation, view, answer)
-    if seen and seen[0] != "running":
+    try:
+        show(invocation, view, answer)
+    except (NamesrvError, DeltaError, OSError) as error:
+        if not view.as_json:
+            raise
+        click.echo(encode_json({"root": masked(root.url), "state": "unknown", "error": masked(str(error))}))
         context.exit(1)
+    if seen:
+        context.exit(EXIT_STATUS.get(seen[0], 1))
 
 
 def _from_kafka(settings: NamesrvSettings, root: Root, served: Served) -> FromKafka:
@@ -75,6 +102,8 @@ def _from_kafka(settings: NamesrvSettings, root: Root, served: Served) -> FromKa
         jobs = candidates(kafka, settings.kafka_topic, root.hadoop_url)
     except NamesrvError as error:  # also while Kafka makes its table of groups
         say(f"warning: which jobs are active is not known: {error}")
+    if (other := _other_log(kafka, settings, served.snapshot)) is not None:
+        return FromKafka(jobs=jobs, problem=other, is_other_log=True)
     if not ends:
         problem = f"Kafka at {settings.kafka_bootstrap_servers} has no topic {settings.kafka_topic}."
         return FromKafka(jobs=jobs, problem=problem)
@@ -85,10 +114,26 @@ def _from_kafka(settings: NamesrvSettings, root: Root, served: Served) -> FromKa
     return FromKafka(sum(behind), jobs)
 
 
+def _other_log(kafka: dict[str, Any], settings: NamesrvSettings, snapshot: SnapshotRow) -> str | None:
+    """Return that the topic is not the one of the tables, None if it is or if that is not known."""
+    from namesrv_stream.kafka.topic import describe_topic  # noqa: PLC0415  # --no-kafka starts without the clients
+
+    try:
+        facts = describe_topic(kafka, settings.kafka_topic)
+    except NamesrvError:
+        return None
+    if facts is None or None in (facts.topic_id, snapshot.kafka_topic_id) or facts.topic_id == snapshot.kafka_topic_id:
+        return None
+    return (
+        f"topic {settings.kafka_topic} is not the one that the tables were made from, but has been made anew: what is "
+        "sent now is not in the tables. The job goes on with it after a start with --accept-new-log."
+    )
+
+
 def _facts(served: Served, progress: JobProgress, kafka: FromKafka, root: Root) -> dict[str, object]:
     snapshot, tables = served.snapshot, served.tables
     return {
-        "root": root.url,
+        "root": masked(root.url),
         "state": progress.state,
         "since": iso_text(progress.since_ms),
         "lagMillis": progress.lag_ms,
@@ -116,7 +161,8 @@ def _facts(served: Served, progress: JobProgress, kafka: FromKafka, root: Root) 
 
 def _row_count(root: Root, version: int) -> int:
     """Return the number of rows of `rejected`, from the statistics of its files."""
-    return int(root.open(REJECTED, version).count())
+    with naming_damage(root, REJECTED, version):
+        return int(root.open(REJECTED, version).count())
 
 
 def _shown(
@@ -162,6 +208,8 @@ def job_state(progress: JobProgress, kafka: FromKafka) -> str:
     A job that takes no part in the election has died, however new its last publication is. One that publishes nothing
     and takes part waits for the storage, for Kafka, or, if it has all that Kafka has, for ticks.
     """
+    if kafka.is_other_log:
+        return "other log"
     has_active = any(job.is_active for job in kafka.jobs or ())
     if progress.state == "stopped in order" and kafka.jobs:
         return "starting" if has_active else "standby"
@@ -197,6 +245,8 @@ def _job(state: str, progress: JobProgress) -> Text:
         case "no ticks":
             return Text(f"nothing has come from Kafka since {since}, no tick either: run a gateway, or set "
                         "jobTicker=true", "yellow")  # fmt: skip
+        case "other log":
+            return Text("reads a topic that is no longer there, or has ended by that: see Kafka below", "bold red")
         case "unknown":
             return Text(f"unknown: nothing was published since {since}, and Kafka does not answer", "red")
     return Text(f"dead since {since}: nothing has been published. Start it again, and see its log", "bold red")

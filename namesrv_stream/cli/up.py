@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 from rich.console import Group
 from rich.table import Table
 
+from namesrv_stream.cli.group import say
 from namesrv_stream.cli.output import console
 from namesrv_stream.config import Invocation
 from namesrv_stream.fleet.plan import FleetPlan
 from namesrv_stream.local.stack import LocalStack, own_kafka_port
 from namesrv_stream.logs import set_up_logging
+from namesrv_stream.masking import masked
 from namesrv_stream.stream.termination import stop_on_signals
 
 DEFAULT_BROKERS = 8
 _LOOK_EVERY_S = 1.0
+_END_LIMIT_S = 8.0
 
 
 @click.command("up")
@@ -44,19 +50,43 @@ def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
     port = own_kafka_port(settings)
     stop = threading.Event()
     set_up_logging(log_format=settings.log_format)
-    with LocalStack(settings, data, port) as stack:
+    with _ended_in_time(stop) as watched, LocalStack(settings, data, port) as stack:
+        watched.append(stack)
         stop_on_signals(stop)  # only after the start, which Ctrl-C may interrupt
         if brokers:
             stack.start_fleet(FleetPlan(brokers=brokers, topics=topics))
         console().print(_what_runs(stack))
         while not stop.wait(_LOOK_EVERY_S):
             stack.check()
-    console().print(f"Ended in order. The tables stay in {settings.delta_root}.")
+    console().print(f"Ended in order. The tables stay in {masked(settings.delta_root)}.")
+
+
+@contextmanager
+def _ended_in_time(stop: threading.Event) -> Iterator[list[LocalStack]]:
+    """End this process `_END_LIMIT_S` after `stop` if a part of the stack has died that the others wait for.
+
+    Kafka and Spark's JVM end with this process. What is in the tables and in Kafka is whole at any moment.
+    """
+    watched: list[LocalStack] = []
+    ended = threading.Event()
+
+    def watch() -> None:
+        stop.wait()
+        if watched and watched[0].is_hurt and not ended.wait(_END_LIMIT_S):
+            say("a part has died, so not all could be ended in order. Nothing that Kafka has accepted is lost.")
+            os._exit(1)
+
+    threading.Thread(target=watch, name="end", daemon=True).start()
+    try:
+        yield watched
+    finally:
+        ended.set()
+        stop.set()
 
 
 def _what_runs(stack: LocalStack) -> Group:
     grid = Table.grid(padding=(0, 2))
     grid.add_row("name server for RocketMQ", stack.gateway.address)
     grid.add_row("Kafka", stack.settings.kafka_bootstrap_servers)
-    grid.add_row("tables", stack.settings.delta_root)
+    grid.add_row("tables", masked(stack.settings.delta_root))
     return Group(grid, "In another terminal: namesrv-stream status. Ctrl-C ends all of it.")

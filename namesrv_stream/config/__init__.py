@@ -2,12 +2,12 @@
 
 from namesrv_stream.config.kafka import kafka_client_arguments, spark_kafka_options
 from namesrv_stream.config.loading import Invocation, SettingsFileError, as_options, checked_changes, load_settings
+from namesrv_stream.config.notes import log_notes, settings_without_effect
 from namesrv_stream.config.settings import (
     CATALOGUE,
     ConfigBlackListError,
     NamesrvSettings,
     SettingInfo,
-    settings_without_effect,
     to_properties_text,
 )
 
@@ -22,6 +22,7 @@ __all__ = [
     "checked_changes",
     "kafka_client_arguments",
     "load_settings",
+    "log_notes",
     "settings_without_effect",
     "spark_kafka_options",
     "to_properties_text",

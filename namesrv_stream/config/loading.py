@@ -12,8 +12,10 @@ from pathlib import Path
 import javaproperties
 from pydantic import ValidationError
 
+from namesrv_stream.config.rocketmq_others import is_other_setting
 from namesrv_stream.config.settings import CATALOGUE, STORAGE_PREFIX, NamesrvSettings, is_passed_through, is_secret
 from namesrv_stream.errors import NamesrvError, SettingError, did_you_mean
+from namesrv_stream.masking import note_secrets
 
 ENV_PREFIX = "NAMESRV_"
 _SERVICE_VARIABLE = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$")
@@ -58,10 +60,12 @@ def load_settings(
         "on the command line": options or {},
     }
     origins = {key: origin for origin, values in by_origin.items() for key in values}
-    _check_known(origins)
+    _check_known({key: origin for key, origin in origins.items() if not is_other_setting(key)})
     merged = {key: text for values in by_origin.values() for key, text in values.items()}
+    merged = {key: text if is_secret(key) else text.strip() for key, text in merged.items()}
     if file:  # as in RocketMQ the file of -c becomes configStorePath, even if the file sets another one
         merged["configStorePath"] = str(file)
+    note_secrets(text for key, text in merged.items() if is_secret(key))
     try:
         return NamesrvSettings.model_validate(merged)
     except ValidationError as error:

@@ -9,9 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Self
 
-from pydantic import ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from namesrv_stream.config.rocketmq import CONFIG_BLACK_LIST, RocketmqSettings, setting
+from namesrv_stream.config.rocketmq_others import is_other_setting
 from namesrv_stream.config.storage import default_checkpoint
 from namesrv_stream.config.values import (
     Boolean,
@@ -27,28 +28,37 @@ from namesrv_stream.config.values import (
     java_text,
 )
 from namesrv_stream.errors import NamesrvError, SettingError
+from namesrv_stream.masking import MASK, masked
 
 KAFKA_PREFIX = "kafka."
 STORAGE_PREFIX = "delta.storage."
 _START_ONLY_PREFIXES = (KAFKA_PREFIX, "auth.", "delta.", "tls.", "checkpoint.", "snapshot.")
 _SECRET = re.compile(r"password|secret|token|jaas|credential|access_key|key$", re.IGNORECASE)
-_USER_IN_ADDRESS = re.compile(r"://\S*@")
-MASK = "******"
+
+LONGEST_TICK_MS = 2_000
+"""Longest time between two ticks (E7)."""
 
 
 class ConfigBlackListError(NamesrvError):
-    """UPDATE_NAMESRV_CONFIG names settings that it must not change (A5): response code 16, and nothing is applied."""
+    """UPDATE_NAMESRV_CONFIG names settings that it must not change (A5): response code 16, and nothing is applied.
 
-    def __init__(self, keys: list[str]) -> None:
+    `remark`: RocketMQ's own one for keys of the black list, which clients know; this error's text for others.
+    """
+
+    def __init__(self, keys: list[str], *, is_black_listed: bool = False) -> None:
         super().__init__(
-            f"{', '.join(keys)} cannot be changed at run time, so nothing was. Set it in the file and start again."
+            f"{', '.join(keys)} cannot be changed at run time, so nothing was: it takes effect at a start only. Set it "
+            "in the file and start again."
         )
         self.keys = keys
+        self.remark = "Can not update config in black list." if is_black_listed else str(self)
 
 
 class NamesrvSettings(RocketmqSettings):
     """The settings in force. Frozen: a change at run time makes a new object."""
 
+    others: dict[str, str] = Field(default_factory=dict)
+    """Settings of RocketMQ's controller and its Netty client, as they were given; nothing reads them."""
     kafka_bootstrap_servers: Servers = setting(
         "kafka.bootstrap.servers", "127.0.0.1:9092", "Kafka's addresses, host:port,...", "job, gateway, fleet, cli"
     )
@@ -109,22 +119,24 @@ class NamesrvSettings(RocketmqSettings):
     )
     watermark_delay_millis: Millis = setting(
         "watermarkDelayMillis",
-        600_000,
-        "How long the state of a dead broker is kept, and how far Kafka's clock may step back without an error in the "
-        "log; no lease depends on it.",
+        0,
+        "How long Spark keeps the state of an address after its timeout; no lease depends on it.",
         "job",
     )
     live_refresh_millis: Millis = setting(
         "liveRefreshMillis", 30_000, "Shortest event time between two publications of signs of life alone.", "job"
     )
-    clock_jump_millis: Millis = setting(
-        "clockJumpMillis",
-        15_000,
-        "Two ticks in succession that are further apart than this are an outage, not a silence of the brokers.",
+    tick_gap_millis: Millis = setting(
+        "tickGapMillis",
+        3_000,
+        "Most time that counts towards leases between two ticks in succession; the rest of a longer gap is an outage "
+        "of the way to Kafka and no silence of the brokers. 0: all of it counts. All jobs of a registry need the same "
+        "value.",
         "job",
     )
+    clock_jump_millis: Millis = setting("clockJumpMillis", 15_000, "A setting of release 0.1; see tickGapMillis.")
     clock_jump_grace_millis: Millis = setting(
-        "clockJumpGraceMillis", 60_000, "How long every lease lasts at least after an outage; 0: no such rule.", "job"
+        "clockJumpGraceMillis", 60_000, "A setting of release 0.1; see tickGapMillis."
     )
     expiry_guard_ratio: Ratio = setting(
         "expiryGuardRatio",
@@ -145,10 +157,16 @@ class NamesrvSettings(RocketmqSettings):
     )
     idle_tick_millis: Count = setting(
         "idleTickMillis",
-        5000,
+        2000,
         "Time between two ticks of a gateway while no lease can end soon. Light heartbeats of leases of 8 times that "
-        "or more wait for such a tick, so an idle job has one micro-batch in this time; under 1000 they wait for none. "
-        "The job's clockJumpMillis has to be longer.",
+        "or more wait for such a tick, so an idle job has one micro-batch in this time; under 1000 they wait for none.",
+        "gateway",
+    )
+    kafka_away_millis: Millis = setting(
+        "kafkaAwayMillis",
+        20_000,
+        "Time without a record that Kafka has acknowledged after which a gateway closes the connections of brokers, so "
+        "that they go to another gateway. Lookups are answered all the same.",
         "gateway",
     )
     standby: Boolean = setting(
@@ -241,6 +259,19 @@ class NamesrvSettings(RocketmqSettings):
         "named; requests to other names are refused.",
         "console",
     )
+    console_base_path: str = setting(
+        "console.basePath",
+        "",
+        "Path below which a proxy asks the console, such as /routes; empty if there is none or the proxy removes it.",
+        "console",
+        pattern=r"^(/[A-Za-z0-9._~-]+)*$",
+    )
+    console_trusted_proxies: Networks = setting(
+        "console.trustedProxies",
+        "",
+        "Proxies whose headers X-Forwarded-Host, -Proto, -Prefix and -For count, such as 10.0.0.5,10.1.0.0/16.",
+        "console",
+    )
     console_max_watchers: Count = setting(
         "console.maxWatchers", 2000, "Most watchers of changes at one time.", "console"
     )
@@ -251,7 +282,9 @@ class NamesrvSettings(RocketmqSettings):
         """Move keys `kafka.x` and `delta.storage.x` that are no settings of this project into their dicts."""
         if not isinstance(data, Mapping):
             return data
-        own = {key: value for key, value in data.items() if not is_passed_through(key)}
+        own = {key: value for key, value in data.items() if not is_passed_through(key) and not is_other_setting(key)}
+        if others := {key: value for key, value in data.items() if is_other_setting(key)}:
+            own["others"] = others
         for name, pattern in (("kafka_options", "kafka.*"), ("storage_options", "delta.storage.*")):
             prefix = pattern[:-1]
             more = {k[len(prefix) :]: v for k, v in data.items() if is_passed_through(k) and k.startswith(prefix)}
@@ -279,13 +312,18 @@ class NamesrvSettings(RocketmqSettings):
     @model_validator(mode="after")
     def _check_ticks(self) -> Self:
         for key, period_ms in (("tickMillis", self.tick_millis), ("idleTickMillis", self.idle_tick_millis)):
-            if self.clock_jump_grace_millis and period_ms >= self.clock_jump_millis:
+            if period_ms > LONGEST_TICK_MS and self.tick_gap_millis:
                 raise SettingError(
                     key,
-                    f"is {period_ms}, and clockJumpMillis is {self.clock_jump_millis}: each tick would count as the "
-                    "end of an outage, and no silent lease would end",
-                    "Set clockJumpMillis to three times the longest time between two ticks, or more.",
+                    f"is {period_ms}: time without ticks counts only in part, so silent leases would end late",
+                    f"Set {LONGEST_TICK_MS} or less.",
                 )
+        if self.kafka_away_millis <= 2 * LONGEST_TICK_MS:
+            raise SettingError(
+                "kafkaAwayMillis",
+                f"is {self.kafka_away_millis}, and a gateway without brokers sends one record in {LONGEST_TICK_MS} ms",
+                f"Set more than {2 * LONGEST_TICK_MS}.",
+            )
         return self
 
     @property
@@ -320,7 +358,7 @@ class NamesrvSettings(RocketmqSettings):
         """
         black_list = {*CONFIG_BLACK_LIST, *self.config_black_list.split(";")}
         if refused := sorted(key for key in properties if key in black_list or _is_start_only(key)):
-            raise ConfigBlackListError(refused)
+            raise ConfigBlackListError(refused, is_black_listed=not black_list.isdisjoint(refused))
         parsed = {key: _as_rocketmq_parses(key, text) for key, text in properties.items() if key in CATALOGUE}
         return {key: java_text(value) for key, value in parsed.items() if value is not None}
 
@@ -350,6 +388,8 @@ def _catalogue() -> dict[str, SettingInfo]:
     defaults = NamesrvSettings()
     infos = {}
     for name, field in NamesrvSettings.model_fields.items():
+        if not field.alias:
+            continue
         facts: Any = field.json_schema_extra
         value = getattr(defaults, name)
         default = field.default if isinstance(field.default, str) else "" if value == {} else java_text(value)
@@ -370,7 +410,7 @@ def is_secret(key: str) -> bool:
 
 def masked_text(key: str, text: str) -> str:
     """Return the text as it may be printed. User and password in an address are hidden for every key."""
-    return MASK if text and is_secret(key) else _USER_IN_ADDRESS.sub(f"://{MASK}@", text)
+    return MASK if text and is_secret(key) else masked(text)
 
 
 def _is_start_only(key: str) -> bool:
@@ -395,12 +435,6 @@ def _as_rocketmq_parses(key: str, text: str) -> object:
 _OWN_KEYS = frozenset(str(field.alias) for field in NamesrvSettings.model_fields.values())
 CATALOGUE = _catalogue()
 """Properties name -> facts about the setting, RocketMQ's settings first."""
-
-
-def settings_without_effect(settings: NamesrvSettings) -> list[str]:
-    """Return the keys of changed settings that have no effect here, to be named at start."""
-    idle = (info for info in CATALOGUE.values() if not info.read_by and info.key != "configStorePath")
-    return [info.key for info in idle if java_text(getattr(settings, info.name)) != info.default]
 
 
 def to_properties_text(settings: NamesrvSettings) -> str:

@@ -19,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 from namesrv_stream import __version__
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console import api, described, present, probes
+from namesrv_stream.console.forwarded import Forwarded
 from namesrv_stream.console.guard import Guard
 from namesrv_stream.console.problems import answer_of, problem_response
 from namesrv_stream.console.running import Running
@@ -80,6 +81,7 @@ def make_app(settings: NamesrvSettings) -> FastAPI:
     names = [name.strip().lower() for name in settings.console_hosts.split(",") if name.strip()]
     app.add_middleware(GZipMiddleware, minimum_size=_WORTH_COMPRESSING, compresslevel=5)
     app.add_middleware(Guard, names=[*names, settings.console_bind_address.lower()])
+    app.add_middleware(Forwarded, proxies=settings.console_trusted_proxies, base=settings.console_base_path)
     return app
 
 

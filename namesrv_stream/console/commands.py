@@ -19,6 +19,7 @@ from namesrv_stream.access.users_file import UsersFile
 from namesrv_stream.config import NamesrvSettings, checked_changes, kafka_client_arguments
 from namesrv_stream.console.problems import BadQuestionError
 from namesrv_stream.records import decode_record
+from namesrv_stream.rules.order_config import problem_of_put
 from namesrv_stream.rules.requests import (
     AddWritePerm,
     DeleteKvConfig,
@@ -72,6 +73,8 @@ class Commands:
             kinds = ", ".join(str(kind.__struct_config__.tag) for kind in get_args(OperatorCommand))
             raise BadQuestionError(f"{command.__struct_config__.tag} is no operator's command. Send one of {kinds}.")
         _check_reason(command.reason)
+        if problem := problem_of_put(command):
+            raise BadQuestionError(f"{problem}.")
         if isinstance(command, UpdateNamesrvConfig):
             checked = checked_changes(self._settings, command.properties)
             return msgspec.structs.replace(command, properties=checked)

@@ -13,8 +13,8 @@ from pathlib import Path
 from deltalake.exceptions import DeltaError
 
 from namesrv_stream.console.snapshots import KeptSnapshots
-from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGoneError, StorageError
-from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.errors import NamesrvError, StorageError
+from namesrv_stream.logs import Kinds
 from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import SNAPSHOT
@@ -56,11 +56,13 @@ class Feed:
         self._loop = asyncio.get_running_loop()
         self._reader: RouteReader | None = None
         self._view: RegistryView | None = None
+        self._table_id = ""
         self._folder = _folder_of(root)
         self._seen_ns = 0
         self._looked_s = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
+        self._kinds = Kinds()
         self.problem: str | None = None
         """The reason why no newer snapshot can be read; None if there is no such reason."""
 
@@ -83,7 +85,8 @@ class Feed:
             except (NamesrvError, DeltaError, OSError) as error:
                 self._note(error if isinstance(error, NamesrvError) else StorageError(self._root.url, str(error)))
             except Exception as error:
-                log.exception("the tables cannot be read")
+                if self._kinds.is_due(error):
+                    log.exception("the tables cannot be read")
                 self._note(error)
 
     def _has_changed(self) -> bool:
@@ -104,10 +107,12 @@ class Feed:
     def _look(self) -> None:
         reader, was_open = self._reader or RouteReader(self._root), self._reader is not None
         self._reader = reader
-        if not was_open and self._view is not None and not _has(reader, self._view.snapshot):
+        has_changed = reader.refresh()
+        if self._view is not None and reader.snapshots.table_id != self._table_id:
             self._view = None
             self._kept.forget()
-        if not reader.snapshots.refresh() and was_open:
+        self._table_id = reader.snapshots.table_id
+        if not has_changed and was_open:
             return
         if self._view is None:
             self._go_to(reader.view(reader.snapshots.newest(), None), self._on_leap)
@@ -128,21 +133,11 @@ class Feed:
             self._loop.call_soon_threadsafe(call, view)
 
     def _note(self, error: Exception) -> None:
-        """Log a problem once, not at every look."""
+        """Log a problem once a minute, not at every look."""
         self._reader, self._seen_ns = None, 0  # a folder that was made anew is opened anew
-        if str(error) != self.problem:
+        if self._kinds.is_due(error):
             log.warning("no newer snapshot: %s", error)
         self.problem = str(error)
-
-
-def _has(reader: RouteReader, row: SnapshotRow) -> bool:
-    """Return whether a registry that was opened anew is the one that the row is of."""
-    try:
-        return reader.snapshots.find(row.epoch) == row
-    except NoSuchSnapshotError:
-        return False
-    except SnapshotGoneError:
-        return True
 
 
 def _folder_of(root: Root) -> Path | None:

@@ -7,11 +7,13 @@ loop, and `past_events` is called in a thread.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console.snapshots import KeptSnapshots
@@ -53,17 +55,37 @@ class TooManyWatchersError(NamesrvError):
 
 @dataclass(frozen=True)
 class Event:
-    """An event for watchers. `epoch` is None if the event does not move the place from which a watcher resumes."""
+    """An event for watchers. `epoch` is None if the event does not move the place from which a watcher resumes.
+
+    `registry` is the identity of the registry whose epoch it is.
+    """
 
     name: str
     epoch: int | None
     data: bytes
+    registry: str = ""
 
     @cached_property
     def text(self) -> bytes:
         """The event in the format of Server-Sent Events."""
-        place = b"" if self.epoch is None else b"id: %d\n" % self.epoch
-        return b"event: %s\n%sdata: %s\n\n" % (self.name.encode(), place, self.data)
+        place = "" if self.epoch is None else f"id: {Place(self.registry, self.epoch)}\n"
+        return b"event: %s\n%sdata: %s\n\n" % (self.name.encode(), place.encode(), self.data)
+
+
+class Place(NamedTuple):
+    """Place from which a watcher resumes: an epoch, and its registry, empty if the watcher does not name it."""
+
+    registry: str
+    epoch: int
+
+    def __str__(self) -> str:
+        return f"{self.registry}-{self.epoch}" if self.registry else str(self.epoch)
+
+    @classmethod
+    def parsed(cls, text: str) -> Place | None:
+        """Return the place in the id of an event, None if it is no such id."""
+        found = re.fullmatch(r"(?:([0-9a-f]{1,36})-)?([0-9]{1,18})", text)
+        return cls(found[1] or "", int(found[2])) if found else None
 
 
 Bodies = tuple[bytes, ...]
@@ -93,7 +115,8 @@ class Moment:
         if not changed:
             return None
         routes = b",".join(b"%s:%s" % (encode_json(topic), route) for topic, route in changed)
-        return Event("route", self.view.snapshot.epoch, b'%s,"routes":{%s}}' % (self._opening, routes))
+        data = b'%s,"routes":{%s}}' % (self._opening, routes)
+        return Event("route", self.view.snapshot.epoch, data, self.view.registry)
 
 
 def route_json(view: RegistryView, settings: NamesrvSettings, topic: str, zone: str | None = None) -> bytes:
@@ -107,7 +130,7 @@ def snapshot_event(view: RegistryView, before: SnapshotRow | None) -> Event:
     row, topics = view.snapshot, view.changed_topics
     is_listed = before is not None and topics is not None and len(topics) <= _MOST_NAMED_TOPICS
     more = _tables_changed(before, row) | {"changedTopics": sorted(topics or ()) if is_listed else None}
-    return Event("snapshot", row.epoch, encode_json(_moment(row) | more))
+    return Event("snapshot", row.epoch, encode_json(_moment(row) | more), view.registry)
 
 
 def _tables_changed(before: SnapshotRow | None, row: SnapshotRow) -> dict[str, object]:
@@ -195,6 +218,11 @@ class Hub:
         self.has_view = asyncio.Event()
 
     @property
+    def registry(self) -> str:
+        """The identity of the registry, empty before the first snapshot."""
+        return self.view.registry if self.view else ""
+
+    @property
     def epoch(self) -> int:
         """The epoch up to which watchers have received events, 0 before the first snapshot."""
         return self.view.snapshot.epoch if self.view else 0
@@ -252,7 +280,7 @@ class Hub:
     def tell_progress(self) -> None:
         """Send all watchers the epoch up to which they have received everything. It keeps connections open, too."""
         if self.view is not None:
-            event = Event("progress", self.epoch, encode_json(_moment(self.view.snapshot)))
+            event = Event("progress", self.epoch, encode_json(_moment(self.view.snapshot)), self.view.registry)
             for watcher in self._watchers():
                 watcher.push_progress(event)
 
@@ -303,28 +331,30 @@ def present_event(moment: Moment, topics: Topics) -> Event:
 
 
 def past_events(
-    snapshots: KeptSnapshots, settings: NamesrvSettings, topics: Topics, since: int, until: RegistryView
+    snapshots: KeptSnapshots, settings: NamesrvSettings, topics: Topics, since: Place, until: RegistryView
 ) -> list[Event]:
-    """Return the events after epoch `since`, up to the epoch of `until`. May block on the storage.
+    """Return the events after the place `since`, up to the epoch of `until`. May block on the storage.
 
-    If they are not known any more, the result is a reset and the present state.
+    If they are not known any more, or of another registry, the result is a reset and the present state.
     """
+    if since.registry not in ("", until.registry):
+        reason = f"epoch {since.epoch} is of the registry {since.registry}, and this is {until.registry}"
+        return list(reset_events(Moment(until, settings), topics, reason))
     try:
-        first = snapshots.find(AsOf(epoch=since))
-        rows = [row for row in snapshots.after(since) if row.epoch <= until.snapshot.epoch]
+        first = snapshots.find(AsOf(epoch=since.epoch))
+        rows = [row for row in snapshots.after(since.epoch) if row.epoch <= until.snapshot.epoch]
         if len(rows) > MOST_REPLAYED:
-            raise SnapshotGoneError(f"epoch {since}", rows[-MOST_REPLAYED].epoch)
+            raise SnapshotGoneError(f"epoch {since.epoch}", rows[-MOST_REPLAYED].epoch)
         if not topics:
-            return [_event_of_past(before, row) for before, row in pairwise([first, *rows])]
+            return [_event_of_past(before, row, until.registry) for before, row in pairwise([first, *rows])]
         return list(_replayed(snapshots, settings, topics, [first, *rows]))
     except NamesrvError as error:
         return list(reset_events(Moment(until, settings), topics, str(error)))
 
 
-def _event_of_past(before: SnapshotRow, row: SnapshotRow) -> Event:
-    return Event(
-        "snapshot", row.epoch, encode_json(_moment(row) | _tables_changed(before, row) | {"changedTopics": None})
-    )
+def _event_of_past(before: SnapshotRow, row: SnapshotRow, registry: str) -> Event:
+    data = encode_json(_moment(row) | _tables_changed(before, row) | {"changedTopics": None})
+    return Event("snapshot", row.epoch, data, registry)
 
 
 def _replayed(

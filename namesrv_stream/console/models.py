@@ -266,7 +266,8 @@ class SentFields(TypedDict):
 
 
 class WatchFields(TypedDict):
-    """The first events after an epoch, and the epoch from which to ask next."""
+    """The first events after an epoch, and the registry and epoch from which to ask next."""
 
+    registry: str
     epoch: int
     events: list[dict[str, Any]]

@@ -126,6 +126,7 @@ class MarkFields(TypedDict):
     ends: int
     begins: int
     commands: int
+    gaps: int
     others: int
     epochs: NotRequired[int]
     firstEpoch: NotRequired[int]

@@ -74,13 +74,15 @@ def _mark(each: EpochEvents) -> MarkFields:
     ends = sum(each.counts.get(kind, 0) for kind in LEASE_ENDS)
     begins = sum(each.counts.get(kind, 0) for kind in BEGINS)
     commands = sum(count for kind, count in each.counts.items() if kind.startswith(_COMMAND_KINDS))
-    others = sum(each.counts.values()) - ends - begins - commands
+    gaps = each.counts.get("LOG_GAP", 0)
+    others = sum(each.counts.values()) - ends - begins - commands - gaps
     return {
         "epoch": each.epoch,
         "eventTime": iso_text(each.event_time),
         "ends": ends,
         "begins": begins,
         "commands": commands,
+        "gaps": gaps,
         "others": others,
     }
 
@@ -91,6 +93,7 @@ def _together(one: MarkFields, other: MarkFields) -> MarkFields:
         "ends": one["ends"] + other["ends"],
         "begins": one["begins"] + other["begins"],
         "commands": one["commands"] + other["commands"],
+        "gaps": one["gaps"] + other["gaps"],
         "others": one["others"] + other["others"],
         "epochs": one.get("epochs", 1) + 1,
         "firstEpoch": one.get("firstEpoch", one["epoch"]),

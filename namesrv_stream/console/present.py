@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from namesrv_stream.config.values import parsed_duration
 from namesrv_stream.console.commands import MAX_BODY_BYTES
+from namesrv_stream.console.hub import Place
 from namesrv_stream.console.problems import BadQuestionError
 from namesrv_stream.console.questions import Console, check_parameters
 from namesrv_stream.console.stream import Watch, WatchResponse
@@ -28,11 +29,14 @@ def status(console: Console) -> Response:
 
 
 @router.get("/watch", summary="Changes as Server-Sent Events, or the next of them", response_class=Response)
-async def watch(
+async def watch(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     console: Console,
     request: Request,
     topic: Annotated[list[str], Query(description="Repeatable; without it every snapshot is an event.")] = [],  # noqa: B006  # FastAPI copies it
     epoch: Annotated[int | None, Query(ge=0, description="The epoch whose state you have; see Last-Event-ID.")] = None,
+    registry: Annotated[
+        str, Query(description="The registry of that epoch, as the answers name it; another one gets a reset.")
+    ] = "",
     wait: Annotated[
         str | None,
         Query(description="Answer once, with the first events after `epoch`, this time later at the latest."),
@@ -43,19 +47,15 @@ async def watch(
         raise BadQuestionError(f"one watcher may watch {_MOST_WATCHED} topics: open several.")
     await console.await_snapshot()
     console.hub.check_room()
-    since = _last_event_id(request.headers.get("last-event-id"), epoch)
+    # The header wins: a browser that reconnects sends the first URL again.
+    since = Place.parsed(request.headers.get("last-event-id", ""))
+    if since is None and epoch is not None:
+        since = Place(registry, epoch)
     watching = Watch(console.hub, console.snapshots, console.settings, tuple(sorted(set(topic))), since)
     if wait is None:
         return WatchResponse(watching)
     body = await watching.first(_wait_s(wait))
     return Response(body, media_type="application/json", headers={"cache-control": "no-store"})
-
-
-def _last_event_id(header: str | None, epoch: int | None) -> int | None:
-    """Return the epoch from which to go on. The header wins: a browser that reconnects sends the first URL again."""
-    if header is None or not header.isascii() or not header.isdigit():
-        return epoch
-    return int(header[:18])
 
 
 def _wait_s(text: str) -> float:
@@ -68,10 +68,19 @@ def _wait_s(text: str) -> float:
 
 
 @router.post("/commands", status_code=202, summary="Send an operator command")
-async def command(console: Console, request: Request, wait: str | None = None) -> Response:
+async def command(
+    console: Console,
+    request: Request,
+    wait: str | None = None,
+    unknown: Annotated[
+        bool, Query(description="Put an order configuration although it names brokers that the registry does not have.")
+    ] = False,
+) -> Response:
     """Send a record of the Kafka contract, with a reason, which the history keeps; `wait` until it is published."""
     wait_s = 0.0 if wait is None else _wait_s(wait)
     parsed = console.commands.parsed(await _body(request))
+    if not unknown:
+        console.check_brokers(parsed)
     peer = f"{request.client.host}:{request.client.port}" if request.client else "unknown"
     allowed = await asyncio.to_thread(console.commands.admitted, parsed, request.headers.get("authorization"), peer)
     at = await console.commands.sent(allowed)

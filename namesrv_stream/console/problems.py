@@ -43,11 +43,20 @@ class BadQuestionError(NamesrvError):
     """A parameter or a body that the console cannot use."""
 
 
+class UnknownBrokersError(NamesrvError):
+    """Refusal of an order configuration of brokers that the registry does not have, until the sender insists."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__(f"no broker {', '.join(names)} is in the tables now. If it is right, add ?unknown=true.")
+        self.names = names
+
+
 _STATUS: tuple[tuple[type[NamesrvError], HTTPStatus], ...] = (
     (NoSuchNameError, HTTPStatus.NOT_FOUND),
     (NoSuchSnapshotError, HTTPStatus.NOT_FOUND),
     (SnapshotGoneError, HTTPStatus.GONE),
     (BadQuestionError, HTTPStatus.BAD_REQUEST),
+    (UnknownBrokersError, HTTPStatus.CONFLICT),
     (MalformedRecordError, HTTPStatus.BAD_REQUEST),
     (SettingError, HTTPStatus.BAD_REQUEST),
     (ConfigBlackListError, HTTPStatus.BAD_REQUEST),

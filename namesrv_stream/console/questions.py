@@ -23,7 +23,9 @@ from namesrv_stream.tables.reader import RegistryView
 from namesrv_stream.texts import iso_text
 from namesrv_stream.wire.json_text import encode_json
 
-_FORMS = "2026-11-21T03:12:00Z, 03:12, 10m, 2h ago."
+_FORMS = (
+    "2026-11-21T03:12:00Z, 03:12, 10m, 2h ago. A time without a zone is in tz, or in the zone of the console's machine."
+)
 
 
 def check_parameters(request: Request) -> None:
@@ -43,7 +45,8 @@ def _running(request: Request) -> Running:
 
 def _zone(
     tz: Annotated[
-        str | None, Query(description="Zone of times without one: Europe/Berlin. Without it the console's.")
+        str | None,
+        Query(description="Zone of times without one: Europe/Berlin. Without it that of the console's machine."),
     ] = None,
 ) -> tzinfo | None:
     return zone_named(tz)

@@ -8,12 +8,13 @@ from contextlib import suppress
 from typing import Self
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.console.commands import Commands
+from namesrv_stream.console.commands import Commands, OperatorCommand
 from namesrv_stream.console.feed import Feed
 from namesrv_stream.console.hub import Hub
-from namesrv_stream.console.problems import NothingToWatchError
+from namesrv_stream.console.problems import NothingToWatchError, UnknownBrokersError
 from namesrv_stream.console.snapshots import KeptSnapshots
 from namesrv_stream.history.events import AsOf
+from namesrv_stream.rules.order_config import unknown_brokers
 from namesrv_stream.rules.progress import is_stale, job_progress
 from namesrv_stream.rules.rows import LogPosition, SnapshotRow
 from namesrv_stream.tables.reader import RegistryView
@@ -87,6 +88,11 @@ class Running:
             "runId": row.run_id,
             "problem": self._feed.problem,
         }
+
+    def check_brokers(self, command: OperatorCommand) -> None:
+        """Raise UnknownBrokersError if a command puts an order configuration of brokers that the registry lacks."""
+        if self.hub.view is not None and (names := unknown_brokers(command, self.hub.view.routes.brokers)):
+            raise UnknownBrokersError(names)
 
     @property
     def is_ready(self) -> bool:

@@ -64,6 +64,7 @@ class ConsoleServer(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,  # console.trustedProxies says whose headers count
                 timeout_graceful_shutdown=_STOP_LIMIT_S,
                 ssl_certfile=settings.tls_cert_path if has_tls else None,
                 ssl_keyfile=settings.tls_key_path if has_tls else None,

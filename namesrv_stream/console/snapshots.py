@@ -123,7 +123,10 @@ class KeptSnapshots:
         try:
             if self._reader is None:
                 self._reader = RouteReader(self.root)
-            self._reader.snapshots.refresh()
+            former = self._reader.snapshots.table_id
+            self._reader.refresh()
+            if self._reader.snapshots.table_id != former:
+                self._views.clear()
             return read(self._reader)
         except NamesrvError:
             raise

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.console.hub import Event, Hub, Moment, Topics, Watcher, past_events, present_event
+from namesrv_stream.console.hub import Event, Hub, Moment, Place, Topics, Watcher, past_events, present_event
 from namesrv_stream.console.snapshots import KeptSnapshots
 from namesrv_stream.wire.json_text import encode_json
 
@@ -27,13 +27,13 @@ _RETRY = b"retry: 1000\n\n"
 
 @dataclass(frozen=True)
 class Watch:
-    """One request to watch: the topics, and the epoch whose state its sender has, None for none."""
+    """One request to watch: the topics, and the place whose state its sender has, None for none."""
 
     hub: Hub
     snapshots: KeptSnapshots
     settings: NamesrvSettings
     topics: Topics
-    since: int | None
+    since: Place | None
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[tuple[Watcher, list[Event]]]:
@@ -47,7 +47,7 @@ class Watch:
         try:
             if self.since is None:
                 yield watcher, [present_event(Moment(view, self.settings), self.topics)]
-            elif self.since == view.snapshot.epoch:
+            elif self.since in ((view.registry, view.snapshot.epoch), ("", view.snapshot.epoch)):
                 yield watcher, []
             else:
                 past = asyncio.to_thread(past_events, self.snapshots, self.settings, self.topics, self.since, view)
@@ -64,7 +64,7 @@ class Watch:
                     while not events:
                         await watcher.wait()
                         events = _news(watcher)
-            return _joined(events or _news(watcher), self.hub.epoch)
+            return _joined(events or _news(watcher), self.hub)
 
 
 class WatchResponse(Response):
@@ -115,6 +115,6 @@ def _news(watcher: Watcher) -> list[Event]:
     return [event for event in watcher.take() if event.name != "progress"]
 
 
-def _joined(events: Sequence[Event], epoch: int) -> bytes:
+def _joined(events: Sequence[Event], hub: Hub) -> bytes:
     shown = [{"event": event.name, "data": msgspec.Raw(event.data)} for event in events]
-    return encode_json({"epoch": epoch, "events": shown})
+    return encode_json({"registry": hub.registry, "epoch": hub.epoch, "events": shown})

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.masking import masked
 
 State = Literal["ok", "warning", "failed", "not checked"]
 
@@ -26,8 +27,9 @@ Check = Callable[[NamesrvSettings], Iterable[Finding]]
 def findings(name: str, check: Check, settings: NamesrvSettings) -> Iterator[Finding]:
     """Yield the findings of a check. A NamesrvError ends it as a finding that has failed."""
     try:
-        yield from check(settings)
+        for each in check(settings):
+            yield each._replace(found=masked(each.found))
     except NamesrvError as error:
         yield Finding(name, "failed", str(error))
     except Exception as error:
-        yield Finding(name, "failed", f"unexpected {type(error).__name__}: {' '.join(str(error).split())}")
+        yield Finding(name, "failed", masked(f"unexpected {type(error).__name__}: {' '.join(str(error).split())}"))

@@ -63,21 +63,10 @@ def check_kafka(
 
 def _topic(facts: TopicFacts, kafka: dict[str, Any]) -> Iterator[Finding]:
     require_one_order(facts, kafka)
-    problems = [*facts.warnings, *_too_few_replicas(facts)]
-    yield from (Finding("topic", "warning", problem) for problem in problems)
-    if not problems:
+    yield from (Finding("topic", "warning", problem) for problem in facts.warnings)
+    if not facts.warnings:
         found = f"{facts.topic} has one partition, LogAppendTime and {facts.replica_count} replicas"
         yield Finding("topic", "ok", found)
-
-
-def _too_few_replicas(facts: TopicFacts) -> Iterator[str]:
-    needed = int(facts.config.get("min.insync.replicas", "1"))
-    if needed > facts.replica_count:
-        what = f"min.insync.replicas is {needed}, but it has {facts.replica_count} replicas: Kafka takes no record"
-        yield f"topic {facts.topic}: {what}; give it more replicas or set min.insync.replicas lower"
-    elif needed == 1 < facts.replica_count:
-        what = "min.insync.replicas is 1: a record may be lost with the node that leads it"
-        yield f"topic {facts.topic}: {what}; set it to 2"
 
 
 def _rights(kafka: dict[str, Any], topic: str, needed: set[AclOperation]) -> Finding:

@@ -14,6 +14,7 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.doctor.finding import Finding, State
 from namesrv_stream.local.jars import JARS, is_retrieved
 from namesrv_stream.local.java import OLDEST_JAVA, find_java, java_version
+from namesrv_stream.stream.limits import require_sound_spark
 
 _WORKER_LIMIT_S = 60.0
 _PACKAGES = ("pyspark", "pyarrow", "protobuf", "pandas")
@@ -41,6 +42,13 @@ def check_jars(settings: NamesrvSettings) -> Iterator[Finding]:
         else:
             state: State = "failed" if name == "spark" else "warning"
             yield Finding("jars", state, f"{JARS / name} lacks the jars that conf/ivy.xml names", f"Run {command}.")
+
+
+def check_spark(_settings: NamesrvSettings) -> Iterator[Finding]:
+    """Look whether the installed pyspark is a release that leaks sockets."""
+    installed = version("pyspark")
+    require_sound_spark(installed)
+    yield Finding("pyspark", "ok", f"pyspark {installed} closes the sockets of its stateful step (SPARK-58932)")
 
 
 def check_workers(_settings: NamesrvSettings) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from deltalake.exceptions import DeltaError
@@ -19,6 +19,7 @@ from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistr
 from namesrv_stream.tables.object_store import require_conditional_put
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.verification import damages
 
 _LEAST_ROOM_BYTES = 1024**3
 _TRIAL = ".doctor-"
@@ -35,6 +36,27 @@ def check_tables(settings: NamesrvSettings) -> Iterator[Finding]:
         return
     age_s = time.time() - newest.published_at / 1000
     yield Finding("tables", "ok", f"{root} can be read: epoch {newest.epoch}, published {age_s:.0f} s ago")
+
+
+def check_files(settings: NamesrvSettings) -> Iterator[Finding]:
+    """Read every file that a retained snapshot names."""
+    found = damages(Root(settings.delta_root, settings.storage_options or None))
+    for damage in found:
+        versions = _range("version", damage.versions)
+        epochs = f", named by {_range('epoch', damage.epochs)}" if damage.epochs else ""
+        hurt = f"file {damage.file} {damage.problem}; it is of {versions}{epochs}"
+        if damage.is_past:
+            next_step = "The newest snapshot is whole; these epochs cannot be read any more."
+            yield Finding(f"table {damage.table}", "warning", hurt, next_step)
+        else:
+            yield Finding(f"table {damage.table}", "failed", hurt, "`namesrv-stream repair` publishes a good snapshot.")
+    if not found:
+        yield Finding("tables", "ok", f"every file that the snapshots under {settings.delta_root} name can be read")
+
+
+def _range(what: str, numbers: Sequence[int]) -> str:
+    first, last = min(numbers), max(numbers)
+    return f"{what} {first}" if first == last else f"{what}s {first} to {last}"
 
 
 def check_writing(settings: NamesrvSettings) -> Iterator[Finding]:

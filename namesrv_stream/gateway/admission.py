@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from collections import Counter
 from typing import NamedTuple
@@ -39,19 +38,28 @@ class Admission:
         self._of_host: Counter[str] = Counter()
         self._count = 0
 
+    @property
+    def is_full(self) -> bool:
+        """True if there are as many connections of all peers as there may be."""
+        return self._count >= self._max_connections
+
+    def has_room_for(self, host: str | None) -> bool:
+        """Return whether this host has fewer connections than it may have."""
+        return host is None or self._of_host[host] < self._max_of_a_host
+
     def enter(self, host: str | None) -> None:
         """Count a new connection. Raises TooManyConnectionsError.
 
         `host` is None for a load balancer's connection until a PROXY header names the peer behind it.
         """
-        if self._count >= self._max_connections:
+        if self.is_full:
             raise TooManyConnectionsError(self._max_connections, "maxConnections", "of all peers")
         self.move(None, host)
         self._count += 1
 
     def move(self, before: str | None, host: str | None) -> None:
         """Count a connection of `before` for `host`, which its PROXY header names. Raises TooManyConnectionsError."""
-        if host is not None and self._of_host[host] >= self._max_of_a_host:
+        if host is not None and not self.has_room_for(host):
             raise TooManyConnectionsError(self._max_of_a_host, "maxConnectionsPerAddress", f"of {host}")
         self._leave_host(before)
         if host is not None:
@@ -89,23 +97,6 @@ def connection_limit(settings: NamesrvSettings) -> int:
     return limit
 
 
-class TrustedProxies:
-    """The load balancers whose PROXY headers are trusted. `networks`: address ranges, separated by commas."""
-
-    def __init__(self, networks: str) -> None:
-        self._networks = [ipaddress.ip_network(each, strict=False) for each in networks.split(",") if each]
-
-    def __contains__(self, host: str) -> bool:
-        if not self._networks:
-            return False  # without reading the address, which would be half of what a new connection takes
-        try:
-            address = ipaddress.ip_address(host)
-        except ValueError:
-            return False
-        mapped = getattr(address, "ipv4_mapped", None)
-        return any((mapped or address) in network for network in self._networks)
-
-
 class PeerAddress(NamedTuple):
     """The other end of a connection: its host, by which limits count, and host with port, which logs name."""
 
@@ -114,8 +105,12 @@ class PeerAddress(NamedTuple):
 
 
 def peer_address(peername: object) -> PeerAddress:
-    """Return the address in what asyncio calls `peername`; `?` for what is no internet address."""
+    """Return the address in what asyncio calls `peername`; `?` for what is no internet address.
+
+    At the bindAddress `::` an IPv4 address comes as ::ffff:10.0.0.1; the limits of its host are the same.
+    """
     match peername:
         case (str(host), int(port), *_):
+            host = host.removeprefix("::ffff:") if "." in host else host
             return PeerAddress(host, f"{host}:{port}")
     return PeerAddress("?", "?")

@@ -35,8 +35,8 @@ from namesrv_stream.wire.headers import BrokerHeader
 class Answers:
     """Answers of one snapshot. Lives in the event loop.
 
-    `epoch`: the snapshot's number, 0 if nothing is published yet. `offsets`: how far the snapshot has read the log, by
-    partition.
+    `epoch`: the snapshot's number, 0 if nothing is published yet. `offsets`, `event_time_ms`: how far the snapshot has
+    read the log, by partition and in event time.
     """
 
     def __init__(
@@ -45,11 +45,13 @@ class Answers:
         settings: NamesrvSettings,
         epoch: int = 0,
         offsets: Mapping[int, int] = MappingProxyType({}),
+        event_time_ms: int = 0,
     ) -> None:
         self.tables = tables
         self.settings = settings
         self.epoch = epoch
         self.offsets = offsets
+        self.event_time_ms = event_time_ms
         self.routes = KeptRoutes()
         self._kept: dict[int, KeptAnswers[Asked]] = {}
 

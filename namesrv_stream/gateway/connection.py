@@ -27,8 +27,11 @@ LONG_READ_BYTES = 128 * 1024
 _SHORTEST_REST_S = 0.001
 """The event loop's clock counts milliseconds: a shorter timer is called again and again until the next one."""
 
-OPENING_LIMIT_S = 10.0
-"""Limit of a connection's opening: for its first bytes, a PROXY header and the TLS handshake together."""
+WHOLE_LIMIT_S = 10.0
+"""Limit for what a peer has begun to become whole: a PROXY header, a TLS handshake or a frame."""
+
+_SLOWEST_BYTES_A_S = 64 * 1024
+"""A large frame has longer, if it comes so fast at least."""
 
 
 class Connection(asyncio.Protocol):
@@ -60,13 +63,15 @@ class Connection(asyncio.Protocol):
         self._is_resting = False
         self._is_reading = True
         self._opened_s = self._active_s = self._loop.time()
-        self._frame_began_s: float | None = None
+        self._began_s: float | None = None  # when the first byte came of what is not whole yet
         self.number = connections.next_number()
         self.host = self.peer = "?"
         self.order = asyncio.Lock()
         self.is_lost = False
         self.loss = ""
         """The reason why this connection is lost, or will be; empty until that is known."""
+        self.ends_leases = True
+        """False if the gateway closes it because it is idle or Kafka is away: then it is not lost (D13)."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the connection, or refuse it at once. asyncio calls this once, first."""
@@ -76,7 +81,7 @@ class Connection(asyncio.Protocol):
         self._is_from_proxy = self.host in self._connections.trusted_proxies
         counted_for = None if self._is_from_proxy else self.host
         try:
-            self._connections.admission.enter(counted_for)
+            self._connections.enter(self, counted_for)
         except TooManyConnectionsError as error:
             self._log_line(logging.WARNING, f"connection of {self.peer} refused: {error}")
             self._transport.abort()
@@ -86,6 +91,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Handle received bytes, and rest if the host's time is over. An error closes this connection and no other."""
+        if self._active_s == self._opened_s:
+            self._connections.silent.discard(self, self._counted_for)
         self._active_s = self._loop.time()
         rest_s = self._wait_s()
         if rest_s is None and (self._received or self._connections.is_heavy(self.host)):
@@ -107,9 +114,20 @@ class Connection(asyncio.Protocol):
         self._drop_input()
         self.count_held()
         if self._is_admitted:
-            self._connections.open.discard(self)
-            self._connections.admission.leave(self._counted_for)
+            self._leave()
             self._requests.connection_lost(self)
+
+    def make_room(self) -> None:
+        """Close this connection, which has sent nothing, and count it no more: a new one needs its place."""
+        self._log_line(logging.INFO, f"connection of {self.peer} closed: it has sent nothing, and a new one needs room")
+        self._transport.abort()
+        self._leave()
+
+    def _leave(self) -> None:
+        self._is_admitted = False
+        self._connections.open.discard(self)
+        self._connections.silent.discard(self, self._counted_for)
+        self._connections.admission.leave(self._counted_for)
 
     def eof_received(self) -> None:
         """Forget what was received: asyncio closes the connection, which takes as long as the peer takes answers."""
@@ -167,15 +185,25 @@ class Connection(asyncio.Protocol):
         """Log that a request of this peer was refused, and why. The request itself is answered."""
         self._log_line(logging.INFO, f"request of {self.peer} refused: {problem}")
 
+    def note_left_out(self, address: str, topics: str) -> None:
+        """Log which topics of this peer's registration cannot be taken, although the registration is (R1a)."""
+        self._log_line(logging.WARNING, f"topics of {address} at {self.peer} are left out: {topics}")
+
     def close_if_overdue(self, now_s: float, idle_limit_s: float) -> None:
-        """Close this connection if its opening, a frame or its silence has lasted too long."""
-        has_begun = self._handshake.stage is Stage.FRAMES
-        limit_s = idle_limit_s if has_begun else min(OPENING_LIMIT_S, idle_limit_s)
-        if not self._is_overdue(now_s, limit_s):
+        """Close this connection if it is idle, or takes too long to send a whole frame. No lease ends (D13)."""
+        if self._is_answering:
             return
+        whole_limit_s = min(WHOLE_LIMIT_S + self._decoder.buffered_bytes / _SLOWEST_BYTES_A_S, idle_limit_s)
+        if self._began_s is not None and now_s - self._began_s > whole_limit_s:
+            self.close_by_itself(f"nothing whole came within {whole_limit_s:.3g} s")
+        elif now_s - self._active_s > idle_limit_s:
+            self.close_by_itself(f"idle for {idle_limit_s:g} s")
+
+    def close_by_itself(self, why: str) -> None:
+        """Close this connection, which its peer has not lost: no lease ends (D13)."""
         if not self.is_closing:
-            self.loss = f"nothing whole came within {limit_s:g} s"
-            self._log_line(logging.INFO, f"connection of {self.peer} closed: {self.loss}")
+            self.loss, self.ends_leases = why, False
+            self._log_line(logging.INFO, f"connection of {self.peer} closed: {why}")
         self.close()
 
     def close(self) -> None:
@@ -190,6 +218,11 @@ class Connection(asyncio.Protocol):
     def age_s(self) -> float:
         """Seconds since this connection was opened."""
         return self._loop.time() - self._opened_s
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since this peer has sent anything, or taken answers that waited."""
+        return self._loop.time() - self._active_s
 
     @property
     def held_bytes(self) -> int:
@@ -239,6 +272,7 @@ class Connection(asyncio.Protocol):
         except Exception:
             log.exception("connection of %s closed: an error of ours", self.peer)
             self.close()
+        self._began_s = (self._began_s or self._active_s) if self._is_unfinished else None
         self.count_held()
 
     def _take_opening(self, data: bytes) -> None:
@@ -288,8 +322,6 @@ class Connection(asyncio.Protocol):
         elif not self._is_held:
             data, self._unread = self._unread, b""
             self._answer_commands(data)
-        is_unfinished = self._decoder.buffered_bytes and not self._is_held
-        self._frame_began_s = (self._frame_began_s or self._active_s) if is_unfinished else None
 
     def _answer_lookups(self, data: bytes) -> int:
         """Answer the lookups that are known by their bytes. Return the position where the rest begins."""
@@ -300,14 +332,14 @@ class Connection(asyncio.Protocol):
             pieces, at, given = lookups.take(data, at)
             if not given:
                 break
-            self._frame_began_s = None
+            self._began_s = None
             self._write(b"".join(pieces))
             self._requests.count_lookups(given, time.perf_counter() - started_s)
         return at
 
     def _answer_commands(self, data: bytes) -> None:
         for command in self._decoder.feed(data):
-            self._frame_began_s = None
+            self._began_s = None
             self._handle(command)
             self._turn.has_more = self._turn.is_over
             if self._is_held or self._turn.has_more:
@@ -388,12 +420,17 @@ class Connection(asyncio.Protocol):
     def _drop_input(self) -> None:
         self._received, self._unread, self._decoder = b"", b"", FrameDecoder(joins_bodies=False)
 
-    def _is_overdue(self, now_s: float, limit_s: float) -> bool:
+    @property
+    def _is_answering(self) -> bool:
         waits_for_us = (self._received or self._turn.has_more) and not self._is_held_by_peer
-        if self._unanswered or waits_for_us:
-            return False
-        began_s = self._frame_began_s if self._handshake.stage is Stage.FRAMES else self._opened_s
-        return now_s - self._active_s > limit_s or (began_s is not None and now_s - began_s > limit_s)
+        return bool(self._unanswered or waits_for_us)
+
+    @property
+    def _is_unfinished(self) -> bool:
+        """True while a part of a frame, or of what comes before the first one, has come."""
+        if self._handshake.stage is Stage.FRAMES:
+            return self._decoder.buffered_bytes > 0 and not self._is_held
+        return self._handshake.is_unfinished or (self._tls is not None and not self._tls.is_shaken)
 
     def _log_line(self, level: int, message: str) -> None:
         self._connections.log.line(self.host, self._loop.time(), level, message)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from namesrv_stream.gateway.admission import Admission, TrustedProxies
+from namesrv_stream.access.proxies import TrustedProxies
+from namesrv_stream.gateway.admission import Admission
 from namesrv_stream.gateway.budget import Budget
 from namesrv_stream.gateway.handshake import Terms
 from namesrv_stream.gateway.kept_answers import KeptAnswer
@@ -34,6 +35,7 @@ class Peer(Protocol):
     def count_held(self) -> None: ...  # noqa: D102
     def close_if_overdue(self, now_s: float, idle_limit_s: float) -> None: ...  # noqa: D102
     def give_up(self, all_bytes: int) -> None: ...  # noqa: D102
+    def make_room(self) -> None: ...  # noqa: D102
 
 
 class Requests(Protocol):
@@ -62,6 +64,32 @@ class PeerLimits:
     trusted_proxies: str = ""
 
 
+class Silent:
+    """The connections that have sent nothing, oldest first, by the host for which each counts."""
+
+    def __init__(self) -> None:
+        self._of_host: dict[str | None, dict[Peer, None]] = {}
+
+    def add(self, connection: Peer, host: str | None) -> None:
+        """Note a new connection."""
+        self._of_host.setdefault(host, {})[connection] = None
+
+    def discard(self, connection: Peer, host: str | None) -> None:
+        """Forget a connection, because it has sent something or is lost."""
+        of_host = self._of_host.get(host, {})
+        of_host.pop(connection, None)
+        if not of_host:
+            self._of_host.pop(host, None)
+
+    def oldest(self, host: str | None) -> Peer | None:
+        """Return the oldest one of this host; None if it has none."""
+        return next(iter(self._of_host.get(host, {})), None)
+
+    def oldest_of_any(self) -> Peer | None:
+        """Return the oldest one of a host that has had one for long; None if no host has any."""
+        return next((self.oldest(host) for host in self._of_host), None)
+
+
 class Connections:
     """All open connections of one server, and what they share."""
 
@@ -76,6 +104,7 @@ class Connections:
         self._loop = asyncio.get_running_loop()
         self._heavy_turns = HeavyTurns(self._loop)
         self.open: set[Peer] = set()
+        self.silent = Silent()
         self._budget: Budget[Peer] = Budget(limits.peer_buffer_max_bytes)
         self._number = 0
 
@@ -94,6 +123,21 @@ class Connections:
             self._heavy_turns.enter(host, work)
         else:
             self._loop.call_soon(work)
+
+    def enter(self, connection: Peer, host: str | None) -> None:
+        """Count a new connection for `host`. If there is no room, close one that has sent nothing, if there is one.
+
+        Raises TooManyConnectionsError.
+        """
+        payer = None
+        if not self.admission.has_room_for(host):
+            payer = self.silent.oldest(host)
+        elif self.admission.is_full:
+            payer = self.silent.oldest(host) or self.silent.oldest_of_any()
+        if payer is not None:
+            payer.make_room()
+        self.admission.enter(host)
+        self.silent.add(connection, host)
 
     def next_number(self) -> int:
         """Return the number of a new connection. No number is returned twice."""

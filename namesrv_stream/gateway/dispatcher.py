@@ -19,6 +19,7 @@ from namesrv_stream.gateway.kept_answers import KeptAnswer
 from namesrv_stream.gateway.lookup_frames import LookupFrames
 from namesrv_stream.gateway.metrics import Metrics
 from namesrv_stream.gateway.readers import READERS, no_route
+from namesrv_stream.gateway.registering import KAFKA_IS_AWAY
 from namesrv_stream.gateway.writes import HANDLERS, Writes
 from namesrv_stream.rules.lookup import waits_for_service
 from namesrv_stream.rules.rows import LogPosition
@@ -30,6 +31,9 @@ log = logging.getLogger(__name__)
 
 Answering = Coroutine[Any, Any, RemotingCommand | KeptAnswer]
 
+
+SIGNS_OF_LIFE = frozenset({RequestCode.REGISTER_BROKER, RequestCode.BROKER_HEARTBEAT, RequestCode.QUERY_DATA_VERSION})
+"""The requests by which a broker shows that it lives."""
 
 _LATER_S = 0.0007
 """The event loop's work for a request that is answered by a task of its own, such as a large registration.
@@ -70,21 +74,32 @@ class Dispatcher:
                 self._metrics.answered(command.code, ResponseCode.NO_PERMISSION, 0.0)
                 refusal = command.answer(ResponseCode.NO_PERMISSION, str(error))
                 return None if command.is_oneway else encode_command(refusal)
-        if command.code == RequestCode.REGISTER_BROKER:
-            started_s, registering = time.perf_counter(), self._writes.registering
-            place, later_s = registering.send_unchanged(command, connection), 0.0
-            if place is None:
-                place, later_s = registering.send_at_once(command, connection), _LATER_S
-            if place is not None:
-                connection.await_answer(command, later_s=later_s)
-                place.add_done_callback(partial(self._on_registration_logged, command, connection, started_s))
-                return None
+        if command.code in SIGNS_OF_LIFE and self._writes.registering.is_kafka_away:
+            return self._sent_away(command, connection)
+        if command.code == RequestCode.REGISTER_BROKER and self._is_registered_at_once(command, connection):
+            return None
         if command.code == RequestCode.BROKER_HEARTBEAT and self._writes.registering.is_thinned(command, connection):
             self._metrics.answered(command.code, ResponseCode.SUCCESS, 0.0)
             return None if command.is_oneway else encode_command(command.answer())
         if command.code in HANDLERS:
             self._start(self._writes.answered(command, connection), command, connection)
             return None
+        if (read := self._writes.own.awaited(command, connection.number)) is not None:
+            self._start(self._answered_later(read, command), command, connection)
+            return None
+        return self._looked_up(command, connection)
+
+    async def _answered_later(self, read: asyncio.Future[None], command: RemotingCommand) -> KeptAnswer:
+        """Answer a lookup once a snapshot has read this gateway's own write, or has not within the limit (E12)."""
+        await read
+        if self._is_open_to(command.code) and self._answers.is_scan(command):
+            return await self._scanned(self._answers, command)
+        kept = self._read(command)
+        if self._production is not None and kept.result == ResponseCode.TOPIC_NOT_EXIST:
+            return KeptAnswer(command.code, await self._route_of(self._production, command))
+        return kept
+
+    def _looked_up(self, command: RemotingCommand, connection: Connection) -> bytes | None:
         if self._is_open_to(command.code) and self._answers.is_scan(command):
             self._start(self._scanned(self._answers, command), command, connection, alone=True)
             return None
@@ -105,6 +120,25 @@ class Dispatcher:
         """See `connections.Requests`."""
         self._writes.connection_lost(connection)
 
+    def _is_registered_at_once(self, command: RemotingCommand, connection: Connection) -> bool:
+        """Return whether a registration needs one send alone, which this has done; its answer follows."""
+        started_s, registering = time.perf_counter(), self._writes.registering
+        place, later_s = registering.send_unchanged(command, connection), 0.0
+        if place is None:
+            place, later_s = registering.send_at_once(command, connection), _LATER_S
+        if place is None:
+            return False
+        connection.await_answer(command, later_s=later_s)
+        place.add_done_callback(partial(self._on_registration_logged, command, connection, started_s))
+        return True
+
+    def _sent_away(self, command: RemotingCommand, connection: Connection) -> bytes | None:
+        """Refuse a broker's sign of life, and close its connection after that, so that it goes to another gateway."""
+        asyncio.get_running_loop().call_soon(connection.close_by_itself, KAFKA_IS_AWAY)
+        self._metrics.answered(command.code, ResponseCode.SYSTEM_BUSY, 0.0)
+        refusal = command.answer(ResponseCode.SYSTEM_BUSY, KAFKA_IS_AWAY)
+        return None if command.is_oneway else encode_command(refusal)
+
     def _on_registration_logged(
         self, command: RemotingCommand, connection: Connection, started_s: float, place: asyncio.Future[LogPosition]
     ) -> None:
@@ -123,6 +157,8 @@ class Dispatcher:
         return kept
 
     def _certain_route(self, command: RemotingCommand) -> KeptAnswer | None:
+        if self._writes.own.awaited(command, None) is not None:
+            return None
         kept = self._answers.answer(command)
         is_production_asked = self._production is not None and kept is not None and kept.result != ResponseCode.SUCCESS
         return None if is_production_asked else kept

@@ -11,6 +11,7 @@ from deltalake.exceptions import DeltaError
 
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, StorageError
 from namesrv_stream.gateway.readers import READERS
+from namesrv_stream.logs import Kinds
 from namesrv_stream.rules.lookup import RouteTables, topics_with_other_routes
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.reader import RegistryView, RouteReader
@@ -69,6 +70,7 @@ class Follower:
         self._latest: FollowedSnapshot | None = None
         self._view: Any = None
         self._problem: str | None = None
+        self._kinds = Kinds()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
 
@@ -93,13 +95,14 @@ class Follower:
                 self._problem = None
             except (NamesrvError, DeltaError, OSError) as error:
                 problem = error if isinstance(error, NamesrvError) else StorageError(self._root.url, str(error))
-                self._log_once(str(problem))
+                self._note(problem)
                 self._reader = None  # a folder that was made anew is opened anew
                 if isinstance(error, NotARegistryError | NoSuchSnapshotError):
                     self._on_nothing()
             except Exception as error:
-                log.exception("the tables cannot be read")
-                self._log_once(str(error))
+                if self._kinds.is_due(error):
+                    log.exception("the tables cannot be read")
+                self._problem = str(error)
             self._stop.wait(LOOK_EVERY_S)
 
     def _look(self) -> None:
@@ -111,8 +114,8 @@ class Follower:
             self._view = view
             self._on_snapshot(self._latest)
 
-    def _log_once(self, problem: str) -> None:
-        """Log a problem once, not at every look."""
-        if problem != self._problem:
+    def _note(self, problem: NamesrvError) -> None:
+        """Log a problem once a minute, not at every look."""
+        if self._kinds.is_due(problem):
             log.warning("no newer snapshot: %s", problem)
-        self._problem = problem
+        self._problem = str(problem)

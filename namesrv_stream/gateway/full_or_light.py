@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -27,10 +29,24 @@ from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.errors import BadRequestError, BodyTooLargeError, TooManyValuesError
 from namesrv_stream.wire.frame import LARGE_BODY_BYTES
 from namesrv_stream.wire.registration import DEFAULT_LIMITS, BodyLimits
-from namesrv_stream.wire.requests import register_broker
+from namesrv_stream.wire.requests import read_registration
+
+log = logging.getLogger(__name__)
+
+SPEAKS_WITHIN_MS = 45_000
+"""A broker that was heard so long before the newest snapshot lives: the log has a sign of life every 30 to 35 s."""
+
+_WARNED_EVERY_MS = 60_000
+"""Pause between two warnings of addresses that two brokers announce."""
 
 MAX_COMPARED_BYTES = 2 * 1024 * 1024
 """Limit of a body, inflated, that is decoded in this process. 10,000 topics take 1.7 MB, and lookups wait for 5 ms."""
+
+_MOST_TOPICS_WAITED_FOR = 12_000
+"""Topics of a registration for which lookups may wait (E12): to find those that are new keeps the event loop busy."""
+
+_MOST_NAMED = 3
+"""Topics that one line of the log names."""
 
 _BYTES_A_VALUE = 10
 """A body of over 64 KiB with fewer bytes for each JSON value is not compared.
@@ -52,6 +68,16 @@ class TooManyBrokersError(BadRequestError):
         super().__init__(
             f"over {MAX_BROKERS_OF_A_CONNECTION} broker addresses registered over this connection, or over "
             f"{MAX_BROKERS_OF_A_HOST} from this host"
+        )
+
+
+class AddressTakenError(BadRequestError):
+    """Another broker process, which lives, has registered the same address under another name or cluster (D14)."""
+
+    def __init__(self, lease: LiveRow, other: str, peer: str) -> None:
+        super().__init__(
+            f"{lease.broker_addr} is the address of {lease.broker_name} in {lease.cluster_name}, alive ({other}), "
+            f"and the broker at {peer} announces it too: set brokerIP1 of both to addresses of their own"
         )
 
 
@@ -82,9 +108,17 @@ class _Undecided(NamedTuple):
 class FullOrLight:
     """Decides by the ledger first, and then by the newest snapshot, which `answers` has. Lives in the event loop."""
 
-    def __init__(self, sending: Sending, registrations: Registrations, answers: Answers) -> None:
+    def __init__(
+        self,
+        sending: Sending,
+        registrations: Registrations,
+        answers: Answers,
+        speaking: Mapping[str, Connection],
+    ) -> None:
         self._sending = sending
         self._registrations = registrations
+        self._speaking = speaking
+        self._silent_until_ms = 0
         self.answers = answers
 
     def why_in_full(self, address: str, identity: Fingerprint, connection: Connection) -> str | None:
@@ -125,7 +159,30 @@ class FullOrLight:
             return Decision(known.head, identity)
         if not self._registrations.has_room(address, self._sending.channel_id(connection), connection.host):
             raise TooManyBrokersError
+        self._refuse_taken_address(command, connection)
         return _Undecided(identity, why)
+
+    def _refuse_taken_address(self, command: RemotingCommand, connection: Connection) -> None:
+        """Refuse a registration whose address is that of another living broker (D14). Raises AddressTakenError."""
+        lease, fields = self.answers.live.get(broker_address(command)), command.ext_fields or {}
+        if lease is None or lease[1:3] == (fields.get("clusterName"), fields.get("brokerName")):
+            return
+        own, heard_from_ms = self._sending.channel_id(connection), self.answers.event_time_ms - SPEAKS_WITHIN_MS
+        others = [each for each, heard_ms in lease.channels.items() if each != own and heard_ms >= heard_from_ms]
+        if other := next(filter(self._may_speak, others), None):
+            error = AddressTakenError(lease, self._peer_of(other), connection.peer)
+            if self._sending.now_ms >= self._silent_until_ms:
+                self._silent_until_ms = self._sending.now_ms + _WARNED_EVERY_MS
+                log.warning("a registration is refused: %s", error, extra={"address": lease.broker_addr})
+            raise error
+
+    def _may_speak(self, channel_id: str) -> bool:
+        """Return whether a connection may be open: of its own ones this gateway knows that."""
+        return not self._sending.is_own(channel_id) or channel_id in self._speaking
+
+    def _peer_of(self, channel_id: str) -> str:
+        connection = self._speaking.get(channel_id)
+        return f"the connection of {connection.peer}" if connection is not None else f"channel {channel_id}"
 
     def _may_be_compared(self, command: RemotingCommand) -> bool:
         """Return whether the newest snapshot may show all that a registration says, so that both are compared.
@@ -171,6 +228,10 @@ def _read(
     Raises BadRequestError: BodyTooLargeError or TooManyValuesError if the body exceeds the limits.
     """
     command = msgspec.structs.replace(command, body=command.body[:])  # bytes in one place: see LargeBody
-    read = register_broker(command, channel_id, limits)
+    read, left_out = read_registration(command, channel_id, limits)
     is_shown = compared is not None and changes_nothing(compared.tables, compared.settings, read)
-    return FullRegistration.of(command, read, host), None if is_shown else encode_record(read)
+    part = FullRegistration.of(command, read, host)
+    part.left_out = left_out[:_MOST_NAMED]
+    if len(read.topic_config_table) <= _MOST_TOPICS_WAITED_FOR:
+        part.topics = tuple(read.topic_config_table)
+    return part, None if is_shown else encode_record(read)

@@ -21,6 +21,7 @@ from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.follower import FollowedSnapshot, Follower
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
+from namesrv_stream.gateway.kv_log import log_kv
 from namesrv_stream.gateway.metrics import Metrics
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.gateway.server import Server
@@ -110,6 +111,7 @@ class Gateway:
             self._open_things = opening.pop_all()
         self._run(self._look_around())
         self._run(self._take_over_kv())
+        self._run(log_kv(lambda: self._answers.tables.kv))
         log.info("name server listens at %s:%d", settings.bind_address, self.port)
 
     async def stop(self) -> None:
@@ -134,7 +136,8 @@ class Gateway:
         if not settings.metrics_port:
             return None
         address = settings.bind_address, settings.metrics_port
-        server = MonitoringServer(self.metrics.registry, address, "metricsPort", self._health, self._readiness)
+        checks = {"/healthz": self._health, "/readyz": self._readiness, "/readyz/writes": self._readiness_for_writes}
+        server = MonitoringServer(self.metrics.registry, address, "metricsPort", checks)
         opening.push_async_callback(asyncio.to_thread, server.close)
         return server
 
@@ -152,7 +155,8 @@ class Gateway:
     def _serve(self, snapshot: FollowedSnapshot) -> None:
         """Serve a new snapshot as a whole, and keep the encoded answers that its changes do not affect."""
         settings = self._settings.restored(snapshot.tables.namesrv_config)
-        answers = Answers(snapshot.tables, settings, snapshot.row.epoch, snapshot.row.offsets)
+        row = snapshot.row
+        answers = Answers(snapshot.tables, settings, row.epoch, row.offsets, row.event_time or 0)
         answers.take_over(self._answers, snapshot.changed_tables, snapshot.changed_routes)
         if settings.notify_min_broker_id_changed and self._latest is not None:
             for notice in notices.notices(self._latest.tables.brokers, answers.tables.brokers, answers.live):
@@ -174,11 +178,31 @@ class Gateway:
             self.metrics.connections.set(len(self.connections.open))
             self.metrics.records_waiting.set(self._link.on_the_way)
             self.metrics.kafka_connected.set(self._link.is_connected)
+            self._watch_kafka()
+            self._writes.registering.close_expired()
             if self._latest is not None:
                 self._watch_age(self._latest)
             else:
                 self._writes.note_staleness(is_stale=True)
             await asyncio.sleep(_LOOK_AROUND_EVERY_S)
+
+    def _watch_kafka(self) -> None:
+        """Send brokers to other gateways while Kafka has acknowledged nothing for kafkaAwayMillis."""
+        is_away, was_away = self._is_kafka_away, self._writes.registering.is_kafka_away
+        self.metrics.kafka_away.set(is_away)
+        self._writes.registering.note_kafka(is_away=is_away)
+        if is_away and not was_away:
+            log.error("%s: until it does, brokers are sent to other gateways", self._kafka_silence)
+        if was_away and not is_away:
+            log.info("Kafka at %s acknowledges records again: brokers may register", self._link.address)
+
+    @property
+    def _is_kafka_away(self) -> bool:
+        return self._link.silent_s * 1_000 > self._settings.kafka_away_millis
+
+    @property
+    def _kafka_silence(self) -> str:
+        return f"Kafka at {self._link.address} has acknowledged no record for {self._link.silent_s:.0f} s"
 
     def _watch_age(self, latest: FollowedSnapshot) -> None:
         """Set the metrics of the snapshot's age, and warn if brokers live and the tables fall behind in event time.
@@ -214,13 +238,15 @@ class Gateway:
     def _readiness(self) -> str | None:
         """Return the reason for which /readyz asks to send no requests here, or None. The monitoring thread calls this.
 
-        Lookups need a snapshot; registrations need Kafka.
+        Lookups need a snapshot alone.
         """
-        if not self._has_snapshot.is_set():
-            return "no snapshot has been read yet"
-        if not self._link.is_connected:
-            return f"Kafka at {self._link.address} takes no records"
-        return self._health()
+        return self._health() if self._has_snapshot.is_set() else "no snapshot has been read yet"
+
+    def _readiness_for_writes(self) -> str | None:
+        """Return the reason for which /readyz/writes asks to send no brokers here, or None. As `_readiness`."""
+        if not self._link.has_connected.is_set():
+            return f"Kafka at {self._link.address} is not connected yet"
+        return self._kafka_silence if self._is_kafka_away else self._readiness()
 
     async def _take_over_kv(self) -> None:
         """Take over the file at kvConfigPath (K5), if the registry has no KV namespace or an unfinished takeover.

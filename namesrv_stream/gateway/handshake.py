@@ -55,6 +55,11 @@ class Handshake:
         self.stage = Stage.FIRST
         self.source: str | None = None
 
+    @property
+    def is_unfinished(self) -> bool:
+        """True while a part of an opening has come."""
+        return bool(self._first)
+
     def feed(self, data: bytes) -> bytes | None:
         """Take the next bytes. Return those that belong to the stage now reached; None if more bytes are needed.
 

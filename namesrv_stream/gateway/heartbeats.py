@@ -133,13 +133,14 @@ class Heartbeats:
 
     def send_all(self) -> None:
         """Send now what would be sent later, because the gateway stops."""
-        waiting = [
-            (address, channel_id)
-            for address, of_address in self._newest.items()
-            for channel_id, newest in of_address.items()
-            if newest.timer is not None
-        ]
-        for address, channel_id in waiting:
+        for address, of_address in list(self._newest.items()):
+            for channel_id in list(of_address):
+                self.send_waiting(address, channel_id)
+
+    def send_waiting(self, address: str, channel_id: str) -> None:
+        """Send now the sign of life that would be sent later, if there is one."""
+        newest = self._newest.get(address, {}).get(channel_id)
+        if newest is not None and newest.timer is not None:
             self._on_due(address, channel_id, OWN)
 
     def _send_now(self, address: str, channel_id: str, host: str) -> InLog:

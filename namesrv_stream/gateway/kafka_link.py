@@ -95,6 +95,7 @@ class KafkaLink:
         self._records = Share(MAX_ON_THE_WAY)
         self._bytes = Share(MAX_ON_THE_WAY_BYTES)
         self._is_failing = False
+        self._acknowledged_s = self._loop.time()
         self.ticks = Ticks(self._loop, settings.tick_millis, settings.idle_tick_millis)
         self.has_connected = asyncio.Event()
 
@@ -129,6 +130,11 @@ class KafkaLink:
     def is_connected(self) -> bool:
         """True if the link is open, Kafka takes the ticks, and the last record with an outcome was taken."""
         return self._producer is not None and self.ticks.is_in_time and not self._is_failing
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since Kafka has acknowledged a record or a tick, or else since this link was made."""
+        return self._loop.time() - self._acknowledged_s
 
     def send(self, request: Request, record: bytes | None = None, host: str = OWN) -> asyncio.Future[LogPosition]:
         """Hand a record to Kafka for a peer at `host`. Return its future place in the log.
@@ -196,7 +202,7 @@ class KafkaLink:
         self._records.give_back(host, 1)
         self._bytes.give_back(host, record_bytes)
         self._on_outcome(error)
-        self._log_outcome(error)
+        self._note_outcome(error)
         if place.done():
             return
         if error is not None:
@@ -205,8 +211,8 @@ class KafkaLink:
         elif position is not None:
             place.set_result(position)
 
-    def _log_outcome(self, error: NamesrvError | None) -> None:
-        """Log once when records begin to fail, and once when Kafka takes them again."""
+    def _note_outcome(self, error: NamesrvError | None) -> None:
+        """Note when Kafka took a record. Log once when records begin to fail, and once when Kafka takes them again."""
         if self._stop.is_set():
             return  # what is given up at the end tells nothing of Kafka
         if error is not None and not self._is_failing:
@@ -214,6 +220,8 @@ class KafkaLink:
         if error is None and self._is_failing:
             log.info("Kafka at %s takes records again", self.address)
         self._is_failing = error is not None
+        if error is None:
+            self._acknowledged_s = self._loop.time()
 
     def _poll_in(self, pause_s: float) -> None:
         if self._poll_timer is not None:
@@ -250,7 +258,7 @@ class KafkaLink:
         self._poll_in(_POLL_S)
 
     def _on_tick_ended(self, _: LogPosition | None, error: NamesrvError | None) -> None:
-        self._log_outcome(error)
+        self._note_outcome(error)
         self.ticks.ended(error)
 
     # --- in a thread

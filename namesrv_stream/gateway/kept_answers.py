@@ -87,6 +87,10 @@ class KeptRoutes:
             self._asked.clear()
         self._asked.setdefault(asked[0], []).append(asked)
 
+    def drop_all(self) -> None:
+        """Drop the answers to all lookups."""
+        self.drop(frozenset(topic for topic in self._asked if topic is not None))
+
     def drop(self, topics: frozenset[str]) -> None:
         """Drop the answers to lookups of these topics."""
         for topic in topics & self._asked.keys():

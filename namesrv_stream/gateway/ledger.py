@@ -7,7 +7,7 @@ clock, no socket and no Kafka. Times are passed in, as milliseconds of one clock
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -67,7 +67,8 @@ class FullRegistration:
 
     `command`: the request, with its body compressed. `head`: the registration without its topics. `host`: the peer for
     which it counts. `place`: its place in the log, None until Kafka has acknowledged it. `was_published`: a snapshot
-    showed all it says when it came, so that `place` is that of a light heartbeat.
+    showed all it says when it came, so that `place` is that of a light heartbeat. `left_out`: its topics that cannot be
+    taken (R1a). `topics`: the others, until the registration is sent.
     """
 
     command: RemotingCommand
@@ -77,6 +78,8 @@ class FullRegistration:
     sent_at_ms: int = 0
     place: LogPosition | None = None
     was_published: bool = False
+    left_out: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, command: RemotingCommand, read: RegisterBroker, host: str = "") -> FullRegistration:
@@ -250,6 +253,11 @@ class Registrations:
         """Return whether a sign of life of the address came over this connection."""
         channel = self._channels.get(channel_id)
         return channel is not None and address in channel.addresses
+
+    def addresses_of(self, channel_id: str) -> Set[str]:
+        """Return the addresses whose signs of life came over this connection."""
+        channel = self._channels.get(channel_id)
+        return channel.addresses if channel is not None else frozenset()
 
     def has_room(self, address: str, channel_id: str, host: str = "") -> bool:
         """Return whether a connection may speak for this address: the addresses of it and of its host are limited."""

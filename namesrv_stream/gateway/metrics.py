@@ -7,6 +7,7 @@ from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, Histogram
 
+from namesrv_stream.monitoring import add_process_metrics
 from namesrv_stream.rules.progress import State
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 
@@ -23,6 +24,7 @@ class Metrics:
 
     def __init__(self) -> None:
         of = self.registry = CollectorRegistry()
+        add_process_metrics(of)
         self._requests = Counter("namesrv_requests", "Requests answered.", ["code", "result"], registry=of)
         self._seconds = Histogram(
             "namesrv_request_seconds", "From the request to its answer.", ["code"], buckets=_BUCKETS_S, registry=of
@@ -41,6 +43,9 @@ class Metrics:
         self.records = Counter("namesrv_records", "Records that Kafka has acknowledged.", registry=of)
         self.kafka_errors = Counter("namesrv_kafka_errors", "Records that Kafka did not take.", ["error"], registry=of)
         self.kafka_connected = Gauge("namesrv_kafka_connected", "1: Kafka takes records and ticks.", registry=of)
+        self.kafka_away = Gauge(
+            "namesrv_kafka_away", "1: Kafka is silent for kafkaAwayMillis, so brokers are sent away.", registry=of
+        )
         self.records_waiting = Gauge("namesrv_records_waiting", "Records that wait for Kafka.", registry=of)
         self._not_allowed = Counter(
             "namesrv_not_allowed", "Requests whose sender lacked a right.", ["code", "user", "effect"], registry=of

@@ -91,7 +91,7 @@ async def send(notice: Notice, slots: asyncio.Semaphore) -> None:
     host, _, port = notice.broker_addr.rpartition(":")
     try:
         async with slots, asyncio.timeout(_SEND_LIMIT_S):
-            _, writer = await asyncio.open_connection(host, int(port))
+            _, writer = await asyncio.open_connection(host.removeprefix("[").removesuffix("]"), int(port))
             writer.write(encode_command(command))
             await writer.drain()
             writer.close()

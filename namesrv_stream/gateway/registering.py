@@ -22,6 +22,7 @@ from namesrv_stream.gateway.heartbeats import Heartbeats
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
 from namesrv_stream.gateway.kept_answers import KeptAnswer
 from namesrv_stream.gateway.ledger import Fingerprint, FullRegistration, Registrations, fingerprint
+from namesrv_stream.gateway.own_writes import OwnWrites
 from namesrv_stream.gateway.resending import Resending
 from namesrv_stream.gateway.sending import Sending, is_read_at_once
 from namesrv_stream.rules.registration import reply
@@ -41,21 +42,25 @@ _AT_A_TIME = 20
 """Pace of what is done for thousands of brokers at once: the event loop answers others in between."""
 
 
+KAFKA_IS_AWAY = "Kafka is away, so its brokers have to use another gateway"
+
 _NOT_IN_LOG = (KafkaUnreachableError, KafkaRefusedError, GatewayBusyError, NoTurnError, ReadingProcessLostError)
 
 
 class Registering:
     """Sends each registration as `FullOrLight` decides, and answers it. Lives in the event loop."""
 
-    def __init__(self, sending: Sending, registrations: Registrations, answers: Answers) -> None:
+    def __init__(self, sending: Sending, registrations: Registrations, answers: Answers, own: OwnWrites) -> None:
         self._sending = sending
+        self._own = own
         self._registrations = registrations
         self._answers = answers
-        self._full_or_light = FullOrLight(sending, registrations, answers)
         self._heartbeats = Heartbeats(sending)
         self._speaking: dict[str, Connection] = {}
+        self._full_or_light = FullOrLight(sending, registrations, answers, self._speaking)
         self._resending = Resending(sending, registrations, self._speaking, self._send_in_full, answers)
         self._broker_log = BrokerLog(sending.loop)
+        self.is_kafka_away = False
 
     @property
     def is_stopping(self) -> bool:
@@ -117,7 +122,7 @@ class Registering:
             return False
         if not self._heartbeats.thin(address, channel_id, self._timeout_ms(address), host):
             return False
-        self._registrations.note_sign_of_life(address, channel_id, self._sending.now_ms, host)
+        self._note_sign_of_life(address, connection)
         return True
 
     def is_known(self, address: str) -> bool:
@@ -161,7 +166,10 @@ class Registering:
         if part is None:
             return self.sign_of_life(address, connection)
         channel_id = self._sending.channel_id(connection)
-        self._speaking[channel_id] = connection
+        if part.left_out:
+            names = ", ".join(ascii(name[:100]) for name in part.left_out)
+            connection.note_left_out(address, names)
+        topics, part.topics = part.topics, ()
         if record is None:
             log.debug("%s registers what epoch %d shows", address, self._answers.epoch)
             part.was_published = True
@@ -169,10 +177,12 @@ class Registering:
             self._note(identity, part, channel_id, place)
             return place
         place = self._send_in_full(identity, part, channel_id, record)
+        known = self._answers.tables.queues
+        place.add_done_callback(partial(self._on_acknowledged, [topic for topic in topics if topic not in known]))
         log.debug("%s registers in full: %s", address, why)
         if not self._registrations.has_sign_of_life(address, channel_id):
             self._broker_log.came(address, f"{head.broker_name} {head.broker_id}", connection)
-        self._registrations.note_sign_of_life(address, channel_id, self._sending.now_ms, connection.host)
+        self._note_sign_of_life(address, connection)
         self._heartbeats.sent(address, channel_id, place)
         return place
 
@@ -185,8 +195,13 @@ class Registering:
         if not self._registrations.has_room(address, channel_id, connection.host):
             raise TooManyBrokersError
         place = self._heartbeats.send(address, channel_id, self._timeout_ms(address), connection.host)
-        self._registrations.note_sign_of_life(address, channel_id, self._sending.now_ms, connection.host)
+        self._note_sign_of_life(address, connection)
         return place
+
+    def _note_sign_of_life(self, address: str, connection: Connection) -> None:
+        channel_id = self._sending.channel_id(connection)
+        self._speaking[channel_id] = connection
+        self._registrations.note_sign_of_life(address, channel_id, self._sending.now_ms, connection.host)
 
     def _timeout_ms(self, address: str) -> int:
         """Return the timeout of a lease: the shorter one, if ledger and snapshot have different ones."""
@@ -225,6 +240,10 @@ class Registering:
         else:
             part.place = done.result()
 
+    def _on_acknowledged(self, new_topics: list[str], done: asyncio.Future[LogPosition]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            self._own.registered(new_topics, done.result())
+
     def _answer(self, command: RemotingCommand, request: RegisterBroker) -> RemotingCommand:
         """Answer a registration from the newest snapshot (R6, R12, R13)."""
         answer = reply(self._answers.tables, self._answers.settings, request)
@@ -240,6 +259,25 @@ class Registering:
         self._answers = self._full_or_light.answers = answers
         self._resending.follow(answers)
 
+    def note_kafka(self, *, is_away: bool) -> None:
+        """Note whether Kafka is away. While it is, close the connections of all brokers, so that they go elsewhere."""
+        self.is_kafka_away = is_away
+        if is_away:
+            for connection in list(self._speaking.values()):
+                connection.close_by_itself(KAFKA_IS_AWAY)
+
+    def close_expired(self) -> None:
+        """Close silent connections whose brokers all have expired, as a NameServer's scan does.
+
+        The newest snapshot has no lease of them, and the silence is longer than their timeouts.
+        """
+        for channel_id, connection in list(self._speaking.items()):
+            addresses = self._registrations.addresses_of(channel_id)
+            if addresses and self._answers.live.keys().isdisjoint(addresses):
+                timeout_ms = max(map(self._timeout_ms, addresses))
+                if connection.silent_s * 1_000 > timeout_ms:
+                    connection.close_by_itself(f"its brokers have expired: silent for over {timeout_ms / 1_000:g} s")
+
     def stop(self) -> None:
         """Send no more records for lost connections or lost brokers, and at once the signs of life that wait.
 
@@ -249,20 +287,28 @@ class Registering:
         self._heartbeats.send_all()
 
     async def connection_lost(self, connection: Connection) -> None:
-        """Send a CHANNEL_CLOSED record for each broker of the connection (L6), after all records of its requests."""
+        """Send a CHANNEL_CLOSED record for each broker of the connection (L6), after all records of its requests.
+
+        A connection that this gateway closed by itself ends no lease: send only the sign of life that waits (D13).
+        """
         async with connection.order:
             channel_id = self._sending.channel_id(connection)
             self._speaking.pop(channel_id, None)
             for number, address in enumerate(self._registrations.closed(channel_id), 1):
                 if number % _AT_A_TIME == 0:
                     await asyncio.sleep(0)
-                self._heartbeats.closed(address, channel_id)
                 self._broker_log.lost(address, self._answers.live.get(address), connection)
-                try:
-                    closed = ChannelClosed(broker_addr=address, channel_id=channel_id)
-                    self._sending.link.send(closed, host=connection.host)
-                except NamesrvError as error:
-                    log.warning("connection of %s lost, its lease runs to its end: %s", address, error)
+                if not connection.ends_leases:
+                    self._heartbeats.send_waiting(address, channel_id)
+                self._heartbeats.closed(address, channel_id)
+                if connection.ends_leases:
+                    self._send_closed(address, channel_id, connection)
+
+    def _send_closed(self, address: str, channel_id: str, connection: Connection) -> None:
+        try:
+            self._sending.link.send(ChannelClosed(broker_addr=address, channel_id=channel_id), host=connection.host)
+        except NamesrvError as error:
+            log.warning("connection of %s lost, its lease runs to its end: %s", address, error)
 
 
 def _is_of_master(command: RemotingCommand) -> bool:

@@ -50,6 +50,10 @@ class Sending:
         """Return the id of a connection in the records."""
         return f"{self._gateway_id}/{connection.number}"
 
+    def is_own(self, channel_id: str) -> bool:
+        """Return whether a connection in the records is, or was, one of this gateway."""
+        return channel_id.startswith(f"{self._gateway_id}/")
+
     @asynccontextmanager
     async def turn(self, connection: Connection) -> AsyncIterator[str]:
         """Hold the order of a connection, and yield its channel id, for a record that may be sent late.

@@ -84,16 +84,17 @@ class TlsSession:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._session = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self._is_shaken = False
+        self.is_shaken = False
+        """True once the handshake is whole."""
 
     def received(self, data: bytes, send: Callable[[bytes], None]) -> bytes:
         """Return the plain text that these bytes complete. Send what TLS itself has to, such as in the handshake."""
         self._incoming.write(data)
         plain = []
         try:
-            if not self._is_shaken:
+            if not self.is_shaken:
                 self._session.do_handshake()
-                self._is_shaken = True
+                self.is_shaken = True
             while chunk := self._session.read(_CHUNK_BYTES):
                 plain.append(chunk)
         except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):

@@ -16,6 +16,7 @@ from namesrv_stream.gateway.body_processes import ReadingProcessLostError
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
 from namesrv_stream.gateway.ledger import MAX_LEDGER_BYTES, Registrations
+from namesrv_stream.gateway.own_writes import OwnWrites
 from namesrv_stream.gateway.registering import Registering, busy
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.rules.requests import (
@@ -59,7 +60,8 @@ class Writes:
         self._link = sending.link
         self._answers = answers
         self._registrations = Registrations(reconcile_interval_ms, registration_cache_bytes)
-        self.registering = Registering(self._sending, self._registrations, answers)
+        self.own = OwnWrites(answers)
+        self.registering = Registering(self._sending, self._registrations, answers, self.own)
 
     # --- requests
 
@@ -117,6 +119,7 @@ class Writes:
             request = await self._sending.made(command, connection, read)
             place = self._link.send(request, host=connection.host)
         await self._sending.in_log(place)
+        self.own.commanded(request, connection.number, place.result())
         match request:
             case WipeWritePerm(broker_name=name):
                 header = WipeWritePermResponseHeader(wipe_topic_count=self._answers.topic_count(name))
@@ -135,8 +138,8 @@ class Writes:
             changes = self._answers.settings.live_changes(request.properties)
         except MalformedBodyError:
             return command.answer(ResponseCode.SYSTEM_ERROR, "string2Properties error")
-        except ConfigBlackListError:
-            return command.answer(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+        except ConfigBlackListError as error:
+            return command.answer(ResponseCode.NO_PERMISSION, error.remark)
         if changes:
             await self._sending.in_log(self._link.send(request, host=connection.host))
         return command.answer()
@@ -146,6 +149,7 @@ class Writes:
     def follow(self, answers: Answers) -> None:
         """Answer from a newer snapshot."""
         self._answers = answers
+        self.own.follow(answers)
         self.registering.follow(answers)
 
     def note_staleness(self, *, is_stale: bool) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
+import pyarrow as pa
 from deltalake import DeltaTable
 
 from namesrv_stream.history.membership import Membership
 from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
 from namesrv_stream.rules.rows import QUIET_COLUMNS, BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import Root, query, select
 from namesrv_stream.tables.schemas import BROKER_EVENT
 from namesrv_stream.texts import iso_text, moment_text
@@ -83,19 +87,21 @@ def newest_events(  # noqa: PLR0913  # what a reader may choose
     *,
     with_versions: bool = True,
     below: tuple[int, int] | None = None,
+    with_gaps: bool = False,
 ) -> list[BrokerEventRow]:
     """Return the newest `limit` events of a span that a snapshot has, in order of the log; all events for None.
 
     `broker` is a broker name or an address. `below`: only events before this place, an epoch and a number. Without
-    `with_versions` the events that changed nothing but a data version are left out. In a year of history delta-rs reads
-    only the newest files: once it has `limit` events, it skips files whose statistics show that all their epochs are
-    older.
+    `with_versions` the events that changed nothing but a data version are left out. `with_gaps` adds the times without
+    a tick (E11) to the events of a broker. In a year of history delta-rs reads only the newest files: once it has
+    `limit` events, it skips files whose statistics show that all their epochs are older.
     """
     concerned = "true" if broker is None else f"{quoted(broker)} IN (broker_name, broker_addr)"
+    concerned += " OR type = 'LOG_GAP'" if with_gaps else ""
     shown = "true" if with_versions else f"({_SHOWS_MORE_THAN_A_VERSION})"
     earlier = "true" if below is None else "(epoch < {0} OR (epoch = {0} AND seq < {1}))".format(*below)
     newest = "" if limit is None else f" LIMIT {limit}"
-    condition = f"{concerned} AND {shown} AND {earlier} AND {span.covers}"
+    condition = f"({concerned}) AND {shown} AND {earlier} AND {span.covers}"
     return _lines(root, snapshot, f"{condition} ORDER BY epoch DESC, seq DESC{newest}")[::-1]
 
 
@@ -121,7 +127,7 @@ def topic_events(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVE
 def recorded_names(root: Root, snapshot: SnapshotRow) -> set[str]:
     """Return all broker names and addresses in the history, up to a snapshot."""
     columns = "SELECT broker_name FROM rows UNION SELECT broker_addr FROM rows"
-    return {name for name in query(_table(root, snapshot), columns).column(0).to_pylist() if name is not None}
+    return {name for name in _answer(root, snapshot, columns).column(0).to_pylist() if name is not None}
 
 
 def events_between(root: Root, snapshot: SnapshotRow, after: AsOf, until: AsOf) -> list[BrokerEventRow]:
@@ -145,7 +151,7 @@ class EpochEvents(NamedTuple):
 def events_by_epoch(root: Root, snapshot: SnapshotRow, span: Span) -> list[EpochEvents]:
     """Return every epoch with events within a span, lowest first, up to a snapshot."""
     counted = "SELECT epoch, type, max(event_time) AS at, count(*) AS n FROM rows"
-    rows = query(_table(root, snapshot), f"{counted} WHERE {span.covers} GROUP BY epoch, type ORDER BY epoch, type")
+    rows = _answer(root, snapshot, f"{counted} WHERE {span.covers} GROUP BY epoch, type ORDER BY epoch, type")
     at_ms = rows.column("at").cast("timestamp[ms]").cast("int64").to_pylist()
     found: list[EpochEvents] = []
     for epoch, kind, at, count in zip(*(rows.column(name).to_pylist() for name in ("epoch", "type")), at_ms,
@@ -174,17 +180,26 @@ def members_at(root: Root, snapshot: SnapshotRow, moment: AsOf) -> Membership:
 
 
 def _lines(root: Root, snapshot: SnapshotRow, condition: str) -> list[BrokerEventRow]:
-    return rows_from_arrow(BROKER_EVENT, select(_table(root, snapshot), BROKER_EVENT, condition))
+    with _open(root, snapshot) as table:
+        return rows_from_arrow(BROKER_EVENT, select(table, BROKER_EVENT, condition))
 
 
 def _first(root: Root, snapshot: SnapshotRow, sql: str) -> int | None:
     """Return the one value of a query, None if it is NULL."""
-    value: int | None = query(_table(root, snapshot), sql).column(0)[0].as_py()
+    value: int | None = _answer(root, snapshot, sql).column(0)[0].as_py()
     return value
 
 
-def _table(root: Root, snapshot: SnapshotRow) -> DeltaTable:
-    return root.open(BROKER_EVENT, snapshot.versions[BROKER_EVENT.name])
+def _answer(root: Root, snapshot: SnapshotRow, sql: str) -> pa.Table:
+    with _open(root, snapshot) as table:
+        return query(table, sql)
+
+
+@contextmanager
+def _open(root: Root, snapshot: SnapshotRow) -> Iterator[DeltaTable]:
+    version = snapshot.versions[BROKER_EVENT.name]
+    with naming_damage(root, BROKER_EVENT, version):
+        yield root.open(BROKER_EVENT, version)
 
 
 def _timestamp(at_ms: int) -> str:

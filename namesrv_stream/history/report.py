@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGoneError
 from namesrv_stream.history import drawing, plots
 from namesrv_stream.history.views import register_views
+from namesrv_stream.masking import masked
 from namesrv_stream.tables.root import Root
 
 if TYPE_CHECKING:
@@ -66,6 +67,11 @@ _TABLES = {
         JOIN broker_session ON from_time <= first_gone_at AND coalesce(to_time, last_gone_at) >= first_gone_at
         LEFT JOIN placed USING (broker_key)
         GROUP BY zone ORDER BY brokers_gone DESC, zone""",
+    "Times without a tick": f"""
+        SELECT event_time AS next_tick, get_json_object(after, '$.log_gap.millis') DIV 1000 AS seconds FROM broker_event
+        WHERE type = 'LOG_GAP' AND event_time BETWEEN :since AND :until
+          AND event_month BETWEEN :first_month AND :last_month
+        ORDER BY event_time DESC LIMIT {_MOST_LINES}""",
     "Operator commands": f"""
         SELECT event_time, requested_by, command, broker_name, reason FROM operator_command
         WHERE event_time BETWEEN :since AND :until AND event_month BETWEEN :first_month AND :last_month
@@ -148,7 +154,7 @@ def churn_report(spark: SparkSession, root: Root, since: datetime, until: dateti
     parts.append(topics_at(session, root, until))
     title = f"Churn from {drawing.period(since, until)}"
     made = (
-        f"From the registry {root.url}, epoch {snapshot.epoch}, at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC. "
+        f"From the registry {masked(root.url)}, epoch {snapshot.epoch}, at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC. "
         "docs/cookbook.md has more questions."
     )
     return (

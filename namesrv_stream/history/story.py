@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from itertools import dropwhile
 from typing import Any, NamedTuple, get_args
+
+import msgspec
 
 from namesrv_stream.history.events import Span, newest_events, recorded_names
 from namesrv_stream.history.membership import Rows, recorded_counts, recorded_rows
@@ -15,6 +18,7 @@ from namesrv_stream.texts import counted, duration_text, perm_text
 
 _NAMED = 5
 _COMMANDS = frozenset(kind.__struct_config__.tag for kind in get_args(Command))
+_BY_OPERATORS = _COMMANDS | {"IMPORT", "RESTORE"}
 _WIPE, _ADD = (str(kind.__struct_config__.tag) for kind in (WipeWritePerm, AddWritePerm))
 _TOPIC_TABLES = {"topic": "topic", "topic_mapping": "static mapping"}
 _SETTING_TABLES: dict[str, tuple[str, ...]] = {"kv_config": ("namespace", "key"), "namesrv_config": ("key",)}
@@ -40,6 +44,12 @@ class Sentence(NamedTuple):
     text: str
 
 
+def log_gap_text(line: BrokerEventRow) -> str:
+    """Return how long no tick came to the log, from a line of type LOG_GAP (E11)."""
+    gap = msgspec.json.decode(line.after or "{}").get("log_gap", {})
+    return f"no tick for {duration_text(gap.get('millis', 0))}"
+
+
 def story_of(  # noqa: PLR0913  # what the user chose
     root: Root,
     snapshot: SnapshotRow,
@@ -55,8 +65,8 @@ def story_of(  # noqa: PLR0913  # what the user chose
     that changed nothing but the data version.
     """
     if name in recorded_names(root, snapshot):
-        events = newest_events(root, snapshot, name, span, limit=None, with_versions=with_versions)
-        return story_of_broker(events)
+        events = newest_events(root, snapshot, name, span, limit=None, with_versions=with_versions, with_gaps=True)
+        return story_of_broker([*dropwhile(lambda line: line.type == "LOG_GAP", events)])
     return topic_story(root, snapshot, name, span, topics)
 
 
@@ -150,10 +160,17 @@ def _of_broker(line: BrokerEventRow) -> Iterator[str]:
             lost = f"{line.broker_addr}, which was {_identity(line)} no longer,"
             lasted = duration_text(line.lease_millis or 0)
             yield f"{who if 'broker' in before else lost} {_end(line)}; it had been alive for {lasted}."
-        case _:
+        case "LOG_GAP":
+            yield (
+                f"{log_gap_text(line)}: Kafka or all gateways were away, or a clock stepped. Leases counted no more "
+                "than tickGapMillis of it."
+            )
+        case command if command in _BY_OPERATORS:
             effects = [*_topics(line, before, after), *_settings(before, after)]
             effect = ", ".join(effects) or "nothing changed"
             yield f"{_asker(line)} asked for {line.type}: {effect}{_given_reason(line)}."
+        case other:
+            yield f"{other}, which this release does not know, because of {line.cause}."
 
 
 def _changed(line: BrokerEventRow, before: Rows, after: Rows) -> str:

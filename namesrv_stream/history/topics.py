@@ -15,6 +15,7 @@ from namesrv_stream.rules.history import as_json_row
 from namesrv_stream.rules.registry import CAUSES
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import Root, select
 from namesrv_stream.tables.schemas import TOPIC, TOPIC_MAPPING, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
@@ -140,8 +141,9 @@ def _row_named(spec: TableSpec, topic: str, side: str | None) -> TopicRowFields:
 
 
 def _rows_at(root: Root, spec: TableSpec, snapshot: SnapshotRow, topic: str) -> dict[str, dict[str, Any]]:
-    table = root.open(spec, snapshot.versions[spec.name])
-    rows = rows_from_arrow(spec, select(table, spec, f"topic = {quoted(topic)}"))
+    version = snapshot.versions[spec.name]
+    with naming_damage(root, spec, version):
+        rows = rows_from_arrow(spec, select(root.open(spec, version), spec, f"topic = {quoted(topic)}"))
     return {row.broker_name: as_json_row(row) for row in rows}
 
 

@@ -33,7 +33,8 @@ from tenacity import (
     wait_exponential,
 )
 
-from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
+from namesrv_stream.errors import KafkaProtocolError, KafkaRefusedError, KafkaUnreachableError, NamesrvError
+from namesrv_stream.kafka.protocol import other_protocol
 from namesrv_stream.records import DEFAULT_TOPIC, MAX_RECORD_BYTES
 
 log = logging.getLogger(__name__)
@@ -48,9 +49,10 @@ TOPIC_CONFIG = {
     "message.timestamp.type": "LogAppendTime",
     "max.message.bytes": str(MAX_RECORD_BYTES),
     "cleanup.policy": "delete",
+    "retention.bytes": "-1",
     "compression.type": "producer",
 }
-"""Settings of a topic that is made here; retention and replication are the Kafka cluster's own defaults."""
+"""Settings of a topic that is made here; retention.ms and replication are the Kafka cluster's own defaults."""
 
 SHORTEST_RETENTION_MS = 24 * 3_600_000
 CONNECT_LIMIT_MS = 5_000
@@ -99,10 +101,10 @@ class TopicFacts:
 
 
 class UnfitTopicError(NamesrvError):
-    """Refusal of a topic whose records have no single order, so that the same log would not give the same tables."""
+    """Refusal of a topic from which two readers would not make the same tables."""
 
-    def __init__(self, topic: str, problem: str, command: str) -> None:
-        super().__init__(f"topic {topic} {problem}, so its records have no single order. Mend it by: {command}")
+    def __init__(self, topic: str, problem: str, consequence: str, command: str) -> None:
+        super().__init__(f"topic {topic} {problem}, so {consequence}. Mend it by: {command}")
         self.topic = topic
         self.problem = problem
         self.command = command
@@ -144,7 +146,7 @@ def _facts(admin: KafkaAdminClient, topic: str, found: Mapping[str, Any]) -> Top
 
 
 def require_one_order(facts: TopicFacts, kafka: KafkaOptions, *, is_replay: bool = False) -> None:
-    """Raise UnfitTopicError unless the topic has one partition and LogAppendTime.
+    """Raise UnfitTopicError unless the topic has one partition, LogAppendTime and no compaction.
 
     A replay may use CreateTime: it sets the time of each record itself, on a topic of its own.
     """
@@ -153,6 +155,7 @@ def require_one_order(facts: TopicFacts, kafka: KafkaOptions, *, is_replay: bool
         raise UnfitTopicError(
             topic,
             f"has {facts.partition_count} partitions",
+            "its records have no single order",
             f"kafka-topics.sh --bootstrap-server {servers} --create --topic {topic}-1 --partitions 1 "
             f"--config message.timestamp.type=LogAppendTime, and kafka.topic={topic}-1 for job, gateways and fleet",
         )
@@ -160,9 +163,23 @@ def require_one_order(facts: TopicFacts, kafka: KafkaOptions, *, is_replay: bool
         raise UnfitTopicError(
             topic,
             "has message.timestamp.type=CreateTime",
-            f"kafka-configs.sh --bootstrap-server {servers} --alter --entity-type topics --entity-name {topic} "
-            "--add-config message.timestamp.type=LogAppendTime",
+            "the clock of each producer decides when a lease ends",
+            _alter(servers, topic, "message.timestamp.type=LogAppendTime"),
         )
+    if "compact" in facts.config.get("cleanup.policy", "delete"):
+        raise UnfitTopicError(
+            topic,
+            f"has cleanup.policy={facts.config['cleanup.policy']}",
+            "Kafka erases commands and ticks that nobody has read, as all of them have the same key",
+            _alter(servers, topic, "cleanup.policy=delete"),
+        )
+
+
+def _alter(servers: str, topic: str, setting: str) -> str:
+    return (
+        f"kafka-configs.sh --bootstrap-server {servers} --alter --entity-type topics --entity-name {topic} "
+        f"--add-config {setting}"
+    )
 
 
 def topic_warnings(facts: TopicFacts) -> list[str]:
@@ -175,6 +192,7 @@ def topic_warnings(facts: TopicFacts) -> list[str]:
         return [f"topic {topic}: its settings cannot be seen, so they are not checked: grant DescribeConfigs on it"]
     retention_ms = int(config["retention.ms"])
     message_limit = int(config["max.message.bytes"])
+    in_sync = int(config.get("min.insync.replicas", "1"))
     found = {
         "message.timestamp.type is CreateTime: the job refuses such a topic; set it to LogAppendTime": (
             config["message.timestamp.type"] != "LogAppendTime"
@@ -186,8 +204,18 @@ def topic_warnings(facts: TopicFacts) -> list[str]:
         ),
         f"max.message.bytes is {message_limit}: registrations of brokers with many topics are refused; "
         f"set it to {MAX_RECORD_BYTES}": message_limit < MAX_RECORD_BYTES,
-        "cleanup.policy has compaction: older records of a broker vanish before the job has read them; "
-        "set it to delete": "compact" in config["cleanup.policy"],
+        "cleanup.policy has compaction: the job refuses such a topic; set it to delete": (
+            "compact" in config["cleanup.policy"]
+        ),
+        f"retention.bytes is {config['retention.bytes']}: Kafka may delete records before the job has read them; "
+        "set it to -1": config["retention.bytes"] != "-1",
+        "unclean.leader.election.enable is true: a change of leader may lose records that Kafka has acknowledged; "
+        "set it to false": config.get("unclean.leader.election.enable") == "true",
+        f"min.insync.replicas is {in_sync}, but it has {facts.replica_count} replicas: Kafka takes no record; give it "
+        "more replicas or set min.insync.replicas lower": in_sync > facts.replica_count,
+        "min.insync.replicas is 1: a record may be lost with the node that leads it; set it to 2": (
+            in_sync == 1 < facts.replica_count
+        ),
         f"compression.type is {config['compression.type']}: Kafka compresses each record anew; set it to producer": (
             config["compression.type"] not in ("producer", COMPRESSION)
         ),
@@ -252,7 +280,7 @@ class AdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python ships
 
 @contextmanager
 def _admin(kafka: KafkaOptions) -> Iterator[KafkaAdminClient]:
-    with named_errors(address_of(kafka)):
+    with named_errors(kafka):
         known = {name: value for name, value in kafka.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
         admin = AdminClient(**{"bootstrap_timeout_ms": CONNECT_LIMIT_MS, **known})
         try:
@@ -304,12 +332,13 @@ def address_of(kafka: KafkaOptions) -> str:
 
 
 @contextmanager
-def named_errors(address: str) -> Iterator[None]:
+def named_errors(kafka: KafkaOptions) -> Iterator[None]:
     """Turn errors that kafka-python raises within the `with` into the NamesrvError of `named_error`.
 
-    kafka-python reports a host whose name does not resolve as it reports one that does not answer, so names are looked
-    up then.
+    kafka-python reports a host whose name does not resolve, and a listener of another protocol, as it reports one that
+    does not answer, so these are looked up then.
     """
+    address = address_of(kafka)
     try:
         yield
     except KafkaError as error:
@@ -318,6 +347,10 @@ def named_errors(address: str) -> Iterator[None]:
         if unknown:
             problem = f"these names do not resolve on this machine: {', '.join(unknown)}"
             raise KafkaUnreachableError(address, problem) from error
+        if isinstance(named, KafkaUnreachableError):
+            other = other_protocol(address, kafka.get("security_protocol", "PLAINTEXT"))
+            if other is not None:
+                raise KafkaProtocolError(address, other) from error
         raise named from error
 
 

@@ -13,6 +13,7 @@ from namesrv_stream.errors import NamesrvError
 MARKER = ".made-anew-by-namesrv-stream"
 """A file that marks a folder of this command: the folders that it makes anew at each start may be removed there."""
 _LOCK = ".in-use"
+_SERVED = ".served"
 
 
 class FolderInUseError(NamesrvError):
@@ -56,6 +57,31 @@ def owned_folder(folder: Path, *, made_anew: Collection[str] = ()) -> Iterator[P
             if (folder / name).exists():
                 shutil.rmtree(folder / name)
         yield folder
+
+
+@contextmanager
+def in_service(registry: str) -> Iterator[None]:
+    """Mark a registry as served by this process within the `with`, if its tables are in a folder of this machine."""
+    if "://" in registry:
+        yield
+        return
+    Path(registry).mkdir(parents=True, exist_ok=True)
+    with Path(registry, _SERVED).open("w") as mark:
+        fcntl.flock(mark, fcntl.LOCK_EX)
+        yield
+
+
+def is_in_service(registry: str) -> bool:
+    """Return whether another process of this machine has marked the registry by `in_service`."""
+    mark = Path(registry, _SERVED)
+    if "://" in registry or not mark.exists():
+        return False
+    with mark.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
 
 
 def _check_ours(folder: Path) -> None:

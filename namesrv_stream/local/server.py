@@ -43,6 +43,11 @@ class OwnedServer(ABC):
         """The process id, None if the server does not run."""
         return self._process.pid if self._process else None
 
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of a server that has ended by itself or was killed by others; None otherwise."""
+        return self._process.exit_code if self._process else None
+
     def stop(self) -> None:
         """End the server in order (SIGTERM). Does nothing if it does not run."""
         if self._process:

@@ -8,9 +8,10 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from namesrv_stream.local.driver import driver_start
@@ -37,6 +38,14 @@ def local_session(
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     with _submitted_with(start.settings_file), _standard_error_to(log), _same_interrupt_handler():
         return builder.getOrCreate()
+
+
+def forget_session(spark: SparkSession) -> None:
+    """Let the next session start a JVM of its own, after that of this one has died."""
+    with suppress(Exception):  # whatever pyspark meets when it asks a JVM that is not there
+        spark.stop()
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+    SparkSession._instantiatedSession = None  # noqa: SLF001  # pyspark takes no leave of a JVM that has died
 
 
 @contextmanager

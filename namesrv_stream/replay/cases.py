@@ -101,7 +101,7 @@ class Case(msgspec.Struct, frozen=True):
         """Return the case's settings, with exact values for those that trade exactness for less work or more safety."""
         exact = {"reconcileIntervalMillis": 0, "liveRefreshMillis": 0}
         if self.replay == "arrival":
-            exact["clockJumpGraceMillis"] = 0
+            exact["tickGapMillis"] = 0
         return NamesrvSettings.model_validate({**(self.config or {}), **exact})
 
 

@@ -64,7 +64,7 @@ def _settings(bootstrap_servers: str, root: Path, work: Path, records_a_batch: i
             "checkpoint.location": str(work / "checkpoint"),
             "triggerMillis": 0,
             "maxOffsetsPerTrigger": records_a_batch,
-            "clockJumpGraceMillis": 0,
+            "tickGapMillis": 0,
         }
     )
 

@@ -21,7 +21,7 @@ from namesrv_stream.rules.requests import (
     WipeWritePerm,
 )
 from namesrv_stream.rules.rows import KvConfigRow, NamesrvConfigRow, TopicRow
-from namesrv_stream.rules.tables import RegistryTables, wipe_write_perm
+from namesrv_stream.rules.tables import RegistryTables, drop_topic, wipe_write_perm
 
 SUCCESS = 0
 NO_PERMISSION = 16
@@ -83,7 +83,7 @@ def _delete_topic(tables: RegistryTables, command: DeleteTopic) -> CommandReply:
         row = tables.topic.of(broker_name).get((command.topic, broker_name))
         clusters = {each.cluster_name for each in tables.cluster.of(broker_name).values()}
         if row is not None and (not command.cluster_name or command.cluster_name in clusters):
-            tables.topic.drop(row)
+            drop_topic(tables, row)
     return CommandReply()
 
 

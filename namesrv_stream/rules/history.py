@@ -79,6 +79,12 @@ def history_of(applied: AppliedEvent, changes: Sequence[RowChange]) -> list[Brok
     return lines
 
 
+def log_gap_line(at: LogPosition, gap_ms: int) -> BrokerEventRow:
+    """Return the line of a tick that came long after the tick before it (E11)."""
+    gap = msgspec.json.encode({"log_gap": {"millis": gap_ms}}).decode()
+    return _line(AppliedEvent("SCAN", at.event_time, at.partition, at.offset), type_="LOG_GAP", rows=(None, gap))
+
+
 def _in_order(changes: Iterable[RowChange]) -> list[RowChange]:
     """The changes with topics last and by key: the rules take them in the order of memory, which no restart keeps."""
     return sorted(changes, key=lambda each: (each.table, each.key) if each.table in _COUNTED_TABLES else ("", ()))

@@ -1,7 +1,8 @@
 """Leases: how long one lasts, and which connections keep it (rules L1, L6, D5, D9, D11, E5, E6, E9).
 
-A lease is one row of `live`. It lasts for the broker's timeout of event time after the last sign of life, the last
-millisecond included, and ends at the first tick after that. Nothing here reads a clock: event time comes from the log.
+A lease is one row of `live`. It lasts for the broker's timeout after the last sign of life, the last millisecond
+included, and ends at the first tick after that. Time is measured by the log's clock (D9), which goes on from tick to
+tick, by 3 s at most. Nothing here reads a clock of a machine.
 """
 
 from __future__ import annotations
@@ -9,102 +10,137 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Self
 
-from namesrv_stream.rules.rows import LiveRow
+from namesrv_stream.rules.rows import LiveRow, SnapshotRow
+
+LOG_GAP_MS = 10_000
+"""Time between two ticks above which the history, the log and the metrics name the gap (E11)."""
 
 
 def deadline_ms(lease: LiveRow) -> int:
-    """Return the last millisecond of event time at which the silent address is alive (L1, D9)."""
-    return max(lease.last_update_timestamp + lease.heartbeat_timeout_millis, lease.grace_until or 0)
+    """Return the last reading of the log's clock at which the silent address is alive (L1)."""
+    return (lease.clock_millis or 0) + lease.heartbeat_timeout_millis
 
 
 def end_ms(lease: LiveRow, held_ms: int) -> int:
-    """Return the last millisecond at which the silent address can have its lease.
+    """Return the last reading at which the silent address can have its lease.
 
-    That is its deadline, or for a suspect lease the end of the `held_ms` for which the guard holds it (D11).
+    That is its deadline; the guard holds a suspect lease for `held_ms` longer (D11).
     """
-    if lease.suspect_since is None:
-        return deadline_ms(lease)
-    return max(lease.suspect_since + held_ms, lease.grace_until or 0)
+    return deadline_ms(lease) + (0 if lease.suspect_since is None else held_ms)
 
 
 def late_from_ms(lease: LiveRow) -> int:
-    """Return the first millisecond at which the silent address is late: in the last quarter of its timeout (D11)."""
+    """Return the first reading at which the silent address is late: in the last quarter of its timeout (D11)."""
     return deadline_ms(lease) - lease.heartbeat_timeout_millis // 4 + 1
 
 
-def is_mass_expiry(leases: Iterable[LiveRow], now_ms: int, ratio: float) -> bool:
+def is_mass_expiry(leases: Iterable[LiveRow], reading_ms: int, ratio: float) -> bool:
     """Return whether more than `ratio` of the leases are late, those that are overdue or suspect included (D11).
 
     In an outage of the network brokers fall silent at one moment and their leases end over half a minute, so the leases
     that end at a tick are only a few of those that will.
     """
-    late = [now_ms >= late_from_ms(lease) for lease in leases]
+    late = [reading_ms >= late_from_ms(lease) for lease in leases]
     return sum(late) > ratio * len(late)
 
 
-def after_sign_of_life(lease: LiveRow, at_ms: int, channel_id: str | None) -> LiveRow:
-    """Return the lease after a sign of life over a connection.
+def after_sign_of_life(lease: LiveRow, at_ms: int, reading_ms: int, channel_id: str | None) -> LiveRow:
+    """Return the lease after a sign of life over a connection, at an event time and a reading of the log's clock.
 
-    Its timeout begins anew, a grace ends (D9), and it is no longer suspect (D11).
+    Its timeout begins anew, and it is no longer suspect (D11).
     """
     return lease._replace(
         last_update_timestamp=max(at_ms, lease.last_update_timestamp),
-        grace_until=None,
+        clock_millis=max(reading_ms, lease.clock_millis or 0),
         suspect_since=None,
-        channels=channels_after(lease.channels, lease.heartbeat_timeout_millis, at_ms, channel_id),
+        channels=channels_after(lease.channels, lease.heartbeat_timeout_millis, reading_ms, channel_id),
     )
 
 
-def after_outage(lease: LiveRow, now_ms: int, grace_ms: int) -> LiveRow:
-    """Return the lease after an outage of the way to the log: it lasts at least `grace_ms` more (D9)."""
-    return lease._replace(grace_until=now_ms + grace_ms)
+def with_reading(lease: LiveRow) -> LiveRow:
+    """Return the lease with a reading of the log's clock, which a row of an earlier release lacks.
+
+    It is the last sign of life, and what was left of a grace after an outage counts as heard then.
+    """
+    if lease.clock_millis is not None:
+        return lease
+    heard_ms = max(lease.last_update_timestamp, (lease.grace_until or 0) - lease.heartbeat_timeout_millis)
+    return lease._replace(clock_millis=heard_ms, grace_until=None)
+
+
+def heard_at(lease: LiveRow, reading_ms: int) -> LiveRow:
+    """Return a lease from before the first tick, which is heard at that tick, as are its connections (D9)."""
+    return lease._replace(clock_millis=reading_ms, channels=dict.fromkeys(lease.channels, reading_ms))
 
 
 def channels_after(
-    channels: Mapping[str, int], timeout_ms: int, at_ms: int, channel_id: str | None
+    channels: Mapping[str, int], timeout_ms: int, reading_ms: int, channel_id: str | None
 ) -> Mapping[str, int]:
     """Return the connections that keep a lease after a sign of life over `channel_id`.
 
-    They are a mapping from connection to its last sign of life. A connection without a sign of life for the lease's
-    timeout no longer counts (L6).
+    They are a mapping from connection to the log's clock at its last sign of life. A connection without a sign of life
+    for the lease's timeout no longer counts (L6): a gateway closes an idle one without a record (D13).
     """
     if len(channels) <= 1 and (channel_id in channels or not channels):
-        return channels if channel_id is None else {channel_id: at_ms}
-    kept = {name: heard_ms for name, heard_ms in channels.items() if heard_ms + timeout_ms >= at_ms}
-    return kept if channel_id is None else kept | {channel_id: at_ms}
+        return channels if channel_id is None else {channel_id: reading_ms}
+    kept = {name: heard_ms for name, heard_ms in channels.items() if heard_ms + timeout_ms >= reading_ms}
+    return kept if channel_id is None else kept | {channel_id: reading_ms}
 
 
-def without_channel(lease: LiveRow, at_ms: int, channel_id: str) -> LiveRow | None:
+def without_channel(lease: LiveRow, reading_ms: int, channel_id: str) -> LiveRow | None:
     """Return the lease after the loss of a connection, None if that was its last one (L6)."""
     if channel_id not in lease.channels:
         return lease
     others = {name: heard_ms for name, heard_ms in lease.channels.items() if name != channel_id}
-    left = channels_after(others, lease.heartbeat_timeout_millis, at_ms, None)
+    left = channels_after(others, lease.heartbeat_timeout_millis, reading_ms, None)
     return lease._replace(channels=left) if left else None
 
 
 @dataclass(slots=True)
 class LogClock:
-    """Event time of the log: it follows append times and never falls behind the newest tick (E9).
+    """The log's clock, by which leases end (D9), and event time, which history and snapshots show (E9).
 
-    `newest_tick_ms` is None before the first tick. `stepped_back_ms`: how far the newest tick's append time was behind
-    the tick before it, 0 if it was not.
+    `reading_ms`: the clock at the newest tick, None before the first. `tick_append_ms`: that tick's append time; None
+    also if the log is another one than the tick's, so that the time between them is unknown. `newest_tick_ms`: event
+    time, which follows append times and never falls behind the newest tick. `stepped_back_ms`: how far the newest
+    tick's append time was behind event time, 0 if it was not. `gap_ms`: the time between the last two ticks, 0 if the
+    later one's append time is not the greater one.
     """
 
     newest_tick_ms: int | None = None
+    tick_append_ms: int | None = None
+    reading_ms: int | None = None
     stepped_back_ms: int = 0
+    gap_ms: int = 0
+
+    @classmethod
+    def of(cls, snapshot: SnapshotRow) -> Self:
+        """Return the clock as a snapshot has it; a snapshot of an earlier release has it at its newest tick."""
+        if snapshot.clock_millis is not None:
+            return cls(snapshot.last_tick, snapshot.last_tick_append, snapshot.clock_millis)
+        return cls(snapshot.last_tick, snapshot.last_tick or None, snapshot.last_tick or None)
 
     def event_time_ms(self, append_time_ms: int) -> int:
         """Return the event time of a record."""
         return max(append_time_ms, self.newest_tick_ms or append_time_ms)
 
-    def tick(self, append_time_ms: int, outage_after_ms: int) -> bool:
-        """Apply a tick. Return whether it came so long after the tick before it that this was an outage (D9)."""
-        before = self.newest_tick_ms
+    def reading_at_ms(self, append_time_ms: int, gap_limit_ms: int) -> int:
+        """Return the clock at a record, 0 before the first tick: what came before that is heard at it."""
+        if self.reading_ms is None:
+            return 0
+        gone_on_ms = 0 if self.tick_append_ms is None else max(0, append_time_ms - self.tick_append_ms)
+        return self.reading_ms + (min(gone_on_ms, gap_limit_ms) if gap_limit_ms else gone_on_ms)
+
+    def tick(self, append_time_ms: int, gap_limit_ms: int) -> None:
+        """Apply a tick: the clock goes on by `gap_limit_ms` at most (0: no limit)."""
+        self.gap_ms = 0 if self.tick_append_ms is None else max(0, append_time_ms - self.tick_append_ms)
+        is_first = self.reading_ms is None
+        self.reading_ms = append_time_ms if is_first else self.reading_at_ms(append_time_ms, gap_limit_ms)
         now_ms = self.event_time_ms(append_time_ms)
         self.newest_tick_ms, self.stepped_back_ms = now_ms, now_ms - append_time_ms
-        return before is not None and now_ms - before > outage_after_ms
+        self.tick_append_ms = append_time_ms
 
 
 class LeaseEnds:
@@ -121,7 +157,7 @@ class LeaseEnds:
         self._queued: dict[str, int] = {}
 
     def watch(self, address: str, at_ms: int) -> None:
-        """Note that the lease of the address ends at `at_ms`; `overdue` looks at it once event time has passed that.
+        """Note that the lease of the address ends at `at_ms`; `overdue` looks at it once the clock has passed that.
 
         An earlier time that is already noted stays instead.
         """

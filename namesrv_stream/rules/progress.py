@@ -36,13 +36,16 @@ def job_progress(newest: SnapshotRow, now_ms: int, stale_after_ms: int) -> JobPr
     A job publishes at least every `stale_after_ms`, even if only its offset has changed. A job that has not is dead, or
     no records come from Kafka, not even ticks.
     """
-    lag_ms = None if newest.event_time is None else max(0, now_ms - newest.event_time)
+    lag_ms = None if newest.event_time is None else max(0, now_ms - min(newest.event_time, newest.published_at))
     return JobProgress(_state(newest, now_ms, stale_after_ms), newest.published_at, lag_ms)
 
 
 def is_stale(newest: SnapshotRow, now_ms: int, stale_after_ms: int) -> bool:
-    """Return whether the tables are so far behind by event time that lookups may be wrong."""
-    return newest.event_time is not None and now_ms - newest.event_time > stale_after_ms
+    """Return whether the tables are so far behind that lookups may be wrong, by event time or, if earlier, publication.
+
+    A record that is stamped ahead moves the event time ahead too, and tables never have what came after they were made.
+    """
+    return newest.event_time is not None and now_ms - min(newest.event_time, newest.published_at) > stale_after_ms
 
 
 def _state(newest: SnapshotRow, now_ms: int, stale_after_ms: int) -> State:

@@ -22,7 +22,7 @@ from namesrv_stream.rules.rows import (
     TopicRow,
     is_same_but_for_life,
 )
-from namesrv_stream.rules.tables import RegistryTables, follow_holders
+from namesrv_stream.rules.tables import RegistryTables, drop_topic, follow_holders
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,18 @@ def is_refused(holder: BrokerRow | None, lease_of: Callable[[str], LiveRow | Non
     return lease is not None and lease.data_version.state_version > request.data_version.state_version
 
 
-def register(
+def register(  # noqa: PLR0913  # a registration, its place in the log, and the log's clock there
     tables: RegistryTables,
     settings: NamesrvSettings,
     request: RegisterBroker,
     at: LogPosition,
+    reading_ms: int,
     *,
     lease_only: bool = False,
 ) -> LiveRow:
-    """Apply an accepted registration and return its lease. The caller has ended the lease of a move before (D1).
+    """Apply an accepted registration, heard at a reading of the log's clock, and return its lease.
+
+    The caller has ended the lease of a move before (D1).
 
     With `lease_only` the topics stay as they are and the lease gets a version that no broker sends, so that the next
     registration that can be read brings its topics, whatever its version (T2). The state version counts (R6).
@@ -69,7 +72,7 @@ def register(
     _take_id(tables, request, at)
     if not lease_only and _brings_topics(tables.holders(request.broker_name), request):
         _take_topics(tables, settings, request, changed)
-    taken = _take_lease(tables, request, at, lease)
+    taken = _take_lease(tables, request, at, reading_ms, lease)
     if not request.keep_filter_servers:
         _take_filter_servers(tables, request)
     return taken
@@ -197,13 +200,15 @@ def _take_topics(tables: RegistryTables, settings: NamesrvSettings, request: Reg
     known = tables.topic.of(request.broker_name)
     if settings.delete_topic_with_broker_registration and not request.topic_queue_mapping_info_map:
         for row in [row for row in known.values() if row.topic not in request.topic_config_table]:
-            tables.topic.drop(row)  # T5
+            drop_topic(tables, row)  # T5
     wiped = _has_no_write(request)
     for topic, config in request.topic_config_table.items():
         row = _topic_row(topic, request.broker_name, config, wiped)
         if changed or _differs(known.get((topic, request.broker_name)), row):  # T2
             tables.topic.put(row)
     if changed:
+        for topic in request.topic_config_table.keys() - request.topic_queue_mapping_info_map.keys():
+            tables.topic_mapping.drop(TopicMappingRow(topic, request.broker_name, ""))  # D12
         for topic, info in request.topic_queue_mapping_info_map.items():  # T7
             broker_name = str(info.get("bname") or request.broker_name)
             tables.topic_mapping.put(TopicMappingRow(topic, broker_name, msgspec.json.encode(info).decode()))
@@ -227,7 +232,9 @@ def _topic_row(topic: str, broker_name: str, config: TopicConfig, wiped: bool) -
     return TopicRow(topic, broker_name, config.read_queue_nums, config.write_queue_nums, perm, config.topic_sys_flag)
 
 
-def _take_lease(tables: RegistryTables, request: RegisterBroker, at: LogPosition, before: LiveRow | None) -> LiveRow:
+def _take_lease(
+    tables: RegistryTables, request: RegisterBroker, at: LogPosition, reading_ms: int, before: LiveRow | None
+) -> LiveRow:
     """Replace the lease as a whole (R10). If only the time and the connection are new, that is a mere sign of life."""
     row = LiveRow(
         broker_addr=request.broker_addr,
@@ -239,9 +246,8 @@ def _take_lease(tables: RegistryTables, request: RegisterBroker, at: LogPosition
         data_version=request.data_version,
         ha_server_addr=request.ha_server_addr,
         lease_began_at=before.lease_began_at if before else at.event_time,
-        channels=channels_after(
-            before.channels if before else {}, request.timeout_ms, at.event_time, request.channel_id
-        ),
+        channels=channels_after(before.channels if before else {}, request.timeout_ms, reading_ms, request.channel_id),
+        clock_millis=max(reading_ms, before.clock_millis or 0) if before else reading_ms,
     )
     if before is not None and is_same_but_for_life(before, row):
         tables.live.refresh(row)

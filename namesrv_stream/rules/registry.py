@@ -12,16 +12,18 @@ from dataclasses import dataclass, replace
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.commands import CommandReply, apply_command
-from namesrv_stream.rules.history import AppliedEvent, history_of
+from namesrv_stream.rules.history import AppliedEvent, history_of, log_gap_line
 from namesrv_stream.rules.journal import NetChanges, net_changes
 from namesrv_stream.rules.lease import (
+    LOG_GAP_MS,
     LeaseEnds,
     LogClock,
-    after_outage,
     after_sign_of_life,
     deadline_ms,
     end_ms,
+    heard_at,
     is_mass_expiry,
+    with_reading,
     without_channel,
 )
 from namesrv_stream.rules.lookup import RouteTables
@@ -58,8 +60,8 @@ class RegistryChanges:
 class RouteRegistry:
     """All routes in memory. `settings` starts as given; the table `namesrv_config` adds changes at run time (A5).
 
-    `clock` is the event time of the log so far. Records older than `ignored_before_ms` are ignored; it is set for a new
-    log on old tables.
+    `clock` is the log's clock and event time so far. Records older than `ignored_before_ms` are ignored; it is set for
+    a new log on old tables.
     """
 
     def __init__(self, settings: NamesrvSettings) -> None:
@@ -74,14 +76,15 @@ class RouteRegistry:
         self._ends = LeaseEnds(self._end_of)
 
     def load(
-        self, rows: Mapping[str, Iterable[tuple[object, ...]] | TopicQueues], newest_tick_ms: int | None = None
+        self, rows: Mapping[str, Iterable[tuple[object, ...]] | TopicQueues], clock: LogClock | None = None
     ) -> None:
-        """Take published rows, table name -> rows, and the time of the newest tick into an empty registry (E4)."""
+        """Take published rows, table name -> rows, and the log's clock into an empty registry (E4)."""
         self._tables.load(rows)
-        self.clock = LogClock(newest_tick_ms)
+        self.clock = clock or LogClock()
         self._follow_settings()
-        for lease in self._tables.live:
-            self._watch(lease)
+        for lease in list(self._tables.live):
+            self._tables.live.refresh(with_reading(lease))
+            self._watch(with_reading(lease))
 
     def apply(self, request: Request, at: LogPosition, *, lease_only: bool = False) -> CommandReply | None:
         """Apply one record of the log and return a command's reply, None for all other types.
@@ -94,16 +97,17 @@ class RouteRegistry:
         if isinstance(request, Scan):
             self._tick(at)
             return None
+        reading_ms = self.clock.reading_at_ms(at.event_time, self.settings.tick_gap_millis)
         at = at._replace(event_time=self.clock.event_time_ms(at.event_time))
         match request:
             case RegisterBroker():
-                self._register(request, at, lease_only=lease_only)
+                self._register(request, at, reading_ms, lease_only=lease_only)
             case BrokerHeartbeat():
-                self._sign_of_life(request, at)
+                self._sign_of_life(request, at, reading_ms)
             case UnregisterBroker():
                 self.end(request.broker_addr, "UNREGISTERED", at)
             case ChannelClosed():
-                self._channel_closed(request, at)
+                self._channel_closed(request, at, reading_ms)
             case LiftExpiryGuard():
                 return self._lift_guard(request, at)
             case _:
@@ -120,24 +124,35 @@ class RouteRegistry:
         return self.ignored_before_ms > 0
 
     def _tick(self, at: LogPosition) -> None:
-        """End the overdue leases (D5), or hold them (D11). After an outage give every lease the grace first (D9)."""
-        is_outage = self.clock.tick(at.event_time, self.settings.clock_jump_millis)
-        now_ms = self.clock.event_time_ms(at.event_time)
-        if is_outage and self.settings.clock_jump_grace_millis:
+        """Move the log's clock on, and end the overdue leases (D5) or hold them (D11)."""
+        is_first = self.clock.reading_ms is None
+        self.clock.tick(at.event_time, self.settings.tick_gap_millis)
+        now_ms, reading_ms = self.clock.event_time_ms(at.event_time), self.clock.reading_ms or 0
+        if self.has_log_gap:
+            self._events.append(log_gap_line(at._replace(event_time=now_ms), self.clock.gap_ms))
+        if is_first:
             for lease in list(self._tables.live):
-                self._refresh(after_outage(lease, now_ms, self.settings.clock_jump_grace_millis))
-        overdue = list(self._ends.overdue(now_ms))
-        holds = self._holds_at(now_ms, overdue)
+                self._refresh(heard_at(lease, reading_ms))
+        overdue = list(self._ends.overdue(reading_ms))
+        holds = self._holds_at(reading_ms, overdue)
         for address in overdue:
             if holds and address not in self._suspects:
                 self._hold(address, now_ms)
             else:
                 self.expire(address, now_ms)
 
-    def _holds_at(self, now_ms: int, overdue: Collection[str]) -> bool:
+    @property
+    def has_log_gap(self) -> bool:
+        """True if the newest tick came so long after the tick before it that this is a line of history (E11).
+
+        Not if all of the time between two ticks counts: then it is a silence of the brokers.
+        """
+        return self.settings.tick_gap_millis > 0 and self.clock.gap_ms > LOG_GAP_MS
+
+    def _holds_at(self, reading_ms: int, overdue: Collection[str]) -> bool:
         """Return whether the guard holds leases that become overdue at this tick."""
         ratio = self.settings.expiry_guard_ratio
-        return bool(overdue) and ratio > 0 and is_mass_expiry(self._tables.live, now_ms, ratio)
+        return bool(overdue) and ratio > 0 and is_mass_expiry(self._tables.live, reading_ms, ratio)
 
     def _hold(self, address: str, now_ms: int) -> None:
         """Keep a silent lease as suspect instead of ending it (D11)."""
@@ -155,7 +170,7 @@ class RouteRegistry:
             self.end(lease.broker_addr, "EXPIRED", at)
         return replace(reply, count=len(leases))
 
-    def _register(self, request: RegisterBroker, at: LogPosition, *, lease_only: bool) -> None:
+    def _register(self, request: RegisterBroker, at: LogPosition, reading_ms: int, *, lease_only: bool) -> None:
         """Apply or refuse a registration (R, T, D1, D7)."""
         address = request.broker_addr
         holder = self._tables.holder(request.broker_name, request.broker_id)
@@ -166,27 +181,27 @@ class RouteRegistry:
             self._suspects.discard(address)
         if not refused:
             with self._journaled(_registration_event(request, at)):
-                lease = register(self._tables, self.settings, request, at, lease_only=lease_only)
+                lease = register(self._tables, self.settings, request, at, reading_ms, lease_only=lease_only)
             self._signs_of_life.add(address)
             self._watch(lease)
 
-    def _sign_of_life(self, request: BrokerHeartbeat, at: LogPosition) -> None:
+    def _sign_of_life(self, request: BrokerHeartbeat, at: LogPosition, reading_ms: int) -> None:
         """Prolong a known lease; a heartbeat creates none (L2)."""
         lease = self._tables.live.first(request.broker_addr)
         if lease is None:
             return
-        after = after_sign_of_life(lease, at.event_time, request.channel_id)
+        after = after_sign_of_life(lease, at.event_time, reading_ms, request.channel_id)
         if lease.suspect_since is not None:
             with self._journaled(_sign_of_life_event(request, at)):
                 self._tables.live.put(after)
         self._refresh(after)
 
-    def _channel_closed(self, request: ChannelClosed, at: LogPosition) -> None:
+    def _channel_closed(self, request: ChannelClosed, at: LogPosition, reading_ms: int) -> None:
         """Remove a connection; the lease ends with its last one (L6)."""
         lease = self._tables.live.first(request.broker_addr)
         if lease is None:
             return
-        left = without_channel(lease, at.event_time, request.channel_id)
+        left = without_channel(lease, reading_ms, request.channel_id)
         if left is None:
             self.end(request.broker_addr, "CHANNEL_CLOSED", at)
         elif left is not lease:

@@ -104,12 +104,12 @@ class BrokerHeartbeat(_TaggedRecord, frozen=True, kw_only=True, tag="BROKER_HEAR
 
 
 class UnregisterBroker(_TaggedRecord, frozen=True, kw_only=True, tag="UNREGISTER_BROKER"):
-    """UNREGISTER_BROKER (104). Only the address counts (D4); the other fields are information."""
+    """UNREGISTER_BROKER (104). Only the address counts (D4); the other fields are information and may be anything."""
 
     broker_addr: BrokerAddress
-    cluster_name: str | None = None
-    broker_name: str | None = None
-    broker_id: int | None = None
+    cluster_name: object = None
+    broker_name: object = None
+    broker_id: object = None
 
 
 class ChannelClosed(_TaggedRecord, frozen=True, kw_only=True, tag="CHANNEL_CLOSED"):

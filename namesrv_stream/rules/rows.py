@@ -60,9 +60,10 @@ class FilterRow(NamedTuple):
 class LiveRow(NamedTuple):
     """Key broker_addr: one accepted lease, alive since `lease_began_at` (epoch ms, TIMESTAMP in Delta).
 
-    `last_update_timestamp` is the last sign of life; in the tables that of the last publication. `grace_until` is the
-    time until which the lease lasts at least after an outage (D9). `channels`: connection -> epoch ms of the last sign
-    of life over it. `suspect_since`: the tick since which the guard against mass expiry holds the silent lease (D11).
+    `last_update_timestamp` is the last sign of life; in the tables that of the last publication. `clock_millis` is the
+    log's clock at that moment (D9), from which alone the lease's end follows; None in a row of an earlier release.
+    `channels`: connection -> the log's clock at the last sign of life over it. `suspect_since`: the tick since which
+    the guard against mass expiry holds the silent lease (D11). `grace_until` is read in rows of earlier releases.
     """
 
     broker_addr: str
@@ -77,12 +78,13 @@ class LiveRow(NamedTuple):
     grace_until: int | None = None
     channels: Mapping[str, int] = {}
     suspect_since: int | None = None
+    clock_millis: int | None = None
 
 
-SIGN_OF_LIFE_COLUMNS = frozenset({"last_update_timestamp", "grace_until", "channels"})
+SIGN_OF_LIFE_COLUMNS = frozenset({"last_update_timestamp", "clock_millis", "grace_until", "channels"})
 """Columns of `live` that a mere sign of life changes. Such a change is no change of the registry."""
 
-UNRECORDED_COLUMNS = frozenset({"grace_until", "channels"})
+UNRECORDED_COLUMNS = frozenset({"clock_millis", "grace_until", "channels"})
 """Columns of `live` that the history's `before` and `after` leave out: they change with every sign of life."""
 
 QUIET_COLUMNS: Mapping[str, frozenset[str]] = {
@@ -168,9 +170,11 @@ class SnapshotRow(NamedTuple):
     """Key epoch: all tables at one moment. Each epoch is one row; `kind` names what the run did.
 
     `event_time`: the highest applied, None before the first record. `offsets`: partition -> next offset to read.
-    `versions`: table -> Delta version. `changes`: table -> rows changed since the row before. `last_tick`: the newest
-    tick applied. `kafka_cluster_id` and `kafka_topic_id` name the log. `log_accepted_at`: records of the log from
-    before that time do not count (a new log that was accepted on old tables).
+    `versions`: table -> Delta version. `changes`: table -> rows changed since the row before. `last_tick`: event time
+    of the newest tick applied; `last_tick_append` and `clock_millis`: its append time, and the log's clock at it (D9).
+    `last_append`: append time of the last record applied. `kafka_cluster_id` and `kafka_topic_id` name the log.
+    `log_accepted_at`: records of the log from before that time do not count (a new log that was accepted on old
+    tables).
     """
 
     epoch: int
@@ -188,6 +192,9 @@ class SnapshotRow(NamedTuple):
     kafka_cluster_id: str | None = None
     kafka_topic_id: str | None = None
     log_accepted_at: int | None = None
+    last_tick_append: int | None = None
+    clock_millis: int | None = None
+    last_append: int | None = None
 
 
 class PastSessionRow(NamedTuple):

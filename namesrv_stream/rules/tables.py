@@ -17,6 +17,7 @@ from namesrv_stream.rules.rows import (
     LiveRow,
     NamesrvConfigRow,
     TopicMappingRow,
+    TopicRow,
 )
 from namesrv_stream.rules.topic_table import TopicTable
 
@@ -73,10 +74,16 @@ def end_lease(tables: RegistryTables, broker_addr: str) -> LiveRow | None:
     holders = tables.holders(lease.broker_name)
     if not holders:
         for row in list(tables.topic.of(lease.broker_name).values()):
-            tables.topic.drop(row)  # U3
+            tables.topic.drop(row)  # U3; its mapping stays, as in RocketMQ, until the broker is back
     elif MASTER_ID not in holders and latest_registered(holders.values()).enable_acting_master:
         wipe_write_perm(tables, lease.broker_name)  # U4
     return lease
+
+
+def drop_topic(tables: RegistryTables, row: TopicRow) -> None:
+    """Remove a topic's row of a broker name, and its mapping there if it is a static topic (D12)."""
+    tables.topic.drop(row)
+    tables.topic_mapping.drop(TopicMappingRow(row.topic, row.broker_name, ""))
 
 
 def follow_holders(tables: RegistryTables, broker_name: str) -> None:

@@ -14,11 +14,9 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
-from namesrv_stream.errors import NamesrvError
-
 log = logging.getLogger(__name__)
 
-STATE_FORMAT = 4
+STATE_FORMAT = 5
 """Raised when the state of a former release cannot be read. Each format has a folder of its own, so a release that
 changes it begins with a new checkpoint by itself, and one that is rolled back finds its own again."""
 
@@ -42,11 +40,6 @@ _ANY_REMAINDER = ("spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart", "
 """A job that ended in its first micro-batch may leave a half-written file. Spark would refuse that folder for ever, and
 fears only that two queries share it: this one has the topic's id in its name."""
 
-_VERIFIED = (
-    "spark.sql.streaming.stateStore.providerClass",
-    "spark.sql.streaming.stateStore.encodingFormat",
-)
-
 
 def set_up_checkpoint(spark: SparkSession, location: str) -> None:
     """Set the session up to keep state as `STATE_STORE` says, take a half-written checkpoint, and write quickly."""
@@ -63,18 +56,6 @@ def remove_folder(spark: SparkSession, location: str) -> None:
     files.delete(path, True)
 
 
-class StateStoreMismatchError(NamesrvError):
-    """A checkpoint whose state was written in another way than this release reads it."""
-
-    def __init__(self, location: str, key: str, found: str, wanted: str) -> None:
-        super().__init__(
-            f"the checkpoint {location} was written with {key}={found}, and this release reads {wanted}. Remove that "
-            "folder and start again: the state is made anew from the tables, and nothing is lost."
-        )
-        self.location = location
-        self.key = key
-
-
 class Checkpoint:
     """The folder of this release's checkpoint of one log, below `checkpoint.location`.
 
@@ -84,8 +65,8 @@ class Checkpoint:
 
     def __init__(self, spark: SparkSession, base: str, topic_id: str | None, accepted_at_ms: int | None = None) -> None:
         self._base = base.rstrip("/")
-        names = ["state", str(STATE_FORMAT), topic_id or "topic", *([str(accepted_at_ms)] if accepted_at_ms else [])]
-        self.location = f"{self._base}/{'-'.join(names)}"
+        self._of_log = "-".join([topic_id or "topic", *([str(accepted_at_ms)] if accepted_at_ms else [])])
+        self.location = f"{self._base}/state-{STATE_FORMAT}-{self._of_log}"
         jvm = spark.sparkContext._jvm  # pyspark has no other way to Hadoop's file systems
         assert jvm is not None
         self._jvm: Any = jvm
@@ -98,48 +79,67 @@ class Checkpoint:
         """
         return bool(self._numbers("commits"))
 
-    def make_ready(self) -> None:
-        """Make the folder of all checkpoints if it is missing, and log that a former release's is not used.
-
-        Raises StateStoreMismatchError if the state was written in another way.
-        """
+    def make_base(self) -> None:
+        """Make the folder of all checkpoints if it is missing."""
         self._files.mkdirs(self._path(self._base))
-        if self._files.exists(self._path(f"{self._base}/commits")) and not self.has_finished_a_batch():
-            log.warning("the checkpoint in %s is of a former release and is not used: the state is made from the "
-                        "tables, which have all that counts. The folder can be removed.", self._base)  # fmt: skip
-        batches = self._numbers("offsets")
-        if not batches:
-            return
-        written = self._settings_of(max(batches))
-        for key in _VERIFIED:
-            if written.get(key, STATE_STORE[key]) != STATE_STORE[key]:
-                raise StateStoreMismatchError(self.location, key, written[key], STATE_STORE[key])
 
-    def remove_if_unusable(self, topic: str, first_offset: int) -> None:
-        """Remove the checkpoint if Spark cannot go on with it.
+    def make_ready(self, topic: str, first_offset: int, *, are_tables_empty: bool = False) -> None:
+        """Put the checkpoint aside if its files show that Spark cannot go on with it.
 
-        It may go on before the oldest record of the topic, or be damaged: a disk that was full leaves a file empty.
+        `first_offset`: of the oldest record that Kafka has. `are_tables_empty`: the tables have read no record.
         """
-        done = self._numbers("commits")
+        misfit = self._misfit(topic, first_offset, are_tables_empty=are_tables_empty)
+        if misfit is not None:
+            self.put_aside(misfit)
+        elif not self._files.exists(self._path(self.location)):
+            self._name_others()
+
+    def _name_others(self) -> None:
+        """Log which checkpoints of another release are there and are not used."""
+        names = [status.getPath().getName() for status in self._files.listStatus(self._path(self._base))]
+        others = [
+            name for name in names if name == "commits" or (name.startswith("state-") and name.endswith(self._of_log))
+        ]
+        if others:
+            log.warning("the checkpoint of a former release in %s (%s) is not used: the state is made from the tables, "
+                        "which have all that counts. It can be removed.", self._base, ", ".join(others))  # fmt: skip
+
+    def put_aside(self, why: str) -> None:
+        """Give the checkpoint another name, in place of one that was put aside before; a new one begins."""
+        aside = f"{self.location}.aside"
+        log.warning("the checkpoint %s is put aside as %s: %s. The state is made from the tables, which have all that "
+                    "counts; the folder can be removed.", self.location, aside, why)  # fmt: skip
+        self._files.delete(self._path(aside), True)
+        self._files.rename(self._path(self.location), self._path(aside))
+
+    def _misfit(self, topic: str, first_offset: int, *, are_tables_empty: bool) -> str | None:
+        """Return why Spark cannot go on with the checkpoint, None if its files do not show that."""
+        planned, done = self._numbers("offsets"), self._numbers("commits")
+        if not planned and not done:
+            return None
+        if not self._files.exists(self._path(f"{self.location}/metadata")):
+            return "its file `metadata` is missing"
+        if are_tables_empty and done:
+            return "it goes on in the middle of the log, and the tables have read nothing yet (is delta.root right?)"
         next_offset = self._next_offset(max(done), topic) if done else first_offset
         if next_offset is None:
-            log.warning("the checkpoint %s is damaged: it is removed, and the state is made from the tables",
-                        self.location)  # fmt: skip
-            self.remove()
-            return
-        if next_offset >= first_offset:
-            return
-        log.warning("the checkpoint %s goes on before offset %d, the oldest that Kafka has: it is removed, and the "
-                    "state is made from the tables", self.location, first_offset)  # fmt: skip
-        self.remove()
-
-    def remove(self) -> None:
-        """Remove the checkpoint; the next query makes its state from the tables."""
-        self._files.delete(self._path(self.location), True)
+            return "it is damaged"
+        return (
+            f"it goes on before offset {first_offset}, the oldest that Kafka has"
+            if next_offset < first_offset
+            else None
+        )
 
     def _next_offset(self, batch: int, topic: str) -> int | None:
         """Return the offset after a batch, from the last line of its offset log; None if that cannot be read."""
-        lines = self._offset_log(batch)
+        path = self._path(f"{self.location}/offsets/{batch}")
+        if not self._files.exists(path):
+            return None
+        stream = self._files.open(path)
+        try:
+            lines = str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")).splitlines()
+        finally:
+            stream.close()
         with suppress(ValueError, IndexError, AttributeError):
             return int(json.loads(lines[2]).get(topic, {}).get("0", 0))
         return None
@@ -150,24 +150,6 @@ class Checkpoint:
             return []
         names = [status.getPath().getName() for status in self._files.listStatus(path)]
         return [int(name) for name in names if name.isdigit()]
-
-    def _settings_of(self, batch: int) -> dict[str, str]:
-        """The SQL settings that Spark wrote down with a planned batch, in the second line of its offset log."""
-        lines = self._offset_log(batch)
-        with suppress(ValueError, IndexError):
-            settings: dict[str, str] = json.loads(lines[1]).get("conf", {})
-            return settings
-        return {}
-
-    def _offset_log(self, batch: int) -> list[str]:
-        """Return a batch's offset log: a version, settings, and a line for each source; no line if it is not there."""
-        if batch not in self._numbers("offsets"):
-            return []
-        stream = self._files.open(self._path(f"{self.location}/offsets/{batch}"))
-        try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")).splitlines()
-        finally:
-            stream.close()
 
     def _path(self, location: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(location)

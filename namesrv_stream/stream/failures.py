@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError, StorageError
+from namesrv_stream.stream.limits import limit_reached
 
 _KAFKA_ERROR = "org.apache.kafka.common.errors"
 _KAFKA_AWAY = (_KAFKA_ERROR, "Cannot fetch record for offset")
@@ -31,6 +33,7 @@ _STORAGE_FAILED = re.compile(
 _CHECKPOINT_UNUSABLE = (
     "failOnDataLoss", "OffsetOutOfRange",  # it goes on before the oldest record, or after the newest
     "CANNOT_LOAD_STATE_STORE", "Incomplete log file", "MALFORMED_LOG_FILE",  # a file is damaged
+    "STREAMING_CHECKPOINT_MISSING_METADATA_FILE",  # it was removed while a query wrote it
     "spark.driver.maxResultSize",  # the batch that it has planned is too large: without it another one is planned
 )  # fmt: skip
 """Marks of Spark's errors if the checkpoint keeps the query from going on. It never decides the outcome."""
@@ -42,6 +45,9 @@ _SEE_LOG = (
 
 _SAYS_WHAT = re.compile(r"(?!\s+(?:at |\.\.\. )|[+:]- |\s*[+:]- )\s*\S")
 """A line that is neither a stack frame nor a line of a plan."""
+
+_PLAN = re.compile(r"\s*={2,} .* ={2,}\s*$")
+"""Heading of what Spark adds to an error: its plan, its offsets."""
 
 _MAX_LINES = 30
 _MAX_LINE_CHARS = 500
@@ -76,8 +82,8 @@ class CheckpointUnusableError(NamesrvError):
 
     def __init__(self, location: str, cause: str) -> None:
         super().__init__(
-            f"Spark cannot go on with the checkpoint {location}: {cause}. It is removed, and the state is made from "
-            "the tables."
+            f"Spark cannot go on with the checkpoint {location}: {cause}. It is put aside, and the state is made "
+            "from the tables."
         )
         self.location = location
         self.cause = cause
@@ -99,28 +105,12 @@ class CheckpointHeldError(NamesrvError):
         self.problem = problem
 
 
-class CheckpointWithoutTablesError(NamesrvError):
-    """The tables are gone and the checkpoint is not. Resuming would skip every record before the checkpoint."""
-
-    def __init__(self, checkpoint: str, root: str) -> None:
-        super().__init__(
-            f"there are no tables under {root}, but a checkpoint that goes on in the middle of the log. Is "
-            f"delta.root right? To build the tables anew from all that Kafka has, remove the checkpoint {checkpoint}."
-        )
-        self.checkpoint = checkpoint
-        self.root = root
-
-
 def job_failure(settings: NamesrvSettings, of_batch: BaseException | None, reported: str) -> NamesrvError:
     """Return the error to raise for a query that ended. `of_batch`: raised by its micro-batch; `reported`: by Spark."""
-    if isinstance(of_batch, NamesrvError):
-        return of_batch
-    if isinstance(of_batch, Py4JNetworkError):
-        return SessionLostError(str(of_batch))
-    if isinstance(of_batch, _STORAGE_ERRORS):
-        return StorageError(settings.delta_root, str(of_batch))
+    if limit := limit_reached(str(of_batch), reported):
+        return limit
     if of_batch is not None:
-        return JobFailedError(f"{type(of_batch).__name__}: {of_batch}".splitlines()[0], _SEE_LOG)
+        return _batch_failure(settings, of_batch)
     cause = _first_cause(reported)
     from_kafka = _FROM_KAFKA.search(reported)
     if _CHECKPOINT_HELD in reported:
@@ -136,6 +126,16 @@ def job_failure(settings: NamesrvSettings, of_batch: BaseException | None, repor
     return JobFailedError(cause, _SEE_LOG)
 
 
+def _batch_failure(settings: NamesrvSettings, error: BaseException) -> NamesrvError:
+    if isinstance(error, NamesrvError):
+        return error
+    if isinstance(error, Py4JNetworkError):
+        return SessionLostError(str(error))
+    if isinstance(error, _STORAGE_ERRORS):
+        return StorageError(settings.delta_root, str(error))
+    return JobFailedError(f"{type(error).__name__}: {error}".splitlines()[0], _SEE_LOG)
+
+
 @contextmanager
 def storage_errors(settings: NamesrvSettings) -> Iterator[None]:
     """Raise an error of delta-rs, Spark, Arrow or the file system as one StorageError.
@@ -144,15 +144,22 @@ def storage_errors(settings: NamesrvSettings) -> Iterator[None]:
     """
     try:
         yield
-    except Py4JNetworkError as error:
-        raise SessionLostError(str(error)) from error
-    except Py4JJavaError as error:
-        problem = str(error.java_exception.toString()).splitlines()[0]
-        raise CheckpointStorageError(settings.checkpoint_location, problem) from error
-    except PySparkException as error:
-        raise CheckpointStorageError(settings.checkpoint_location, str(error).splitlines()[0]) from error
     except _STORAGE_ERRORS as error:
-        raise StorageError(settings.delta_root, str(error)) from error
+        raise _storage_error(settings, error) from error
+
+
+def _storage_error(settings: NamesrvSettings, error: Exception) -> NamesrvError:
+    if limit := limit_reached(str(error)):
+        return limit
+    match error:
+        case Py4JNetworkError():
+            return SessionLostError(str(error))
+        case Py4JJavaError():
+            problem = str(error.java_exception.toString()).splitlines()[0]
+            return CheckpointStorageError(settings.checkpoint_location, problem)
+        case PySparkException():
+            return CheckpointStorageError(settings.checkpoint_location, str(error).splitlines()[0])
+    return StorageError(settings.delta_root, str(error))
 
 
 def require_session(spark: SparkSession) -> None:
@@ -166,7 +173,8 @@ def require_session(spark: SparkSession) -> None:
 
 
 def _first_cause(reported: str) -> str:
-    first, *others = [line for line in reported.splitlines() if line.strip()] or ["unknown cause"]
+    said = takewhile(lambda line: not _PLAN.match(line), reported.splitlines())
+    first, *others = [line for line in said if line.strip()] or ["unknown cause"]
     if not first.endswith("Traceback (most recent call last):"):
         return first
     return next((line for line in reversed(others) if not line.startswith(" ")), first)  # what was raised, in Python

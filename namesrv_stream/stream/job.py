@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tenacity import RetryCallState, Retrying, retry_if_exception, sleep_using_event, stop_when_event_set
 
-from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, settings_without_effect
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, log_notes
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError, StorageError, TermLostError
 from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock, candidates
 from namesrv_stream.kafka.producer import HeartbeatProducer
@@ -24,6 +24,7 @@ from namesrv_stream.kafka.reader import LOG_PARTITION, RecordGoneError, RecordRe
 from namesrv_stream.kafka.ticker import Ticker
 from namesrv_stream.kafka.topic import (
     beginning_offsets,
+    describe_topic,
     end_offsets,
     ensure_topic,
     require_one_order,
@@ -36,13 +37,13 @@ from namesrv_stream.stream.checkpoint_storage import reach_checkpoint
 from namesrv_stream.stream.failures import (
     CheckpointHeldError,
     CheckpointUnusableError,
-    CheckpointWithoutTablesError,
     JobFailedError,
     job_failure,
     require_session,
     storage_errors,
 )
-from namesrv_stream.stream.log_identity import log_to_go_on_with
+from namesrv_stream.stream.limits import require_descriptor
+from namesrv_stream.stream.log_identity import log_to_go_on_with, require_same_log
 from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.monitoring import monitoring, progress_to
@@ -124,9 +125,8 @@ class RouteRegistryJob:
 
     def run(self, stop: threading.Event) -> None:
         """Lead the registry until `stop` is set, as a standby whenever it is this job's turn. Raises NamesrvError."""
-        for key in settings_without_effect(self._settings):
-            log.warning("setting %s is accepted for RocketMQ's sake and has no effect here", key)
-        with monitoring(self._settings, self.metrics):
+        log_notes(self._settings)
+        with monitoring(self._spark, self._settings, self.metrics):
             self._run(stop)
 
     def _run(self, stop: threading.Event) -> None:
@@ -224,13 +224,14 @@ class RouteRegistryJob:
         error = state.outcome.exception() if state.outcome else None
         pause_s = state.next_action.sleep if state.next_action else 0
         self.metrics.take_role("waiting", error)
-        log.warning("%s Next attempt in %.0f s; no record is lost.", error, pause_s)
+        log.warning("%s Next attempt in %.0f s.", error, pause_s)
 
     def _can_wait_out(self, error: BaseException) -> bool:
         """Count a failed attempt, and return whether to try again.
 
         A storage that never worked is a wrong setting, not an outage.
         """
+        require_descriptor()
         is_unknown = isinstance(error, JobFailedError)
         self._failed.add(time.monotonic() - self._started_at_s, is_unknown=is_unknown)
         if is_unknown:
@@ -242,7 +243,7 @@ class RouteRegistryJob:
         log_here = self._prepare_topic()
         # A job that cannot run ends before it ends another one by its claim.
         with storage_errors(self._settings):
-            self._checkpoint(log_here).make_ready()
+            self._checkpoint(log_here).make_base()
         check_query(self._spark, self._settings)
         with storage_errors(self._settings):
             publisher = self._claim(log_here)
@@ -277,11 +278,12 @@ class RouteRegistryJob:
             except TermLostError:
                 batches.abandon()
                 raise
-            except (CheckpointUnusableError, JobFailedError):
+            except (CheckpointUnusableError, JobFailedError) as error:
+                require_same_log(log_here, describe_topic(self._kafka, self._settings.kafka_topic))
                 # The checkpoint has the batch that failed planned, and decides nothing: a new one plans another.
                 self._stop_query(query, loading)
                 with storage_errors(self._settings):
-                    checkpoint.remove()
+                    checkpoint.put_aside(str(error))
                 raise
 
     def _prepare_topic(self) -> KafkaLog:
@@ -319,23 +321,30 @@ class RouteRegistryJob:
         self._on_point(point)
 
     def _log_of(self, former: SnapshotRow | None, log_here: KafkaLog, end: int) -> KafkaLog:
-        """The log to go on with. A checkpoint whose tables are gone, another run's claim and another log are refused.
+        """The log to go on with. Another run's claim and another log are refused.
 
         A standby that takes over, and a job that starts, may follow any run; after an outage the registry is this
         run's only as long as nobody else has claimed it. `end`: the end of the log a moment ago.
         """
         self._has_read_tables = True
         if former is None:
-            checkpoint = self._checkpoint(log_here)
-            if checkpoint.has_finished_a_batch():
-                raise CheckpointWithoutTablesError(checkpoint.location, self._settings.delta_root)
             return log_here
         if self._has_claimed and former.run_id != self.run_id:
             raise TermLostError(former.term - 1, former.term, former.run_id)
         topic = self._settings.kafka_topic
         if former.offsets.get(LOG_PARTITION, 0) > end:  # the other job publishes on
             end = end_offsets(self._kafka, topic).get(LOG_PARTITION, 0)
-        return log_to_go_on_with(former, log_here, topic, end, accepts_new=self._accepts_new_log)
+        return log_to_go_on_with(
+            former, log_here, topic, end, self._append_time_ms_at, accepts_new=self._accepts_new_log
+        )
+
+    def _append_time_ms_at(self, offset: int) -> int | None:
+        """Return the append time of the record at an offset, None if Kafka has deleted it."""
+        with RecordReader(self._kafka, self._settings.kafka_topic) as reader:
+            try:
+                return next(reader.between(offset, offset + 1)).append_time_ms
+            except RecordGoneError:
+                return None
 
     def _checkpoint(self, log_here: KafkaLog, accepted_at_ms: int | None = None) -> Checkpoint:
         return Checkpoint(self._spark, self._settings.checkpoint_location, log_here.topic_id, accepted_at_ms)
@@ -354,14 +363,11 @@ class RouteRegistryJob:
                 return
 
     def _next_offset(self, publisher: Publisher, checkpoint: Checkpoint) -> int:
-        """Return the offset at which to read on: the oldest record, if the tables have read nothing yet.
-
-        A checkpoint from before the oldest record is of no use, and is removed.
-        """
+        """Return the offset at which to read on: the oldest record, if the tables have read nothing yet."""
         known = publisher.last.offsets.get(LOG_PARTITION)
         topic = self._settings.kafka_topic
         first = beginning_offsets(self._kafka, topic).get(LOG_PARTITION, 0)
-        checkpoint.remove_if_unusable(topic, first)
+        checkpoint.make_ready(topic, first, are_tables_empty=known is None)
         if known is None:
             return first
         if known < first:

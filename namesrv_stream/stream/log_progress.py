@@ -12,11 +12,12 @@ class LogProgress:
 
     `next_offset`: all before it is applied. `handled_offset`: all before it is in the tables, signs of life aside.
     `event_time_ms`: the highest applied, None before the first record; `published_event_ms`: the one that the newest
-    snapshot shows.
+    snapshot shows. `last_append_ms`: append time of the last record applied.
     """
 
     next_offset: int
     event_time_ms: int | None
+    last_append_ms: int | None = None
     handled_offset: int = field(init=False)
     published_event_ms: int | None = field(init=False)
     _published_at_s: float = field(init=False)
@@ -26,9 +27,9 @@ class LogProgress:
         self.published_event_ms = self.event_time_ms
         self._published_at_s = time.monotonic()
 
-    def advance(self, offset: int, event_time_ms: int) -> None:
+    def advance(self, offset: int, append_time_ms: int, event_time_ms: int) -> None:
         """Note that the record at `offset` is applied."""
-        self.next_offset = offset + 1
+        self.next_offset, self.last_append_ms = offset + 1, append_time_ms
         if self.published_event_ms is None:  # the log's first record
             self.published_event_ms = event_time_ms
         self.event_time_ms = max(self.event_time_ms or event_time_ms, event_time_ms)

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from namesrv_stream.monitoring import add_process_metrics
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.schemas import SNAPSHOT
@@ -31,21 +32,20 @@ class JobMetrics:
 
     def __init__(self) -> None:
         of = self.registry = CollectorRegistry()
+        add_process_metrics(of)
         self._phases = Histogram(
             "namesrv_job_batch_seconds", "A micro-batch, by Spark's phase.", ["phase"], buckets=_BUCKETS_S, registry=of
         )
         self._tables = Histogram(
             "namesrv_job_publication_seconds", "Writing one table.", ["table"], buckets=_BUCKETS_S, registry=of
         )
-        self._records = Counter("namesrv_job_records", "Records that Spark has read.", registry=of)
+        self.records = Counter("namesrv_job_records", "Records that micro-batches have brought.", registry=of)
         self.value_bytes = Counter(
             "namesrv_job_value_bytes", "Bytes of registrations, commands and rejected records.", registry=of
         )
         self._lag_records = Gauge("namesrv_job_lag_records", "Records in Kafka that no batch has read.", registry=of)
         self._lag_s = Gauge("namesrv_job_lag_seconds", "From the newest record that was applied to now.", registry=of)
-        self._state_rows = Gauge(
-            "namesrv_job_state_rows", "Rows of the keyed state, two for each registered address.", registry=of
-        )
+        self._state_rows = Gauge("namesrv_job_state_rows", "Broker addresses that Spark's state knows.", registry=of)
         self._state_bytes = Gauge("namesrv_job_state_bytes", "Memory of the keyed state.", registry=of)
         self._epoch = Gauge("namesrv_job_epoch", "Epoch of the newest snapshot of this job.", registry=of)
         self._publications = Counter("namesrv_job_publications", "Snapshots.", ["kind"], registry=of)
@@ -55,6 +55,9 @@ class JobMetrics:
         self.rejected = Counter("namesrv_job_rejected", "Records that violate the contract.", registry=of)
         self.disagreements = Counter(
             "namesrv_job_disagreements", "Evicted states whose lease goes on in the registry.", registry=of
+        )
+        self.log_gaps_s = Counter(
+            "namesrv_log_gap_seconds", "Gaps of over 10 s between two ticks in the log.", registry=of
         )
         self._brokers = Gauge("namesrv_job_brokers", "Addresses with a lease.", registry=of)
         self._suspects = Gauge(
@@ -130,23 +133,27 @@ class JobMetrics:
 
     def progressed(self, progress: Any) -> None:
         """Note what Spark reports of one micro-batch: a StreamingQueryProgress."""
-        self._records.inc(progress.numInputRows)
         for phase, millis in progress.durationMs.items():
             self._phases.labels(phase).observe(millis / 1000)
         for state in progress.stateOperators:
             self._state_rows.set(state.numRowsTotal)
             self._state_bytes.set(state.memoryUsedBytes)
-        behind = [_last(source.latestOffset) - _last(source.endOffset) for source in progress.sources]
+        known = [source for source in progress.sources if _is_known(source.latestOffset, source.endOffset)]
+        behind = [_last(source.latestOffset) - _last(source.endOffset) for source in known]
         self._lag_records.set(max(0, sum(behind)))
 
     def _lag_now_s(self) -> float:
         return 0.0 if self._event_time_ms is None else max(0.0, time.time() - self._event_time_ms / 1000)
 
 
-def _last(offsets: str | None) -> int:
-    """Return the sum of the offsets in Spark's JSON {topic: {partition: offset}}; 0 if there are none."""
-    of_topic = json.loads(offsets) if offsets else {}
-    return sum(offset for partitions in of_topic.values() for offset in partitions.values())
+def _is_known(*offsets: str | None) -> bool:
+    """Return whether Spark named all of these offsets: for Java's null pyspark has the text None."""
+    return all(each not in (None, "", "None", "null") for each in offsets)
+
+
+def _last(offsets: str) -> int:
+    """Return the sum of the offsets in Spark's JSON {topic: {partition: offset}}."""
+    return sum(offset for partitions in json.loads(offsets).values() for offset in partitions.values())
 
 
 class ProgressListener(StreamingQueryListener):

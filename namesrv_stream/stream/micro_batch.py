@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -21,16 +21,16 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import MalformedRecordError, NamesrvError, TermLostError
 from namesrv_stream.kafka.reader import LOG_PARTITION, RecordReader, StoredRecord
 from namesrv_stream.records import decode_lease_only, decode_record
+from namesrv_stream.rules.lease import LOG_GAP_MS, LogClock
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, Request, Scan, UnregisterBroker
-from namesrv_stream.rules.rows import LogPosition, RejectedRow
+from namesrv_stream.rules.requests import Command, RegisterBroker, Scan
+from namesrv_stream.rules.rows import LiveRow, LogPosition, RejectedRow
 from namesrv_stream.stream.broker_log import log_brokers
 from namesrv_stream.stream.failures import BatchUnreadError
 from namesrv_stream.stream.log_progress import LogProgress
-from namesrv_stream.stream.log_records import Eviction, LogRecord, as_passed_on, in_log_order
+from namesrv_stream.stream.log_records import Eviction, in_log_order, with_values
 from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.rejected_records import MAX_REJECTED_KEY_BYTES, log_rejected, rejected_row
-from namesrv_stream.stream.source import COMMAND_TYPES, REJECTED
 from namesrv_stream.stream.tick_silence import TickSilence
 from namesrv_stream.tables import publication
 from namesrv_stream.tables.publication import Batch, Publisher, SnapshotKind
@@ -44,9 +44,6 @@ PUBLISH_AT_BYTES = 64 * 1024 * 1024
 
 PROGRESS_MS = 30_000
 """Event time after which a snapshot is published although nothing changed: it shows how far the log was read."""
-
-_VALUE_KINDS = frozenset({"REGISTER_BROKER", REJECTED, *COMMAND_TYPES})
-"""Kinds of records whose value is read from Kafka when their turn comes."""
 
 _STOP_LIMIT_S = 30.0
 SHOW_PROGRESS_S = 10.0
@@ -111,7 +108,7 @@ class MicroBatches:
         self._publisher = publisher
         self._reader = reader
         self._registry = _loaded_registry(settings, publisher)
-        self._progress = LogProgress(next_offset, publisher.last.event_time)
+        self._progress = LogProgress(next_offset, publisher.last.event_time, publisher.last.last_append)
         self._rejected: list[RejectedRow] = []
         self._waiting_bytes = 0
         self._batch: tuple[str, int] | None = None
@@ -139,7 +136,7 @@ class MicroBatches:
         raise QueryNotStoppedError
 
     def _read(self, frame: DataFrame) -> pa.Table:
-        """Collect the stateful step's rows. Raises BatchUnreadError, and BrokenOffError while the query stops.
+        """Collect the rows of the query. Raises BatchUnreadError, and BrokenOffError while the query stops.
 
         Spark looks for an interruption in the text of a Python error by a regular expression that overflows the stack
         on the plan which py4j adds to it.
@@ -152,7 +149,7 @@ class MicroBatches:
             raise BatchUnreadError(str(error)) from None
 
     def handle(self, rows: pa.Table, query_id: str, batch_id: int) -> None:
-        """Apply the stateful step's rows and publish what they change."""
+        """Apply the rows of the query and publish what they change."""
         self._batch = (query_id, batch_id)
         try:
             self._handle(rows)
@@ -191,9 +188,12 @@ class MicroBatches:
     def _handle(self, rows: pa.Table) -> None:
         """Handle a batch by the steps of docs/architecture.md, whose numbers stand here."""
         records, evictions = in_log_order(rows)  # 3
+        self.metrics.records.inc(len(records))
         if records:
-            self._catch_up(records[0].offset)
-        self._apply_all(record for record in records if record.offset >= self._progress.next_offset)  # 4 and 5
+            self._catch_up(records[0].stored.offset)
+        new = [each for each in records if each.stored.offset >= self._progress.next_offset]
+        for record in with_values(new, self._reader):  # 4 and 5
+            self._apply(record)
         self._compare(evictions)  # 6
         if self._is_due():  # 7
             self._publish("PUBLICATION")  # 8 to 10 are in Publisher.publish
@@ -207,79 +207,55 @@ class MicroBatches:
         log.info(
             "reading offsets %d to %d again, which the tables do not have", self._progress.next_offset, first_offset - 1
         )
-        for stored in self._reader.between(self._progress.next_offset, first_offset):
-            if self._is_abandoned:
-                raise AbandonedError
-            self._advance(stored.offset, stored.append_time_ms)
-            self._apply(as_passed_on(stored), iter([stored]))
-            self._publish_if_large()
+        for record in self._reader.between(self._progress.next_offset, first_offset):
+            self._apply(record)
             if self._progress.silent_s > SHOW_PROGRESS_S:
                 self._publish("PUBLICATION")
 
-    def _apply_all(self, records: Iterable[LogRecord]) -> None:
-        records = list(records)
-        with closing(self._reader.at([each.offset for each in records if each.kind in _VALUE_KINDS])) as values:
-            for record in records:
-                if self._is_abandoned:
-                    raise AbandonedError
-                self._advance(record.offset, record.append_time_ms)
-                self._apply(record, values)
-                self._publish_if_large()
-
-    def _advance(self, offset: int, append_time_ms: int) -> None:
-        self._progress.advance(offset, self._registry.clock.event_time_ms(append_time_ms))
-
-    def _apply(self, record: LogRecord, values: Iterator[StoredRecord]) -> None:
-        """Apply one record: by its value where it has one that counts, by its envelope otherwise."""
-        at = LogPosition(record.append_time_ms, LOG_PARTITION, record.offset)
+    def _apply(self, record: StoredRecord) -> None:
+        """Apply the next record of the log, or reject it. A rejected registration counts for its lease if it can."""
+        if self._is_abandoned:
+            raise AbandonedError
+        clock, append_ms = self._registry.clock, record.append_time_ms
+        self._progress.advance(record.offset, append_ms, clock.event_time_ms(append_ms))
+        at = LogPosition(append_ms, LOG_PARTITION, record.offset)
         if self._registry.ignores(at):
-            if record.kind in _VALUE_KINDS:
-                next(values)
             return
-        address, channel_id = record.broker_addr, record.channel_id
-        match record.kind:
-            case "BROKER_HEARTBEAT":
-                self._registry.apply(BrokerHeartbeat(broker_addr=address, channel_id=channel_id), at)
-            case "SCAN":
-                self._tick(at)
-            case "UNREGISTER_BROKER":
-                self._registry.apply(UnregisterBroker(broker_addr=address), at)
-            case "CHANNEL_CLOSED":
-                self._registry.apply(ChannelClosed(broker_addr=address, channel_id=channel_id or ""), at)
-            case kind if kind == REJECTED:
-                self._reject(next(values), at, record.reason or "")
-            case _:
-                self._apply_value(next(values), at)
-
-    def _apply_value(self, stored: StoredRecord, at: LogPosition) -> None:
-        """Apply the value of a record. A registration whose topics cannot be read counts for its lease, and is kept."""
-        self._take_bytes(stored.value)
         try:
-            request: Request = decode_record(stored.value or b"")
+            request = decode_record(record.value, record.key)
         except MalformedRecordError as error:
-            self._reject(stored, at, error.reason)
+            self._reject(record, at, error.reason)
             with suppress(MalformedRecordError):
-                self._registry.apply(decode_lease_only(stored.value or b""), at, lease_only=True)
-            return
-        self._registry.apply(request, at)
+                self._registry.apply(decode_lease_only(record.value, record.key), at, lease_only=True)
+        else:
+            if isinstance(request, Scan):
+                self._tick(at)
+            else:
+                self._take_bytes(record.value if isinstance(request, RegisterBroker | Command) else None)
+                self._registry.apply(request, at)
+        self._publish_if_large()
 
     def _tick(self, at: LogPosition) -> None:
-        """A tick moves event time; Kafka's clock is named when it has stepped back by more than it may (E9)."""
+        """Apply a tick. Log a gap before it (E11), and once that Kafka's clock has stepped back (E9)."""
         self.tick_silence.on_tick()
-        before_ms = self._registry.clock.stepped_back_ms
+        clock = self._registry.clock
+        before_ms = clock.stepped_back_ms
         self._registry.apply(Scan(), at)
-        behind_ms, limit_ms = self._registry.clock.stepped_back_ms, self._settings.watermark_delay_millis
-        if behind_ms > limit_ms >= before_ms:
-            log.error("Kafka's clock has stepped back by %d s (offset %d): event time stands still until it has caught "
-                      "up, and no lease ends until then. Set the clock of the topic's leader right.",
-                      behind_ms // 1000, at.offset, extra={"offset": at.offset})  # fmt: skip
+        if self._registry.has_log_gap:
+            self.metrics.log_gaps_s.inc(clock.gap_ms / 1000)
+            log.warning("no tick came to the log for %.1f s (up to offset %d): was Kafka away, or every gateway? Of "
+                        "that time %.1f s count towards leases.", clock.gap_ms / 1000, at.offset,
+                        self._settings.tick_gap_millis / 1000, extra={"offset": at.offset})  # fmt: skip
+        if clock.stepped_back_ms > LOG_GAP_MS >= before_ms:
+            log.error("Kafka's clock has stepped back by %d s (offset %d): the history shows the time before until it "
+                      "has caught up; leases end as ever. Set the clock of the topic's leader right.",
+                      clock.stepped_back_ms // 1000, at.offset, extra={"offset": at.offset})  # fmt: skip
 
     def _compare(self, evictions: Iterable[Eviction]) -> None:
         """An address that the keyed state evicted can have no lease: otherwise one of the two lost a record."""
         for eviction in evictions:
             lease = self._registry.lease(eviction.broker_addr)
-            # The state knows neither a grace after an outage (D9) nor the guard (D11).
-            if lease is None or lease.grace_until is not None or lease.suspect_since is not None:
+            if lease is None or self._is_kept_by_a_rule(lease, eviction.last_heard_ms):
                 continue
             self.disagreements += 1
             self.metrics.disagreements.inc()
@@ -287,6 +263,18 @@ class MicroBatches:
                       "%d, newest tick %s): were ticks missing, or is this a defect? The lease counts.",
                       eviction.broker_addr, eviction.last_heard_ms, lease.last_update_timestamp,
                       self._registry.clock.newest_tick_ms, extra={"address": eviction.broker_addr})  # fmt: skip
+
+    def _is_kept_by_a_rule(self, lease: LiveRow, evicted_heard_ms: int) -> bool:
+        """Return whether the lease of an evicted state goes on for a reason that the state does not know.
+
+        The guard holds it (D11), a sign of life came after those that the state has seen, or not all of the event time
+        since the last one counts by the log's clock (D9).
+        """
+        if lease.suspect_since is not None or lease.last_update_timestamp > evicted_heard_ms:
+            return True
+        clock = self._registry.clock
+        silent_ms = (clock.newest_tick_ms or 0) - lease.last_update_timestamp
+        return silent_ms > (clock.reading_ms or 0) - (lease.clock_millis or 0)
 
     def _reject(self, stored: StoredRecord, at: LogPosition, reason: str) -> None:
         row = rejected_row(stored, self._registry.clock.event_time_ms(at.event_time), reason)
@@ -333,7 +321,8 @@ class MicroBatches:
             changes=changes,
             events=came.events,
             rejected=self._rejected,
-            last_tick_ms=self._registry.clock.newest_tick_ms,
+            clock=self._registry.clock,
+            last_append_ms=self._progress.last_append_ms,
             kind=kind,
         )
         row = self._publisher.publish(batch, published_at_ms=time.time_ns() // 1_000_000)
@@ -366,7 +355,7 @@ def _loaded_registry(settings: NamesrvSettings, publisher: Publisher) -> RouteRe
     """The registry as the newest snapshot has it."""
     registry = RouteRegistry(settings)
     rows = {spec.name: publisher.rows(spec) for spec in ROUTE_TABLES}
-    registry.load(rows, publisher.last.last_tick)
+    registry.load(rows, LogClock.of(publisher.last))
     if not publisher.last.last_tick:  # of an accepted log no tick has counted yet
         registry.ignored_before_ms = publisher.last.log_accepted_at or 0
     return registry

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.monitoring import MonitoringServer
+from namesrv_stream.monitoring import MonitoringServer, add_process_metrics
 from namesrv_stream.stream.metrics import JobMetrics, ProgressListener
 from namesrv_stream.stream.query import QUERY_NAME
 
 
 @contextmanager
-def monitoring(settings: NamesrvSettings, metrics: JobMetrics) -> Iterator[None]:
+def monitoring(spark: SparkSession, settings: NamesrvSettings, metrics: JobMetrics) -> Iterator[None]:
     """Serve the pages within the `with`; without job.metricsPort do nothing. Raises MonitoringAddressError.
 
     A process that answers is healthy: to restart a job that waits for Kafka or for its turn mends nothing.
@@ -22,12 +22,20 @@ def monitoring(settings: NamesrvSettings, metrics: JobMetrics) -> Iterator[None]
     if not settings.job_metrics_port:
         yield
         return
+    add_process_metrics(metrics.registry, "namesrv_jvm", _pid_of_jvm(spark))
     address = settings.bind_address, settings.job_metrics_port
-    server = MonitoringServer(metrics.registry, address, "job.metricsPort", lambda: None, metrics.readiness)
+    checks = {"/healthz": lambda: None, "/readyz": metrics.readiness}
+    server = MonitoringServer(metrics.registry, address, "job.metricsPort", checks)
     try:
         yield
     finally:
         server.close()
+
+
+def _pid_of_jvm(spark: SparkSession) -> int:
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    return int(jvm.java.lang.ProcessHandle.current().pid())
 
 
 @contextmanager

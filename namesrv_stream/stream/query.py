@@ -1,8 +1,7 @@
-"""The streaming query: Kafka source, stateful step, foreachBatch; and what a new checkpoint begins with."""
+"""The streaming query: records and evictions -> foreachBatch; and what a new checkpoint begins with."""
 
 from __future__ import annotations
 
-import json
 import os
 from concurrent.futures import Future
 from pathlib import Path
@@ -10,17 +9,16 @@ from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 import namesrv_stream
-from namesrv_stream.config import NamesrvSettings, spark_kafka_options
-from namesrv_stream.kafka.reader import LOG_PARTITION
-from namesrv_stream.records import MAX_RECORD_BYTES
-from namesrv_stream.stream.address_groups import group_of, in_groups
+from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.stream.checkpoint import Checkpoint, set_up_checkpoint
+from namesrv_stream.stream.limits import require_sound_spark
 from namesrv_stream.stream.liveness import OUTPUT_SCHEMA, BrokerLiveness
 from namesrv_stream.stream.micro_batch import BrokenOffError, MicroBatches
-from namesrv_stream.stream.source import parsed_records
+from namesrv_stream.stream.source import kafka_records, log_rows, signs_of_life
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.schemas import LIVE
 
@@ -33,16 +31,9 @@ _QUERY_OPTIONS = {
     # Each task of each micro-batch would write Java again and look it up: more work than its few rows are.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.streaming.stopTimeout": "60s",  # not for ever: a batch may wait for a Python that no longer answers
     "spark.sql.adaptive.enabled": "false",  # a stateful query runs without it, and would log so at each start
 }
-
-_FETCH_WAIT_MS = 10
-"""A task's first poll waits behind the fetch that the last one left at the end of the log: Kafka's default of 500 ms
-would be added to each micro-batch, and a task fetches only what it knows to be there."""
-
-_KAFKA_LIMIT_MS = 15_000
-"""A Kafka that is away for longer ends the query, so that the job logs it and tries again; Spark's own retries would
-keep still for minutes. A shorter outage is only a late micro-batch."""
 
 
 class Beginning(NamedTuple):
@@ -70,9 +61,9 @@ def start_query(
     check_query(spark, settings)
     is_new = not checkpoint.has_finished_a_batch()
     records = kafka_records(spark, settings, beginning.next_offset if is_new else None)
-    addresses = known_addresses(spark, beginning.live) if is_new and len(beginning.live) else None
+    leases = known_leases(spark, beginning.live) if is_new and len(beginning.live) else None
     writer = (
-        passed_on_records(parsed_records(records), settings, addresses)
+        registry_rows(records, settings, leases)
         .writeStream.queryName(QUERY_NAME)
         .foreachBatch(handle)
         .option("checkpointLocation", checkpoint.location)
@@ -83,6 +74,7 @@ def start_query(
 
 def check_query(spark: SparkSession, settings: NamesrvSettings) -> None:
     """Set the session up for the query, and raise what would keep it from starting. Nothing is read or written."""
+    require_sound_spark(spark.version)
     set_up_checkpoint(spark, settings.checkpoint_location)
     for key, value in _QUERY_OPTIONS.items():
         spark.conf.set(key, value)
@@ -100,50 +92,39 @@ def show_workers_this_package(spark: SparkSession) -> None:
     environment["PYTHONPATH"] = os.pathsep.join([folder_or_zip, *others])
 
 
-def kafka_records(spark: SparkSession, settings: NamesrvSettings, next_offset: int | None) -> DataFrame:
-    """The heartbeat topic as a stream; a new checkpoint reads from `next_offset`, None: from the oldest record."""
-    options = {
-        "kafka.max.partition.fetch.bytes": str(MAX_RECORD_BYTES),
-        "kafka.fetch.max.bytes": str(2 * MAX_RECORD_BYTES),
-        "kafka.fetch.max.wait.ms": str(_FETCH_WAIT_MS),
-        "kafka.request.timeout.ms": str(_KAFKA_LIMIT_MS),
-        "kafka.default.api.timeout.ms": str(_KAFKA_LIMIT_MS),
-        "kafkaConsumer.pollTimeoutMs": str(2 * _KAFKA_LIMIT_MS),
-        "fetchOffset.numRetries": "1",
-        "kafka.isolation.level": "read_uncommitted",
-        **spark_kafka_options(settings),
-        # Not `subscribe`, which would read a partition that is added while the job runs.
-        "assign": json.dumps({settings.kafka_topic: [LOG_PARTITION]}),
-        "startingOffsets": "earliest"
-        if next_offset is None
-        else json.dumps({settings.kafka_topic: {str(LOG_PARTITION): next_offset}}),
-    }
-    if settings.max_offsets_per_trigger is not None:
-        options["maxOffsetsPerTrigger"] = str(settings.max_offsets_per_trigger)
-    return spark.readStream.format("kafka").options(**options).load()
+def registry_rows(records: DataFrame, settings: NamesrvSettings, leases: DataFrame | None = None) -> DataFrame:
+    """The rows of a micro-batch: the records as they are, and those addresses whose state was evicted.
 
-
-def passed_on_records(records: DataFrame, settings: NamesrvSettings, addresses: DataFrame | None = None) -> DataFrame:
-    """Rows of the stateful step (`OUTPUT_SCHEMA`) for parsed records; `addresses` is the state to begin with."""
-    return (
-        in_groups(records)
+    An eviction has no offset, its address as key, and its last sign of life as time. `leases`: the state to begin with.
+    """
+    evictions = (
+        signs_of_life(records)
         .withWatermark("event_time", f"{settings.watermark_delay_millis} milliseconds")
-        .groupBy("address_group")
+        .groupBy("broker_addr")
         .transformWithState(
-            BrokerLiveness(settings.watermark_delay_millis),
+            BrokerLiveness(),
             outputStructType=OUTPUT_SCHEMA,
             outputMode="append",
             timeMode="eventTime",
-            initialState=None if addresses is None else addresses.groupBy("address_group"),
+            initialState=None if leases is None else leases.groupBy("broker_addr"),
+        )
+    )
+    nothing = F.lit(None)
+    return log_rows(records).unionAll(
+        evictions.select(
+            nothing.cast("long").alias("offset"),
+            F.col("last_heard_ms").alias("append_time_ms"),
+            F.col("broker_addr").cast("binary").alias("key"),
+            nothing.cast("binary").alias("value"),
+            nothing.cast("long").alias("length"),
         )
     )
 
 
-def known_addresses(spark: SparkSession, live: pa.Table) -> DataFrame:
-    """One row for each group of addresses of the table `live`: its addresses as the state begins with them."""
-    groups: dict[int, list[tuple[str, int, int]]] = {}
-    for lease in rows_from_arrow(LIVE, live):
-        known = (lease.broker_addr, lease.heartbeat_timeout_millis, lease.last_update_timestamp)
-        groups.setdefault(group_of(lease.broker_addr), []).append(known)
-    rows = [(group, json.dumps(known)) for group, known in groups.items()]
-    return spark.createDataFrame(rows, "address_group INT, addresses STRING")
+def known_leases(spark: SparkSession, live: pa.Table) -> DataFrame:
+    """One row a lease of the table `live`, as the state begins with it."""
+    rows = [
+        (lease.broker_addr, lease.last_update_timestamp, lease.heartbeat_timeout_millis)
+        for lease in rows_from_arrow(LIVE, live)
+    ]
+    return spark.createDataFrame(rows, "broker_addr STRING, last_heard_ms LONG, timeout_ms LONG")

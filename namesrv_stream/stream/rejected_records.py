@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from namesrv_stream.history.broker_lines import MOST_LINES
 from namesrv_stream.kafka.reader import LOG_PARTITION, StoredRecord
 from namesrv_stream.rules.rows import RejectedRow
-from namesrv_stream.stream.source import MAX_REASON_CHARS
 
 MAX_REJECTED_BYTES = 64 * 1024
 """Limit of the bytes that are kept of a rejected record's value."""
 
 MAX_REJECTED_KEY_BYTES = 1024
+MAX_REASON_CHARS = 200
+"""Limit of the reason, which may quote the record."""
 
 log = logging.getLogger(__name__)
 

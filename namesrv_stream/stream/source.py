@@ -1,132 +1,92 @@
-"""Kafka records as the stateful step reads them: parsed and checked in the JVM, one row a record."""
+"""The heartbeat topic as Spark reads it: the records as they are, and the signs of life by broker address."""
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+import json
+
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from namesrv_stream.rules.requests import (
-    BROKER_ADDRESS,
-    DEFAULT_HEARTBEAT_TIMEOUT_MS,
-    MAX_HEARTBEAT_TIMEOUT_MS,
-    MAX_NAME_CHARS,
-)
+from namesrv_stream.config import NamesrvSettings, spark_kafka_options
+from namesrv_stream.kafka.reader import LOG_PARTITION
+from namesrv_stream.records import MAX_RECORD_BYTES
+from namesrv_stream.rules.requests import DEFAULT_HEARTBEAT_TIMEOUT_MS, MAX_HEARTBEAT_TIMEOUT_MS, MAX_NAME_CHARS
+from namesrv_stream.stream.liveness import LEFT
 
-MAX_REASON_CHARS = 200
-"""Limit of a rejected record's reason, which may quote the record."""
+MAX_CARRIED_BYTES = 4 * 1024
+"""Largest value that comes with its batch: 80 MB for the 20,000 records that a batch has at most.
 
-TOO_LONG = f"{{}} has over {MAX_NAME_CHARS} characters"
-"""Reason of a rejected record with a field that is too long."""
+The driver reads a larger one by its offset when its turn comes, so a backlog of large records needs no more memory.
+"""
 
-REJECTED = "REJECTED"
-TICK = "SCAN"
-BROKER_TYPES = ("REGISTER_BROKER", "BROKER_HEARTBEAT", "UNREGISTER_BROKER", "CHANNEL_CLOSED")
-CONNECTION_TYPES = ("REGISTER_BROKER", "BROKER_HEARTBEAT", "CHANNEL_CLOSED")
-"""Kinds of records that name a connection."""
-COMMAND_TYPES = (
-    "PUT_KV_CONFIG",
-    "DELETE_KV_CONFIG",
-    "WIPE_WRITE_PERM_OF_BROKER",
-    "ADD_WRITE_PERM_OF_BROKER",
-    "DELETE_TOPIC_IN_NAMESRV",
-    "REGISTER_TOPIC_IN_NAMESRV",
-    "UPDATE_NAMESRV_CONFIG",
-    "LIFT_EXPIRY_GUARD",
-)
+_FETCH_WAIT_MS = 10
+"""A task's first poll waits behind the fetch that the last one left at the end of the log: Kafka's default of 500 ms
+would be added to each micro-batch, and a task fetches only what it knows to be there."""
 
-ENVELOPE = (
-    "type STRING, clusterName STRING, brokerName STRING, brokerId LONG, brokerAddr STRING,"
-    " heartbeatTimeoutMillis LONG, channelId STRING"
-)
-
-_JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false", "allowUnquotedControlChars": "false"}
-"""The JSON that Spark accepts, set here because the driver's parser has to agree (`log_records.as_passed_on`)."""
+_KAFKA_LIMIT_MS = 15_000
+"""A Kafka that is away for longer ends the query, so that the job logs it and tries again; Spark's own retries would
+keep still for minutes. A shorter outage is only a late micro-batch."""
 
 
-def parsed_records(kafka_records: DataFrame) -> DataFrame:
-    """One row a Kafka record with what the stateful step reads of it; two rows a tick.
+def kafka_records(spark: SparkSession, settings: NamesrvSettings, next_offset: int | None) -> DataFrame:
+    """The heartbeat topic as a stream; a new checkpoint reads from `next_offset`, None: from the oldest record."""
+    options = {
+        "kafka.max.partition.fetch.bytes": str(MAX_RECORD_BYTES),
+        "kafka.fetch.max.bytes": str(2 * MAX_RECORD_BYTES),
+        "kafka.fetch.max.wait.ms": str(_FETCH_WAIT_MS),
+        "kafka.request.timeout.ms": str(_KAFKA_LIMIT_MS),
+        "kafka.default.api.timeout.ms": str(_KAFKA_LIMIT_MS),
+        "kafkaConsumer.pollTimeoutMs": str(2 * _KAFKA_LIMIT_MS),
+        "fetchOffset.numRetries": "1",
+        "kafka.isolation.level": "read_uncommitted",
+        **spark_kafka_options(settings),
+        # Not `subscribe`, which would read a partition that is added while the job runs.
+        "assign": json.dumps({settings.kafka_topic: [LOG_PARTITION]}),
+        "startingOffsets": "earliest"
+        if next_offset is None
+        else json.dumps({settings.kafka_topic: {str(LOG_PARTITION): next_offset}}),
+    }
+    if settings.max_offsets_per_trigger is not None:
+        options["maxOffsetsPerTrigger"] = str(settings.max_offsets_per_trigger)
+    return spark.readStream.format("kafka").options(**options).load()
 
-    `broker_addr` is the key of the state: empty for ticks, commands and rejected records. `kind` is REJECTED
-    for a record outside the contract. Values do not travel: the driver reads them by offset.
 
-    Ticks alone are the clock: only the second row of a tick has an `event_time`, by which the watermark moves. All
-    other rows have none, so Spark drops none of them as late, however far Kafka's clock steps back (E9).
+def log_rows(kafka_records: DataFrame) -> DataFrame:
+    """One row a Kafka record: its offset, append time, key, and its value unless that is too long to be carried.
+
+    `length` is that of the whole value in bytes, NULL for a record without a value.
     """
-    envelopes = kafka_records.withColumn("envelope", F.from_json(F.col("value").cast("string"), ENVELOPE, _JSON))
-    checked = envelopes.withColumn("reason", _reason())
-    kind = F.when(F.col("reason").isNotNull(), REJECTED).otherwise(F.col("envelope.type"))
-    no_time = F.lit(None).cast("timestamp")
-    times = F.when(F.col("kind") == TICK, F.array(no_time, F.col("timestamp"))).otherwise(F.array(no_time))
-    return checked.withColumn("kind", kind).select(
-        F.when(F.col("kind").isin(*BROKER_TYPES), F.col("envelope.brokerAddr")).otherwise("").alias("broker_addr"),
-        F.explode(times).alias("event_time"),
-        F.unix_millis("timestamp").alias("append_time_ms"),
+    length = F.octet_length("value")
+    return kafka_records.select(
         "offset",
-        "kind",
-        F.coalesce("envelope.heartbeatTimeoutMillis", F.lit(DEFAULT_HEARTBEAT_TIMEOUT_MS)).alias("timeout_ms"),
-        F.when(F.col("kind").isin(*CONNECTION_TYPES), F.col("envelope.channelId")).alias("channel_id"),
-        F.octet_length("value").cast("long").alias("length"),
-        F.substring("reason", 1, MAX_REASON_CHARS).alias("reason"),
+        F.unix_millis("timestamp").alias("append_time_ms"),
+        "key",
+        F.when(length <= MAX_CARRIED_BYTES, F.col("value")).alias("value"),
+        length.cast("long").alias("length"),
     )
 
 
-def _reason() -> Column:
-    """Return the first reason why a record is not within the contract, NULL if it is.
+def signs_of_life(kafka_records: DataFrame) -> DataFrame:
+    """One row a heartbeat, registration, unregistration or tick: the input of the state by broker address.
 
-    The checks of a kind are asked of that kind alone: most records are heartbeats and ticks.
+    `broker_addr` is empty for a tick. `timeout_ms` is LEFT for an unregistration and NULL for a heartbeat. Only a tick
+    has an `event_time`, by which the watermark moves. The other rows have none, so Spark drops none of them as late,
+    however far Kafka's clock steps back (E9). Of a value three fields are parsed here; a record whose fields cannot be
+    read, or whose key is not its address, is no sign of life. `records.decode_record` alone accepts and rejects.
     """
-    kind = F.col("envelope")["type"]
-    every = _first(
-        (F.col("value").isNull(), F.lit("no value")),
-        (~F.is_valid_utf8(F.col("value").cast("string")), F.lit("value is not UTF-8")),
-        (kind.isNull(), F.lit("not a JSON object with a text field `type`")),
-        (~kind.isin(TICK, *BROKER_TYPES, *COMMAND_TYPES), F.concat(F.lit("unknown type "), kind)),
+    schema = "type STRING, brokerAddr STRING, heartbeatTimeoutMillis LONG"
+    records = kafka_records.withColumn("fields", F.from_json(F.col("value").cast("string"), schema))
+    kind, address, timeout_ms = (F.col("fields")[name] for name in ("type", "brokerAddr", "heartbeatTimeoutMillis"))
+    is_of_broker = kind.isin("REGISTER_BROKER", "BROKER_HEARTBEAT", "UNREGISTER_BROKER") & (
+        (F.col("key").cast("string") == address) & (F.char_length(address) <= MAX_NAME_CHARS)
     )
-    return F.coalesce(every, F.when(kind.isin(*BROKER_TYPES), _reason_of_broker(kind)))
-
-
-def _reason_of_broker(kind: Column) -> Column:
-    """Return the first reason why a broker's record does not count."""
-    envelope, key = F.col("envelope"), F.coalesce(F.col("key").cast("string"), F.lit(""))
-    address, is_register = envelope["brokerAddr"], kind == "REGISTER_BROKER"
-    return F.coalesce(
-        _first(
-            (_negated(address.rlike(BROKER_ADDRESS)), F.lit("brokerAddr is missing or no host:port")),
-            (key != address, F.concat(F.lit("the record's key is not brokerAddr "), address)),
-            _too_long("brokerAddr"),
-        ),
-        F.when(kind.isin(*CONNECTION_TYPES), _first(_too_long("channelId"))),
-        F.when(is_register, _reason_of_registration()),
-        F.when((kind == "CHANNEL_CLOSED") & envelope["channelId"].isNull(), F.lit("channelId is missing or no text")),
+    registered_ms = F.when(timeout_ms.between(1, MAX_HEARTBEAT_TIMEOUT_MS), timeout_ms)
+    return records.where((kind == "SCAN") | is_of_broker).select(
+        F.when(kind == "SCAN", "").otherwise(address).alias("broker_addr"),
+        F.when(kind == "SCAN", F.col("timestamp")).alias("event_time"),
+        "offset",
+        F.unix_millis("timestamp").alias("heard_ms"),
+        F.when(kind == "UNREGISTER_BROKER", F.lit(LEFT))
+        .when(kind == "REGISTER_BROKER", F.coalesce(registered_ms, F.lit(DEFAULT_HEARTBEAT_TIMEOUT_MS)))
+        .alias("timeout_ms"),
     )
-
-
-def _reason_of_registration() -> Column:
-    """Return the first reason why a registration does not count."""
-    envelope = F.col("envelope")
-    timeout_ms = envelope["heartbeatTimeoutMillis"]
-    return _first(
-        _too_long("clusterName"),
-        _too_long("brokerName"),
-        (_negated(envelope["clusterName"] != ""), F.lit("clusterName is missing, empty or no text")),
-        (_negated(envelope["brokerName"] != ""), F.lit("brokerName is missing, empty or no text")),
-        (_negated(envelope["brokerId"] >= 0), F.lit("brokerId is missing or no whole number")),
-        (
-            ~timeout_ms.between(1, MAX_HEARTBEAT_TIMEOUT_MS),
-            F.lit(f"heartbeatTimeoutMillis is not within 1..{MAX_HEARTBEAT_TIMEOUT_MS}"),
-        ),
-    )
-
-
-def _too_long(field: str) -> tuple[Column, Column]:
-    return F.char_length(F.col("envelope")[field]) > MAX_NAME_CHARS, F.lit(TOO_LONG.format(field))
-
-
-def _first(*checks: tuple[Column, Column]) -> Column:
-    """Return the text of the first check whose condition holds, NULL if none does."""
-    return F.coalesce(*(F.when(is_wrong, text) for is_wrong, text in checks))
-
-
-def _negated(holds: Column) -> Column:
-    """Return the negation of a condition, true for NULL too."""
-    return ~F.coalesce(holds, F.lit(False))

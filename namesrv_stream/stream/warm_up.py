@@ -23,8 +23,8 @@ from namesrv_stream.kafka.reader import LOG_PARTITION
 from namesrv_stream.kafka.topic import beginning_offsets, end_offsets
 from namesrv_stream.stream.checkpoint import remove_folder
 from namesrv_stream.stream.micro_batch import BrokenOffError
-from namesrv_stream.stream.query import check_query, kafka_records, passed_on_records, show_workers_this_package
-from namesrv_stream.stream.source import parsed_records
+from namesrv_stream.stream.query import check_query, registry_rows, show_workers_this_package
+from namesrv_stream.stream.source import kafka_records
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class WarmUp:
         check_query(self._spark, self._settings)
         records = kafka_records(self._spark, self._settings, max(first, end - _RECORDS))
         return (
-            passed_on_records(parsed_records(records), self._settings)
+            registry_rows(records, self._settings)
             .writeStream.queryName("warm-up")
             .foreachBatch(self._collect)
             .option("checkpointLocation", self._location)
@@ -103,7 +103,7 @@ class WarmUp:
         )
 
     def _collect(self, frame: DataFrame, _batch_id: int) -> None:
-        """Collect the stateful step's rows. Raises BrokenOffError while the query stops, as `MicroBatches` does."""
+        """Collect the query's rows. Raises BrokenOffError while the query stops, as `MicroBatches` does."""
         try:
             frame.toArrow()
         except (Py4JError, PySparkException):

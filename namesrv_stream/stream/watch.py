@@ -9,6 +9,7 @@ from deltalake.exceptions import DeltaError
 
 from namesrv_stream.errors import NoSuchSnapshotError, NotARegistryError, StorageError, TermLostError
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.stream.limits import require_descriptor
 from namesrv_stream.stream.tick_silence import TickSilence
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
@@ -45,10 +46,14 @@ class TermWatch:
         self._looked_at_s = time.monotonic()
 
     def check(self) -> None:
-        """Raise TermLostError if another run has claimed the registry. A storage that is away is not its business."""
+        """Raise TermLostError if another run has claimed the registry, LimitReachedError if nothing can be opened.
+
+        A storage that is away is not its business.
+        """
         if time.monotonic() - self._looked_at_s < _LOOK_EVERY_S:
             return
         self._looked_at_s = time.monotonic()
+        require_descriptor()
         try:
             self._has_news = self._snapshots.refresh() or self._has_news
             newest = self._snapshots.newest() if self._has_news else self._own

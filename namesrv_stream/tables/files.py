@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
+from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 
 from namesrv_stream.tables.root import Root, select
@@ -25,6 +26,9 @@ log = logging.getLogger(__name__)
 
 MOST_COMMITS = 200
 """Most commits that are read one by one. Beyond them delta-rs is quicker, which begins at a checkpoint."""
+
+_DIGITS = 20
+"""Digits of a version in the name of a file of the log."""
 
 FILES_ARE_ALL = 1
 """Delta's reader version at which a table's rows are those of its files, without deletion vectors or mapped columns."""
@@ -96,7 +100,7 @@ class TableFiles:
 
     def stored_rows(self, path: str) -> pa.Table:
         """Return the rows of a file with the columns that the file has."""
-        return parquet_rows(self._content(path))
+        return parquet_rows(self.content(path))
 
     def commits(self, since: int, version: int) -> list[CommittedFiles] | None:
         """Return what the commits above version `since` did, up to `version` and in their order.
@@ -113,7 +117,7 @@ class TableFiles:
         return None if None in found else [commit for commit in found if commit is not None]
 
     def _commit(self, version: int) -> CommittedFiles | None:
-        actions = _ACTIONS.decode_lines(self._content(f"_delta_log/{version:020}.json"))
+        actions = _ACTIONS.decode_lines(self.content(f"_delta_log/{version:0{_DIGITS}}.json"))
         if any(action.says_more_than_files for action in actions):
             return None
         added, removed = ([file for action in actions if (file := getattr(action, kind))] for kind in ("add", "remove"))
@@ -126,13 +130,52 @@ class TableFiles:
             [action.cdc.place for action in actions if action.cdc],
         )
 
+    def problem(self, path: str) -> str | None:
+        """Return why a data file cannot be read, None if it can. An error of the storage itself is raised."""
+        try:
+            content = self.content(path)
+        except FileNotFoundError:
+            return "is missing"
+        try:
+            parquet_rows(content)
+        except (OSError, pa.ArrowException) as error:
+            return f"is damaged ({' '.join(str(error).split()).removesuffix('.')})"
+        return None
+
+    def log_problem(self, version: int) -> tuple[str, str] | None:
+        """Return the first file of the log that `version` needs and that cannot be read, and why. None if all can."""
+        checkpoints = [path for path in self.listed("_delta_log") if path.endswith(".parquet")]
+        whole = {path: int(path.rpartition("/")[2].partition(".")[0]) for path in checkpoints}
+        first = max((at for at in whole.values() if at <= version), default=-1)
+        for path in (path for path, at in whole.items() if at == first):
+            if problem := self.problem(path):
+                return path, problem
+        for number in range(first + 1, version + 1):
+            path = f"_delta_log/{number:0{_DIGITS}}.json"
+            try:
+                _ACTIONS.decode_lines(self.content(path))
+            except FileNotFoundError:
+                return path, "is missing"
+            except msgspec.DecodeError as error:
+                return path, f"is damaged ({error})"
+        return None
+
+    def listed(self, folder: str) -> list[str]:
+        """Return the paths of all files in a folder of the table, in its folders too; none if it is not there."""
+        from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415 - who follows a table need not wait for it
+
+        found = self.storage.get_file_info_selector(FileSelector(folder, allow_not_found=True, recursive=True))
+        return [info.path for info in found if info.type == FileType.File]
+
     @cached_property
-    def _storage(self) -> DeltaStorageHandler:
+    def storage(self) -> DeltaStorageHandler:
+        """The table's folder."""
         options = dict(self._root.storage_options) if self._root.storage_options else None
         return DeltaStorageHandler(self._root.uri(self._spec), options)
 
-    def _content(self, path: str) -> bytes:
-        with self._storage.open_input_file(path) as file:
+    def content(self, path: str) -> bytes:
+        """Return the bytes of a file."""
+        with self.storage.open_input_file(path) as file:
             content: bytes = file.readall()
             return content
 
@@ -156,7 +199,11 @@ class FollowedTable:
                 return pa.concat_tables(self._parts.values()) if self._parts else self._spec.schema.empty_table()
         except (OSError, pa.ArrowException) as error:
             log.debug("the files of %s at version %d cannot be read: %s", self._spec.name, version, error)
-        return self._rows_by_delta_rs(version)
+        return select(self._opened(version), self._spec)
+
+    def paths(self, version: int) -> frozenset[str]:
+        """Return the data files of `version`, which must not be below that of the last call."""
+        return self._paths if self._has_followed_to(version) else _places(self._opened(version))
 
     def _rows_of(self, path: str) -> pa.Table:
         """Return the rows of a file, which is read once: files do not change."""
@@ -174,13 +221,16 @@ class FollowedTable:
             self._version, self._paths = version, frozenset(paths)
         return version == self._version
 
-    def _rows_by_delta_rs(self, version: int) -> pa.Table:
+    def _opened(self, version: int) -> DeltaTable:
         """Open the table, which refuses a newer format, and note its files if they are all that makes its rows."""
         table = self._root.open(self._spec, version)
         if version > self._version and table.protocol().min_reader_version <= FILES_ARE_ALL:
-            self._version = version
-            self._paths = frozenset(table.get_add_actions()["path"].to_pylist())
-        return select(table, self._spec)
+            self._version, self._paths = version, _places(table)
+        return table
+
+
+def _places(table: DeltaTable) -> frozenset[str]:
+    return frozenset(unquote(path) for path in table.get_add_actions()["path"].to_pylist())
 
 
 def parquet_rows(content: bytes) -> pa.Table:

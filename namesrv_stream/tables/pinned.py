@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import Root, is_there, select
 from namesrv_stream.tables.schemas import PAST_SNAPSHOT, PINNED_TABLES, SNAPSHOT, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
@@ -56,7 +57,8 @@ class PinnedTables(Mapping[str, pa.Table]):
         spec = _SPECS[name]
         if spec is PAST_SNAPSHOT and not is_there(self._root, spec):
             return spec.schema.empty_table()
-        return select(self.delta(name), spec, f"({condition}){self._up_to(spec)}")
+        with naming_damage(self._root, spec, self.snapshot.versions.get(name)):
+            return select(self.delta(name), spec, f"({condition}){self._up_to(spec)}")
 
     def delta(self, name: str) -> DeltaTable:
         """Return a table at the snapshot's version, for readers of Delta such as polars' `scan_delta`.

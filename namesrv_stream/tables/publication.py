@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 
 from namesrv_stream.errors import TermLostError
+from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
@@ -69,9 +70,9 @@ SnapshotKind = Literal["CLAIM", "PUBLICATION", "STOP"]
 class Batch:
     """Outcome of one micro-batch.
 
-    `event_time_ms` is the highest event time applied, `last_tick_ms` the time of the newest tick applied. `offsets`
-    maps a partition to the next offset to read. `events` are in the order of the log; publication fills in their
-    epoch and seq.
+    `event_time_ms` is the highest event time applied, `last_append_ms` the append time of the last record applied,
+    `clock` the log's clock then; None: as before. `offsets` maps a partition to the next offset to read. `events` are
+    in the order of the log; publication fills in their epoch and seq.
     """
 
     query_id: str | None
@@ -81,7 +82,8 @@ class Batch:
     changes: Changes
     events: Rows = ()
     rejected: Rows = ()
-    last_tick_ms: int | None = None
+    clock: LogClock | None = None
+    last_append_ms: int | None = None
     kind: SnapshotKind = "PUBLICATION"
 
     def work(self, epoch: int) -> dict[str, RowChanges | pa.Table]:
@@ -97,8 +99,8 @@ class KafkaLog:
     """The log that a registry is made from: Kafka's ids of its cluster and topic, None if unknown.
 
     `is_new` is True if this log replaces another one. The job then reads it from its start and ignores records that
-    are older than the snapshot's event time. All leases get the grace of an outage at its first tick (D9), since the
-    tick before that one is long ago.
+    are older than the snapshot's event time. The log's clock goes on, but no time passes by it until the first tick of
+    the new log (D9).
     """
 
     cluster_id: str | None = None
@@ -214,8 +216,9 @@ class Publisher:
             versions=self.versions | written,
             changes={name: len(change) for name, change in work.items()},
             kind=batch.kind,
-            last_tick=batch.last_tick_ms,
+            last_append=batch.last_append_ms,
         )
+        row = row if batch.clock is None else _with_clock(row, batch.clock)
         self._on_point("publishing")
         self._append_snapshot(row)
         self.last, self.versions = row, dict(row.versions)
@@ -348,19 +351,25 @@ class Publisher:
         return version != base
 
 
+def _with_clock(row: SnapshotRow, clock: LogClock) -> SnapshotRow:
+    return row._replace(
+        last_tick=clock.newest_tick_ms, last_tick_append=clock.tick_append_ms, clock_millis=clock.reading_ms
+    )
+
+
 def _numbered(events: pa.Table, epoch: int) -> pa.Table:
     """Return the events in their order, as lines 0, 1, 2... of one epoch."""
     numbered = events.set_column(0, "epoch", pa.repeat(pa.scalar(epoch, pa.int64()), len(events)))
     return numbered.set_column(1, "seq", pa.array(range(len(events)), pa.int64()))
 
 
-def _newest_tick(former: SnapshotRow) -> int | None:
-    """Return the newest tick that the tables have seen; their event time if a release before 0.2.0 wrote them.
+def _clock_of(former: SnapshotRow) -> LogClock:
+    """Return the log's clock as the tables have it; it is at their event time if a release before 0.2.0 wrote them.
 
     That release did not record ticks. They come every second, so its event time is close; without it the time that an
     upgrade took would count as silence.
     """
-    return former.event_time if former.kind is None else former.last_tick
+    return LogClock.of(former._replace(last_tick=former.event_time) if former.kind is None else former)
 
 
 def _claim_row(former: SnapshotRow | None, run_id: str, claimed_at_ms: int, log: KafkaLog) -> SnapshotRow:
@@ -371,7 +380,7 @@ def _claim_row(former: SnapshotRow | None, run_id: str, claimed_at_ms: int, log:
     if former is None:
         versions = {spec.name: 0 for spec in PINNED_TABLES}
         former = SnapshotRow(0, 0, run_id, None, None, claimed_at_ms, None, {}, versions, {})
-    row = former._replace(
+    row = _with_clock(former, _clock_of(former))._replace(
         epoch=former.epoch + 1,
         term=former.term + 1,
         run_id=run_id,
@@ -380,6 +389,9 @@ def _claim_row(former: SnapshotRow | None, run_id: str, claimed_at_ms: int, log:
         kind="CLAIM",
         kafka_cluster_id=log.cluster_id,
         kafka_topic_id=log.topic_id,
-        last_tick=_newest_tick(former),
     )
-    return row._replace(offsets={}, last_tick=0, log_accepted_at=former.event_time) if log.is_new else row
+    if not log.is_new:
+        return row
+    return row._replace(
+        offsets={}, last_tick=0, last_tick_append=None, last_append=None, log_accepted_at=former.event_time
+    )

@@ -15,12 +15,13 @@ from typing import Any
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from namesrv_stream.errors import SnapshotGoneError
+from namesrv_stream.errors import SnapshotGoneError, TableDamagedError
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.route_index import route_index, route_tables
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.files import FollowedTable, TableFiles
 from namesrv_stream.tables.root import Root, select
 from namesrv_stream.tables.schemas import ROUTE_TABLES, TOPIC, TableSpec
@@ -66,12 +67,13 @@ class RegistryView:
     """One snapshot: the row that names it, and its tables.
 
     `changed_topics` are the topics that the change feed names since the view that was the base of this one. It is None
-    if the table `topic` was loaded whole: then any topic may have changed.
+    if the table `topic` was loaded whole: then any topic may have changed. `registry` is the identity of the registry.
     """
 
     snapshot: SnapshotRow
     tables: Mapping[str, LoadedTable | LoadedTopics]
     changed_topics: frozenset[str] | None = None
+    registry: str = ""
 
     @cached_property
     def routes(self) -> RouteTables:
@@ -89,10 +91,24 @@ class RouteReader:
 
     def __init__(self, root: str | Root, storage_options: Mapping[str, str] | None = None) -> None:
         self._root = Root.at(root, storage_options)
+        self.snapshots = Snapshots(self._root)
+        self._begin()
+
+    def _begin(self) -> None:
         self._followed = {spec.name: FollowedTable(self._root, spec) for spec in _SMALL_TABLES}
         self._topic_files = TableFiles(self._root, TOPIC)
         self._latest: RegistryView | None = None
-        self.snapshots = Snapshots(self._root)
+
+    def refresh(self) -> bool:
+        """Look for newer snapshots, and return whether there are any.
+
+        A registry that was made anew in the same folder is read from scratch: its versions are of other tables.
+        """
+        former = self.snapshots.table_id
+        has_changed = self.snapshots.refresh()
+        if self.snapshots.table_id != former:
+            self._begin()
+        return has_changed
 
     def open(self, epoch: int | None = None, at_ms: int | None = None) -> RegistryView:
         """Return the newest snapshot, the snapshot of `epoch`, or the one in force at the event time `at_ms`.
@@ -113,14 +129,14 @@ class RouteReader:
             loading = pool.map(lambda spec: self._loaded(spec, snapshot), others)
             topics, changed_topics = self._topics(snapshot, known.get(TOPIC.name))
         tables |= {table.spec.name: table for table in loading}
-        return RegistryView(snapshot, tables | {TOPIC.name: topics}, changed_topics)
+        return RegistryView(snapshot, tables | {TOPIC.name: topics}, changed_topics, self.snapshots.registry)
 
     def follow(self) -> RegistryView:
         """Return a view of the newest snapshot, or the former view itself if no new snapshot is published.
 
         Reads only tables whose version has changed, and of the table `topic` only the change feed if that is possible.
         """
-        changed = self.snapshots.refresh() or self._latest is None
+        changed = self.refresh() or self._latest is None
         if self._latest is not None and not changed:
             return self._latest
         newest = self.snapshots.newest()
@@ -130,12 +146,12 @@ class RouteReader:
 
     def table(self, spec: TableSpec, snapshot: SnapshotRow) -> pa.Table:
         """Return all rows of one table as of a snapshot. Raises SnapshotGoneError if it is past retention."""
-        with self._naming_what_is_gone(snapshot):
+        with self._naming_what_is_gone(snapshot, spec):
             return select(self._root.open(spec, snapshot.versions[spec.name]), spec)
 
     def _loaded(self, spec: TableSpec, snapshot: SnapshotRow) -> LoadedTable:
         version = snapshot.versions[spec.name]
-        with self._naming_what_is_gone(snapshot):
+        with self._naming_what_is_gone(snapshot, spec):
             return LoadedTable(spec, version, self._followed[spec.name].rows(version))
 
     def _topics(
@@ -145,7 +161,7 @@ class RouteReader:
         version = snapshot.versions[TOPIC.name]
         if isinstance(known, LoadedTopics) and known.version == version:
             return known, frozenset()
-        with self._naming_what_is_gone(snapshot):
+        with self._naming_what_is_gone(snapshot, TOPIC):
             feed = change_feed(self._topic_files, known.version, version) if isinstance(known, LoadedTopics) else None
             if feed is None:
                 return LoadedTopics(version, load_queues(self._root.open(TOPIC, version))), None
@@ -154,11 +170,15 @@ class RouteReader:
         return LoadedTopics(version, queues), changed_topics
 
     @contextmanager
-    def _naming_what_is_gone(self, snapshot: SnapshotRow) -> Iterator[None]:
-        """Raise SnapshotGoneError if a table cannot be read and the snapshot is past retention."""
+    def _naming_what_is_gone(self, snapshot: SnapshotRow, spec: TableSpec) -> Iterator[None]:
+        """Raise SnapshotGoneError if a table cannot be read and the snapshot is past retention.
+
+        A damaged table of any other snapshot is a TableDamagedError.
+        """
         try:
-            yield
-        except (FileNotFoundError, DeltaError) as error:
+            with naming_damage(self._root, spec, snapshot.versions[spec.name]):
+                yield
+        except (FileNotFoundError, DeltaError, TableDamagedError) as error:
             oldest = self.snapshots.oldest_readable().epoch
             if snapshot.epoch >= oldest:
                 raise

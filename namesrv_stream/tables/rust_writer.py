@@ -15,6 +15,7 @@ from namesrv_stream.errors import NotARegistryError
 from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import with_partition_column
+from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import (
     CHECKPOINT_INTERVAL,
     FORMAT_PROPERTY,
@@ -41,6 +42,8 @@ from namesrv_stream.tables.snapshots import newest_row
 from namesrv_stream.tables.topic_queues import load_queues
 from namesrv_stream.tables.writer import DELETED, BaseMovedError, Commit, CommitTag, RowChanges
 
+_CREATIONS_TRIED = 3
+
 
 class RustWriter:
     """TableWriter that uses delta-rs. Keeps one open table object for each table between batches."""
@@ -58,14 +61,16 @@ class RustWriter:
     def ensure_table(self, spec: TableSpec, retention_ms: int) -> None:
         """Make one table if it is missing, and bring it up to date otherwise."""
         try:
-            self._bring_up_to_date(spec, retention_ms)
+            with naming_damage(self._root, spec):
+                self._bring_up_to_date(spec, retention_ms)
         except NotARegistryError:
             self._create(spec, retention_ms)
 
     def head(self, spec: TableSpec) -> int:
         table = self._open.get(spec.name)
         if table is None:
-            table = self._open[spec.name] = self._root.open(spec)
+            with naming_damage(self._root, spec):
+                table = self._open[spec.name] = self._root.open(spec)
         else:
             table.update_incremental()
         return table.version()
@@ -76,10 +81,12 @@ class RustWriter:
         return [commit for entry in entries if (commit := Commit.of(entry)).version > after]
 
     def read(self, spec: TableSpec, version: int) -> pa.Table:
-        return select(self._at(spec, version), spec)
+        with naming_damage(self._root, spec, version):
+            return select(self._at(spec, version), spec)
 
     def read_queues(self, version: int) -> TopicQueues:
-        return load_queues(self._at(TOPIC, version))
+        with naming_damage(self._root, TOPIC, version):
+            return load_queues(self._at(TOPIC, version))
 
     def newest_snapshot(self) -> tuple[SnapshotRow | None, int]:
         version = self.head(SNAPSHOT)
@@ -170,7 +177,8 @@ class RustWriter:
         Drops the open table object if the write fails, since its state is then unknown.
         """
         try:
-            yield self._at(spec, base)
+            with naming_damage(self._root, spec, base):
+                yield self._at(spec, base)
         except CommitFailedError as error:
             self._open.pop(spec.name, None)
             raise BaseMovedError(spec.name, base) from error
@@ -179,21 +187,28 @@ class RustWriter:
             raise
 
     def _create(self, spec: TableSpec, retention_ms: int) -> None:
+        """Make a table. A store may refuse a commit without need, or lose the answer to one: then it is tried again."""
         uri, options = self._root.uri(spec), dict(self._root.storage_options or {})
-        try:
-            DeltaTable.create(
-                uri,
-                spec.stored_schema,
-                partition_by=spec.partition_column,
-                name=spec.name,
-                description=spec.description,
-                configuration=table_properties(spec, retention_ms) | constraint_properties(spec),
-                storage_options=options,
-                raise_if_key_not_exists=False,
-            )
-        except DeltaError:
-            if not DeltaTable.is_deltatable(uri, options):  # if it is one, another run has just made it
-                raise
+        properties = table_properties(spec, retention_ms) | constraint_properties(spec)
+        for attempt in range(1, _CREATIONS_TRIED + 1):
+            try:
+                DeltaTable.create(
+                    uri,
+                    spec.stored_schema,
+                    partition_by=spec.partition_column,
+                    name=spec.name,
+                    description=spec.description,
+                    configuration=properties,
+                    storage_options=options,
+                    raise_if_key_not_exists=False,
+                )
+            except DeltaError:
+                if DeltaTable.is_deltatable(uri, options):  # another run has just made it, or this one
+                    break
+                if attempt == _CREATIONS_TRIED:
+                    raise
+            else:
+                break
         self._root.open(spec)
 
     def _bring_up_to_date(self, spec: TableSpec, retention_ms: int) -> None:

@@ -212,18 +212,19 @@ LIVE = TableSpec(
         _later(
             "grace_until",
             TIMESTAMP,
-            "end of the grace after an outage (D9); the lease does not end before it, whatever its deadline",
+            "NULL in all rows since 0.2.0; before, the end of a grace after an outage",
         ),
         _later(
             "channels",
             CHANNELS,
-            "connections that keep the lease, each with the time of the last sign of life over it; NULL before 0.2.0",
+            "connections that keep the lease, each with the log's clock at its last sign of life; NULL before 0.2.0",
         ),
         _later(
             "suspect_since",
             TIMESTAMP,
             "tick since which the guard against mass expiry holds the silent lease (D11); NULL for all others",
         ),
+        _later("clock_millis", LONG, "the log's clock (D9) at the last sign of life; 0 before the first tick"),
     ),
     key=("broker_addr",),
     # The feed would hold each refreshed row twice: more than half of a registry's bytes, and nothing that
@@ -347,6 +348,9 @@ SNAPSHOT = TableSpec(
             TIMESTAMP,
             "set for a log that replaced another one: its records from before this time have no effect",
         ),
+        _later("last_tick_append", TIMESTAMP, "append time of the newest tick that was applied"),
+        _later("clock_millis", LONG, "the log's clock (D9) at the newest tick"),
+        _later("last_append", TIMESTAMP, "append time of the last record that was applied"),
     ),
     checks={"epoch_is_positive": "epoch >= 1", "term_is_positive": "term >= 1"},
 )

@@ -5,6 +5,7 @@ A snapshot is readable while it is younger than `snapshot.retention`; the newest
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -15,13 +16,15 @@ from deltalake import DeltaTable
 from namesrv_stream.errors import NoSuchSnapshotError, SnapshotGoneError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.files import TableFiles
 from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, query, select
 from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT
 from namesrv_stream.texts import moment_text
 
 _LOOK_THROUGH_EVERY_S = 10.0
-"""A process that slept for longer than the log is kept learns of newer snapshots after this time at the latest."""
+"""A process that slept for longer than the log is kept learns of newer snapshots after this time at the latest, and one
+that follows an object store learns that the folder has another registry."""
 
 
 def _now_ms() -> int:
@@ -33,37 +36,69 @@ class Snapshots:
 
     def __init__(self, root: Root, now_ms: Callable[[], int] = _now_ms) -> None:
         self._root = root
-        self._table = root.open(SNAPSHOT)
-        self._looked_at_s = time.monotonic()
+        self._log = root.local_log(SNAPSHOT)
         self._now_ms = now_ms
+        self._open()
+
+    def _open(self) -> None:
+        with naming_damage(self._root, SNAPSHOT):
+            self._table = self._root.open(SNAPSHOT)
+        self.table_id = str(self._table.metadata().id)
+        """Delta's id of the table: a registry that was made anew in the same folder has another one."""
+        self._looked_at_s = time.monotonic()
+        self._read_file = self._file()
 
     def refresh(self) -> bool:
-        """Load newer rows, and return whether the table has changed."""
-        before = self._table.version()
-        if not self._may_have_changed():
-            return False
-        self._table.update_incremental()
-        self._looked_at_s = time.monotonic()
-        return self._table.version() != before
+        """Load newer rows, and return whether there are any, or the table is another one: see `table_id`.
 
-    def _may_have_changed(self) -> bool:
-        """Return whether a look through the table's log is worth its time: a millisecond and more of CPU.
-
-        On a local disk it is if the next commit is there, and sometimes without: its file may have come and gone.
+        The table is opened anew where it may be another one: if the file that was read last is gone or another one, and
+        after _LOOK_THROUGH_EVERY_S.
         """
-        log = self._root.local_log(SNAPSHOT)
-        if log is None or time.monotonic() - self._looked_at_s > _LOOK_THROUGH_EVERY_S:
-            return True
-        return (log / f"{self._table.version() + 1:020}.json").exists() or not log.exists()
+        before = self.table_id, self._table.version()
+        is_due = time.monotonic() - self._looked_at_s > _LOOK_THROUGH_EVERY_S
+        if is_due or self._file() != self._read_file:
+            self._open()
+        elif self._log is None or (self._log / _file_name(self._table.version() + 1)).exists():
+            self._follow()
+        return (self.table_id, self._table.version()) != before
+
+    def _follow(self) -> None:
+        """Load the commits that follow. After an error the table is opened anew at the next look."""
+        opened_at_s, self._looked_at_s = self._looked_at_s, -math.inf
+        self._table.update_incremental()
+        self._looked_at_s = opened_at_s if self._log is None else time.monotonic()
+        self._read_file = self._file()
+
+    def _file(self) -> tuple[int, int] | None:
+        """Return what tells the file of the newest commit from another of its name; None if it is gone, or not local.
+
+        It is gone once the log is cut, an hour after the commit.
+        """
+        if self._log is None:
+            return None
+        try:
+            found = (self._log / _file_name(self._table.version())).stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns
 
     @property
     def retention_ms(self) -> int:
         """Setting `snapshot.retention` in milliseconds, as the job last wrote it to the table."""
         return int(self._table.metadata().configuration[RETENTION_PROPERTY] or 0)
 
+    @property
+    def registry(self) -> str:
+        """The registry's identity: the beginning of the id that Delta gave its snapshot table when it was made.
+
+        An import makes a new registry, with the same epochs for other states.
+        """
+        return str(self._table.metadata().id)[:8]
+
     def newest(self) -> SnapshotRow:
         """Return the row with the highest epoch. Raises NoSuchSnapshotError if there is no row."""
-        row = newest_row(self._root, self._table)
+        with naming_damage(self._root, SNAPSHOT, self._table.version()):
+            row = newest_row(self._root, self._table)
         if row is None:
             raise NoSuchSnapshotError("any epoch", None)
         return row
@@ -143,7 +178,8 @@ class Snapshots:
         return 0 if first_us is None else first_us // 1000
 
     def _rows(self, condition: str, then: str = "") -> list[SnapshotRow]:
-        return rows_from_arrow(SNAPSHOT, select(self._table, SNAPSHOT, condition, then))
+        with naming_damage(self._root, SNAPSHOT, self._table.version()):
+            return rows_from_arrow(SNAPSHOT, select(self._table, SNAPSHOT, condition, then))
 
 
 def newest_row(root: Root, snapshot_table: DeltaTable) -> SnapshotRow | None:
@@ -166,6 +202,10 @@ def _highest_epochs(snapshot_table: DeltaTable) -> list[tuple[str, int]]:
 
 def _rows_of_file(root: Root, path: str) -> list[SnapshotRow]:
     return rows_from_arrow(SNAPSHOT, TableFiles(root, SNAPSHOT).rows(path))
+
+
+def _file_name(version: int) -> str:
+    return f"{version:020}.json"
 
 
 def _event_time(at_ms: int) -> str:

@@ -18,8 +18,8 @@ BrokerId = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 TimeoutMs = Annotated[int, msgspec.Meta(ge=1, le=MAX_HEARTBEAT_TIMEOUT_MS)]
 H = TypeVar("H", bound="Header")
 
-_FREE_TEXT = frozenset({"value"})
-"""Fields that are free text, not names: the value of a KV entry may have several lines."""
+_FREE_TEXT = frozenset({"value", "topic"})
+"""Fields that are no names that have to be printable: a KV entry's value may have several lines, and see R1a."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

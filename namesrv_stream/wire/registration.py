@@ -7,15 +7,16 @@ with which no JSON starts.
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 from isal.isal_zlib import crc32
 
-from namesrv_stream.rules.requests import DataVersion, TopicConfig
+from namesrv_stream.rules.requests import PERM_READ_WRITE, DataVersion, TopicConfig
 from namesrv_stream.wire.codes import Version
 from namesrv_stream.wire.errors import (
     BodyTooLargeError,
@@ -31,6 +32,11 @@ MAX_INFLATED_BYTES = 16 * 1024 * 1024
 
 MAX_TOPICS = 50_000
 """Limit of topics in one registration. A broker with more topics registers in parts."""
+
+MAX_TOPIC_CHARS = 255
+"""Longest name for which a client asks."""
+
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 T = TypeVar("T")
 
@@ -67,11 +73,12 @@ class RegisterBrokerBody(msgspec.Struct, frozen=True, rename="camel"):
     """The content of a registration's body. `filter_server_list`: None keeps the registered list (R11).
 
     Decoding keeps only the fields of a topic that the registry uses. Encoding writes the others as a broker does that
-    never set them.
+    never set them. `left_out`: the topics that cannot be taken (R1a), which decoding finds.
     """
 
     topic_config_serialize_wrapper: TopicConfigSerializeWrapper = TopicConfigSerializeWrapper()
     filter_server_list: list[str] | None = []
+    left_out: tuple[str, ...] = ()
 
 
 class _QuickWrapper(TopicConfigSerializeWrapper, frozen=True, rename="camel"):
@@ -91,6 +98,7 @@ _WRAPPER_DECODERS: Mapping[bool, msgspec.json.Decoder[TopicConfigSerializeWrappe
     False: msgspec.json.Decoder(TopicConfigSerializeWrapper, strict=False),
     True: msgspec.json.Decoder(_QuickWrapper, strict=False),
 }
+_any_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _version_decoder = msgspec.json.Decoder(DataVersion, strict=False)
 _mapping_decoder = msgspec.json.Decoder(dict[str, object])
 _filter_servers_decoder = msgspec.json.Decoder(list[str] | None)
@@ -112,32 +120,103 @@ def decode_registration(
 ) -> RegisterBrokerBody:
     """Decode the body of a registration, whose header has `version` and `compressed`. Raises BadRequestError.
 
-    An empty body registers nothing but the address.
+    An empty body registers nothing but the address. A null is what an absent field is, and a topic that cannot be taken
+    is left out alone (R1a).
     """
-    read = _decode(body, version, compressed, limits)
+    read, left_out = _decode(body, version, compressed, limits)
     wrapper = read.topic_config_serialize_wrapper
-    _check_topics(len(wrapper.topic_config_table))
-    _check_topics(len(wrapper.topic_queue_mapping_info_map))
-    return read
+    table, mappings = wrapper.topic_config_table, wrapper.topic_queue_mapping_info_map
+    _check_topics(len(table))
+    _check_topics(len(mappings))
+    if not _are_usual(table) or not _are_usual(mappings):
+        left_out += [name for name in table if not is_topic_name(name)]
+        wrapper = TopicConfigSerializeWrapper(wrapper.data_version, _of_topic_names(table), _of_topic_names(mappings))
+    return RegisterBrokerBody(wrapper, read.filter_server_list, tuple(left_out))
 
 
-def _decode(body: bytes, version: int, compressed: bool, limits: BodyLimits) -> RegisterBrokerBody:
+def is_topic_name(name: str) -> bool:
+    """Return whether a client can ask for a topic of this name (R1a)."""
+    return 0 < len(name) <= MAX_TOPIC_CHARS and not has_control_characters(name)
+
+
+def has_control_characters(name: str) -> bool:
+    """Return whether a name has characters that move a terminal's cursor, or end a line."""
+    return _CONTROL_CHARACTERS.search(name) is not None
+
+
+def _are_usual(names: Mapping[str, object]) -> bool:
+    """Return whether all names are topic names for sure: this is quicker than a look at each."""
+    return "" not in names and "".join(names).isprintable() and max(map(len, names), default=0) <= MAX_TOPIC_CHARS
+
+
+def _of_topic_names(values: dict[str, T]) -> dict[str, T]:
+    return {name: value for name, value in values.items() if is_topic_name(name)}
+
+
+def _decode(body: bytes, version: int, compressed: bool, limits: BodyLimits) -> tuple[RegisterBrokerBody, list[str]]:
+    """Return what a body says, and the topics that are left out for what they say, not for their names."""
     if version < Version.V3_0_11:
         _check_values(body, limits)
-        wrapper = _decode_plain(body or b"{}", _WRAPPER_DECODERS, "TopicConfigSerializeWrapper", limits)
-        return RegisterBrokerBody(wrapper, filter_server_list=None)
+        wrapper, left_out = _decode_plain(body or b"{}", _WRAPPER_DECODERS, TopicConfigSerializeWrapper, limits)
+        return RegisterBrokerBody(wrapper, filter_server_list=None), left_out
     if not body:
-        return RegisterBrokerBody()
+        return RegisterBrokerBody(), []
     if compressed or body[0] == _ZLIB_FIRST_BYTE:
         inflated = inflate(body, limits.inflated_bytes)
         _check_values(inflated, limits)
-        return _decode_sections(inflated, has_mappings=version >= Version.V5_0_0)
+        return _decode_sections(inflated, has_mappings=version >= Version.V5_0_0), []
     _check_values(body, limits)
-    return _decode_plain(body, _BODY_DECODERS, _BODY, limits)
+    return _decode_plain(body, _BODY_DECODERS, RegisterBrokerBody, limits)
 
 
-def _decode_plain(text: bytes, decoders: Mapping[bool, msgspec.json.Decoder[T]], body: str, limits: BodyLimits) -> T:
-    return decode_json(text, decoders[limits.only_quick], body, bare_keys=not limits.only_quick)
+def _decode_plain(
+    text: bytes, decoders: Mapping[bool, msgspec.json.Decoder[T]], kind: type[T], limits: BodyLimits
+) -> tuple[T, list[str]]:
+    try:
+        return decode_json(text, decoders[limits.only_quick], kind.__name__, bare_keys=not limits.only_quick), []
+    except MalformedBodyError as error:
+        if limits.only_quick or not isinstance(error.__cause__, msgspec.ValidationError):
+            raise
+    return _decode_with_defaults(text, kind)
+
+
+def _decode_with_defaults(text: bytes, kind: type[T]) -> tuple[T, list[str]]:
+    """Decode a body that has nulls, or topics that cannot be read: those are left out alone (R1a)."""
+    try:
+        said = decode_json(text, _any_decoder, kind.__name__)
+        fields: dict[str, Any] = _without_nulls(said)
+        if said.get("filterServerList", ()) is None:
+            fields["filterServerList"] = None  # keeps the list (R11)
+        fields.pop("leftOut", None)
+        key = "topicConfigSerializeWrapper"
+        wrapper, in_all = (
+            (fields, said) if kind is TopicConfigSerializeWrapper else (fields.get(key, {}), said.get(key))
+        )
+        table = {name: config for name, config in wrapper.get("topicConfigTable", {}).items() if _is_topic(config)}
+        wrapper["topicConfigTable"] = table
+        left_out = [name for name in (in_all or {}).get("topicConfigTable") or () if name not in table]
+        return msgspec.convert(fields, kind, strict=False), left_out
+    except (msgspec.ValidationError, AttributeError, RecursionError) as error:
+        raise MalformedBodyError(kind.__name__, str(error)) from error
+
+
+def _without_nulls(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+        case list():
+            return [_without_nulls(each) for each in value if each is not None]
+    return value
+
+
+def _is_topic(config: Any) -> bool:
+    """Return whether the registry can take what a registration says of a topic. Without a perm it has RocketMQ's."""
+    try:
+        config.setdefault("perm", PERM_READ_WRITE)
+        msgspec.convert(config, TopicConfig, strict=False)
+    except (msgspec.ValidationError, AttributeError):
+        return False
+    return True
 
 
 def _check_values(text: bytes, limits: BodyLimits) -> None:
@@ -225,17 +304,32 @@ class _Sections:
 
 def _decode_sections(text: bytes, *, has_mappings: bool) -> RegisterBrokerBody:
     sections = _Sections(text)
-    version = decode_json(sections.block(), _version_decoder, "DataVersion")
+    version = _decode_version(sections.block())
     topics = dict(_decode_topic(block) for block in sections.blocks())
     filter_servers = decode_json(sections.block(), _filter_servers_decoder, "filterServerList")
     mappings = dict(_decode_mapping(block) for block in sections.blocks()) if has_mappings else {}
     return RegisterBrokerBody(TopicConfigSerializeWrapper(version, topics, mappings), filter_servers)
 
 
+_TOPIC = re.compile(r"(.*) (-?\d+) (-?\d+) (-?\d+) [A-Z_]+(?: \{.*)?", re.DOTALL | re.ASCII)
+"""The name may have blanks: the rightmost numbers that a filter type follows are those of the topic."""
+
+
+def _decode_version(block: bytes) -> DataVersion:
+    try:
+        return decode_json(block, _version_decoder, "DataVersion")
+    except MalformedBodyError:
+        said = _without_nulls(decode_json(block, _any_decoder, "DataVersion"))
+        return decode_json(msgspec.json.encode(said or {}), _version_decoder, "DataVersion")
+
+
 def _decode_topic(block: bytes) -> tuple[str, TopicConfig]:
     """Decode `NAME READ WRITE PERM FILTER`. From 5.0.0 on attributes follow; flag and order are not in this form."""
     try:
-        name, read, write, perm, _ = block.decode().split(" ", 4)
+        found = _TOPIC.fullmatch(block.decode())
+        if found is None:
+            raise ValueError("not NAME READ WRITE PERM FILTER")
+        name, read, write, perm = found.groups()
         fields = {"readQueueNums": read, "writeQueueNums": write, "perm": perm}
         return name, msgspec.convert(fields, TopicConfig, strict=False)
     except (ValueError, msgspec.ValidationError) as error:

@@ -23,7 +23,7 @@ from namesrv_stream.rules.requests import (
 from namesrv_stream.wire.bodies import decode_properties, decode_queue_datas
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.command import RemotingCommand
-from namesrv_stream.wire.errors import FieldError, NotAWriteRequestError
+from namesrv_stream.wire.errors import FieldError, NotAWriteRequestError, UnprintableNameError
 from namesrv_stream.wire.headers import (
     BrokerHeader,
     BrokerNameHeader,
@@ -35,7 +35,13 @@ from namesrv_stream.wire.headers import (
     read_names,
     request_name,
 )
-from namesrv_stream.wire.registration import DEFAULT_LIMITS, BodyLimits, check_crc32, decode_registration
+from namesrv_stream.wire.registration import (
+    DEFAULT_LIMITS,
+    BodyLimits,
+    check_crc32,
+    decode_registration,
+    has_control_characters,
+)
 
 
 def broker_request(command: RemotingCommand, channel_id: str | None = None) -> BrokerRequest:
@@ -56,17 +62,24 @@ def broker_request(command: RemotingCommand, channel_id: str | None = None) -> B
 def register_broker(
     command: RemotingCommand, channel_id: str | None = None, limits: BodyLimits = DEFAULT_LIMITS
 ) -> RegisterBroker:
+    """Translate a registration as `read_registration` does, without the names of topics that are left out."""
+    return read_registration(command, channel_id, limits)[0]
+
+
+def read_registration(
+    command: RemotingCommand, channel_id: str | None = None, limits: BodyLimits = DEFAULT_LIMITS
+) -> tuple[RegisterBroker, tuple[str, ...]]:
     """Translate a registration: check its checksum (R1), and decode its body in the form of the sender's version.
 
-    Raises BadRequestError; BodyTooLargeError or TooManyValuesError beyond the `limits`.
+    Return also the names of the topics that cannot be taken (R1a). Raises BadRequestError; BodyTooLargeError or
+    TooManyValuesError beyond the `limits`.
     """
     header = read_names(command, RegisterBrokerHeader)
     check_crc32(command.body, header.body_crc32)
     body = decode_registration(command.body, command.version, compressed=header.compressed, limits=limits)
     wrapper = body.topic_config_serialize_wrapper
-    check_names(command, "topic", *wrapper.topic_config_table, *wrapper.topic_queue_mapping_info_map)
     check_names(command, "filterServerList", *(body.filter_server_list or ()))
-    return RegisterBroker(
+    request = RegisterBroker(
         cluster_name=header.cluster_name,
         broker_name=header.broker_name,
         broker_id=header.broker_id,
@@ -83,6 +96,7 @@ def register_broker(
         channel_id=channel_id,
         requested_by=command.sender,
     )
+    return request, body.left_out
 
 
 def unregister_broker(command: RemotingCommand) -> UnregisterBroker:
@@ -130,12 +144,20 @@ def _add_write_perm(command: RemotingCommand) -> AddWritePerm:
 
 
 def _delete_topic(command: RemotingCommand) -> DeleteTopic:
-    header = read_names(command, TopicHeader)
+    header = _topic_header(command)
     return DeleteTopic(topic=header.topic, cluster_name=header.cluster_name)
 
 
 def _register_topic(command: RemotingCommand) -> RegisterTopic:
-    return RegisterTopic(topic=read_names(command, TopicHeader).topic, queue_datas=decode_queue_datas(command.body))
+    return RegisterTopic(topic=_topic_header(command).topic, queue_datas=decode_queue_datas(command.body))
+
+
+def _topic_header(command: RemotingCommand) -> TopicHeader:
+    """Return the header of a command on a topic, whose name may be any that a registration may have (R1a)."""
+    header = read_names(command, TopicHeader)
+    if has_control_characters(header.topic):
+        raise UnprintableNameError(request_name(command.code), "topic", header.topic)
+    return header
 
 
 def _update_namesrv_config(command: RemotingCommand) -> UpdateNamesrvConfig:

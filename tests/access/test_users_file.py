@@ -131,3 +131,22 @@ def test_an_unchanged_file_is_not_read_again(write):
     before = file.users
     file.reload()
     assert file.users is before
+
+
+@pytest.mark.parametrize(("mode", "problem"), [(0o600, None), (0o440, None), (0o644, "chmod 600")])
+def test_a_secret_may_stand_in_a_file_of_its_own_whose_mode_is_checked(write, tmp_path, mode, problem):
+    secret = tmp_path / "ann.key"
+    secret.write_text("ann-secret\n")
+    secret.chmod(mode)
+    file = write(ANN.replace('secretKey = "ann-secret"', 'secretKeyFile = "ann.key"'))
+    if problem is not None:
+        with pytest.raises(UsersFileError, match=f"ann.key.*{problem}"):
+            UsersFile(file)
+        return
+    assert signer(UsersFile(file).users, "ann", b"ann-secret").role is Role.ADMIN
+
+
+def test_a_secret_stands_in_one_place(write, tmp_path):
+    (tmp_path / "ann.key").write_text("ann-secret")
+    with pytest.raises(UsersFileError, match="exclude each other"):
+        UsersFile(write(ANN + 'secretKeyFile = "ann.key"\n'))

@@ -8,7 +8,7 @@ from copy import deepcopy
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import BrokerHeartbeat, Command, DataVersion, RegisterBroker, TopicConfig
+from namesrv_stream.rules.requests import BrokerHeartbeat, Command, DataVersion, RegisterBroker, Scan, TopicConfig
 from namesrv_stream.rules.rows import LogPosition, RejectedRow, SnapshotRow
 from namesrv_stream.tables.root import Root
 from tests.published import Published
@@ -62,6 +62,13 @@ class PublishedRegistry:
     def command(self, command: Command, publish: bool = True) -> SnapshotRow | None:
         self.rules.apply(command, self._next_place())
         return self.publish() if publish else None
+
+    def gap(self, gap_ms: int) -> SnapshotRow:
+        """Publish two ticks with `gap_ms` between them."""
+        self.rules.apply(Scan(), self._next_place())
+        self.now_ms += gap_ms
+        self.rules.apply(Scan(), self._next_place())
+        return self.publish()
 
     def expire(self, address: str, publish: bool = True, late_ms: int = 0) -> SnapshotRow | None:
         """End the lease of `address` `late_ms` ago, at the time of its last sign of life."""

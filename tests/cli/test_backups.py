@@ -12,6 +12,7 @@ from namesrv_stream.backup.content import content_of
 from namesrv_stream.backup.file import read_backup, write_backup
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import TermLostError
+from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import DeleteTopic, PutKvConfig, Scan, UpdateNamesrvConfig, WipeWritePerm
 from namesrv_stream.rules.rows import LogPosition
@@ -61,13 +62,13 @@ def test_restore_makes_all_tables_as_they_were(run, registry, good):
     assert newest(registry.root).epoch == good + 3  # what was spoilt, the claim, the restore
 
 
-def test_restore_keeps_the_place_in_the_log_and_gives_leases_the_grace_of_an_outage(run, registry, good):
+def test_restore_keeps_the_place_in_the_log_and_counts_no_time_until_the_next_tick(run, registry, good):
     spoil(registry)
     before = newest(registry.root)
     run(f"restore {good} --take-over")
     after = newest(registry.root)
     assert (after.offsets, after.event_time, after.kind) == (before.offsets, before.event_time, "STOP")
-    assert after.last_tick == 0
+    assert (after.clock_millis, after.last_tick_append) == (before.clock_millis, None)
 
 
 def test_the_history_tells_of_the_restore_who_asked_and_what_came_of_it(run, registry, good):
@@ -84,21 +85,21 @@ def test_the_history_tells_of_the_restore_who_asked_and_what_came_of_it(run, reg
     assert '"value": "broker-a:8"' in rows, "after"
 
 
-def test_the_next_job_gives_restored_leases_the_grace_of_an_outage_and_ends_the_silent_ones(run, registry, good):
+def test_restored_leases_last_their_timeout_from_the_next_jobs_first_tick(run, registry, good):
     spoil(registry)
     run(f"restore {good} --take-over")
     publisher = Publisher.claim(RustWriter(Root(registry.root)), "next", registry.now_ms)
     rules = RouteRegistry(NamesrvSettings())
-    rules.load({spec.name: publisher.rows(spec) for spec in ROUTE_TABLES}, publisher.last.last_tick)
-    first_tick_ms, grace_ms = registry.now_ms + 600_000, NamesrvSettings().clock_jump_grace_millis
+    rules.load({spec.name: publisher.rows(spec) for spec in ROUTE_TABLES}, LogClock.of(publisher.last))
+    first_tick_ms, lease_ms = registry.now_ms + 600_000, 120_000
 
     def ended_by(tick_ms):
         rules.apply(Scan(), LogPosition(tick_ms, 0, 100))
         return [event.broker_addr for event in rules.take_changes().events if event.type == "EXPIRED"]
 
-    until_the_end = [ended_by(first_tick_ms + 1000 * second) for second in range(grace_ms // 1000 + 1)]
+    until_the_end = [ended_by(first_tick_ms + 1000 * second) for second in range(lease_ms // 1000 + 1)]
     assert until_the_end == [[]] * len(until_the_end)
-    assert sorted(ended_by(first_tick_ms + grace_ms + 1000)) == ["10.0.0.1:10911", "10.0.0.2:10911"]
+    assert sorted(ended_by(first_tick_ms + lease_ms + 1000)) == ["10.0.0.1:10911", "10.0.0.2:10911"]
 
 
 def test_an_active_job_refuses_a_restore_and_one_that_is_taken_over_can_publish_nothing(run, registry, now_ms):

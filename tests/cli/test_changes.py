@@ -185,3 +185,20 @@ def test_change_that_cannot_be_is_refused_before_it_is_sent(run, closed_port, li
     assert result.exit_code == status
     assert names in result.stderr
     assert "does not answer" not in result.stderr
+
+
+@pytest.mark.parametrize("value", ["broker-a\uff1a8", "broker-a:8;", "broker-a:-1"])
+def test_an_order_configuration_that_crashes_clients_is_not_sent(run, value):
+    result = run(f"updateKvConfig -s ORDER_TOPIC_CONFIG -k TopicA -v {value}")
+    assert result.exit_code == 2
+    assert "no broker name with a number of queues" in result.stderr
+
+
+def test_an_order_configuration_of_an_unknown_broker_is_sent_when_asked_for(registry, kafka, topic, on_kafka):
+    registry.register("10.0.0.1:10911", "c1", "broker-a")
+    line = "updateKvConfig -s ORDER_TOPIC_CONFIG -k TopicA -v broker-b:8"
+    refused = on_kafka(line)
+    assert refused.exit_code == 1
+    assert "no broker broker-b is in the tables now. Did you mean broker-a?" in refused.stderr
+    assert on_kafka(f"{line} --yes").exit_code == 0
+    assert record_at(kafka, topic, 0)

@@ -1,3 +1,4 @@
+import time
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -53,3 +54,36 @@ def test_a_time_without_a_zone_is_in_the_zone_that_is_given():
 def test_a_text_that_is_no_time_is_an_error_that_names_what_is(text):
     with pytest.raises(ValueError, match="2026-11-21 03:12"):
         parsed_time(text, NOW)
+
+
+@pytest.fixture
+def berlin(monkeypatch):
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("now", "text", "moment"),
+    [
+        ("2026-10-25T10:00+01:00", "23:30", "2026-10-24T23:30+02:00"),
+        ("2026-10-25T02:45+02:00", "02:30", "2026-10-25T02:30+02:00"),
+        ("2026-10-25T02:45+01:00", "02:30", "2026-10-25T02:30+01:00"),
+        ("2026-10-25T02:15+01:00", "02:30", "2026-10-25T02:30+02:00"),
+        ("2026-10-25T10:00+01:00", "2026-10-25 02:30", "2026-10-25T02:30+01:00"),
+        ("2026-10-25T02:45+02:00", "2026-10-25 02:30", "2026-10-25T02:30+02:00"),
+        ("2026-03-29T10:00+02:00", "02:30", "2026-03-28T02:30+01:00"),
+        ("2026-03-30T02:00+02:00", "02:30", "2026-03-28T02:30+01:00"),
+        ("2026-03-29T10:00+02:00", "03:30", "2026-03-29T03:30+02:00"),
+        ("2026-11-21T10:00+01:00", "2026-07-01", "2026-07-01T00:00+02:00"),
+    ],
+)
+def test_around_a_change_of_the_clocks_a_time_is_the_latest_one_that_the_clock_has_shown(berlin, now, text, moment):
+    assert parsed_time(text, datetime.fromisoformat(now)) == datetime.fromisoformat(moment)
+
+
+def test_a_time_that_the_clocks_have_skipped_is_named(berlin):
+    with pytest.raises(ValueError, match="there was no 2026-03-29 02:30 here"):
+        parsed_time("2026-03-29 02:30", datetime.fromisoformat("2026-03-29T10:00+02:00"))

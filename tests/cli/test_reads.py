@@ -188,7 +188,8 @@ def test_history_is_of_a_broker_name_or_an_address(run, cluster):
 
 
 def test_a_broker_that_the_guard_holds_is_suspect_in_lists_and_story(run, registry):
-    registry.rules = RouteRegistry(NamesrvSettings(expiry_guard_ratio=0.5))
+    registry.rules = RouteRegistry(NamesrvSettings(expiry_guard_ratio=0.5, tick_gap_millis=0))
+    registry.command(Scan(), publish=False)
     registry.register(MASTER, "c1", "broker-a", heartbeat_timeout_millis=10_000)
     registry.now_ms += 10_001
     registry.command(Scan())
@@ -197,6 +198,16 @@ def test_a_broker_that_the_guard_holds_is_suspect_in_lists_and_story(run, regist
     assert "ago, suspect" in run("brokerList").stdout
     assert "ago, suspect" in run("clusterList").stdout
     assert "is suspect: the guard against mass expiry keeps it in the routes" in run("why broker-a").stdout
+
+
+def test_a_time_without_a_tick_is_in_history_and_in_the_story_of_brokers_that_were_there(run, cluster):
+    cluster.gap(11_000)
+    cluster.register("10.0.0.7:10911", "c1", "broker-new")
+    (shown,) = [line for line in run("history").stdout.splitlines() if "LOG_GAP" in line]
+    assert shown.endswith("no tick for 11s")
+    assert "no tick for 11s: Kafka or all gateways were away" in run("why broker-a").stdout
+    assert "no tick" not in run("why broker-new").stdout
+    assert "LOG_GAP" not in run("history --broker broker-a").stdout
 
 
 @pytest.mark.parametrize("command", ["history --broker broker-a", "why broker-a", "why 10.0.0.2:10911"])
@@ -355,9 +366,21 @@ def test_folder_without_tables_is_one_message(run, tmp_path, registry):
 @pytest.mark.parametrize(
     ("age_ms", "state", "exit_code"), [(1_000, "running", 0), (100_000, "dead", 1)], ids=["fresh", "old"]
 )
-def test_status_ends_with_one_unless_the_job_runs(run, registry, now_ms, age_ms, state, exit_code):
+def test_status_ends_with_the_status_of_its_state(run, registry, now_ms, age_ms, state, exit_code):
     registry.now_ms = now_ms - age_ms
     registry.register(MASTER, "c1", "broker-a")
     result = run("status --no-kafka --json")
     assert (result.exit_code, json.loads(result.stdout)["state"]) == (exit_code, state)
     assert ("dead since" in run("status --no-kafka").stdout) == (state == "dead")
+
+
+def test_a_name_that_ends_with_a_blank_is_in_quotes(registry, run):
+    registry.register("10.0.0.7:10911", "c1 ", "broker-q")
+    assert '"c1 "' in run("clusterList").stdout
+
+
+def test_status_prints_json_too_if_the_tables_cannot_be_read(run, tmp_path, registry):
+    registry.root = str(tmp_path / "elsewhere")
+    result = run("status --json")
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["state"], "holds no registry" in found["error"]) == (1, "unknown", True)

@@ -23,6 +23,7 @@ ACTIVE, WAITING = Candidate("run-1", "host", True), Candidate("run-2", "host", F
         ("running", FromKafka(0, [WAITING]), "running"),  # members have no partition while they are balanced anew
         ("running", FromKafka(problem="not asked"), "running"),
         ("running", FromKafka(problem="Kafka does not answer"), "running"),
+        ("running", FromKafka(jobs=[ACTIVE], problem="made anew", is_other_log=True), "other log"),
         ("dead", FromKafka(9, []), "dead"),
         ("dead", FromKafka(0, []), "dead"),  # it had published everything before it died
         ("dead", FromKafka(9, [ACTIVE, WAITING]), "waiting"),

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from namesrv_stream.cli import main
 
 
-class BecameError(Exception):
+class BecameError(BaseException):  # no error that the command line would report
     """The process would have become this command."""
 
 
@@ -22,9 +22,9 @@ def became(monkeypatch):
     monkeypatch.setattr(os, "execve", become)
 
     def run(*words):
-        result = CliRunner().invoke(main, ["--debug", *words])
-        assert isinstance(result.exception, BecameError), result.output
-        (command,) = result.exception.args
+        with pytest.raises(BecameError) as became:
+            CliRunner().invoke(main, ["--debug", *words])
+        (command,) = became.value.args
         program = next(at for at, word in enumerate(command) if word.endswith(".py"))
         return command[program:], command[:program]
 

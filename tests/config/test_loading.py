@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.config import CATALOGUE, NamesrvSettings, SettingsFileError, load_settings
+from namesrv_stream.config import CATALOGUE, NamesrvSettings, SettingsFileError, load_settings, settings_without_effect
 from namesrv_stream.config.loading import environment_name
 from namesrv_stream.errors import SettingError
 
@@ -216,11 +216,16 @@ def test_tls_needs_certificate_and_key(options, missing):
 
 
 @pytest.mark.parametrize("key", ["tickMillis", "idleTickMillis"])
-def test_d9_ticks_cannot_come_so_seldom_that_each_is_an_outage(key):
-    assert load_settings(options={key: "14999"})
-    with pytest.raises(SettingError, match=f"{key}.*no silent lease would end"):
-        load_settings(options={key: "15000"})
-    assert load_settings(options={key: "15000", "clockJumpGraceMillis": "0"}), "no outages, so no such rule"
+def test_e7_ticks_come_at_least_every_2_s(key):
+    assert load_settings(options={key: "2000"})
+    with pytest.raises(SettingError, match=f"{key}.*silent leases would end late.*2000 or less"):
+        load_settings(options={key: "2001"})
+    assert load_settings(options={key: "15000", "tickGapMillis": "0"}), "all time counts"
+
+
+def test_settings_of_the_grace_are_accepted_and_named_as_without_effect():
+    settings = load_settings(options={"clockJumpMillis": "5000", "clockJumpGraceMillis": "0"})
+    assert settings_without_effect(settings) == ["clockJumpMillis", "clockJumpGraceMillis"]
 
 
 def test_example_file_shows_every_default(file):

@@ -16,7 +16,6 @@ from namesrv_stream.rules.requests import (
     WipeWritePerm,
 )
 from namesrv_stream.tables.reader import RouteReader
-from namesrv_stream.tables.root import DAY_MS
 from namesrv_stream.wire import bodies
 from tests.console.conftest import A, B, C, Client
 
@@ -49,7 +48,7 @@ def test_a_moment_is_an_epoch_or_an_event_time(registry, client):
 
 
 def test_a_silent_broker_that_the_guard_holds_is_suspect(registry, client):
-    registry.rules.settings = NamesrvSettings(expiry_guard_ratio=0.4, clock_jump_millis=DAY_MS)
+    registry.rules.settings = NamesrvSettings(expiry_guard_ratio=0.4, tick_gap_millis=0)
     registry.command(Scan(), publish=False)
     registry.now_ms += DEFAULT_HEARTBEAT_TIMEOUT_MS - 1
     registry.register(A, "c1", "broker-a", publish=False)
@@ -108,6 +107,14 @@ def test_each_epoch_with_events_is_a_mark_of_the_timeline(registry, client):
         (4, 0, 1, 0),
         (5, 0, 0, 1),
     ]
+
+
+def test_a_time_without_a_tick_is_a_mark_of_its_own_kind_and_no_command(registry, client):
+    epoch = registry.gap(11_000).epoch
+    *_, mark = client.get(f"/v1/timeline?epoch={epoch}").json["marks"]
+    assert [mark[kind] for kind in ("epoch", "begins", "ends", "commands", "gaps", "others")] == [epoch, 0, 0, 0, 1, 0]
+    (line,) = [line for line in client.get(f"/v1/events?epoch={epoch}").json["events"] if line["type"] == "LOG_GAP"]
+    assert line["text"].startswith("no tick for 11s: ")
 
 
 def _changes(client, marks):

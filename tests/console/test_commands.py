@@ -17,7 +17,7 @@ def test_a_command_is_one_record_that_history_keeps_with_its_reason(kafka, topic
         client = Client(console.url)
         answer = client.post(WIPE, "/v1/commands?wait=10ms")
         assert (answer.status, answer.json["offset"]) == (202, 0)
-        record = _first_record(kafka, topic)
+        record = first_record(kafka, topic)
         assert (record.broker_name, record.reason) == ("broker-a", "disk full")
         assert record.requested_by.startswith("127.0.0.1:")
         registry.command(record)
@@ -25,7 +25,7 @@ def test_a_command_is_one_record_that_history_keeps_with_its_reason(kafka, topic
         assert "(reason: disk full)" in client.get("/v1/why/TopicA?topic=true").json["sentences"][-1]["text"]
 
 
-def _first_record(kafka, topic):
+def first_record(kafka, topic):
     partition = TopicPartition(topic, 0)
     consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, consumer_timeout_ms=30_000)
     try:

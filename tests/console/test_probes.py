@@ -5,6 +5,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from namesrv_stream.console.server import BackgroundConsole
 from namesrv_stream.local.jars import CHECKOUT
@@ -25,3 +26,10 @@ def test_a_console_without_a_snapshot_is_healthy_and_not_ready(tmp_path, setting
         with pytest.raises(urllib.error.HTTPError, match="503") as refused:
             urllib.request.urlopen(f"{console.url}/readyz", timeout=30)
         assert refused.value.read() == b"no snapshot has been read yet\n"
+
+
+def test_a_console_exports_its_descriptors_threads_and_memory(client):
+    page = urllib.request.urlopen(f"{client.url}/metrics", timeout=30).read().decode()
+    samples = {s.name: s.value for family in text_string_to_metric_families(page) for s in family.samples}
+    for name in ("open_fds", "max_fds", "threads", "resident_memory_bytes"):
+        assert samples[f"process_{name}"] > 0, name

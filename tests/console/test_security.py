@@ -9,6 +9,7 @@ from namesrv_stream.console.server import BackgroundConsole, ConsoleAddressError
 from namesrv_stream.errors import SettingError
 from tests.console.conftest import Client, make_settings
 
+ORDER = {"type": "PUT_KV_CONFIG", "namespace": "ORDER_TOPIC_CONFIG", "key": "TopicA", "reason": "r"}
 WIPE = {"type": "WIPE_WRITE_PERM_OF_BROKER", "brokerName": "broker-a", "reason": "disk full"}
 USERS = """
 [[user]]
@@ -134,6 +135,7 @@ def test_no_file_but_the_pages_is_served(still, path):
         (WIPE | {"reason": ""}, "say why"),
         ({name: WIPE[name] for name in ("type", "brokerName")}, "say why"),
         (WIPE | {"reason": "two\nlines"}, "one line"),
+        (ORDER | {"value": "broker-a\uff1a8"}, "no broker name with a number of queues"),
         (WIPE | {"reason": "x" * 501}, "500"),
         ({"type": "SCAN", "reason": "r"}, "no operator's command"),
         ({"type": "REGISTER_TOPIC_IN_NAMESRV", "topic": "T", "queueDatas": [], "reason": "r"}, "no operator's command"),
@@ -177,3 +179,10 @@ def test_a_port_that_is_taken_is_named(still):
 
 def test_the_right_of_a_command_is_asked_before_kafka(closed):
     assert closed.post(WIPE, Authorization=basic("ann", "ann-secret")).json["message"].startswith("Kafka at ")
+
+
+def test_an_order_configuration_of_an_unknown_broker_is_sent_when_asked_for(still):
+    body = ORDER | {"value": "broker-b:8;broker-x:8"}
+    answer = still.post(body)
+    assert (answer.status, "broker-x is in the tables" in answer.json["message"]) == (409, True)
+    assert still.post(body, "/v1/commands?unknown=true").status == 503, "it goes to Kafka, which nobody runs"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shutil
 import socket
 from urllib.parse import urlsplit
@@ -70,7 +71,7 @@ def test_last_event_id_wins_over_the_epoch_of_the_url(still):
     with stream, stream.makefile("rb") as lines:
         stream.sendall(b"GET /v1/watch?epoch=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nLast-Event-ID: 2\r\n\r\n")
         ids = (line for line in lines if line.startswith(b"id: "))
-        assert next(ids) == b"id: 3\n"
+        assert re.fullmatch(rb"id: [0-9a-f]{8}-3\n", next(ids))
 
 
 @pytest.mark.parametrize("epoch", [99, 0])
@@ -109,7 +110,8 @@ def test_a_blocking_query_returns_at_once_if_it_is_behind(still):
 
 
 def test_a_blocking_query_ends_without_events_when_its_time_is_over(still):
-    assert still.get("/v1/watch?topic=TopicB&epoch=3&wait=50ms").json == {"epoch": 3, "events": []}
+    answer = still.get("/v1/watch?topic=TopicB&epoch=3&wait=50ms").json
+    assert (answer["epoch"], answer["events"]) == (3, [])
 
 
 def test_there_is_a_limit_of_watchers(settings, still_root):
@@ -178,3 +180,22 @@ def test_a_watch_ends_in_order_when_the_console_stops(registry, settings):
         rest = lines.read().decode()
     told = json.loads([line for line in rest.splitlines() if line.startswith("data: ")][-1][6:])
     assert "this console stops" in told["reason"]
+
+
+@pytest.mark.parametrize("topics", [(), ("TopicA",)])
+def test_a_place_of_another_registry_is_answered_by_a_reset(registry, settings, still, tmp_path, topics):
+    place = next(watch(still.url, topics)).place
+    other = PublishedRegistry(str(tmp_path / "imported"), registry.now_ms)
+    for epoch in range(2, 5):
+        other.register(A, "c1", "broker-a", topics=("TopicA", f"Topic{epoch}"))
+    with BackgroundConsole(settings(delta__root=other.root)) as console:
+        reset, state = first(watch(console.url, topics, place), 2)
+        assert (reset.name, state.epoch) == ("reset", 4)
+        assert "is of the registry" in reset.data["reason"]
+        query = "&".join(f"topic={topic}" for topic in topics)
+        registry_of_place = place.split("-")[0]
+        client = Client(console.url)
+        answer = client.get(f"/v1/watch?{query}&epoch=4&registry={registry_of_place}&wait=30s").json
+        assert answer["events"][0]["event"] == "reset"
+        again = client.get(f"/v1/watch?{query}&epoch=4&registry={answer['registry']}&wait=50ms").json
+        assert (again["registry"], again["events"]) == (answer["registry"], [])

@@ -31,6 +31,23 @@ VALUE_SETS: dict[str, dict[str, Any]] = {
     "s3": _S3,
     "secured": _SECURED,
     "extras": _EXTRAS,
+    "everywhere": {
+        "nodeSelector": {"disk": "one"},
+        "tolerations": [{"operator": "Exists"}],
+        "trustSecretName": "trust",
+        "extraVolumes": [{"name": "more", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
+        "console": {
+            "enabled": True,
+            "hosts": "a.example.org,b.example.org",
+            "ingress": {"enabled": True, "tlsSecretName": "t"},
+        },
+        "networkPolicy": {
+            "enabled": True,
+            "clients": [{"podSelector": {"matchLabels": {"role": "client"}}}],
+            "monitoring": [{"podSelector": {"matchLabels": {"role": "monitor"}}}],
+        },
+    },
     "existing": {
         "storage": {"pvc": {"existingClaim": "tables"}},
         "serviceAccount": {"create": False, "name": "given"},

@@ -141,13 +141,15 @@ def label(endpoint, name):
 
 @pytest.mark.parametrize("kind", ["deployment", "sparkApplication"])
 def test_monitors_name_their_targets_as_alerts_and_dashboards_ask_whatever_the_release_is_called(tmp_path, kind):
-    values = VALUE_SETS["spark-operator"] | {"job": VALUE_SETS["spark-operator"]["job"] | {"kind": kind}}
+    job = VALUE_SETS["spark-operator"]["job"] | {"kind": kind}
+    values = VALUE_SETS["spark-operator"] | {"job": job, "console": {"enabled": True}}
     found = [each for each in rendered(values, tmp_path, "another-release") if each["kind"] in MONITORS]
     jobs = {label(endpoint, "job") for monitor in found for endpoint in endpoints(monitor)}
-    assert jobs == {"namesrv-gateway", "namesrv-job"}
+    assert jobs == {"namesrv-console", "namesrv-gateway", "namesrv-job"}
     assert {label(endpoint, "registry") for each in found for endpoint in endpoints(each)} == {"another-release"}
     files = [PROJECT / "deploy/prometheus/alerts.yml", *(PROJECT / "deploy/grafana").glob("*.json")]
-    asked = {name for file in files for name in re.findall(r'job=[~]?\\?"([^"\\]+)', file.read_text())}
+    found_in = [re.findall(r'job=[~]?\\?"([^"\\]+)', file.read_text()) for file in files]
+    asked = {name for names in found_in for each in names for name in each.split("|")}
     assert asked
     assert asked <= jobs
 
@@ -176,14 +178,73 @@ def test_a_gateway_is_ready_by_its_snapshot_and_leaves_the_service_before_it_sto
     ]
     [container] = gateway["spec"]["template"]["spec"]["containers"]
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    alive = {container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "startupProbe")}
+    assert alive == {"/healthz"}  # a process that was stopped still accepts connections
     assert int(container["lifecycle"]["preStop"]["exec"]["command"][1]) < 10
     assert gateway["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+
+
+def test_the_job_has_probes_and_leaves_its_node_one_at_a_time(tmp_path):
+    objects = rendered({}, tmp_path)
+    [job] = [o for o in objects if (o["kind"], o["metadata"]["name"]) == ("Deployment", "namesrv-job")]
+    [container] = job["spec"]["template"]["spec"]["containers"]
+    paths = [container[probe]["httpGet"]["path"] for probe in ("readinessProbe", "livenessProbe", "startupProbe")]
+    assert paths == ["/readyz", "/healthz", "/healthz"]
+    assert {o["metadata"]["name"] for o in objects if o["kind"] == "PodDisruptionBudget"} == {
+        "namesrv-gateway", "namesrv-job",
+    }  # fmt: skip
+    spread = job["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert [each["topologyKey"] for each in spread] == ["kubernetes.io/hostname"]
+
+
+def test_the_public_service_has_no_metrics_and_lets_in_whom_the_values_name(tmp_path):
+    gateway = {
+        "serviceType": "LoadBalancer",
+        "serviceAnnotations": {"a/b": "c"},
+        "loadBalancerSourceRanges": ["10.0.0.0/8"],
+    }
+    [service] = [
+        o
+        for o in rendered({"gateway": gateway}, tmp_path)
+        if (o["kind"], o["metadata"]["name"]) == ("Service", "namesrv-gateway")
+    ]
+    assert [port["name"] for port in service["spec"]["ports"]] == ["remoting"]
+    assert service["spec"]["loadBalancerSourceRanges"] == ["10.0.0.0/8"]
+    assert service["metadata"]["annotations"] == {"a/b": "c"}
+
+
+def test_all_pods_have_the_place_the_volumes_the_trust_and_resources_of_the_values(tmp_path):
+    values = VALUE_SETS["extras"] | VALUE_SETS["everywhere"]
+    for pod in pods(rendered(values, tmp_path)):
+        assert (pod["nodeSelector"], pod["tolerations"]) == ({"disk": "one"}, [{"operator": "Exists"}])
+        assert {"trust", "more"} <= {volume["name"] for volume in pod["volumes"]}
+        [container] = pod["containers"]
+        assert {"/etc/namesrv-trust", "/more"} <= {mount["mountPath"] for mount in container["volumeMounts"]}
+        assert container["resources"]["limits"]["memory"]
+
+
+def test_network_policies_let_in_the_peers_of_the_values_at_the_parts_ports(tmp_path):
+    objects = rendered(VALUE_SETS["extras"] | VALUE_SETS["everywhere"], tmp_path)
+    policies = {o["metadata"]["name"]: o["spec"]["ingress"] for o in objects if o["kind"] == "NetworkPolicy"}
+    clients, monitoring = ([{"podSelector": {"matchLabels": {"role": role}}}] for role in ("client", "monitor"))
+    assert policies == {
+        "namesrv-gateway": [
+            {"ports": [{"port": "remoting"}], "from": clients},
+            {"ports": [{"port": "metrics"}], "from": monitoring},
+        ],
+        "namesrv-job": [{"ports": [{"port": "metrics"}], "from": monitoring}],
+        "namesrv-console": [{"ports": [{"port": "http"}]}],
+        "namesrv-maintenance": [],
+        "namesrv-backup": [],
+    }
 
 
 @pytest.mark.parametrize(
     ("values", "names"),
     [
         ({"gatway": {}}, "gatway"),
+        ({"image": {"tag": "latest"}}, "tag"),
+        ({"console": {"enabled": True, "ingress": {"enabled": True}}}, "console.hosts"),
         ({"gateway": {"replicas": 0}}, "replicas"),
         ({"gateway": {"port": "9876"}}, "port"),
         ({"job": {"kind": "statefulset"}}, "kind"),

@@ -15,13 +15,16 @@ from namesrv_stream.cli import main
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.doctor import kafka as doctor_kafka
 from namesrv_stream.doctor.access import check_certificate, check_users
+from namesrv_stream.doctor.contents import check_contents
 from namesrv_stream.doctor.finding import findings
 from namesrv_stream.doctor.kafka import GATEWAY_RIGHTS, JOB_RIGHTS, check_kafka, clock_finding
-from namesrv_stream.doctor.machine import check_jars, check_java, check_workers
+from namesrv_stream.doctor.machine import check_jars, check_java, check_spark, check_workers
 from namesrv_stream.doctor.storage import check_checkpoint, check_tables, check_writing
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.local.java import find_java
 from namesrv_stream.local.ports import free_ports
+from namesrv_stream.rules.requests import PutKvConfig
+from tests.cli.registry import PublishedRegistry
 
 
 def states(check, **settings):
@@ -106,6 +109,12 @@ def test_a_workers_python_without_the_drivers_packages_has_failed(tmp_path, monk
     assert "PYSPARK_PYTHON" in found.next_step
 
 
+def test_the_installed_pyspark_closes_its_sockets():
+    [found] = states(check_spark)
+    assert found.state == "ok"
+    assert "SPARK-58932" in found.found
+
+
 def test_workers_have_the_packages_of_this_process(monkeypatch):
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     assert [each.state for each in states(check_workers)] == ["ok"]
@@ -180,3 +189,13 @@ def test_a_topic_as_the_job_makes_it_is_right(kafka, topic, monkeypatch):
     found = states(check, **arguments)
     expected = [("Kafka", "ok"), ("election", "ok"), ("topic", "ok"), ("rights", "ok"), ("clock", "not checked")]
     assert [(each.check, each.state) for each in found] == expected, found
+
+
+def test_names_that_look_alike_and_order_configurations_that_crash_clients_are_found(tmp_path):
+    registry = PublishedRegistry(str(tmp_path / "registry"), 1_700_000_000_000)
+    registry.register("10.0.0.1:10911", "c1", "broker-a")
+    registry.register("10.0.0.2:10911", "c1 ", "Broker-A")
+    registry.command(PutKvConfig(namespace="ORDER_TOPIC_CONFIG", key="TopicA", value="broker-a:8;"))
+    found = {(each.check, each.state): each.found for each in states(check_contents, delta_root=registry.root)}
+    assert "'Broker-A', 'broker-a'" in found["names", "warning"]
+    assert "of topic TopicA: ''" in found["order configuration", "failed"]

@@ -59,3 +59,15 @@ def test_it_serves_the_last_snapshot_without_kafka_or_spark_and_ends_on_sigterm(
         assert running.returncode == 0
         assert "Traceback" not in said
         assert "brokers live: is the job running?" in said, "the snapshot is years old"
+
+
+def test_settings_of_rocketmq_are_options_too():
+    words = [PROGRAM, "gateway", "--listenPort", "19876", "--orderMessageEnable=true", "--useTLS", "true", "-p"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert {"listenPort=19876", "orderMessageEnable=true"} <= set(done.stdout.splitlines())
+
+
+def test_an_option_that_is_no_setting_is_refused_with_the_nearest():
+    done = subprocess.run([PROGRAM, "gateway", "--listenProt", "1"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "--listenPort" in done.stderr

@@ -103,20 +103,41 @@ def test_who_hoards_unfinished_frames_pays_and_not_who_comes_next(registry, sett
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"PROX", b"\x16\x03\x01"], ids=["nothing", "half an opening", "half a handshake"]
+    "said", [b"PROX", b"\x16\x03\x01", LOOKUP[:9]], ids=["half an opening", "half a handshake", "half a frame"]
 )
-def test_the_opening_has_a_limit_of_its_own(registry, settings, monkeypatch, tmp_path, said):
+def test_what_is_begun_has_a_limit_of_its_own_to_become_whole(registry, settings, monkeypatch, tmp_path, said):
     from tests.gateway.test_tls import make_certificate  # noqa: PLC0415
 
     make_certificate(tmp_path, "localhost")
     files = {"tls__server__certPath": str(tmp_path / "cert.pem"), "tls__server__keyPath": str(tmp_path / "key.pem")}
-    monkeypatch.setattr(connection_module, "OPENING_LIMIT_S", 0.5)
+    monkeypatch.setattr(connection_module, "WHOLE_LIMIT_S", 0.5)
     with BackgroundGateway(settings(**files)) as running, Peer(running.gateway.port) as good:
+        with Peer(running.gateway.port) as silent, Peer(running.gateway.port, host=EVIL) as slow:
+            assert good.ask(105, topic="TopicA").code == 0
+            slow.socket.sendall(said)
+            assert slow.is_closed_by_server()
+            assert silent.ask(105, topic="TopicA").code == 0, "who sends nothing has serverChannelMaxIdleTimeSeconds"
         assert good.ask(105, topic="TopicA").code == 0
-        with Peer(running.gateway.port, host=EVIL) as silent:
-            silent.socket.sendall(said)
-            assert silent.is_closed_by_server()
-        assert good.ask(105, topic="TopicA").code == 0, "who has begun has serverChannelMaxIdleTimeSeconds"
+
+
+def test_connections_that_never_sent_anything_make_room_oldest_first(registry, settings, caplog):
+    caplog.set_level(logging.INFO)
+    limits = {"maxConnectionsPerAddress": 3, "maxConnections": 5}
+    with BackgroundGateway(settings(**limits)) as running, contextlib.ExitStack() as open_peers:
+
+        def peer(host):
+            return open_peers.enter_context(Peer(running.gateway.port, host=host))
+
+        spoken, first, second, third = peer(EVIL), peer(EVIL), peer(EVIL), None
+        assert spoken.ask(105, topic="TopicA").code == 0
+        third = peer(EVIL)
+        assert first.is_closed_by_server(), "its host has no room, and it is the oldest that has sent nothing"
+        assert third.ask(105, topic="TopicA").code == 0
+        for host in ("127.0.0.2", "127.0.0.3", "127.0.0.4"):
+            assert peer(host).ask(105, topic="TopicA").code == 0
+        assert second.is_closed_by_server(), "nobody has room"
+        assert spoken.ask(105, topic="TopicA").code == 0
+    assert caplog.text.count("it has sent nothing, and a new one needs room") == 2
 
 
 def test_connections_of_one_address_are_limited_and_others_come_in(registry, settings, caplog):
@@ -172,7 +193,7 @@ def test_connections_leave_files_to_the_tables(registry):
         with contextlib.ExitStack() as open_peers, Peer(port) as good:
             assert good.ask(105, topic="TopicA").code == 0
             flood = [open_peers.enter_context(Peer(port, host=EVIL)) for _ in range(300)]
-            assert flood[-1].is_closed_by_server()
+            assert flood[0].is_closed_by_server()
             registry.register("10.0.0.7:10911", "c1", "broker-new", topics=("TopicNew",))
 
             @eventually

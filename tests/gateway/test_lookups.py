@@ -16,6 +16,11 @@ from tests.gateway.process import await_snapshot
 
 eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
 
+AT_A_START = (  # fmt: skip
+    "cannot be changed at run time, so nothing was: it takes effect at a start only. "
+    "Set it in the file and start again."
+)
+
 
 def body(answer):
     assert answer.code == 0, answer
@@ -210,8 +215,9 @@ def test_writes_are_refused_with_a_reason_while_kafka_is_away(peer, code, fields
         (103, b"", {}, (1, None)),
         (103, b"{}", {"brokerId": "x", "brokerAddr": "a", "brokerName": "b", "clusterName": "c"}, (1, None)),
         (318, b"kvConfigPath=/nowhere", {}, (16, "Can not update config in black list.")),
-        (318, b"delta.root=/nowhere", {}, (16, "Can not update config in black list.")),
-        (318, b"listenPort=1", {}, (16, "Can not update config in black list.")),
+        (318, b"kvConfigPath=/nowhere\nlistenPort=1", {}, (16, "Can not update config in black list.")),
+        (318, b"delta.root=/nowhere", {}, (16, f"delta.root {AT_A_START}")),
+        (318, b"listenPort=1", {}, (16, f"listenPort {AT_A_START}")),
         (318, b"\xff\xfe", {}, (1, "string2Properties error")),
         (318, b"noSuchKey=1", {}, (0, None)),
         (217, b"{", {"topic": "T"}, (1, None)),

@@ -18,6 +18,7 @@ from namesrv_stream.monitoring import MAX_A_SECOND, MAX_REQUESTS, PAGE_AGE_S, Mo
 from tests.cli.registry import PublishedRegistry
 
 EVIL = "127.0.0.66"
+CHECKS = {"/healthz": lambda: None, "/readyz": lambda: "no snapshot"}
 eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
 
 
@@ -28,7 +29,7 @@ def metrics():
 
 @pytest.fixture
 def server(metrics):
-    running = MonitoringServer(metrics.registry, ("127.0.0.1", 0), "metricsPort", lambda: None, lambda: "no snapshot")
+    running = MonitoringServer(metrics.registry, ("127.0.0.1", 0), "metricsPort", CHECKS)
     yield running
     running.close()
 
@@ -111,7 +112,7 @@ def test_a_process_that_is_not_ready_says_why_and_is_healthy_all_the_same(server
 def test_a_port_that_is_taken_is_an_error_that_names_the_setting(server, metrics):
     taken = "127.0.0.1", server.port
     with pytest.raises(MonitoringAddressError, match=r"Set job\.metricsPort to another"):
-        MonitoringServer(metrics.registry, taken, "job.metricsPort", lambda: None, lambda: None)
+        MonitoringServer(metrics.registry, taken, "job.metricsPort", {})
 
 
 @pytest.mark.parametrize("late_s", [0, 90])

@@ -1,14 +1,16 @@
 """Request 905: the notices to brokers when the smallest id of a group changes (R14)."""
 
+import asyncio
 import socket
 
 import pytest
 from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.gateway.background import BackgroundGateway
-from namesrv_stream.gateway.notices import notices
+from namesrv_stream.gateway.notices import Notice, notices, send
 from namesrv_stream.rules.rows import BrokerRow, LogPosition
 from namesrv_stream.wire.frame import FrameDecoder
+from namesrv_stream.wire.headers import NotifyMinBrokerIdChangeHeader
 from tests.gateway.conftest import T0
 from tests.tables.rows import live
 
@@ -76,6 +78,22 @@ def test_the_ha_address_of_a_joiner_is_in_the_notice():
     lease = live("a")._replace(ha_server_addr="a:2")
     (notice,) = notices(group(_1="b"), group(_0="a", _1="b"), {"a": lease})
     assert notice.header.ha_broker_addr == "a:2"
+
+
+def test_a_broker_at_an_address_in_brackets_is_notified():
+    """Brackets are no part of a host of IPv6."""
+
+    async def scenario():
+        came = asyncio.get_running_loop().create_future()
+        server = await asyncio.start_server(lambda reader, _writer: came.set_result(reader), "::1", 0)
+        async with server:
+            address = f"[::1]:{server.sockets[0].getsockname()[1]}"
+            header = NotifyMinBrokerIdChangeHeader(min_broker_id=0, min_broker_addr="[::1]:1")
+            await send(Notice(address, header), asyncio.Semaphore(1))
+            (command,) = FrameDecoder().feed(await (await came).read(65536))
+            assert (command.code, command.ext_fields["minBrokerAddr"]) == (905, "[::1]:1")
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("is_on", [True, False])

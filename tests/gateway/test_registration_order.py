@@ -88,7 +88,7 @@ def test_an_error_of_ours_in_a_small_registration_is_an_answer_and_its_connectio
     async def scenario(site):
         peer = Peer(site)
         with monkeypatch.context() as patch:
-            patch.setattr(full_or_light, "register_broker", register_broker)
+            patch.setattr(full_or_light, "read_registration", register_broker)
             await peer.sends(command())
         assert peer.answers == [(0, ResponseCode.SYSTEM_ERROR)]
         assert not peer.connection.is_closing

@@ -175,7 +175,7 @@ def test_an_idle_peer_that_takes_no_answers_is_closed_and_logged_once(registry, 
             assert not connections
 
         closed()
-    assert caplog.text.count("nothing whole came") == 1
+    assert caplog.text.count("closed: idle for 1 s") == 1
 
 
 IDLE_PEERS = """
@@ -184,7 +184,7 @@ port, count = int(sys.argv[1]), int(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_NOFILE, (count + 100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 with contextlib.ExitStack() as idle:
     for _ in range(count):
-        idle.enter_context(socket.create_connection(("127.0.0.1", port))).send(b"\\0")
+        idle.enter_context(socket.create_connection(("127.0.0.1", port)))
     sys.stdin.read()
 """
 
@@ -269,7 +269,8 @@ def test_metrics_and_health(registry, settings):
 
         counted()
         assert urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10).read() == b"ok\n"
-        assert "takes no records" in unreadiness(port), "no Kafka runs at the gateway's address"
+        assert urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10).read() == b"ok\n", "for lookups"
+        assert "not connected yet" in unreadiness(port, "/readyz/writes"), "no Kafka runs at the gateway's address"
 
 
 def test_a_gateway_without_a_snapshot_is_healthy_and_not_ready(tmp_path, settings):
@@ -279,10 +280,10 @@ def test_a_gateway_without_a_snapshot_is_healthy_and_not_ready(tmp_path, setting
         assert urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10).read() == b"ok\n"
 
 
-def unreadiness(port):
-    """Reasons for which /readyz answers 503."""
+def unreadiness(port, page="/readyz"):
+    """Reasons for which it answers 503."""
     with pytest.raises(urllib.error.HTTPError, match="503") as refused:
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10)
+        urllib.request.urlopen(f"http://127.0.0.1:{port}{page}", timeout=10)
     return refused.value.read().decode()
 
 
@@ -362,3 +363,23 @@ def test_decoder_holds_no_more_than_one_frame(chunks, limit):
         except Exception as error:
             assert type(error).__module__.startswith("namesrv_stream.")
         assert decoder.buffered_bytes <= limit + 64
+
+
+def test_at_the_address_of_all_families_gateway_and_monitoring_answer_over_ipv4_and_ipv6(registry, settings):
+    port = free_ports(1)
+    given = settings(bindAddress="::", auth__mode="off", metricsPort=port)
+    with BackgroundGateway(given) as running:
+        for host in ("127.0.0.1", "::1"):
+            with socket.create_connection((host, running.gateway.port), timeout=30) as peer:
+                peer.sendall(LOOKUP)
+                assert peer.recv(4)
+                [connection] = running.gateway.connections.open
+                assert connection.host == host
+            shown = f"[{host}]" if ":" in host else host
+            assert urllib.request.urlopen(f"http://{shown}:{port}/healthz", timeout=30).status == 200
+            _await_no_connection(running.gateway)
+
+
+@eventually
+def _await_no_connection(gateway):
+    assert not gateway.connections.open

@@ -44,7 +44,7 @@ def run():
     return running
 
 
-def test_e7_while_no_lease_is_late_a_tick_comes_in_five_seconds(run):
+def test_e7_while_no_lease_is_late_a_tick_comes_in_each_calm_period(run):
     async def scenario(gateway):
         gateway.lease(last_s=0)
         gateway.start()

@@ -128,10 +128,10 @@ class Site:
         self.writes = Writes(Sending(self.log, "g", self.clock), 300_000, self.answers())
         self._connections = Connections(Certificates(self.settings), "disabled")
 
-    def answers(self, read_to=None, **live):
+    def answers(self, read_to=None, event_time_ms=0, **live):
         """Return a snapshot's answers that has read the log up to `read_to`, by default all, with these leases."""
         offset = len(self.log.sent) if read_to is None else read_to
-        return Answers(RouteTables(live=live), self.settings, offsets={0: offset})
+        return Answers(RouteTables(live=live), self.settings, offsets={0: offset}, event_time_ms=event_time_ms)
 
     def connect(self):
         return connected(SimpleNamespace(lookups=None), self._connections)
@@ -273,7 +273,7 @@ def test_a_small_registration_goes_after_earlier_requests_of_its_connection(run)
 
 
 def test_a_small_registration_for_which_kafka_has_no_room_is_not_decoded(run, monkeypatch):
-    monkeypatch.setattr(full_or_light, "register_broker", pytest.fail)
+    monkeypatch.setattr(full_or_light, "read_registration", pytest.fail)
 
     async def scenario(site):
         site.log.is_full = True
@@ -286,7 +286,7 @@ def test_an_error_of_ours_in_a_small_registration_is_left_to_its_turn_and_sends_
     def register_broker(*_arguments):
         raise ValueError("of ours")
 
-    monkeypatch.setattr(full_or_light, "register_broker", register_broker)
+    monkeypatch.setattr(full_or_light, "read_registration", register_broker)
 
     async def scenario(site):
         assert site.writes.registering.send_at_once(command(), site.connect()) is None
@@ -668,6 +668,91 @@ def test_a_registration_that_waits_when_its_connection_is_lost_is_sent_before_it
         assert site.log.kinds == [FULL, LIGHT, ChannelClosed]
         site.log.acknowledge()
         await asked
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("heard_ago_s", "channel", "is_refused"),
+    [(0, "other/7", True), (45, "other/7", True), (46, "other/7", False), (0, "g/1", False), (0, "g/99", False)],
+    ids=["lives", "lives at the limit", "silent", "its own connection", "a connection that is closed"],
+)
+@pytest.mark.parametrize("other", [{"broker_name": "b"}, {"cluster_name": "d"}])
+def test_d14_an_address_that_another_living_broker_has_is_refused(run, caplog, heard_ago_s, channel, is_refused, other):
+    async def scenario(site):
+        first = site.connect()
+        own = f"g/{first.number}" if channel == "g/1" else channel
+        lease = live()._replace(channels={own: 1_000_000 - heard_ago_s * 1_000})
+        site.writes.follow(site.answers(event_time_ms=1_000_000, **{ADDRESS: lease}))
+        for _ in range(2):
+            asked = site.ask(command(**other), first)
+            await settle()
+            site.log.acknowledge()
+            answer = await asked
+            assert answer.code == is_refused
+            assert ("brokerIP1" in (answer.remark or ""), "other/7" in (answer.remark or "")) == (
+                is_refused,
+                is_refused,
+            )
+        assert site.log.kinds[:1] == ([] if is_refused else [FULL])
+        assert caplog.text.count("brokerIP1") == is_refused, "a warning a minute"
+        same = site.ask(command(2), site.connect())
+        await settle()
+        site.log.acknowledge()
+        assert (await same).code == 0, "the holder registers over another connection"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "has_lease", "is_closed"), [(121, False, True), (119, False, False), (121, True, False)]
+)
+def test_the_silent_connection_of_a_broker_that_has_expired_is_closed(run, silent_s, has_lease, is_closed):
+    async def scenario(site):
+        broker = site.connect()
+        await site.acknowledged(command(), broker)
+        site.writes.follow(site.answers(**({ADDRESS: live()} if has_lease else {})))
+        loop = asyncio.get_running_loop()
+        later_s = loop.time() + silent_s
+        loop.time = lambda: later_s
+        site.writes.registering.close_expired()
+        del loop.time
+        assert broker.is_closing == is_closed
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_connections_of_brokers_are_closed_while_kafka_is_away(run, is_away):
+    async def scenario(site):
+        broker, client = site.connect(), site.connect()
+        await site.acknowledged(command(), broker)
+        site.writes.registering.note_kafka(is_away=is_away)
+        assert (broker.is_closing, client.is_closing) == (is_away, False)
+        await site.lose(broker)
+        assert ChannelClosed not in site.log.kinds if is_away else site.log.kinds[-1] is ChannelClosed
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_slow", [False, True], ids=["nothing came", "half a frame came"])
+def test_an_idle_connection_that_the_gateway_closes_ends_no_lease_and_loses_no_sign_of_life(run, is_slow):
+    """The broker lives as long as its silence is within its lease (D13)."""
+
+    async def scenario(site):
+        broker = site.connect()
+        await site.acknowledged(command(), broker)
+        asked = site.ask(command(), broker)
+        await settle()
+        site.log.acknowledge()
+        await asked
+        assert (await site.ask(command(), broker)).code == 0, "answered, and sent later"
+        if is_slow:
+            broker.data_received(b"\0\0\1")
+        broker.close_if_overdue(asyncio.get_running_loop().time() + (11 if is_slow else 121), 120)
+        assert broker.is_closing
+        await site.lose(broker)
+        assert site.log.kinds == [FULL, LIGHT, LIGHT]
 
     run(scenario)
 

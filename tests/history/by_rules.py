@@ -39,7 +39,7 @@ def publish_by_rules(
 
 
 def _registry() -> OneByOne:
-    return OneByOne(RouteRegistry(NamesrvSettings(clockJumpGraceMillis=0)))
+    return OneByOne(RouteRegistry(NamesrvSettings(tickGapMillis=0)))
 
 
 def _append(registry: OneByOne, at_ms: int, request: Request) -> None:

@@ -125,4 +125,7 @@ def assert_members_are(members: Membership, view: RouteTables) -> None:
 
 
 def _without_what_is_heard(live: dict[str, LiveRow]) -> dict[str, LiveRow]:
-    return {address: row._replace(last_update_timestamp=0, data_version=DataVersion()) for address, row in live.items()}
+    return {
+        address: row._replace(last_update_timestamp=0, clock_millis=0, data_version=DataVersion())
+        for address, row in live.items()
+    }

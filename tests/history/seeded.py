@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import BrokerHeartbeat, Command, DataVersion, RegisterBroker, TopicConfig
+from namesrv_stream.rules.requests import BrokerHeartbeat, Command, DataVersion, RegisterBroker, Scan, TopicConfig
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
 from namesrv_stream.tables.root import Root
 from tests.published import Published
@@ -45,6 +45,9 @@ class SeededRegistry:
             topic_config_table=dict.fromkeys(topics, TopicConfig(4, 8, 6)),
         )
         self.rules.apply(request, self._place(at_ms))
+
+    def tick(self, at_ms: int) -> None:
+        self.rules.apply(Scan(), self._place(at_ms))
 
     def expire(self, at_ms: int, address: str, silent_ms: int = 2 * MINUTE_MS) -> None:
         """End a lease whose last sign of life was `silent_ms` before."""

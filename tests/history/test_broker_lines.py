@@ -15,8 +15,9 @@ class Log:
     """A registry that is told what happens second by second; every lease lasts 1,000 s."""
 
     def __init__(self):
-        self._registry = RouteRegistry(NamesrvSettings(clock_jump_millis=10_000_000))
+        self._registry = RouteRegistry(NamesrvSettings(tick_gap_millis=0))
         self._offset = 0
+        self.apply(Scan(), 0)
 
     def apply(self, request, at_s):
         self._offset += 1

@@ -234,3 +234,8 @@ def test_changes_stand_on_each_other_and_all_commands_are_one_kind():
         "EXPIRED": [(hours(9), 0, 4), (hours(10), 0, 1)],
         "operator command": [(hours(9), 4, 3), (hours(10), 1, 0)],
     }
+
+
+def test_times_without_a_tick_are_a_kind_of_their_own():
+    figure = events((hours(9), "LOG_GAP", 1), (hours(10), "EXPIRED", 1))
+    assert [bars.get_label() for bars in figure.axes[0].containers] == ["EXPIRED", "LOG_GAP"]

@@ -7,8 +7,9 @@ import pytest
 
 import namesrv_stream.history
 from namesrv_stream.backup.putting_back import Cause
-from namesrv_stream.stream.source import COMMAND_TYPES
+from namesrv_stream.rules.requests import Command
 
+COMMAND_TYPES = [str(each.__struct_config__.tag) for each in Command.__args__]
 VIEWS = (Path(namesrv_stream.history.__file__).parent / "views.sql").read_text("utf-8")
 TABLES = (Path(__file__).parents[2] / "docs" / "tables.md").read_text("utf-8")
 

@@ -167,6 +167,8 @@ def page_of_an_outage(spark, tmp_path_factory):
     registry.close_channel(ms(2) + 20_000, "10.0.0.2:10911")
     registry.register(ms(2.1), A, "broker-a", zone="z1")
     registry.register(ms(3), "10.0.0.2:10911", "broker-b", zone="z1")
+    registry.tick(ms(3.5))
+    registry.tick(ms(3.5) + 11_000)
     registry.close_channel(ms(4), A)
     registry.register(ms(4.5), A, "broker-a", zone="z9")
     registry.publish(at_ms=ms(6))
@@ -203,6 +205,14 @@ def test_the_zones_at_an_outage_are_those_in_which_the_brokers_were_then(page_of
         parts_of(page)["Brokers by zone at the greatest of these"],
     )
     assert rows == [("z1", "2", "2"), ("none", "1", "0")]
+
+
+def test_a_page_lists_the_times_without_a_tick(page_of_an_outage):
+    page, _ = page_of_an_outage
+    rows = re.findall(
+        '<td class="time">(.*?)</td><td class="number">(.*?)</td>', parts_of(page)["Times without a tick"]
+    )
+    assert rows == [("2026-11-14 03:30:11", "11")]
 
 
 def test_each_sentence_plot_and_table_of_a_page_unfolds_the_query_that_it_comes_from(page_of_an_outage):

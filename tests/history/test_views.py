@@ -355,6 +355,20 @@ def test_changes_are_counted_by_hour_and_kind(registry, rows):
     ]
 
 
+def test_a_time_without_a_tick_is_a_change_and_neither_a_command_nor_the_end_of_a_session(registry, rows):
+    registry.register(hours(1), A, "broker-a")
+    registry.tick(hours(1))
+    registry.tick(hours(1.5))
+    registry.publish()
+    assert rows("SELECT type, events, broker_names FROM route_changes ORDER BY type") == [
+        ("LOG_GAP", 1, 0),
+        ("REGISTERED", 1, 1),
+    ]
+    assert rows(SESSIONS) == [(0, at(hours(1)), None, None, A)]
+    assert rows("SELECT up_millis, expected_millis FROM broker_availability") == [(30 * MINUTE_MS,) * 2]
+    assert rows("SELECT * FROM operator_command") == []
+
+
 def test_rejected_records_are_shown_as_text_as_far_as_they_are_text(registry, rows):
     kept = [RejectedRow(hours(1), 0, i, "k", value, 9, "why") for i, value in enumerate((b"{no", b"\xff\xfe", None))]
     registry.publish(at_ms=hours(1), rejected=tuple(kept))

@@ -5,9 +5,9 @@ import pytest
 from namesrv_stream.rules.lease import (
     LeaseEnds,
     LogClock,
-    after_outage,
     after_sign_of_life,
     deadline_ms,
+    with_reading,
     without_channel,
 )
 from namesrv_stream.rules.requests import DataVersion
@@ -16,45 +16,47 @@ from namesrv_stream.rules.rows import LiveRow
 TIMEOUT_MS = 120_000
 
 
-def lease(last_ms=0, timeout_ms=TIMEOUT_MS, **fields):
-    return LiveRow("a:1", "c", "b", 0, last_ms, timeout_ms, DataVersion(), "", 0, **fields)
+GAP_MS = 3_000
 
 
-def test_l1_the_deadline_is_the_timeout_after_the_last_sign_of_life():
-    assert deadline_ms(lease(last_ms=5)) == 5 + TIMEOUT_MS
+def lease(last_ms=0, timeout_ms=TIMEOUT_MS, clock_millis=0, **fields):
+    return LiveRow("a:1", "c", "b", 0, last_ms, timeout_ms, DataVersion(), "", 0, clock_millis=clock_millis, **fields)
+
+
+def test_l1_the_deadline_is_the_timeout_after_the_clock_at_the_last_sign_of_life():
+    assert deadline_ms(lease(last_ms=5, clock_millis=7)) == 7 + TIMEOUT_MS
 
 
 @pytest.mark.parametrize(("at_ms", "last_ms"), [(7, 7), (3, 5)])
 def test_e9_the_last_sign_of_life_never_goes_back(at_ms, last_ms):
-    assert after_sign_of_life(lease(last_ms=5), at_ms, None).last_update_timestamp == last_ms
+    alive = after_sign_of_life(lease(last_ms=5, clock_millis=5), at_ms, at_ms, None)
+    assert (alive.last_update_timestamp, alive.clock_millis) == (last_ms, last_ms)
 
 
-def test_d9_an_outage_gives_the_grace_if_that_is_longer_than_the_lease():
-    assert deadline_ms(after_outage(lease(timeout_ms=10_000), 20_000, 60_000)) == 80_000
-    assert deadline_ms(after_outage(lease(timeout_ms=TIMEOUT_MS), 20_000, 60_000)) == TIMEOUT_MS
-
-
-def test_d9_a_sign_of_life_ends_the_grace():
-    alive = after_sign_of_life(after_outage(lease(timeout_ms=10_000), 20_000, 60_000), 21_000, None)
-    assert deadline_ms(alive) == 31_000
+@pytest.mark.parametrize(("grace_until", "clock_millis"), [(None, 5), (60_000, 50_000), (10_006, 6), (10_004, 5)])
+def test_a_lease_of_an_earlier_release_is_heard_at_its_last_sign_of_life_plus_what_its_grace_had_left(
+    grace_until, clock_millis
+):
+    former = lease(last_ms=5, timeout_ms=10_000, clock_millis=None, grace_until=grace_until)
+    assert with_reading(former) == former._replace(clock_millis=clock_millis, grace_until=None)
 
 
 def test_l6_the_lease_ends_with_its_last_connection():
-    alive = after_sign_of_life(after_sign_of_life(lease(), 1, "ch:1"), 2, "ch:2")
+    alive = after_sign_of_life(after_sign_of_life(lease(), 1, 1, "ch:1"), 2, 2, "ch:2")
     left = without_channel(alive, 3, "ch:1")
     assert left.channels == {"ch:2": 2}
     assert without_channel(left, 4, "ch:2") is None
 
 
 def test_l6_a_connection_that_is_not_the_leases_changes_nothing():
-    alive = after_sign_of_life(lease(), 1, "ch:1")
+    alive = after_sign_of_life(lease(), 1, 1, "ch:1")
     assert without_channel(alive, 2, "ch:2") is alive
     assert without_channel(lease(), 2, "ch:2") is not None
 
 
 @pytest.mark.parametrize(("silent_ms", "is_left"), [(TIMEOUT_MS, True), (TIMEOUT_MS + 1, False)])
 def test_l6_a_connection_over_which_nothing_came_for_the_timeout_keeps_no_lease(silent_ms, is_left):
-    alive = after_sign_of_life(after_sign_of_life(lease(), 0, "ch:gone"), silent_ms, "ch:2")
+    alive = after_sign_of_life(after_sign_of_life(lease(), 0, 0, "ch:gone"), silent_ms, silent_ms, "ch:2")
     assert (without_channel(alive, silent_ms, "ch:2") is not None) == is_left
 
 
@@ -67,18 +69,42 @@ def test_e9_event_time_stands_still_while_the_clock_is_behind_the_newest_tick():
     assert (clock.newest_tick_ms, clock.stepped_back_ms) == (100, 40)
 
 
-@pytest.mark.parametrize(("gap_ms", "is_outage"), [(15_000, False), (15_001, True)])
-def test_d9_two_ticks_further_apart_than_the_limit_are_an_outage(gap_ms, is_outage):
-    clock = LogClock()
-    assert not clock.tick(1_000_000, 15_000)
-    assert clock.tick(1_000_000 + gap_ms, 15_000) == is_outage
+@pytest.mark.parametrize(
+    ("append_ms", "reading_ms"), [(1_000, 1_000), (2_999, 2_999), (3_000, 3_000), (3_001, 3_000), (-50_000, 0), (0, 0)]
+)
+def test_d9_the_clock_goes_on_from_tick_to_tick_by_the_limit_at_most_and_never_back(append_ms, reading_ms):
+    clock = LogClock(newest_tick_ms=0, tick_append_ms=0, reading_ms=0)
+    assert clock.reading_at_ms(append_ms, GAP_MS) == reading_ms
+    clock.tick(append_ms, GAP_MS)
+    assert (clock.reading_ms, clock.gap_ms) == (reading_ms, max(0, append_ms))
+    assert clock.reading_at_ms(append_ms + 10, GAP_MS) == reading_ms + 10
 
 
-def test_d9_a_clock_that_steps_back_and_catches_up_is_no_outage():
+def test_d9_after_a_step_back_the_clock_goes_on_with_the_next_tick():
     clock = LogClock()
-    clock.tick(100_000, 15_000)
-    clock.tick(10_000, 15_000)
-    assert not clock.tick(101_000, 15_000)
+    for append_ms in (100_000, 10_000, 11_000, 101_000):
+        clock.tick(append_ms, GAP_MS)
+    assert (clock.reading_ms, clock.newest_tick_ms) == (104_000, 101_000)
+
+
+def test_d9_the_clock_starts_at_the_first_tick_and_all_before_it_is_heard_then():
+    clock = LogClock()
+    assert clock.reading_at_ms(50_000, GAP_MS) == 0
+    clock.tick(60_000, GAP_MS)
+    assert (clock.reading_ms, clock.gap_ms) == (60_000, 0)
+
+
+def test_d9_without_a_limit_all_time_between_two_ticks_counts():
+    clock = LogClock(newest_tick_ms=0, tick_append_ms=0, reading_ms=0)
+    clock.tick(10**9, 0)
+    assert clock.reading_ms == 10**9
+
+
+def test_d9_no_time_passes_from_the_last_tick_of_a_log_to_the_first_one_of_another():
+    clock = LogClock(newest_tick_ms=0, tick_append_ms=None, reading_ms=70_000)
+    assert clock.reading_at_ms(10**9, GAP_MS) == 70_000
+    clock.tick(10**9, GAP_MS)
+    assert clock.reading_ms == 70_000
 
 
 @pytest.mark.parametrize(("tick_ms", "found"), [(TIMEOUT_MS, []), (TIMEOUT_MS + 1, ["a:1"])])

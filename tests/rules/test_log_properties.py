@@ -1,11 +1,14 @@
 """The log decides (E1): of random logs, neither cuts nor restarts change tables or history."""
 
+from dataclasses import replace
+
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from chaos.oracle import Oracle, contents, without_place
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.journal import NetChanges
+from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import BrokerHeartbeat, RegisterBroker, Scan
 from namesrv_stream.rules.rows import LogPosition
@@ -25,7 +28,7 @@ class Tables:
     def __init__(self, settings):
         self._settings = settings
         self._rows = {spec: {} for spec in ROUTE_TABLES}
-        self._newest_tick_ms = None
+        self._clock = LogClock()
 
     def publish(self, registry):
         """Take what has changed, through Arrow as Delta gets it. Return the lines of history."""
@@ -36,14 +39,14 @@ class Tables:
             rows |= {row[: len(spec.key)]: row for row in rows_from_arrow(spec, rows_to_arrow(spec, upserts))}
             for key in changes.deletes:
                 del rows[key]
-        self._newest_tick_ms = registry.clock.newest_tick_ms
+        self._clock = replace(registry.clock)
         return [without_place(line) for line in came.events]
 
     def registry(self, order):
         """A new registry that goes on from here."""
         registry = RouteRegistry(self._settings)
         shuffled = {spec.name: order.sample([*rows.values()], len(rows)) for spec, rows in self._rows.items()}
-        registry.load(shuffled, self._newest_tick_ms)
+        registry.load(shuffled, replace(self._clock))
         return registry
 
 
@@ -90,45 +93,49 @@ class Leases:
     """A naive model of leases: all of them looked at, at each tick, in the words of L1, D5, D9, D11, E5 and E9."""
 
     def __init__(self, settings):
-        self.last_ms, self.timeout_ms, self.grace_ms, self.suspect_ms = {}, {}, {}, {}
-        self.newest_tick_ms = None
+        self.last_ms, self.heard, self.timeout_ms, self.suspect_ms = {}, {}, {}, {}
+        self.ticks = []
+        self.clock = None
         self._settings = settings
 
     def sign(self, address, at_ms, timeout_ms=None):
         if timeout_ms is None and address not in self.last_ms:
             return
-        now_ms = at_ms if self.newest_tick_ms is None else max(at_ms, self.newest_tick_ms)
+        now_ms = max([at_ms, *self.ticks])
         self.last_ms[address] = max(now_ms, self.last_ms.get(address, now_ms))
+        reading = 0 if self.clock is None else self.clock + self.counted(at_ms - self.ticks[-1])
+        self.heard[address] = max(reading, self.heard.get(address, 0))
         self.timeout_ms[address] = timeout_ms or self.timeout_ms[address]
-        self.grace_ms.pop(address, None)
         self.suspect_ms.pop(address, None)
+
+    @staticmethod
+    def counted(elapsed_ms):
+        return min(max(elapsed_ms, 0), 3_000)
 
     def tick(self, at_ms):
         """Return who is gone, in order."""
-        before, now_ms = self.newest_tick_ms, max(at_ms, self.newest_tick_ms or at_ms)
-        self.newest_tick_ms = now_ms
-        if before is not None and now_ms > before + 15_000:
-            self.grace_ms = dict.fromkeys(self.last_ms, now_ms + 60_000)
-        gone = sorted((self.end(address), address) for address in self.last_ms if self.end(address) < now_ms)
-        late = [each for each in self.last_ms if now_ms > self.deadline(each) - self.timeout_ms[each] // 4]
+        if self.clock is None:
+            self.clock = at_ms
+            self.heard = dict.fromkeys(self.heard, at_ms)
+        else:
+            self.clock += self.counted(at_ms - self.ticks[-1])
+        self.ticks.append(at_ms)
+        silent = {address: self.clock - heard for address, heard in self.heard.items()}
+        gone = sorted((self.end(each), each) for each in silent if self.end(each) < self.clock)
+        late = [each for each in silent if silent[each] > self.timeout_ms[each] - self.timeout_ms[each] // 4]
         ratio = self._settings.expiry_guard_ratio
-        if ratio and len(late) > ratio * len(self.last_ms):
+        if ratio and len(late) > ratio * len(silent):
             fresh = [each for each in gone if each[1] not in self.suspect_ms]
-            self.suspect_ms |= {address: now_ms for _, address in fresh}
+            self.suspect_ms |= {address: max(self.ticks) for _, address in fresh}
             gone = [each for each in gone if each not in fresh]
         for _, address in gone:
-            for known in (self.last_ms, self.grace_ms, self.suspect_ms):
+            for known in (self.last_ms, self.heard, self.suspect_ms):
                 known.pop(address, None)
         return [address for _, address in gone]
 
-    def deadline(self, address):
-        return max(self.last_ms[address] + self.timeout_ms[address], self.grace_ms.get(address, 0))
-
     def end(self, address):
-        if address not in self.suspect_ms:
-            return self.deadline(address)
-        held_until_ms = self.suspect_ms[address] + self._settings.expiry_guard_max_millis
-        return max(held_until_ms, self.grace_ms.get(address, 0))
+        held_ms = self._settings.expiry_guard_max_millis if address in self.suspect_ms else 0
+        return self.heard[address] + self.timeout_ms[address] + held_ms
 
 
 SIGNS = st.tuples(st.sampled_from(["tick", "tick", "register", "heartbeat"]), st.sampled_from("abcd"), steps_ms)

@@ -40,3 +40,10 @@ def test_a_claim_makes_stale_tables_no_fresher():
 def test_the_lag_is_of_event_time_and_unknown_before_the_first_record():
     assert job_progress(snapshot("CLAIM", 0, 270_000), NOW, STALE_MS).lag_ms == 270_000
     assert job_progress(snapshot("CLAIM", 0, None), NOW, STALE_MS).lag_ms is None
+
+
+def test_a_record_stamped_ahead_makes_the_tables_of_a_dead_job_no_fresher():
+    ahead = snapshot("PUBLICATION", STALE_MS + 1, -3_600_000)
+    assert is_stale(ahead, NOW, STALE_MS)
+    assert job_progress(ahead, NOW, STALE_MS).lag_ms == STALE_MS + 1
+    assert not is_stale(snapshot("PUBLICATION", STALE_MS, -3_600_000), NOW, STALE_MS)

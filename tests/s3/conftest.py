@@ -1,7 +1,12 @@
-"""An S3 server for all tests of object stores, and an empty place on it for each."""
+"""S3 servers for all tests of object stores, and an empty place on them for each.
 
+moto serves all tests; those of `make test-full` run on versitygw besides, a real S3 server, which that target builds.
+"""
+
+import json
 import os
 import sys
+import urllib.request
 import uuid
 
 import boto3
@@ -13,6 +18,7 @@ from namesrv_stream.local.server import OwnedServer
 from namesrv_stream.tables.root import Root
 
 BUCKET = "routes"
+VERSITYGW = CHECKOUT / ".cache" / "s3" / "versitygw"
 
 
 class S3Server(OwnedServer):
@@ -26,10 +32,12 @@ class S3Server(OwnedServer):
         self._options = options
 
     def start(self):
-        command = [sys.executable, CHECKOUT / "tests" / "s3" / "server.py", str(self._port), *self._options]
-        self._run(command, lambda: listens(self._port), 120)
+        self._run(self._command(), lambda: listens(self._port), 120)
         self._client().create_bucket(Bucket=BUCKET)
         return self
+
+    def _command(self):
+        return [sys.executable, CHECKOUT / "tests" / "s3" / "server.py", str(self._port), *self._options]
 
     def objects(self, root):
         """Name to content's hash of all below a root that has few."""
@@ -52,9 +60,49 @@ class S3Server(OwnedServer):
             "aws_allow_http": "true",
         }
 
-    def root(self):
-        """A root in the bucket, without tables."""
-        return Root(f"s3a://{BUCKET}/{uuid.uuid4().hex[:12]}/registry", self.storage_options)
+    def root(self, port=None):
+        """A root in the bucket, without tables. `port`: that of a proxy before the server."""
+        options = self.storage_options | ({"aws_endpoint_url": f"http://{HOST}:{port}"} if port else {})
+        return Root(f"s3a://{BUCKET}/{uuid.uuid4().hex[:12]}/registry", options)
+
+    @property
+    def port(self):
+        return self._port
+
+
+class UnreliableProxy(OwnedServer):
+    """unreliable.py before a server."""
+
+    name = "the unreliable proxy"
+
+    def __init__(self, folder, server):
+        super().__init__(folder / "proxy.log")
+        self.port = free_ports(1)
+        self._server = server
+
+    def start(self):
+        program = CHECKOUT / "tests" / "s3" / "unreliable.py"
+        self._run([sys.executable, program, str(self.port), str(self._server.port)], lambda: listens(self.port), 120)
+        return self
+
+    @property
+    def fates(self):
+        with urllib.request.urlopen(f"http://{HOST}:{self.port}/fates", timeout=60) as answer:
+            return json.load(answer)
+
+
+class RealS3Server(S3Server):
+    """versitygw, on a folder whose file system has extended attributes."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self._folder = folder / "buckets"
+        self._folder.mkdir()
+
+    def _command(self):
+        assert VERSITYGW.exists(), f"{VERSITYGW} is not there: make test-full builds it"
+        where = ["--port", f"{HOST}:{self._port}", "--access", "key", "--secret", "secret", "--region", "us-east-1"]
+        return [VERSITYGW, *where, "posix", self._folder]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -65,7 +113,16 @@ def no_credentials_but_those_given():
 
 
 @pytest.fixture(scope="session")
-def s3(tmp_path_factory):
+def real_s3(tmp_path_factory):
+    with RealS3Server(tmp_path_factory.mktemp("real-s3")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session", params=["moto", pytest.param("versitygw", marks=pytest.mark.full)])
+def s3(request, tmp_path_factory):
+    if request.param == "versitygw":
+        yield request.getfixturevalue("real_s3")
+        return
     with S3Server(tmp_path_factory.mktemp("s3")) as server:
         yield server
 

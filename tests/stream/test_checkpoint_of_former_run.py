@@ -1,4 +1,4 @@
-"""The checkpoint of a former run: what is refused, what is removed, and what is gone on with."""
+"""The checkpoint of a former run: what is put aside, and what is gone on with."""
 
 import json
 from pathlib import Path
@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.stream.checkpoint import STATE_STORE, Checkpoint, StateStoreMismatchError, set_up_checkpoint
+from namesrv_stream.stream.checkpoint import STATE_STORE, Checkpoint, set_up_checkpoint
 from namesrv_stream.stream.failures import CheckpointStorageError, storage_errors
 
 ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
 
 @pytest.fixture
@@ -25,23 +24,11 @@ def written(spark, tmp_path):
         (Path(checkpoint.location) / "offsets" / "0").write_text(
             f'v1\n{json.dumps(metadata)}\n{{"heartbeats":{{"0":5}}}}'
         )
+        (Path(checkpoint.location) / "metadata").write_text('{"id":"query"}')
         (Path(checkpoint.location) / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
         return checkpoint
 
     return write
-
-
-@pytest.mark.parametrize(("key", "found"), [(ENCODING, "unsaferow"), (PROVIDER, "org.example.OtherProvider")])
-def test_a_checkpoint_with_state_in_another_form_is_refused_with_the_way_out(written, key, found):
-    checkpoint = written(STATE_STORE | {key: found})
-    with pytest.raises(StateStoreMismatchError, match=rf"{found}.*Remove that folder and start again") as refused:
-        checkpoint.make_ready()
-    assert (refused.value.location, refused.value.key) == (checkpoint.location, key)
-
-
-@pytest.mark.parametrize("conf", [STATE_STORE, {}], ids=["the same form", "written down by no release of Spark"])
-def test_a_checkpoint_with_state_in_the_same_form_is_taken(written, conf):
-    written(conf).make_ready()
 
 
 def test_a_file_in_the_place_of_the_checkpoint_is_named_with_its_setting(spark, tmp_path):
@@ -51,29 +38,59 @@ def test_a_file_in_the_place_of_the_checkpoint_is_named_with_its_setting(spark, 
         pytest.raises(CheckpointStorageError, match=r"Is checkpoint\.location right") as refused,
         storage_errors(settings),
     ):
-        Checkpoint(spark, settings.checkpoint_location, "topic-id").make_ready()
+        Checkpoint(spark, settings.checkpoint_location, "topic-id").make_base()
     assert refused.value.root == settings.checkpoint_location
     assert "at org.apache" not in str(refused.value)
 
 
+def is_put_aside(checkpoint):
+    folder, aside = Path(checkpoint.location), Path(f"{checkpoint.location}.aside")
+    assert folder.exists() != aside.exists()
+    return aside.exists()
+
+
 @pytest.mark.parametrize(("oldest_offset", "is_kept"), [(5, True), (6, False)])
-def test_a_checkpoint_that_goes_on_before_the_oldest_record_is_removed(written, oldest_offset, is_kept):
+def test_a_checkpoint_that_goes_on_before_the_oldest_record_is_put_aside(written, caplog, oldest_offset, is_kept):
     checkpoint = written(STATE_STORE)
-    checkpoint.remove_if_unusable("heartbeats", oldest_offset)
-    assert Path(checkpoint.location).exists() == is_kept
+    checkpoint.make_ready("heartbeats", oldest_offset)
+    assert is_put_aside(checkpoint) != is_kept
+    assert ("goes on before offset 6, the oldest that Kafka has" in caplog.text) != is_kept
 
 
 @pytest.mark.parametrize(
     "left", [None, "", "v1", 'v1\n{"batchWatermarkMs":0', 'v1\n{}\n{"heartbeats":{"0":', "v1\n{}\n5"]
 )
-def test_a_checkpoint_that_a_full_disk_has_cut_off_is_removed(written, left):
+def test_a_checkpoint_that_a_full_disk_has_cut_off_is_put_aside(written, left):
     checkpoint = written(STATE_STORE)
     file = Path(checkpoint.location) / "offsets" / "0"
     file.with_name(".0.crc").unlink(missing_ok=True)
     file.unlink() if left is None else file.write_text(left)
-    checkpoint.make_ready()
-    checkpoint.remove_if_unusable("heartbeats", 0)
-    assert not Path(checkpoint.location).exists()
+    checkpoint.make_ready("heartbeats", 0)
+    assert is_put_aside(checkpoint)
+
+
+def test_a_checkpoint_that_was_removed_under_a_running_query_is_put_aside(written, caplog):
+    """The query goes on writing what it commits, without the file that Spark asks for at the next start."""
+    checkpoint = written(STATE_STORE)
+    (Path(checkpoint.location) / "metadata").unlink()
+    checkpoint.make_ready("heartbeats", 0)
+    assert is_put_aside(checkpoint)
+    assert "its file `metadata` is missing" in caplog.text
+
+
+def test_a_checkpoint_without_tables_is_put_aside_and_delta_root_is_named(written, caplog):
+    checkpoint = written(STATE_STORE)
+    checkpoint.make_ready("heartbeats", 0, are_tables_empty=True)
+    assert is_put_aside(checkpoint)
+    assert "is delta.root right?" in caplog.text
+
+
+def test_one_checkpoint_at_most_is_kept_aside(written, spark):
+    for number in (1, 2):
+        checkpoint = written(STATE_STORE)
+        (Path(checkpoint.location) / f"of-{number}").touch()
+        checkpoint.put_aside("test")
+    assert [each.name for each in Path(f"{checkpoint.location}.aside").glob("of-*")] == ["of-2"]
 
 
 def test_a_conf_file_does_not_decide_how_state_is_kept(spark):

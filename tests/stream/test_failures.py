@@ -83,3 +83,13 @@ def test_an_error_of_the_batch_itself_wins_over_sparks():
 def test_of_a_python_traceback_the_raised_line_is_the_cause():
     said = "failed: Traceback (most recent call last):\n  File x\n    y = 1/0\nZeroDivisionError: division by zero\n"
     assert job_failure(SETTINGS, None, said).cause == "ZeroDivisionError: division by zero"
+
+
+def test_a_line_of_the_plan_is_no_cause():
+    said = (
+        "failed: Traceback (most recent call last):\n  File x\nBatchUnreadError: offset was changed from 120 to 3; "
+        "failOnDataLoss\n\n=== Streaming Query ===\nIdentifier: [id = 1]\nProject [broker_addr#472]\n"
+    )
+    failure = job_failure(SETTINGS, None, said)
+    assert isinstance(failure, CheckpointUnusableError)
+    assert failure.cause == "BatchUnreadError: offset was changed from 120 to 3; failOnDataLoss"

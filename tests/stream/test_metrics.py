@@ -1,6 +1,7 @@
 """The job's metrics: its role and readiness, its lag, and how long each table takes."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -76,3 +77,10 @@ def test_each_table_is_timed_and_a_write_that_began_anew_once(metrics):
     assert value(metrics, "publication_seconds_count", table="live") == 1
     assert value(metrics, "publication_seconds_count", table="snapshot") == 1
     assert value(metrics, "publication_seconds_count", table="topic") is None
+
+
+@pytest.mark.parametrize("unknown", ["None", "null", "", None])
+def test_progress_without_offsets_leaves_the_lag_at_none(metrics, unknown):
+    source = SimpleNamespace(latestOffset=unknown, endOffset='{"log": {"0": 12}}')
+    metrics.progressed(SimpleNamespace(numInputRows=3, durationMs={}, stateOperators=[], sources=[source]))
+    assert value(metrics, "lag_records") == 0

@@ -1,13 +1,11 @@
 """The log decides (E1), through micro-batches into real tables: a checkpoint ahead of them, behind them, or lost.
 
-Real Delta, no Spark and no Kafka: the log is a list, and its records reach the driver as the stateful step passes
-them on.
+Real Delta, no Spark and no Kafka: the log is a list, and its records reach the driver as Spark brings them.
 """
 
 import tempfile
 from enum import Enum
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -17,9 +15,7 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.kafka.reader import StoredRecord
 from namesrv_stream.records import encode_record, record_key
 from namesrv_stream.rules.requests import PutKvConfig, RegisterBroker, Scan, TopicConfig, UpdateNamesrvConfig
-from namesrv_stream.stream.liveness import PassedOn
 from namesrv_stream.stream.micro_batch import MicroBatches
-from namesrv_stream.stream.source import BROKER_TYPES, COMMAND_TYPES, TICK
 from namesrv_stream.tables.arrow import rows_from_arrow, topic_bucket
 from namesrv_stream.tables.publication import POINTS, Publisher
 from namesrv_stream.tables.reader import RouteReader
@@ -44,37 +40,6 @@ class ListedLog:
 
     def between(self, start, end):
         yield from self.records[start:end]
-
-
-def passed_on(records):
-    """The records as the stateful step passes them on: heartbeats of a connection packed, values left in the log."""
-    rows, packed = [], {}
-    for record in records:
-        kind, address, channel_id = said(record)
-        reason = "wrong" if kind == "REJECTED" else None
-        place = ([record.offset], [record.append_time_ms])
-        row = PassedOn(kind, address, channel_id, *place, len(record.value), reason)
-        if kind != "BROKER_HEARTBEAT":
-            rows.append(row)
-            continue
-        former = packed.setdefault((address, channel_id), row)
-        if former is not row:
-            former.offsets.extend(row.offsets)
-            former.append_times_ms.extend(row.append_times_ms)
-    return as_table([*rows, *packed.values()])
-
-
-def said(record):
-    """Kind, address and connection of a record, as its envelope has them."""
-    try:
-        fields = msgspec.json.decode(record.value)
-    except msgspec.DecodeError:
-        return "REJECTED", "", None
-    kind, address = fields["type"], fields.get("brokerAddr", "")
-    is_envelope = kind in (TICK, *BROKER_TYPES, *COMMAND_TYPES) and record.key == address.encode()
-    if not is_envelope or (kind == "REGISTER_BROKER" and "clusterName" not in fields):
-        return "REJECTED", "", None
-    return kind, address, fields.get("channelId")
 
 
 class Life(Enum):
@@ -122,7 +87,7 @@ class Job:
     def handle(self, end, life, point):
         self._dies_at, has_died = point, False
         try:
-            self._batches.handle(passed_on(self._log[self._committed : end]), "query", 0)
+            self._batches.handle(as_table(self._log[self._committed : end]), "query", 0)
             self._publisher.compact(max_files=1)
             if life is Life.STOPS:
                 self._batches.close()
@@ -141,7 +106,7 @@ class Job:
 
     def close(self):
         self._dies_at = None
-        self._batches.handle(passed_on(self._log[self._committed :]), "query", 0)
+        self._batches.handle(as_table(self._log[self._committed :]), "query", 0)
         self._batches.close()
 
 

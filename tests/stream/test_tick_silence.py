@@ -105,7 +105,7 @@ def test_the_micro_batches_of_a_query_measure_the_silence(spark, tmp_path):
 
     def run(number, event):
         registry.log.records[event.stored.offset] = event.stored
-        registry.batches(spark.createDataFrame(as_table([event.row])), number)
+        registry.batches(spark.createDataFrame(as_table([event.stored])), number)
 
     run(0, registered(A, 0, 0))
     now_s = 100.0

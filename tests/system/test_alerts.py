@@ -97,7 +97,7 @@ def node(tmp_path):
 def heartbeats(node, topic, tmp_path):
     first = free_ports(2)
     ports = {"job.metricsPort": str(first), "metricsPort": str(first + 1), "listenPort": "0"}
-    log = Heartbeats(node, topic, tmp_path, **ports, clockJumpGraceMillis="0")
+    log = Heartbeats(node, topic, tmp_path, **ports, tickGapMillis="0")
     yield log
     log.close()
 
@@ -126,12 +126,15 @@ def await_progress(port):
     samples = {sample.name: sample.value for family in families for sample in family.samples}
     for name in ("records_total", "batch_seconds_count", "state_rows", "state_bytes", "value_bytes_total"):
         assert samples[f"namesrv_job_{name}"] > 0, name
+    for name in ("open_fds", "max_fds", "threads", "resident_memory_bytes"):
+        assert samples[f"process_{name}"] > 0, name
+        assert samples[f"namesrv_jvm_process_{name}"] > 0, name
 
 
-def unreadiness(port):
-    """Reasons for which /readyz answers 503."""
+def unreadiness(port, page="/readyz"):
+    """Reasons for which it answers 503."""
     with pytest.raises(urllib.error.HTTPError, match="503") as refused:
-        urllib.request.urlopen(f"http://{HOST}:{port}/readyz", timeout=5)
+        urllib.request.urlopen(f"http://{HOST}:{port}{page}", timeout=5)
     return refused.value.read().decode()
 
 
@@ -163,7 +166,7 @@ def test_each_failure_raises_its_alert_within_90_s(heartbeats, job, node, tmp_pa
 
         node.kill()
         prometheus.await_alert("NamesrvKafkaLost")
-        assert "takes no records" in unreadiness(settings.metrics_port)
+        assert "not connected yet" in unreadiness(settings.metrics_port, "/readyz/writes")
         node.start()
         prometheus.await_silence("NamesrvKafkaLost")
         await_ready(settings.metrics_port)

@@ -65,7 +65,7 @@ def test_1000_unchanged_heartbeats_commit_nothing_but_signs_of_life_every_30_s(t
 
 
 def test_an_outage_of_ten_minutes_ends_no_living_brokers_lease(timed, spark):
-    """Time jumps past both deadlines. One broker sends a heartbeat and lives on, the other ends after the grace."""
+    """D9: of the jump past both deadlines 3 s count. One broker is heard again, the other ends in time."""
     minutes_ms = 10 * 60_000
     with BackgroundJob(spark.newSession(), timed.settings, is_replay=True) as job:
         timed.tick(0)
@@ -74,12 +74,12 @@ def test_an_outage_of_ten_minutes_ends_no_living_brokers_lease(timed, spark):
         timed.tick(minutes_ms)
         job.process_all()
         assert timed.live() == [address(1), address(2)]
-        timed.say(BrokerHeartbeat(broker_addr=address(1)), at_ms=minutes_ms + 10_000)
-        for second in (15, 30, 45, 60):
-            timed.tick(minutes_ms + second * 1_000)
+        timed.say(BrokerHeartbeat(broker_addr=address(1)), at_ms=minutes_ms + 1_000)
+        for at_ms in range(3_000, 117_001, 3_000):
+            timed.tick(minutes_ms + at_ms)
         job.process_all()
         assert timed.live() == [address(1), address(2)]
-        timed.tick(minutes_ms + 60_001)
+        timed.tick(minutes_ms + 117_001)
         job.process_all()
         assert timed.live() == [address(1)]
     [expired] = [line for line in timed.rows("broker_event") if line.type == "EXPIRED"]
@@ -119,14 +119,14 @@ def test_malformed_records_are_kept_and_the_job_lives_on(heartbeats, kafka, spar
     junk = bytes(range(256)) * (5 * MIB // 256)
     malformed = {
         "no value": (key, None),
-        "not a JSON object with a text field `type`": (key, b"[" * 1_000_000),
-        "value is not UTF-8": (key, junk),
-        "clusterName is missing, empty or no text": (key, b'{"type": "REGISTER_BROKER", "brokerAddr": "%s"}' % key),
+        "Expected `object`, got `array`": (key, b"[" * 1_000_000),
+        "not JSON: JSON is malformed: invalid character (byte 0)": (key, junk),
+        "Object missing required field `clusterName`": (key, b'{"type": "REGISTER_BROKER", "brokerAddr": "%s"}' % key),
         f"the record's key is not brokerAddr {address(1)}": (
             b"\xff" * 100_000,
             b'{"type": "BROKER_HEARTBEAT", "brokerAddr": "%s"}' % key,
         ),
-        "unknown type HELLO": (None, b'{"type": "HELLO"}'),
+        "Invalid value 'HELLO' - at `$.type`": (None, b'{"type": "HELLO"}'),
         "Object missing required field `key`": (b"", b'{"type": "PUT_KV_CONFIG", "namespace": "n", "value": "v"}'),
     }
     producer = KafkaProducer(**heartbeats.kafka, max_request_size=17 * MIB)

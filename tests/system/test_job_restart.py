@@ -21,7 +21,6 @@ from namesrv_stream.rules.requests import BrokerHeartbeat, PutKvConfig, Unregist
 from namesrv_stream.stream import job as job_module
 from namesrv_stream.stream.background import BackgroundJob
 from namesrv_stream.stream.checkpoint import Checkpoint
-from namesrv_stream.stream.failures import CheckpointWithoutTablesError
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import QUERY_NAME, Beginning, start_query
 from namesrv_stream.tables.publication import Publisher
@@ -99,7 +98,8 @@ def test_readers_never_see_half_a_batch_of_a_job_that_was_killed(heartbeats, spa
 
 def test_a_new_checkpoint_on_old_tables_goes_on_where_the_last_snapshot_stood(kafka, topic, spark, tmp_path):
     """A silent broker's lease ends at its exact deadline, for the snapshot is exact as of its offset."""
-    heartbeats = Heartbeats(kafka, topic, tmp_path, BY_PRODUCERS_CLOCK)
+    heartbeats = Heartbeats(kafka, topic, tmp_path, BY_PRODUCERS_CLOCK, tickGapMillis="0")
+    heartbeats.tick(0)
     heartbeats.say(registration(1), registration(2), PutKvConfig(namespace="n", key="k", value="v"))
     with BackgroundJob(spark.newSession(), heartbeats.settings, is_replay=True) as job:
         job.process_all()
@@ -208,22 +208,30 @@ def test_a_checkpoint_older_than_the_tables_adds_nothing_twice_and_leaves_nothin
     assert heartbeats.view().snapshot.offsets == {0: heartbeats.end_offset()}
 
 
-def test_a_checkpoint_without_its_tables_is_refused_until_it_is_removed(heartbeats, spark):
+def test_a_checkpoint_without_its_tables_is_put_aside_and_the_tables_are_built_anew(heartbeats, spark, caplog):
     heartbeats.say(registration(1))
     with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
         job.process_all()
     shutil.rmtree(heartbeats.root)
-    checkpoint = heartbeats.settings.checkpoint_location
-    for _ in range(2):
-        with (
-            pytest.raises(CheckpointWithoutTablesError, match=f"remove the checkpoint {checkpoint}"),
-            BackgroundJob(spark.newSession(), heartbeats.settings),
-        ):
-            pass
-    shutil.rmtree(checkpoint)
     with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
         job.process_all()
+    assert "is delta.root right?" in caplog.text
     assert heartbeats.live() == [address(1)]
+
+
+def test_a_checkpoint_that_is_removed_under_the_running_job_is_put_aside_at_the_next_start(heartbeats, spark, caplog):
+    """Spark goes on writing batches there, without the file `metadata` that it asks for at a start."""
+    heartbeats.say(registration(1))
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        job.process_all()
+        shutil.rmtree(heartbeats.settings.checkpoint_location)
+        heartbeats.say(registration(2))
+        job.process_all()
+    heartbeats.say(registration(3))
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        job.process_all()
+    assert "its file `metadata` is missing" in caplog.text
+    assert heartbeats.live() == [address(1), address(2), address(3)]
 
 
 def test_records_that_kafka_no_longer_has_are_named_and_the_job_goes_on_behind_them(heartbeats, spark, caplog):
@@ -237,7 +245,7 @@ def test_records_that_kafka_no_longer_has_are_named_and_the_job_goes_on_behind_t
         job.process_all()
     assert heartbeats.live() == [address(1), address(3)]
     assert "what was in between is lost" in caplog.text
-    assert "goes on before offset 2, the oldest that Kafka has: it is removed" in caplog.text
+    assert "goes on before offset 2, the oldest that Kafka has" in caplog.text
 
 
 def delete_records(heartbeats, before):

@@ -56,6 +56,11 @@ def topic(kafka, request):
 
 def records(kafka, topic):
     """All records of the topic: (partition, offset, key, request), in the order of each partition."""
+    return sorted((record[:-1] for record in timed_records(kafka, topic)), key=lambda record: record[:2])
+
+
+def timed_records(kafka, topic):
+    """All records of the topic: (partition, offset, key, request, append time), in no order of partitions."""
     ends = {TopicPartition(topic, partition): end for partition, end in end_offsets(kafka, topic).items()}
     consumer = KafkaConsumer(**kafka, auto_offset_reset="earliest", enable_auto_commit=False)
     found = []
@@ -65,10 +70,12 @@ def records(kafka, topic):
         while any(consumer.position(partition) < end for partition, end in ends.items()):
             assert time.monotonic() < deadline, "the topic could not be read to its end"
             for batch in consumer.poll(500).values():
-                found += [(each.partition, each.offset, each.key, decode_record(each.value)) for each in batch]
+                found += [
+                    (each.partition, each.offset, each.key, decode_record(each.value), each.timestamp) for each in batch
+                ]
     finally:
         consumer.close()
-    return sorted(found, key=lambda record: record[:2])
+    return found
 
 
 def make_topic(kafka, name, partitions, **config):

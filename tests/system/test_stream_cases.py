@@ -18,9 +18,12 @@ IN_EVERY_RUN = {
     "filter_list_set_keep_clear",
     "kv_basic",
     "log_clock_steps_back_one_batch",  # no record is dropped as late
+    "log_one_record_an_hour_ahead_one_batch",  # nor is any time lost after one that is stamped ahead
+    "log_one_tick_an_hour_ahead_one_batch",
     "log_outage_then_the_dead_go_one_batch",
     "log_replacement_after_expiry_one_batch",
     "log_random_7_03",
+    "log_short_lease_and_eleven_seconds_one_batch",
     "long_gap_is_an_eviction",
     "static_topic_mapping",
     "timeout_boundary",

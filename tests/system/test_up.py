@@ -2,7 +2,11 @@
 
 import re
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
+import psutil
 import pytest
 from tenacity import retry, stop_after_delay, wait_fixed
 
@@ -13,6 +17,7 @@ from tests.interruption import running
 
 pytestmark = pytest.mark.system
 LIMIT_S = 120
+NAMESRV_STREAM = Path(sys.executable).with_name("namesrv-stream")
 
 
 @pytest.fixture
@@ -46,3 +51,52 @@ def test_up_ends_in_order_when_interrupted_and_logs_each_step(up, tmp_path):
     found = [next(i for i, line in enumerate(told) if line.startswith(f"INFO {step}")) for step in steps + ends]
     assert found == sorted(found)
     assert reader.follow().routes.live == {}
+
+
+def is_logged(up, text):
+    """Wait for a line of the log, and return the lines up to it."""
+    lines = []
+    for line in iter(up.stderr.readline, ""):
+        lines.append(line)
+        if text in line:
+            return lines
+    raise AssertionError(f"not logged: {text}: {lines}")
+
+
+def children(up, name):
+    return [each for each in psutil.Process(up.pid).children(recursive=True) if name in " ".join(each.cmdline())]
+
+
+def test_up_starts_what_has_died_again_says_so_and_ends_whatever_is_dead(up, tmp_path):
+    next(line for line in iter(up.stdout.readline, "") if line.startswith("name server"))
+    reader = RouteReader(str(tmp_path / "r"))
+    [kafka] = children(up, "kafka.Kafka")
+    kafka.kill()
+    is_logged(up, "Kafka has died")
+    is_logged(up, "Kafka runs again")
+    [spark, *_] = children(up, "org.apache.spark.deploy.SparkSubmit")
+    term = reader.follow().snapshot.term
+    spark.kill()
+    is_logged(up, "Spark has died")
+    is_logged(up, "Spark runs again")
+
+    @retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.2), reraise=True)
+    def the_job_publishes():
+        snapshot = reader.follow().snapshot
+        assert snapshot.term > term
+        assert snapshot.kind == "PUBLICATION"
+
+    the_job_publishes()
+    asked = subprocess.run(
+        [NAMESRV_STREAM, "--root", tmp_path / "r", "submit"],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert asked.returncode == 2
+    assert "--take-over" in asked.stderr
+    for each in (*children(up, "kafka.Kafka"), *children(up, "org.apache.spark.deploy.SparkSubmit")):
+        each.kill()
+    up.send_signal(signal.SIGINT)
+    up.communicate(timeout=LIMIT_S)

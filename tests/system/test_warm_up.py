@@ -77,13 +77,13 @@ def collect_while_stopped(session, monkeypatch, before=lambda: None):
     monkeypatch.setattr(DataFrame, "toArrow", collect_late)
 
 
-def test_a_warm_up_reads_the_newest_records_once_and_leaves_no_file(session, heartbeats, caplog):
+def test_a_warm_up_reads_the_newest_records_in_one_batch_and_leaves_no_file(session, heartbeats, caplog):
     heartbeats.say(registration(1), registration(2))
     warm_up = WarmUp(session, heartbeats.settings, "a-run")
     warm_up.run(threading.Event())
     warm_up.run(threading.Event())
     await_end(session)
-    assert (warm_up.is_done, session.listened.rows) == (True, 2)
+    assert (warm_up.is_done, session.listened.rows) == (True, 2 * 2), "each branch of the query"
     assert (warnings(caplog), leftovers(heartbeats)) == ([], [])
 
 

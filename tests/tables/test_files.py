@@ -58,7 +58,7 @@ def without_delta_rs(monkeypatch):
     def refuse(*_arguments):
         raise AssertionError("delta-rs was asked")
 
-    return lambda: monkeypatch.setattr(FollowedTable, "_rows_by_delta_rs", refuse)
+    return lambda: monkeypatch.setattr(FollowedTable, "_opened", refuse)
 
 
 def test_one_commit_after_the_other_is_read_without_delta_rs(writer, root, without_delta_rs):

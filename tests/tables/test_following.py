@@ -1,5 +1,6 @@
 """A reader that follows from before the first snapshot, and one that was away for long."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import SNAPSHOT
-from tests.tables.rows import NOW
+from namesrv_stream.tables.writer import RowChanges
+from tests.tables.rows import NOW, topic
 
 
 def test_a_reader_that_was_opened_on_empty_tables_follows_the_first_snapshot(tmp_path):
@@ -48,17 +50,45 @@ def test_a_reader_looks_through_the_log_if_the_next_commit_is_there_and_after_a_
     looks = []
     monkeypatch.setattr(Root, "open", lambda self, *place, opened=Root.open: CountedLooks(opened(self, *place), looks))
     followed = snapshots.Snapshots(Root(str(tmp_path)))
-    assert (followed.refresh(), len(looks)) == (False, 0)
+    assert (followed.refresh(), len(looks)) == (False, 1)
     publisher.publish(Batch(None, None, NOW, {0: 1}, {}), NOW)
-    assert (followed.refresh(), len(looks)) == (True, 1)
+    assert (followed.refresh(), len(looks)) == (True, 2)
     monkeypatch.setattr(snapshots, "_LOOK_THROUGH_EVERY_S", 0.0)
-    assert (followed.refresh(), len(looks)) == (False, 2)
+    assert (followed.refresh(), len(looks)) == (False, 3)
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+@pytest.mark.parametrize("publications", [0, 5], ids=["with fewer versions", "grown past the known version"])
+def test_a_registry_that_was_made_anew_in_the_same_folder_is_read_from_scratch(
+    tmp_path, monkeypatch, is_local, publications
+):
+    """No row of the former registry is shown, whatever the numbers of the versions are."""
+    monkeypatch.setattr(snapshots, "_LOOK_THROUGH_EVERY_S", 60.0 if is_local else 0.0)
+    if not is_local:
+        monkeypatch.setattr(Root, "local_log", lambda *_: None)
+    folder = tmp_path / "registry"
+    publish(Publisher.claim(RustWriter(Root(str(folder))), "run", NOW), "old-topic", 3)
+    reader = RouteReader(str(folder))
+    assert list(reader.follow().routes.queues) == ["old-topic"]
+    shutil.rmtree(folder)
+    publisher = Publisher.claim(RustWriter(Root(str(folder))), "run", NOW)
+    publish(publisher, "new-topic", publications)
+    followed = reader.follow()
+    assert (followed.snapshot, followed.changed_topics) == (publisher.last, None)
+    assert list(followed.routes.queues) == ["new-topic"] * bool(publications)
+
+
+def publish(publisher, name, times):
+    for number in range(times):
+        rows = {"topic": RowChanges([topic(name, perm=number)])}
+        publisher.publish(Batch(None, None, NOW, {0: number}, rows), NOW)
 
 
 class CountedLooks:
     def __init__(self, table, looks):
         self._table = table
         self._looks = looks
+        looks.append("opened")
 
     def __getattr__(self, name):
         return getattr(self._table, name)

@@ -3,6 +3,7 @@
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import Scan
 from namesrv_stream.rules.rows import LogPosition
@@ -13,7 +14,7 @@ from namesrv_stream.tables.root import FORMAT_PROPERTY, RETENTION_PROPERTY, Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import BROKER_EVENT, LIVE, ROUTE_TABLES, SNAPSHOT, TOPIC
 from namesrv_stream.tables.writer import RowChanges
-from tests.upgrade import BROKERS, LEASE_MS, RETENTION_MS, unpack
+from tests.upgrade import BROKERS, LEASE_MS, RETENTION_MS, WITH_GRACE, extract, unpack
 
 HERE = KafkaLog("cluster-here", "topic-here")
 
@@ -64,21 +65,56 @@ def test_snapshots_of_the_former_release_have_null_in_the_later_columns(root):
     newest = RouteReader(root).open().snapshot
     publisher = claim(root)
     heard = [
-        lease._replace(channels={"g": 1}, grace_until=2) for lease in rows_from_arrow(LIVE, publisher.table("live"))
+        lease._replace(channels={"g": 1}, clock_millis=2) for lease in rows_from_arrow(LIVE, publisher.table("live"))
     ]
     publisher.publish(Batch(None, None, newest.event_time, newest.offsets, {"live": RowChanges(heard)}), 2)
     reader = RouteReader(root)
     old, new = reader.open(epoch=newest.epoch), reader.open()
     assert old.snapshot == newest
-    assert {(lease.grace_until, *lease.channels) for lease in old.rows("live")} == {(None,)}
-    assert {(lease.grace_until, *lease.channels) for lease in new.rows("live")} == {(2, "g")}
+    assert {(lease.clock_millis, *lease.channels) for lease in old.rows("live")} == {(None,)}
+    assert {(lease.clock_millis, *lease.channels) for lease in new.rows("live")} == {(2, "g")}
 
 
 def test_the_time_that_an_upgrade_took_is_an_outage_and_no_silence(root):
     last = claim(root).last
     registry = RouteRegistry(NamesrvSettings())
-    registry.load(tables(RouteReader(root).open()), last.last_tick)
-    back_ms = last.event_time + 2 * LEASE_MS
-    for at_ms in range(back_ms, back_ms + 70_000, 10_000):
+    registry.load(tables(RouteReader(root).open()), LogClock.of(last))
+    back_ms, silent_ms = last.event_time + 2 * LEASE_MS, last.event_time - min(last_signs(root)) + 3_000
+    for at_ms in range(back_ms, back_ms + LEASE_MS, 1_000):
         registry.apply(Scan(), LogPosition(at_ms, 0, at_ms))
-        assert len(registry.view().live) == (len(BROKERS) if at_ms <= back_ms + 60_000 else 0)
+        assert (len(registry.view().live) == len(BROKERS)) == (silent_ms + at_ms - back_ms <= LEASE_MS)
+    assert not registry.view().live
+
+
+def last_signs(root):
+    return [lease.last_update_timestamp for lease in RouteReader(root).open().rows("live")]
+
+
+@pytest.fixture
+def in_grace(tmp_path):
+    """The rules as they start on tables of the last commit before the log's clock, and the newest tick's time."""
+    extract(WITH_GRACE, tmp_path)
+    last = claim(str(tmp_path / "registry")).last
+    registry = RouteRegistry(NamesrvSettings())
+    registry.load(tables(RouteReader(str(tmp_path / "registry")).open()), LogClock.of(last))
+    return registry, last.last_tick
+
+
+def test_a_lease_in_grace_starts_with_what_its_grace_had_left(in_grace):
+    registry, tick_ms = in_grace
+    outage_ms = tick_ms - 2_000  # the tick that gave a grace of 60 s
+    readings = {address: lease.clock_millis for address, lease in registry.view().live.items()}
+    assert readings == {
+        "10.0.0.1:10911": tick_ms - 23_000,  # its lease of 120 s is longer than the grace
+        "10.0.0.2:10911": outage_ms + 60_000 - 10_000,
+        "10.0.0.3:10911": tick_ms - 1_000,  # its heartbeat has ended the grace
+    }
+
+
+def test_leases_of_tables_with_grace_end_when_they_would_have_ended(in_grace):
+    registry, tick_ms = in_grace
+    ended_after_s = {}
+    for second in range(1, 101):
+        registry.apply(Scan(), LogPosition(tick_ms + 1_000 * second, 0, second))
+        ended_after_s |= {line.broker_addr: second for line in registry.take_changes().events if line.type == "EXPIRED"}
+    assert ended_after_s == {"10.0.0.3:10911": 10, "10.0.0.2:10911": 59, "10.0.0.1:10911": 98}

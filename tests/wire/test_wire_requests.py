@@ -63,7 +63,6 @@ def command_of(code, body=b"", version=493, **fields):
         (103, b"", REGISTER | {"brokerAddr": "h\x07:1"}),
         (103, b"", REGISTER | {"haServerAddr": "h\x9b:1"}),
         (103, b"", REGISTER | {"__ZONE_NAME": "z\u202e"}),
-        (103, b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T\\u001b[2J":%s}}}' % TOPIC, REGISTER),
         (103, b'{"filterServerList":["a\\u0000:1"]}', REGISTER),
         (104, b"", REGISTER | {"brokerName": "a\r"}),
         (904, b"", REGISTER | {"brokerAddr": "\x7f:1"}),
@@ -79,6 +78,14 @@ def test_names_that_cannot_be_printed_are_refused_by_field(code, body, fields):
     with pytest.raises(UnprintableNameError) as caught:
         (operator_command if code in (100, 205, 216, 217) else broker_request)(command)
     assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("name", [" T ", "T\u00a0", "\u3000", "T\u200b", "\ufeffT", "%"])
+def test_r1a_commands_take_every_name_that_a_registration_takes(name):
+    assert operator_command(command_of(216, topic=name)).topic == name
+    assert operator_command(command_of(217, b"{}", topic=name)).topic == name
+    body = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"%s":%s}}}' % (name.encode(), TOPIC)
+    assert set(broker_request(command_of(103, body, **REGISTER)).topic_config_table) == {name}
 
 
 def test_a_kv_value_may_have_lines_and_a_name_any_letters():

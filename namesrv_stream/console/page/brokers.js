@@ -3,7 +3,7 @@
 import { sessionsChart } from "./chart.js";
 import { card, choice, dot, h, link } from "./dom.js";
 import { pages, stamp, story } from "./lists.js";
-import { counted, duration, percent, perm } from "./words.js";
+import { counted, duration, percent, perm, visible } from "./words.js";
 
 const path = encodeURIComponent;
 const CHOSEN = ["cluster", "zone", "q"];
@@ -31,7 +31,7 @@ export const brokerList = {
 function filterForm(all, { filters }, go) {
   const choose = (key) => (value) => go({ filters: { ...filters, [key]: value === "*" ? undefined : value } }, true);
   const names = (key) => [...new Set((all?.groups ?? []).map((each) => each[key] ?? ""))];
-  const options = (key, label) => [["*", `every ${label}`], ...names(key).map((name) => [name, name || `no ${label}`])];
+  const options = (key, label) => [["*", `every ${label}`], ...names(key).map((name) => [name, visible(name) || `no ${label}`])];
   const onSubmit = (event) => { event.preventDefault(); choose("q")(new FormData(event.target).get("q").trim() || "*"); };
   return h("form", { class: "filters", onsubmit: onSubmit },
     choice("Cluster", options("clusterName", "cluster"), filters.cluster ?? "*", choose("cluster")),
@@ -50,13 +50,13 @@ function brokerTable(found, moment, { filters, epoch, newest }, go) {
     const turn = () => go({ filters: { ...filters, sort: now === "ascending" ? `-${key}` : key } }, true);
     return [key ? h("button", { type: "button", class: "sort", onclick: turn }, column.replace("#", ""), now && (now === "ascending" ? " ↑" : " ↓")) : column.replace("#", ""), now];
   });
-  const row = (each) => [link("broker", each.brokerName, moment), each.holdsId ? each.brokerId : `(${each.brokerId})`, each.brokerAddr, each.clusterName, each.zoneName,
+  const row = (each) => [link("broker", each.brokerName, moment), each.holdsId ? each.brokerId : `(${each.brokerId})`, each.brokerAddr, visible(each.clusterName), each.zoneName,
     h("span", { class: "holder" }, dot(each.state), each.state), `${duration(each.silentMillis)} before`, stamp(each.leaseBeganAt), each.topics];
   return pages(columns, found, { path: listPath({ filters }), epoch: epoch ?? newest, key: "brokers", row, heads, name: "brokers", empty: "No such broker at this moment." });
 }
 
 function goneTable(found, moment, { filters, epoch, newest }) {
-  const row = (each) => [link("broker", each.brokerName, moment), each.brokerId, each.brokerAddr, each.clusterName, each.zoneName, each.endedBy, stamp(each.goneAt)];
+  const row = (each) => [link("broker", each.brokerName, moment), each.brokerId, each.brokerAddr, visible(each.clusterName), each.zoneName, each.endedBy, stamp(each.goneAt)];
   return pages(["broker", "#id", "address", "cluster", "zone", "ended by", "when"], found, { path: listPath({ filters }), epoch: epoch ?? newest, key: "gone", row, name: "gone", empty: "No such broker left in the hour before this moment." });
 }
 
@@ -75,7 +75,7 @@ export const broker = {
 };
 
 function addresses(leases) {
-  const row = (lease) => [h("span", { class: "holder" }, dot(lease.state), lease.brokerAddr), lease.holdsId ? lease.brokerId : `(${lease.brokerId})`, lease.state, lease.clusterName, lease.zoneName, `${duration(lease.silentMillis)} before`, duration(lease.heartbeatTimeoutMillis), stamp(lease.leaseBeganAt)];
+  const row = (lease) => [h("span", { class: "holder" }, dot(lease.state), lease.brokerAddr), lease.holdsId ? lease.brokerId : `(${lease.brokerId})`, lease.state, visible(lease.clusterName), lease.zoneName, `${duration(lease.silentMillis)} before`, duration(lease.heartbeatTimeoutMillis), stamp(lease.leaseBeganAt)];
   return pages(["address", "#id", "state", "cluster", "zone", "heard", "lease", "alive since"], { leases, total: leases.length, next: null }, { key: "leases", row, name: "addresses", path: "", empty: "At this moment no address of this broker is alive." });
 }
 

@@ -1,4 +1,5 @@
 // Answers of the API. An answer about an epoch never changes, so it is kept; moving through time asks once for each.
+// Paths are relative: the console may be below a path of another server.
 
 const MOST_KEPT = 600;
 const kept = new Map();

@@ -1,5 +1,7 @@
 // Builds elements. Text from brokers only ever becomes text nodes and attributes, never markup.
 
+import { visible } from "./words.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 const SVG_TAGS = new Set(["svg", "g", "path", "rect", "circle", "line", "text", "title"]);
 
@@ -16,7 +18,7 @@ export function h(tag, attributes = {}, ...children) {
 
 export const card = (title, ...children) => h("section", { class: "card" }, h("h2", {}, title), children);
 export const quiet = (...text) => h("p", { class: "quiet" }, ...text);
-export const link = (kind, name, moment, text = name, filters = {}) => h("a", { href: address({ view: kind, name, ...moment, filters }) }, text);
+export const link = (kind, name, moment, text = visible(name), filters = {}) => h("a", { href: address({ view: kind, name, ...moment, filters }) }, text);
 
 const STATES = { alive: "alive", late: "late: silent for more than half its lease", suspect: "suspect: its lease is over, and the guard against mass expiry holds it", gone: "gone" };
 

@@ -2,7 +2,7 @@
 
 import { card, dot, h, link, quiet } from "./dom.js";
 import { stamp, story, table } from "./lists.js";
-import { clock, counted, duration, when } from "./words.js";
+import { clock, counted, duration, visible, when } from "./words.js";
 
 const MOST_TROUBLES = 12;
 const ENDED = { EXPIRED: "expired", CHANNEL_CLOSED: "lost their last connection", UNREGISTERED: "unregistered in order", MOVED: "moved to another address", REFUSED: "lost their id" };
@@ -34,7 +34,7 @@ function troubles(all, moment) {
 
 // One line for what is the same for many brokers of one zone.
 function trouble(each, moment) {
-  const place = [each.clusterName, each.zoneName].filter(Boolean).join(" · ");
+  const place = [visible(each.clusterName), each.zoneName].filter(Boolean).join(" · ");
   const what = { late: "late", suspect: "suspect" }[each.state] ?? `gone: ${ENDED[each.endedBy] ?? each.endedBy.toLowerCase()}`;
   const span = each.firstAt === each.lastAt ? when(each.firstAt) : `${when(each.firstAt)} to ${clock(each.lastAt)}`;
   const since = { late: "last heard", suspect: "since", gone: "" }[each.state];
@@ -53,7 +53,7 @@ function members(found, moment) {
   const shown = new Set(found.clusters.flatMap((cluster) => cluster.brokers.map((group) => `${cluster.name}/${group.brokerName}`)));
   const lost = found.gone.filter((each) => !shown.has(`${each.clusterName}/${each.brokerName}`));
   return [
-    found.clusters.map((cluster) => card(cluster.name, h("div", { class: "groups" }, cluster.brokers.map((group) => groupCard(group, goneOf(group.brokerName, cluster.name), moment))))),
+    found.clusters.map((cluster) => card(visible(cluster.name), h("div", { class: "groups" }, cluster.brokers.map((group) => groupCard(group, goneOf(group.brokerName, cluster.name), moment))))),
     lost.length > 0 && card("Gone in the last hour", table(["broker", "address", "how", "when"], lost.map((each) => [link("broker", each.brokerName, moment, `${each.brokerName} ${each.brokerId}`), each.brokerAddr, each.endedBy, stamp(each.goneAt)]), "", { name: "gone" })),
   ];
 }
@@ -86,7 +86,7 @@ function clusterCounts(groups, moment) {
     }));
   };
   return [...byCluster].map(([cluster, of]) => h("details", { class: "card cluster", open: byCluster.size <= 8 },
-    h("summary", {}, h("h2", {}, cluster), h("span", {}, `${counted(sum(of, "brokerNames"), "broker name")}: `, states(of)), bar(of)),
+    h("summary", {}, h("h2", {}, visible(cluster)), h("span", {}, `${counted(sum(of, "brokerNames"), "broker name")}: `, states(of)), bar(of)),
     table(["zone", "#broker names", "#alive", "#late", "#suspect", "#gone", ""], of.map(zoneRow), "", { name: cluster })));
 }
 

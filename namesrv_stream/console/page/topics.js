@@ -2,7 +2,7 @@
 
 import { card, dot, h, link } from "./dom.js";
 import { pages, story, table } from "./lists.js";
-import { counted, perm } from "./words.js";
+import { counted, perm, visible } from "./words.js";
 
 const path = encodeURIComponent;
 
@@ -43,7 +43,7 @@ function routeTable(found, moment) {
   const rows = queues.map((queue) => {
     const group = groups.get(queue.brokerName);
     const holders = Object.entries(group?.brokerAddrs ?? {}).map(([id, addr]) => h("div", { class: "holder" }, dot(states.get(addr) ?? "gone"), h("b", {}, id), ` ${addr} `));
-    return [link("broker", queue.brokerName, moment), group?.cluster, group?.zoneName, queue.readQueueNums, queue.writeQueueNums, perm(queue.perm), holders];
+    return [link("broker", queue.brokerName, moment), visible(group?.cluster ?? ""), group?.zoneName, queue.readQueueNums, queue.writeQueueNums, perm(queue.perm), holders];
   });
   return table(["broker", "cluster", "zone", "#read", "#write", "perm", "addresses"], rows, "At this moment clients get no route: TOPIC_NOT_EXIST.", { name: `route-of-${found?.topic}` });
 }

@@ -72,7 +72,7 @@ export class Track {
     for (const mark of this.marks) {
       const x = this.x(mark).toFixed(1);
       const tall = (count) => (6 + 7 * Math.log2(1 + count)).toFixed(1);
-      if (mark.others) paths.others += `M${x} ${MIDDLE - 3}v6`;
+      if (mark.gaps || mark.others) paths.others += `M${x} ${MIDDLE - 3}v6`;
       if (mark.begins) paths.came += `M${x} ${MIDDLE}v-${Math.min(26, tall(mark.begins))}`;
       if (mark.ends) paths.left += `M${x} ${MIDDLE}v${Math.min(26, tall(mark.ends))}`;
       if (mark.commands) paths.asked += `M${x} 3v7`;

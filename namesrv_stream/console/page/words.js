@@ -45,6 +45,7 @@ export function zones() {
 
 export const zoneText = (at) => formats.zone.formatToParts(new Date(at)).find((part) => part.type === "timeZoneName").value;
 export const clock = (at) => formats.clock.format(new Date(at));
+export const visible = (name) => (name === name.trim() ? name : `"${name}"`); // a blank at an end is seen
 export const counted = (count, noun) => `${count.toLocaleString()} ${noun}${count === 1 ? "" : "s"}`;
 export const percent = (share) => `${(100 * share).toFixed(share > 0.999 && share < 1 ? 3 : 1)} %`;
 
@@ -85,6 +86,7 @@ export function eventsText(mark) {
   if (mark.begins) told.push(`${counted(mark.begins, "broker")} came`);
   if (mark.ends) told.push(`${counted(mark.ends, "broker")} left`);
   if (mark.commands) told.push(counted(mark.commands, "command"));
+  if (mark.gaps) told.push(`${counted(mark.gaps, "time")} without a tick`);
   if (mark.others) told.push(counted(mark.others, "other change"));
   if (mark.epochs > 1) told.push(`in ${counted(mark.epochs, "moment")}`);
   return told.join(", ");

@@ -40,20 +40,27 @@ relabelings:
 {{- end -}}
 
 {{- define "namesrv.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
+{{- toYaml (.Values.containerSecurityContext | default dict) -}}
 {{- end -}}
 
 {{- define "namesrv.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: 10001
-runAsGroup: 10001
-fsGroup: 10001
-fsGroupChangePolicy: OnRootMismatch
-seccompProfile:
-  type: RuntimeDefault
+{{- toYaml (.Values.podSecurityContext | default dict) -}}
+{{- end -}}
+
+{{- /* A setting's value as a properties file has it. Helm holds numbers of a values file as floats: 2.68435456e+08. */ -}}
+{{- define "namesrv.text" -}}
+{{- if and (kindIs "float64" .) (eq . (floor .)) -}}{{ printf "%.0f" . }}{{- else -}}{{ . }}{{- end -}}
+{{- end -}}
+
+{{- /* The address families of a Service. */ -}}
+{{- define "namesrv.families" -}}
+{{- with .Values.ipFamilyPolicy }}
+ipFamilyPolicy: {{ . }}
+{{- end }}
+{{- with .Values.ipFamilies }}
+ipFamilies:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{- /* What all pods have: who they run as, and where from. */ -}}
@@ -69,6 +76,44 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
+{{- /* Where a part's pods run: its own place, or else that of all; a dict with root and part. */ -}}
+{{- define "namesrv.place" -}}
+{{- with .part.nodeSelector | default .root.Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .part.tolerations | default .root.Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* A part's pods on several nodes, as far as there are any; a dict with root and part. */ -}}
+{{- define "namesrv.spread" -}}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "namesrv.selector" . | nindent 8 }}
+{{- end -}}
+
+{{- /* One pod of a part leaves its node at a time; a dict with root and part. */ -}}
+{{- define "namesrv.disruption" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ include "namesrv.name" .root }}-{{ .part }}
+  labels:
+    {{- include "namesrv.labels" .root | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  selector:
+    matchLabels:
+      {{- include "namesrv.selector" . | nindent 6 }}
+{{- end -}}
+
 {{- define "namesrv.env" -}}
 {{- with .Values.secretName }}
 envFrom:
@@ -82,14 +127,7 @@ envFrom:
 {{- include "namesrv.env" . }}
 podSecurityContext:
   {{- include "namesrv.podSecurity" . | nindent 2 }}
-{{- with .Values.job.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.job.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "namesrv.place" (dict "root" . "part" .Values.job) }}
 {{- end -}}
 
 {{- define "namesrv.mounts" -}}
@@ -100,6 +138,14 @@ tolerations:
   mountPath: /tmp
 - name: data
   mountPath: /var/lib/namesrv
+{{- if .Values.trustSecretName }}
+- name: trust
+  mountPath: /etc/namesrv-trust
+  readOnly: true
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{- define "namesrv.volumes" -}}
@@ -114,5 +160,12 @@ tolerations:
     claimName: {{ include "namesrv.claim" . }}
 {{- else }}
   emptyDir: {}
+{{- end }}
+{{- with .Values.trustSecretName }}
+- name: trust
+  secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
 {{- end }}
 {{- end -}}

@@ -1,0 +1,127 @@
+"""Notes what this gateway has acknowledged and the newest snapshot has not read yet: lookups of it wait (E12)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.rules.requests import (
+    AddWritePerm,
+    Command,
+    DeleteKvConfig,
+    DeleteTopic,
+    PutKvConfig,
+    RegisterTopic,
+    WipeWritePerm,
+)
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.wire.codes import RequestCode
+from namesrv_stream.wire.command import RemotingCommand
+
+WAIT_LIMIT_S = 3.0
+"""Time after the acknowledgement of a write for which lookups wait until it is read."""
+
+MOST_KEYS = 50_000
+"""Limit of what is waited for. Beyond it lookups are answered from the newest snapshot at once."""
+
+_OF_NAMESPACE = frozenset({RequestCode.GET_KV_CONFIG, RequestCode.GET_KVLIST_BY_NAMESPACE})
+_OF_ALL = frozenset(
+    {
+        RequestCode.GET_BROKER_CLUSTER_INFO,
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+        RequestCode.GET_TOPICS_BY_CLUSTER,
+    }
+)
+
+Key = tuple[str, str | int | None]
+"""The subject of a write: a topic, a broker name, a KV namespace, or all that a connection asks for."""
+
+
+@dataclass(eq=False)
+class _Write:
+    place: LogPosition
+    keys: frozenset[Key]
+    read: asyncio.Future[None]
+
+
+class OwnWrites:
+    """The unread writes of one gateway. Lives in the event loop."""
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+        self._writes: set[_Write] = set()
+        self._unread: dict[Key, _Write] = {}
+
+    def registered(self, topics: Iterable[str], place: LogPosition) -> None:
+        """Note a registration that Kafka has, and its topics that the newest snapshot lacked when it was read."""
+        self._note({("topic", topic) for topic in topics}, place)
+
+    def commanded(self, command: Command, connection: int, place: LogPosition) -> None:
+        """Note an operator's command that Kafka has, and the number of its connection."""
+        self._note({*_concerns(command), ("connection", connection)}, place)
+
+    def follow(self, answers: Answers) -> None:
+        """Take note of a newer snapshot: what it has read is waited for no longer."""
+        self._answers = answers
+        for write in [write for write in self._writes if self._has_read(write.place)]:
+            self._release(write)
+        self._forget_answers(self._unread)
+
+    def awaited(self, command: RemotingCommand, connection: int | None) -> asyncio.Future[None] | None:
+        """Return a future that ends once a lookup may be answered; None if it need not wait."""
+        if not self._unread:
+            return None
+        write = next((self._unread[key] for key in self._asked(command, connection) if key in self._unread), None)
+        return None if write is None else asyncio.shield(write.read)
+
+    def _asked(self, command: RemotingCommand, connection: int | None) -> Iterable[Key]:
+        fields = command.ext_fields or {}
+        if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            topic = fields.get("topic")
+            rows = self._answers.tables.queues.get(topic) if topic is not None else None
+            return [("topic", topic), *(("broker", row.broker_name) for row in rows or ())]
+        if command.code in _OF_NAMESPACE:
+            return [("namespace", fields.get("namespace"))]
+        return [("connection", connection)] if command.code in _OF_ALL else []
+
+    def _note(self, keys: set[Key], place: LogPosition) -> None:
+        if not keys or len(self._unread) + len(keys) > MOST_KEYS or self._has_read(place):
+            return
+        loop = asyncio.get_running_loop()
+        write = _Write(place, frozenset(keys), loop.create_future())
+        self._writes.add(write)
+        self._unread.update(dict.fromkeys(keys, write))
+        self._forget_answers(keys)
+        loop.call_later(WAIT_LIMIT_S, self._release, write)
+
+    def _release(self, write: _Write) -> None:
+        if write in self._writes:
+            self._writes.discard(write)
+            for key in write.keys:
+                if self._unread.get(key) is write:
+                    del self._unread[key]
+            write.read.set_result(None)
+
+    def _has_read(self, place: LogPosition) -> bool:
+        return place.offset < self._answers.offsets.get(place.partition, 0)
+
+    def _forget_answers(self, keys: Iterable[Key]) -> None:
+        """Forget the kept answers to route lookups that have to wait: those known by their bytes wait for nothing."""
+        topics = {str(name) for kind, name in keys if kind == "topic"}
+        names = {name for kind, name in keys if kind == "broker"}
+        self._answers.routes.drop(frozenset(topics))
+        if names:
+            self._answers.routes.drop_all()
+
+
+def _concerns(command: Command) -> Iterable[Key]:
+    match command:
+        case PutKvConfig(namespace=name) | DeleteKvConfig(namespace=name):
+            return [("namespace", name)]
+        case DeleteTopic(topic=name) | RegisterTopic(topic=name):
+            return [("topic", name)]
+        case WipeWritePerm(broker_name=name) | AddWritePerm(broker_name=name):
+            return [("broker", name)]
+    return []

@@ -1,0 +1,120 @@
+"""A table whose files are damaged, made whole: laid anew beside its old log, of rows that are given or saved.
+
+Versions before the damage stay as they are. Versions that need a damaged file stay unreadable.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.fs import DeltaStorageHandler
+
+from namesrv_stream.tables.damage import UNREADABLE, newest_version
+from namesrv_stream.tables.files import FollowedTable, TableFiles
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.schemas import BROKER_EVENT, PAST_SNAPSHOT, REJECTED, SNAPSHOT, TableSpec
+from namesrv_stream.tables.writer import CommitTag
+
+KEYS: Mapping[str, tuple[str, ...]] = {
+    SNAPSHOT.name: ("epoch",),
+    PAST_SNAPSHOT.name: ("epoch",),
+    BROKER_EVENT.name: ("epoch", "seq"),
+    REJECTED.name: ("partition", "offset"),
+}
+"""Columns that tell the rows of an append-only table apart."""
+
+_ROOM = 10
+"""Versions left free below a table laid anew: a job that does not know yet that it was replaced commits there."""
+
+_HINT = "_delta_log/_last_checkpoint"
+"""File that says at which checkpoint a reader may begin. Without it readers look for the newest."""
+
+_JSON = msgspec.json.Decoder(dict[str, Any])
+
+
+def lay_anew(root: Root, spec: TableSpec, rows: pa.Table, retention_ms: int, above: int, tag: CommitTag) -> int:  # noqa: PLR0913, PLR0917
+    """Write the rows as a version of the table that needs nothing of the versions before it, and return that version.
+
+    It is above version `above` and all that the log has. Its checkpoint has all of the table, so Delta reads nothing
+    of what is before it.
+    """
+    name = f"_mending-{uuid.uuid4().hex[:8]}"
+    beside = Root(f"{root.url.rstrip('/')}/{name}", root.storage_options)
+    writer = RustWriter(beside)
+    writer.ensure_table(spec, retention_ms)
+    made = writer.append(spec, 0, rows, tag)
+    beside.open(spec).create_checkpoint()
+    version = max(above, newest_version(root, spec)) + _ROOM
+    _move(root, spec, name, made, version)
+    return version
+
+
+def _move(root: Root, spec: TableSpec, name: str, made: int, version: int) -> None:
+    """Move the files of the table at folder `name`, whose newest version is `made`, to the registry's, as `version`."""
+    store = DeltaStorageHandler(root.url, dict(root.storage_options or {}))
+    files = TableFiles(Root(f"{root.url.rstrip('/')}/{name}", root.storage_options), spec)
+    log = {
+        f"_delta_log/{made:020}{kind}": f"_delta_log/{version:020}{kind}" for kind in (".checkpoint.parquet", ".json")
+    }
+    data = {path: path for path in files.listed("") if not path.startswith("_delta_log")}
+    for path, there in (data | log).items():  # the log last: then all is there that it names
+        store.move(f"{name}/{spec.name}/{path}", f"{spec.name}/{there}")
+    if _HINT in TableFiles(root, spec).listed("_delta_log"):
+        store.delete_file(f"{spec.name}/{_HINT}")
+    for path in files.listed(""):
+        store.delete_file(f"{name}/{spec.name}/{path}")
+    if "://" not in root.url:
+        shutil.rmtree(Path(root.url, name))
+
+
+def saved_rows(root: Root, spec: TableSpec, version: int | None = None) -> pa.Table:
+    """Return the rows of an append-only table that can still be read, each once.
+
+    Those of a version's files, if the log says which these are. Otherwise those of all files that some commit added,
+    and of other files those of epochs that are not among them: a run that died may have left lines of an epoch that
+    another one has published.
+    """
+    files = TableFiles(root, spec)
+    try:
+        at = newest_version(root, spec) if version is None else version
+        known, others = FollowedTable(root, spec).paths(at), frozenset[str]()
+    except UNREADABLE:
+        stored = frozenset(path for path in files.listed("") if path.endswith(".parquet") and not path.startswith("_"))
+        known = stored & frozenset(_added(files))
+        others = stored - known
+    rows = pa.concat_tables([spec.schema.empty_table(), *_readable(files, known)])
+    first = spec.schema.names[0]
+    for more in _readable(files, others):
+        rows = pa.concat_tables([rows, more.filter(pc.invert(pc.is_in(more.column(first), rows.column(first))))])
+    return _each_once(spec, rows)
+
+
+def _added(files: TableFiles) -> Iterator[str]:
+    for path in sorted(files.listed("_delta_log")):
+        if path.endswith(".json") and (lines := _lines(files, path)):
+            yield from (action["add"]["path"] for action in lines if "add" in action)
+
+
+def _lines(files: TableFiles, path: str) -> list[dict[str, Any]]:
+    try:
+        return _JSON.decode_lines(files.content(path))
+    except msgspec.DecodeError:
+        return []
+
+
+def _readable(files: TableFiles, paths: frozenset[str]) -> Iterator[pa.Table]:
+    return (files.rows(path) for path in sorted(paths) if files.problem(path) is None)
+
+
+def _each_once(spec: TableSpec, rows: pa.Table) -> pa.Table:
+    keys = zip(*(rows.column(name).to_pylist() for name in KEYS[spec.name]), strict=True)
+    places = {key: place for place, key in enumerate(keys)}
+    return rows.take(pa.array(sorted(places.values()), pa.int64()))

@@ -1,0 +1,93 @@
+"""Values that users set: large numbers, other users and groups, IPv6, a chart above this one, labels for Prometheus."""
+
+import shutil
+import subprocess
+
+import pytest
+import yaml
+
+from namesrv_stream.config import CATALOGUE, load_settings
+from tests.deploy.chart import CHART, PROJECT, helm, pods, rendered, spark_pods
+from tests.deploy.chart import VALUE_SETS as SETS
+
+pytestmark = pytest.mark.deploy
+
+SETTINGS = {"kafka.bootstrap.servers": "kafka:9092", "auth.mode": "off"}
+WHOLE = [info.key for info in CATALOGUE.values() if info.default.lstrip("-").isdigit()]
+
+
+def properties_of(objects):
+    [text] = [each["data"]["namesrv.properties"] for each in objects if each["kind"] == "ConfigMap"]
+    return dict(line.split("=", 1) for line in text.splitlines())
+
+
+@pytest.mark.parametrize("number", [1_000_000, 2**31 - 1, 2**31])
+def test_whole_numbers_of_a_values_file_are_rendered_whole(tmp_path, number):
+    found = properties_of(rendered({"settings": SETTINGS | dict.fromkeys(WHOLE, number)}, tmp_path))
+    assert len(WHOLE) > 30
+    assert {key: found[key] for key in WHOLE} == dict.fromkeys(WHOLE, str(number))
+
+
+def test_numbers_and_booleans_are_read_as_they_are_written(tmp_path):
+    given = SETTINGS | {"registrationCacheMaxBytes": 268435456, "expiryGuardRatio": 0.3, "orderMessageEnable": True}
+    file = tmp_path / "namesrv.properties"
+    file.write_text("\n".join(f"{k}={v}" for k, v in properties_of(rendered({"settings": given}, tmp_path)).items()))
+    settings = load_settings(file)
+    assert (settings.registration_cache_max_bytes, settings.expiry_guard_ratio) == (268435456, 0.3)
+    assert settings.order_message_enable
+
+
+@pytest.mark.parametrize("of", ["extras", "spark-operator"])
+def test_null_leaves_user_and_groups_to_the_platform(tmp_path, of):
+    values = SETS[of] | {"podSecurityContext": dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"))}
+    objects = rendered(values, tmp_path)
+    for pod in [*pods(objects), *spark_pods(objects)]:
+        assert {"runAsUser", "runAsGroup", "fsGroup"}.isdisjoint(pod["securityContext"])
+        assert pod["securityContext"]["runAsNonRoot"] is True
+
+
+def test_null_leaves_a_whole_context_out(tmp_path):
+    for pod in pods(rendered({"podSecurityContext": None, "containerSecurityContext": None}, tmp_path)):
+        assert pod["securityContext"] == pod["containers"][0]["securityContext"] == {}
+
+
+def test_a_cluster_of_ipv6_has_its_address_and_families(tmp_path):
+    families = {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6", "IPv4"]}
+    objects = rendered(SETS["extras"] | {"bindAddress": "::"} | families, tmp_path)
+    text = yaml.safe_dump_all(objects)
+    assert "indAddress=0.0.0.0" not in text
+    assert text.count("indAddress=::") == 3
+    services = [each["spec"] for each in objects if each["kind"] == "Service"]
+    assert [{key: each[key] for key in families} for each in services] == [families] * 2
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_chart_may_be_part_of_another(tmp_path, enabled):
+    above = tmp_path / "above"
+    shutil.copytree(CHART, above / "charts" / "namesrv-stream")
+    chart = {"apiVersion": "v2", "name": "above", "version": "1.0.0"}
+    part = {"name": "namesrv-stream", "version": "*", "condition": "namesrv-stream.enabled"}
+    (above / "Chart.yaml").write_text(yaml.safe_dump(chart | {"dependencies": [part]}))
+    values = {"global": {"imageRegistry": "x"}, "namesrv-stream": {"enabled": enabled}}
+    (above / "values.yaml").write_text(yaml.safe_dump(values))
+    done = helm("template", "release", above)
+    assert done.returncode == 0, done.stderr
+    assert bool(list(filter(None, yaml.safe_load_all(done.stdout)))) is enabled
+
+
+def test_monitors_and_rules_have_the_labels_by_which_a_prometheus_selects_them(tmp_path):
+    labelled = {"enabled": True, "labels": {"release": "prometheus"}}
+    objects = rendered(SETS["extras"] | {"serviceMonitor": labelled, "prometheusRule": labelled}, tmp_path)
+    found = {each["kind"]: each for each in objects if each["metadata"]["labels"].get("release") == "prometheus"}
+    assert found.keys() == {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
+    alerts = yaml.safe_load((PROJECT / "deploy/prometheus/alerts.yml").read_text())
+    assert found["PrometheusRule"]["spec"] == alerts
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="only Linux gives a process another user")
+def test_the_entry_point_gives_a_user_without_a_name_one():
+    asked = "import getpass, os; print(getpass.getuser(), os.getuid(), os.getgid())"
+    command = ["setpriv", "--reuid=1000670000", "--regid=0", "--clear-groups", PROJECT / "deploy/entrypoint.sh"]
+    env = {"PATH": "/usr/bin:/bin", "HOME": "/tmp"}
+    done = subprocess.run([*command, "python3", "-c", asked], env=env, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["namesrv", "1000670000", "0"], done.stderr

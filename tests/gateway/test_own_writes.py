@@ -1,0 +1,96 @@
+"""A gateway reads its own writes (E12): a lookup waits until the snapshot has what this gateway has acknowledged."""
+
+import asyncio
+
+import pytest
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.gateway import own_writes
+from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.own_writes import OwnWrites
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.requests import DeleteTopic, PutKvConfig, WipeWritePerm
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.wire.command import RemotingCommand
+
+PLACE = LogPosition(0, 0, 5)
+
+
+def answers(offset=5):
+    return Answers(RouteTables(), NamesrvSettings(), offsets={0: offset})
+
+
+def lookup(code, **fields):
+    return RemotingCommand(code=code, ext_fields=fields)
+
+
+@pytest.mark.parametrize(
+    ("request_", "waiting", "others"),
+    [
+        (["T"], [(lookup(105, topic="T"), 2)], [(lookup(105, topic="U"), 1), (lookup(206), 1)]),
+        (
+            DeleteTopic(topic="T"),
+            [(lookup(105, topic="T"), 2), (lookup(206), 1), (lookup(106), 1), (lookup(224, cluster="c"), 1)],
+            [(lookup(206), 2), (lookup(105, topic="U"), 1), (lookup(304), 1)],
+        ),
+        (
+            PutKvConfig(namespace="n", key="k", value="v"),
+            [(lookup(101, namespace="n", key="x"), 2), (lookup(219, namespace="n"), 2)],
+            [(lookup(101, namespace="m", key="k"), 1), (lookup(105, topic="T"), 1)],
+        ),
+    ],
+)
+def test_e12_a_lookup_of_an_unread_write_waits_until_a_snapshot_has_read_it(request_, waiting, others):
+    async def scenario():
+        own = OwnWrites(answers())
+        if isinstance(request_, list):
+            own.registered(request_, PLACE)
+        else:
+            own.commanded(request_, 1, PLACE)
+        futures = [own.awaited(*each) for each in waiting]
+        assert None not in futures
+        assert [own.awaited(*each) for each in others] == [None] * len(others)
+        own.follow(answers(offset=5))
+        await asyncio.sleep(0)
+        assert not any(each.done() for each in futures), "the snapshot has read up to the write, and not the write"
+        own.follow(answers(offset=6))
+        await asyncio.gather(*futures)
+        assert [own.awaited(*each) for each in waiting] == [None] * len(waiting)
+
+    asyncio.run(scenario())
+
+
+def test_e12_nothing_waits_for_longer_than_the_limit(monkeypatch):
+    monkeypatch.setattr(own_writes, "WAIT_LIMIT_S", 0.01)
+
+    async def scenario():
+        own = OwnWrites(answers())
+        own.registered(["T"], PLACE)
+        own.registered(["T"], LogPosition(0, 0, 7))
+        await own.awaited(lookup(105, topic="T"), 1)
+        assert own.awaited(lookup(105, topic="T"), 1) is None
+
+    asyncio.run(scenario())
+
+
+def test_e12_what_the_snapshot_has_read_is_not_waited_for():
+    async def scenario():
+        own = OwnWrites(answers(offset=6))
+        own.registered(["T"], PLACE)
+        own.commanded(WipeWritePerm(broker_name="b"), 1, PLACE)
+        assert own.awaited(lookup(105, topic="T"), 1) is None
+
+    asyncio.run(scenario())
+
+
+def test_e12_answers_that_are_known_by_their_bytes_are_forgotten_while_a_write_is_unread():
+    async def scenario():
+        served = answers()
+        own = OwnWrites(served)
+        kept = [served.answer(lookup(105, topic=topic)) for topic in ("T", "U")]
+        own.registered(["T"], PLACE)
+        assert [each.is_dropped for each in kept] == [True, False]
+        own.commanded(WipeWritePerm(broker_name="b"), 1, PLACE)
+        assert [each.is_dropped for each in kept] == [True, True]
+
+    asyncio.run(scenario())

@@ -1,0 +1,64 @@
+"""Descriptors of the job: micro-batches leave none behind, and a job that has none left ends and says so."""
+
+import resource
+
+import psutil
+import pytest
+
+from benchmarks.job import parts
+from namesrv_stream.config import as_options
+from namesrv_stream.local.process import OwnedProcess
+from namesrv_stream.local.submission import submission
+from namesrv_stream.rules.requests import BrokerHeartbeat
+from namesrv_stream.stream.background import BackgroundJob
+from tests.system.heartbeats import address, eventually, registration
+from tests.system.test_cluster import exit_code_within_grace
+
+BATCHES = 50
+SPARE = 10
+"""Descriptors that may come and go meanwhile; with a leak there is one or more for each micro-batch."""
+
+
+def run_micro_batches(heartbeats, job, count):
+    for _ in range(count):
+        heartbeats.say(BrokerHeartbeat(broker_addr=address(1)))
+        job.process_all()
+
+
+def test_micro_batches_leave_the_jvms_descriptors_as_they_were(heartbeats, spark):
+    jvm = psutil.Process(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        heartbeats.say(registration(1))
+        run_micro_batches(heartbeats, job, 5)
+        before, first = jvm.num_fds(), job.query.lastProgress.batchId
+        run_micro_batches(heartbeats, job, BATCHES)
+        assert job.query.lastProgress.batchId >= first + BATCHES
+        assert jvm.num_fds() <= before + SPARE
+
+
+@pytest.mark.parametrize("part", ["JVM", pytest.param("driver's Python", marks=pytest.mark.full)])
+def test_a_job_that_has_no_descriptor_left_ends_and_says_so(heartbeats, tmp_path, part):
+    heartbeats.say(registration(1))
+    log = tmp_path / "job.log"
+    command, environment = submission(
+        "route_registry", as_options(heartbeats.options), spark_options={"spark.master": "local[2]"}
+    )
+    job = OwnedProcess(command, log, environment)
+    try:
+        heartbeats.await_offset(1)
+        [pid] = parts(job.pid, {})[part]
+        process = psutil.Process(pid)
+        process.rlimit(resource.RLIMIT_NOFILE, (process.num_fds(),) * 2)
+
+        @eventually
+        def has_ended():
+            heartbeats.say(registration(1, counter=heartbeats.end_offset() + 1))
+            assert job.exit_code is not None, log.read_text()[-3000:]
+
+        has_ended()
+        assert exit_code_within_grace(job) == 1
+        said = log.read_text().splitlines()[-1]
+        assert said.startswith("route_registry: no descriptor or port is left for this job: "), said
+        assert "ulimit -n" in said
+    finally:
+        job.kill()

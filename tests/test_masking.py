@@ -1,0 +1,74 @@
+"""User, password and keys of a storage are in no output: answers, errors, log lines, tracebacks."""
+
+import json
+import logging
+
+import pytest
+from click.testing import CliRunner
+
+from namesrv_stream.cli import main
+from namesrv_stream.config import Invocation
+from namesrv_stream.errors import StorageError
+from namesrv_stream.local.ports import free_ports
+from namesrv_stream.logs import JsonLine, OneLine
+from namesrv_stream.masking import masked
+
+USER, PASSWORD, KEY = "joe", "hun/ter2", "wJalrXUtnFEMI"
+
+
+@pytest.fixture
+def options():
+    port = free_ports(1)
+    return [
+        "--root",
+        f"s3a://{USER}:{PASSWORD}@bucket/registry",
+        "--set",
+        f"delta.storage.aws_endpoint_url=http://{USER}:{PASSWORD}@127.0.0.1:{port}",
+        "--set",
+        f"delta.storage.aws_secret_access_key={KEY}",
+        "--set",
+        f"checkpoint.location=s3a://{USER}:{PASSWORD}@bucket/checkpoint",
+        "--set",
+        "delta.storage.max_retries=0",
+        "--set",
+        f"kafka.bootstrap.servers=127.0.0.1:{port}",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-p",
+        "status --no-kafka",
+        "--debug status --no-kafka",
+        "topicRoute -t T",
+        "doctor --tables",
+        "doctor --role gateway --json",
+        "backup /tmp/never-made",
+        "repair",
+    ],
+)
+def test_no_command_prints_a_secret(options, line):
+    result = CliRunner().invoke(main, [*options, *line.split()])
+    shown = result.output + repr(result.exception)  # what Python would print with --debug
+    assert result.output
+    assert PASSWORD not in shown
+    assert KEY not in shown
+
+
+@pytest.mark.parametrize("formatter", [OneLine(), JsonLine()])
+def test_no_log_line_has_a_secret_and_no_traceback(options, formatter):
+    values = dict(zip(options[::2], options[1::2], strict=True))
+    Invocation(None, {"delta.storage.aws_secret_access_key": KEY}, {}).settings  # noqa: B018  # loading notes them
+    error = StorageError(values["--root"], f'Url {{ username: "{USER}", password: Some("{PASSWORD}") }} {KEY}')
+    record = logging.LogRecord("l", logging.ERROR, "f", 1, "at %s: %s", (values["--root"], error), None)
+    record.exc_info = (type(error), error, None)
+    line = formatter.format(record)
+    assert not [secret for secret in (PASSWORD, KEY) if secret in line]
+    assert "s3a://******@bucket/registry" in line
+
+
+def test_what_is_no_secret_is_shown():
+    text = 'GET http://127.0.0.1:9000/bucket by "a@b"'
+    assert masked(text) == text
+    assert masked(json.dumps({"root": "s3://bucket/x"})) == '{"root": "s3://bucket/x"}'
