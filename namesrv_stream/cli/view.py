@@ -115,7 +115,7 @@ class Served(NamedTuple):
         """Return a line with the title and the snapshot from which the answer is."""
         if self.remembered is not None:
             return heading(title, f"{self.remembered}, from the events")
-        moment = time_text(self.snapshot.event_time)
+        moment = time_text(self.snapshot.event_time, with_zone=True)  # the zone of all times below, too
         age = "as of then" if self.is_past else f"published {duration_text(self.age_ms)} ago"
         return heading(title, f"epoch {self.snapshot.epoch}, event time {moment}, {age}")
 

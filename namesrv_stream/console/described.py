@@ -50,6 +50,8 @@ def complete(description: dict[str, Any]) -> dict[str, Any]:
     watched = description["paths"]["/v1/watch"]["get"]["responses"]["200"]
     watched["content"]["text/event-stream"] = {"schema": {"type": "string"}}
     posted = description["paths"]["/v1/commands"]["post"]
+    unknown = "An order configuration names brokers that the registry does not have, and `unknown` is not set."
+    posted["responses"]["409"] = {"description": unknown, "content": {"application/json": {"schema": schemas[1]}}}
     posted["requestBody"] = {"required": True, "content": {"application/json": {"schema": schemas[0]}}}
     return description
 

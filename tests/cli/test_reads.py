@@ -287,6 +287,12 @@ def test_snapshots_are_listed_newest_last(run, cluster):
     assert [row["epoch"] for row in json.loads(run("snapshots --json --as-of 3").stdout)] == [3]
 
 
+@pytest.mark.parametrize("command", ["history", "snapshots", "why broker-a", "clusterList"])
+def test_the_line_above_a_table_names_the_zone_of_its_times(run, cluster, machine_in, command):
+    machine_in("Asia/Kolkata")
+    assert re.search(r"(event time|published) (\S+ )?\d\d:\d\d:\d\d IST", lines(run(command))[0])
+
+
 def test_rejected_records_are_listed_newest_last_with_their_reason(run, registry):
     at_ms = registry.now_ms
     assert lines(run("rejected"))[0].startswith("0 rejected records")
