@@ -242,6 +242,7 @@ def test_the_reason_of_a_command_is_in_events_and_story(registry, client):
         ("/v1/brokers?after=10.0.0.9:10911", 400, "Begin anew"),
         ("/v1/brokers?state=dead", 400, "state"),
         ("/v1/overview?at=03:12&tz=Europe/Berln", 400, "Did you mean Europe/Berlin?"),
+        ("/v1/overview?at=2026-03-29T02:30&tz=Europe/Berlin", 400, "in Europe/Berlin: the clocks were put forward"),
         ("/v1/watch?wait=soon", 400, "a number with a unit"),
         ("/v1/nothing", 404, "/docs"),
     ],
@@ -261,4 +262,5 @@ def test_a_registry_that_is_not_there_yet_is_said_and_then_served(settings, tmp_
 def test_the_description_has_every_path_and_every_command(still):
     described = still.get("/v1/openapi.json").json
     assert {"/v1/watch", "/v1/topics/{topic}", "/v1/commands"} <= described["paths"].keys()
+    assert "409" in described["paths"]["/v1/commands"]["post"]["responses"]
     assert {"WipeWritePerm", "DeleteTopic", "PutKvConfig"} <= described["components"]["schemas"].keys()
