@@ -82,7 +82,7 @@ class GonePageFields(TypedDict):
 
 
 class HolderFields(TypedDict):
-    """Who holds a broker id."""
+    """Holder of a broker id."""
 
     brokerId: int
     brokerAddr: str
@@ -140,7 +140,7 @@ class GroupFields(TypedDict):
 
 
 class TroubleFields(TypedDict):
-    """What is wrong in one zone of one cluster: `count` addresses of `total` are late, suspect, or gone by `endedBy`.
+    """Trouble in one zone of one cluster: `count` addresses of `total` are late, suspect, or gone by `endedBy`.
 
     `brokers` has the first of them. `firstAt` and `lastAt`: when the first and the last one was heard for the last
     time, became suspect, or went.

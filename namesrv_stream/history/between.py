@@ -1,4 +1,4 @@
-"""What a snapshot lacks of a moment after it: the events of later epochs that had happened by then.
+"""Events that a snapshot lacks of a moment after it: those of later epochs that had happened by then.
 
 Usually it lacks nothing, as an event is published within a second. A registry that was made from an older log has an
 epoch for an hour of it, or whatever the job read at once.

@@ -58,7 +58,7 @@ def test_a_text_that_is_no_time_is_an_error_that_names_what_is(text):
 
 @pytest.fixture(params=["Europe/Berlin", "Asia/Tokyo"])
 def berlin(request, machine_in):
-    """None, with the machine in Berlin; or the zone of Berlin, with the machine elsewhere."""
+    """Return None with the machine in Berlin, or the zone of Berlin with the machine elsewhere."""
     machine_in(request.param)
     return None if request.param == "Europe/Berlin" else ZoneInfo("Europe/Berlin")
 
