@@ -19,9 +19,11 @@ from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistr
 from namesrv_stream.rules.history import AppliedEvent, history_of
 from namesrv_stream.rules.journal import RowChange, net_changes
 from namesrv_stream.rules.lease import LogClock
+from namesrv_stream.rules.progress import STALE_AFTER_MS
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.damage import table_damages
 from namesrv_stream.tables.object_store import writer_of
+from namesrv_stream.tables.progress_sign import ProgressFile
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
@@ -82,8 +84,8 @@ def restore_content(
 
     Raises JobActiveError unless no job is active or `takes_over` is set.
     """
-    newest = RouteReader(root).snapshots.newest()
-    require_no_active_job(newest, settings, takes_over=takes_over)
+    newest = ProgressFile(root).row_now(RouteReader(root).snapshots.newest())
+    require_no_active_job(newest, takes_over=takes_over)
     for spec in PINNED_TABLES:  # a table that is damaged ends this command and no job
         if damage := table_damages(root, spec, {newest.versions[spec.name]: ()}):
             raise TableDamagedError(root.url, spec.name, newest.versions[spec.name], damage[0].file, damage[0].problem)
@@ -94,10 +96,10 @@ def restore_content(
     return published(publisher, "RESTORE", now.rows, content, publisher.last, requested_by)
 
 
-def require_no_active_job(newest: SnapshotRow, settings: NamesrvSettings, *, takes_over: bool) -> None:
+def require_no_active_job(newest: SnapshotRow, *, takes_over: bool) -> None:
     """Raise JobActiveError if the newest snapshot is a running job's, unless `takes_over` is set."""
     age_s = time.time() - newest.published_at / 1000
-    if newest.kind != "STOP" and age_s * 1000 < settings.stale_after_ms and not takes_over:
+    if newest.kind != "STOP" and age_s * 1000 < STALE_AFTER_MS and not takes_over:
         raise JobActiveError(newest, age_s)
 
 

@@ -21,6 +21,7 @@ from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
 from namesrv_stream.tables.damage import Damage, newest_version
 from namesrv_stream.tables.mending import lay_anew, saved_rows
 from namesrv_stream.tables.object_store import writer_of
+from namesrv_stream.tables.progress_sign import ProgressFile
 from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root, is_there
 from namesrv_stream.tables.rust_writer import RustWriter
@@ -73,7 +74,7 @@ def repair(  # noqa: PLR0913  # each a fact of the new epoch
     rows = rows_from_arrow(SNAPSHOT, saved_rows(root, SNAPSHOT))
     content = source(rows)
     newest = max(rows, key=lambda row: row.epoch, default=content.snapshot)
-    require_no_active_job(newest, settings, takes_over=takes_over)
+    require_no_active_job(ProgressFile(root).row_now(newest), takes_over=takes_over)
     mending = _Mending(root, retention_ms(settings), found, newest)
     mending.save(SNAPSHOT)
     if is_there(root, PAST_SNAPSHOT):

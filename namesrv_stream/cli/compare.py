@@ -158,7 +158,7 @@ def _story_shown(served: Served, subject: str, story: list[Sentence], plain: boo
 def _present(served: Served, subject: str) -> str:
     tables = served.tables
     if lease := tables.live.get(subject):
-        silence = duration_text(served.now_ms - lease.last_update_timestamp)
+        silence = duration_text(served.silence_ms(lease))
         return (
             f"{subject} is alive as {lease.broker_name} {lease.broker_id} of {lease.cluster_name}, "
             f"last sign of life {silence} ago."

@@ -127,7 +127,7 @@ def _heard(served: Served, address: str) -> str:
     if lease is None:
         return ""
     suspicion = "" if lease.suspect_since is None else ", suspect"
-    return f"{duration_text(served.now_ms - lease.last_update_timestamp)} ago{suspicion}"
+    return f"{duration_text(served.silence_ms(lease))} ago{suspicion}"
 
 
 @click.command("brokerList")

@@ -17,7 +17,7 @@ from namesrv_stream.cli.view import Answer, Served, View, root_of, show, view_op
 from namesrv_stream.config import Invocation, NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.masking import masked
-from namesrv_stream.rules.progress import JobProgress, job_progress
+from namesrv_stream.rules.progress import JobProgress
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import Root
@@ -72,7 +72,7 @@ def status(context: click.Context, no_kafka: bool, view: View) -> None:
 
     def answer(served: Served) -> Answer:
         kafka = FromKafka(problem=_NOT_ASKED) if no_kafka else _from_kafka(settings, root, served)
-        progress = job_progress(served.snapshot, served.now_ms, served.settings.stale_after_ms)
+        progress = served.progress
         seen[:] = [state := job_state(progress, kafka)]
         facts = _facts(served, progress, kafka, root) | {"state": state}
         return Answer(encode_json(facts), lambda _plain: _shown(served, progress, kafka, facts, settings))
@@ -107,7 +107,8 @@ def _from_kafka(settings: NamesrvSettings, root: Root, served: Served) -> FromKa
     if not ends:
         problem = f"Kafka at {settings.kafka_bootstrap_servers} has no topic {settings.kafka_topic}."
         return FromKafka(jobs=jobs, problem=problem)
-    behind = [end - served.snapshot.offsets.get(partition, 0) for partition, end in ends.items()]
+    read = (served.row_now or served.snapshot).offsets
+    behind = [end - read.get(partition, 0) for partition, end in ends.items()]
     if min(behind) < 0:
         problem = f"the tables are ahead of {settings.kafka_topic}: they are of another topic or another Kafka."
         return FromKafka(jobs=jobs, problem=problem)

@@ -24,9 +24,10 @@ from namesrv_stream.errors import NamesrvError, SnapshotGoneError, did_you_mean
 from namesrv_stream.history.between import between
 from namesrv_stream.history.events import AsOf, Span, members_at
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.progress import is_stale, job_progress
-from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.rules.progress import JobProgress, is_stale, job_progress
+from namesrv_stream.rules.rows import LiveRow, SnapshotRow
 from namesrv_stream.rules.system_topics import is_system_topic
+from namesrv_stream.tables.progress_sign import ProgressFile
 from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
 
@@ -91,6 +92,7 @@ class Served(NamedTuple):
 
     `remembered` is set if the snapshot of the moment asked for is gone. Then `tables` has the brokers of that moment
     from the events, `snapshot` is the newest one, and topics, signs of life and data versions are not known.
+    `row_now` is the snapshot with the times of the job's sign of progress.
     """
 
     snapshot: SnapshotRow
@@ -99,12 +101,26 @@ class Served(NamedTuple):
     now_ms: int
     is_past: bool
     remembered: AsOf | None = None
+    row_now: SnapshotRow | None = None
+
+    @property
+    def progress(self) -> JobProgress:
+        """The state of the job."""
+        return job_progress(self.row_now or self.snapshot, self.now_ms)
 
     @property
     def is_stale(self) -> bool:
-        """True if brokers are live and the tables are more than `stale_after_ms` of event time behind."""
-        late = is_stale(self.snapshot, self.now_ms, self.settings.stale_after_ms)
+        """True if brokers are live and the tables are more than STALE_AFTER_MS of event time behind."""
+        late = is_stale(self.row_now or self.snapshot, self.now_ms)
         return not self.is_past and bool(self.tables.live) and late
+
+    def silence_ms(self, lease: LiveRow) -> int:
+        """Return how long the broker of a lease had been silent at the event time of the snapshot.
+
+        Signs of life since then are not in the tables, unless the job has stopped giving signs of progress.
+        """
+        at_ms = self.now_ms if self.is_stale else self.snapshot.event_time or self.now_ms
+        return max(0, at_ms - lease.last_update_timestamp)
 
     @property
     def age_ms(self) -> int:
@@ -218,7 +234,7 @@ def warn_if_stale(served: Served) -> None:
 
 
 def _stale_text(served: Served) -> str:
-    progress = job_progress(served.snapshot, served.now_ms, served.settings.stale_after_ms)
+    progress = served.progress
     because = {
         "catching up": "The streaming job is catching up:",
         "starting": "The streaming job is starting:",
@@ -235,7 +251,8 @@ def _served(opened: RegistryView, settings: NamesrvSettings, *, is_past: bool) -
     snapshot = opened.snapshot
     now_ms = snapshot.event_time or snapshot.published_at if is_past else time.time_ns() // 1_000_000
     changed = opened.routes.namesrv_config
-    return Served(snapshot, opened.routes, settings.restored(changed), now_ms, is_past)
+    row_now = snapshot if is_past else ProgressFile(root_of(settings)).row_now(snapshot)
+    return Served(snapshot, opened.routes, settings.restored(changed), now_ms, is_past, row_now=row_now)
 
 
 def _remembered(reader: RouteReader, settings: NamesrvSettings, moment: AsOf) -> Served:

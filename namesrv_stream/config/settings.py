@@ -100,11 +100,18 @@ class NamesrvSettings(RocketmqSettings):
         "job, maintenance",
         validate_default=True,
     )
+    maintenance_millis: Millis = setting(
+        "maintenanceMillis",
+        3_600_000,
+        "How often the job puts small files together and removes files that no retained snapshot needs; 0: never, "
+        "`maintain_tables` does.",
+        "job",
+    )
     rejected_retention: Duration = setting(
         "rejected.retention",
         "90d",
         "How long maintenance keeps the rows of the table `rejected`.",
-        "maintenance",
+        "job, maintenance",
         validate_default=True,
     )
     writer: Literal["auto", "spark", "rust"] = setting(
@@ -124,7 +131,7 @@ class NamesrvSettings(RocketmqSettings):
         "job",
     )
     live_refresh_millis: Millis = setting(
-        "liveRefreshMillis", 30_000, "Shortest event time between two publications of signs of life alone.", "job"
+        "liveRefreshMillis", 300_000, "Shortest event time between two publications of signs of life alone.", "job"
     )
     tick_gap_millis: Millis = setting(
         "tickGapMillis",
@@ -325,15 +332,6 @@ class NamesrvSettings(RocketmqSettings):
                 f"Set more than {2 * LONGEST_TICK_MS}.",
             )
         return self
-
-    @property
-    def stale_after_ms(self) -> int:
-        """Age in milliseconds from which a snapshot means that no job runs.
-
-        While brokers live the job publishes every `liveRefreshMillis`, or every 30 s if that is longer. The limit is
-        three times that.
-        """
-        return 3 * max(self.live_refresh_millis, 30_000)
 
     def get_config(self, key: str) -> str | None:
         """Return the setting's value as properties text, None if the key is unknown."""

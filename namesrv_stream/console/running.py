@@ -17,6 +17,7 @@ from namesrv_stream.history.events import AsOf
 from namesrv_stream.rules.order_config import unknown_brokers
 from namesrv_stream.rules.progress import is_stale, job_progress
 from namesrv_stream.rules.rows import LogPosition, SnapshotRow
+from namesrv_stream.tables.progress_sign import ProgressFile
 from namesrv_stream.tables.reader import RegistryView
 from namesrv_stream.tables.root import Root
 from namesrv_stream.texts import iso_text
@@ -71,16 +72,17 @@ class Running:
         return self.settings.restored(view.routes.namesrv_config)
 
     def status(self) -> dict[str, object]:
-        """Return the state of the job, judged now. Raises NamesrvError if there is no snapshot."""
+        """Return the state of the job, judged now. May block. Raises NamesrvError if there is no snapshot."""
         row = self.row(AsOf())
+        row_now = ProgressFile(self.root).row_now(row)
         now_ms = time.time_ns() // 1_000_000
-        progress = job_progress(row, now_ms, self.settings.stale_after_ms)
+        progress = job_progress(row_now, now_ms)
         has_leases = self.hub.view is not None and bool(self.hub.view.routes.live)
         return {
             "state": progress.state,
             "since": iso_text(progress.since_ms),
             "lagMillis": progress.lag_ms,
-            "stale": has_leases and is_stale(row, now_ms, self.settings.stale_after_ms),
+            "stale": has_leases and is_stale(row_now, now_ms),
             "epoch": row.epoch,
             "eventTime": iso_text(row.event_time),
             "publishedAt": iso_text(row.published_at),

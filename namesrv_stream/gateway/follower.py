@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from namesrv_stream.gateway.readers import READERS
 from namesrv_stream.logs import Kinds
 from namesrv_stream.rules.lookup import RouteTables, topics_with_other_routes
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.progress_sign import ProgressFile, ProgressSign
 from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.wire.codes import RequestCode
@@ -21,6 +23,7 @@ from namesrv_stream.wire.codes import RequestCode
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 0.25
+_LOOK_FOR_SIGN_EVERY_S = 5.0
 _STOP_LIMIT_S = 10.0
 
 SETTINGS_TABLE = "namesrv_config"
@@ -70,6 +73,10 @@ class Follower:
         self._latest: FollowedSnapshot | None = None
         self._view: Any = None
         self._problem: str | None = None
+        self._progress = ProgressFile(root)
+        self._sign_at_s = 0.0
+        self.sign: ProgressSign | None = None
+        """The job's newest sign of progress."""
         self._kinds = Kinds()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
@@ -113,6 +120,8 @@ class Follower:
             self._latest = FollowedSnapshot(view, self._latest)
             self._view = view
             self._on_snapshot(self._latest)
+        if time.monotonic() - self._sign_at_s > _LOOK_FOR_SIGN_EVERY_S:
+            self.sign, self._sign_at_s = self._progress.read(), time.monotonic()
 
     def _note(self, problem: NamesrvError) -> None:
         """Log a problem once a minute, not at every look."""

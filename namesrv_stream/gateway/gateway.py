@@ -27,6 +27,7 @@ from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.gateway.server import Server
 from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.monitoring import MonitoringServer
+from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.progress import is_stale as is_behind
 from namesrv_stream.rules.progress import job_progress
@@ -97,13 +98,13 @@ class Gateway:
         self._server = Server(settings, self._dispatcher)
         async with AsyncExitStack() as opening:
             root = Root(settings.delta_root, settings.storage_options or None)
-            follower = Follower(
+            self._follower = Follower(
                 root,
                 lambda snapshot: self._in_loop(self._serve, snapshot),
                 lambda: self._in_loop(self._serve_nothing),
             )
-            follower.start()
-            opening.push_async_callback(asyncio.to_thread, follower.stop)
+            self._follower.start()
+            opening.push_async_callback(asyncio.to_thread, self._follower.stop)
             await opening.enter_async_context(self._link)
             await self._wait_for_tables()
             self._monitoring = self._open_monitoring(opening)
@@ -165,7 +166,7 @@ class Gateway:
         self._dispatcher.serve(answers)
         self._writes.follow(answers)
         if "live" in snapshot.changed_tables:
-            self._link.ticks.follow(answers.live.values())
+            self._link.ticks.follow(LogClock.of(row).late_at_ms(snapshot.tables.live.values()))
         self._has_looked.set()
         self._has_snapshot.set()
         self.metrics.epoch.set(answers.epoch)
@@ -211,9 +212,13 @@ class Gateway:
         """
         now_ms = time.time_ns() // 1_000_000
         age_ms = now_ms - latest.row.published_at
-        progress = job_progress(latest.row, now_ms, self._settings.stale_after_ms)
+        sign = self._follower.sign
+        row = latest.row if sign is None else sign.brought_to(latest.row)
+        if sign is not None and sign.is_about(latest.row):
+            self._link.ticks.follow(sign.late_from)
+        progress = job_progress(row, now_ms)
         lag_ms = progress.lag_ms
-        has_gap = is_behind(latest.row, now_ms, self._settings.stale_after_ms)
+        has_gap = is_behind(row, now_ms)
         is_stale = bool(latest.tables.live) and has_gap
         if is_stale and not self._is_stale:
             log.warning("epoch %d is %d s of event time behind and brokers live: is the job running?",

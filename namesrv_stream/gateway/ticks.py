@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from zlib import crc32
-
-from namesrv_stream.rules.lease import late_from_ms
-from namesrv_stream.rules.rows import LiveRow
 
 GATHERED_FROM_MS, GATHERED_FOR_MS, TICK_AT_MS = 600, 250, 900
 """After the whole multiples of a period: since when and for how long waiting heartbeats are sent, and when the tick is.
@@ -70,10 +67,12 @@ class Ticks:
         self.is_in_time = self.is_in_time or error is None
         self._plan()
 
-    def follow(self, leases: Iterable[LiveRow]) -> None:
-        """Send ticks often from the moment on at which the first of these leases is late."""
-        self._late_from_ms = min(map(late_from_ms, leases), default=_NEVER_MS)
-        self._plan()
+    def follow(self, at_ms: int | None) -> None:
+        """Send ticks often from this time on, at which the first lease is late; None: no lease can end."""
+        late_from_ms = _NEVER_MS if at_ms is None else at_ms
+        if late_from_ms != self._late_from_ms:
+            self._late_from_ms = late_from_ms
+            self._plan()
 
     def until_gathered_ms(self, after_ms: float, period_ms: int, name: str) -> float:
         """Return the time from now to the sending of a heartbeat that waits for a tick, some `after_ms` or later.

@@ -133,6 +133,16 @@ class LogClock:
         gone_on_ms = 0 if self.tick_append_ms is None else max(0, append_time_ms - self.tick_append_ms)
         return self.reading_ms + (min(gone_on_ms, gap_limit_ms) if gap_limit_ms else gone_on_ms)
 
+    def late_at_ms(self, leases: Iterable[LiveRow]) -> int | None:
+        """Return the append time from which on a silent one of these leases is late, if no gap holds the clock back.
+
+        None without a lease; 0 if the time at which the clock goes on is not known.
+        """
+        first_ms = min(map(late_from_ms, leases), default=None)
+        if first_ms is None or self.reading_ms is None or self.tick_append_ms is None:
+            return None if first_ms is None else 0
+        return self.tick_append_ms + first_ms - self.reading_ms
+
     def tick(self, append_time_ms: int, gap_limit_ms: int) -> None:
         """Apply a tick: the clock goes on by `gap_limit_ms` at most (0: no limit)."""
         self.gap_ms = 0 if self.tick_append_ms is None else max(0, append_time_ms - self.tick_append_ms)

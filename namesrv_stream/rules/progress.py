@@ -1,5 +1,6 @@
 """The state of the job as the newest snapshot shows it: whether it runs, and how far behind the log it is.
 
+`newest` is the newest snapshot row everywhere here, with the times of the job's sign of progress if that is younger.
 A claim is no progress: a job that starts again and again would otherwise look alive. The state follows from the event
 time up to which the tables are exact, and from the time of the last publication.
 """
@@ -11,6 +12,10 @@ from typing import Literal
 
 from namesrv_stream.rules.rows import SnapshotRow
 
+SIGN_MS = 30_000
+"""Event time after which the job shows how far it has read the log, if it has published nothing (progress_sign.py)."""
+
+STALE_AFTER_MS = 3 * SIGN_MS
 CATCHING_UP_MS = 15_000
 """A job is behind if the newest record of a publication is older than the publication by more than this."""
 
@@ -30,17 +35,17 @@ class JobProgress:
     lag_ms: int | None
 
 
-def job_progress(newest: SnapshotRow, now_ms: int, stale_after_ms: int) -> JobProgress:
+def job_progress(newest: SnapshotRow, now_ms: int, stale_after_ms: int = STALE_AFTER_MS) -> JobProgress:
     """Return the job's state at `now_ms`, from the newest snapshot row.
 
-    A job publishes at least every `stale_after_ms`, even if only its offset has changed. A job that has not is dead, or
-    no records come from Kafka, not even ticks.
+    A job publishes or gives a sign of progress at least every `stale_after_ms`. A job that has not is dead, or no
+    records come from Kafka, not even ticks.
     """
     lag_ms = None if newest.event_time is None else max(0, now_ms - min(newest.event_time, newest.published_at))
     return JobProgress(_state(newest, now_ms, stale_after_ms), newest.published_at, lag_ms)
 
 
-def is_stale(newest: SnapshotRow, now_ms: int, stale_after_ms: int) -> bool:
+def is_stale(newest: SnapshotRow, now_ms: int, stale_after_ms: int = STALE_AFTER_MS) -> bool:
     """Return whether the tables are so far behind that lookups may be wrong, by event time or, if earlier, publication.
 
     A record that is stamped ahead moves the event time ahead too, and tables never have what came after they were made.

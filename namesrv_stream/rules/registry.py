@@ -260,6 +260,11 @@ class RouteRegistry:
         return len(self._tables.live.groups())
 
     @property
+    def late_at_ms(self) -> int | None:
+        """The append time from which on a lease is late if its broker stays silent; None without a lease."""
+        return self.clock.late_at_ms(self._tables.live)
+
+    @property
     def suspect_count(self) -> int:
         """The number of addresses whose lease the guard against mass expiry holds."""
         return len(self._suspects)

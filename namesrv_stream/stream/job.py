@@ -48,9 +48,11 @@ from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.monitoring import monitoring, progress_to
 from namesrv_stream.stream.query import Beginning, check_query, start_query
+from namesrv_stream.stream.table_care import TableCare
 from namesrv_stream.stream.warm_up import WarmUp
 from namesrv_stream.stream.watch import TermWatch, TickWatch
 from namesrv_stream.tables.object_store import writer_of
+from namesrv_stream.tables.progress_sign import ProgressFile
 from namesrv_stream.tables.publication import KafkaLog, OnPoint, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import LIVE
@@ -255,8 +257,9 @@ class RouteRegistryJob:
                 checkpoint = self._checkpoint(log_here, publisher.last.log_accepted_at)
                 next_offset = self._next_offset(publisher, checkpoint)
                 beginning = Beginning(next_offset, publisher.table(LIVE.name))
+            show = ProgressFile(self._root).write
             loading = open_things.enter_context(ThreadPoolExecutor(1, "load-tables")).submit(
-                MicroBatches, self._settings, publisher, reader, next_offset, self.metrics
+                MicroBatches, self._settings, publisher, reader, next_offset, self.metrics, show
             )
             if self._settings.job_ticker:
                 producer = open_things.enter_context(HeartbeatProducer(self._kafka, self._settings.kafka_topic))
@@ -269,6 +272,7 @@ class RouteRegistryJob:
             open_things.callback(self.started.clear)
             open_things.enter_context(progress_to(self.metrics, self._spark, self._settings))
             self.query, self._batches = query, batches
+            open_things.enter_context(TableCare(self._root, self._settings, self._note_point))
             self.metrics.query_starts.inc()
             self.metrics.take_role("active")
             self.started.set()

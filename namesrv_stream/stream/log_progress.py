@@ -21,11 +21,14 @@ class LogProgress:
     handled_offset: int = field(init=False)
     published_event_ms: int | None = field(init=False)
     _published_at_s: float = field(init=False)
+    _shown_event_ms: int | None = field(init=False)
+    _shown_at_s: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.handled_offset = self.next_offset
         self.published_event_ms = self.event_time_ms
         self._published_at_s = time.monotonic()
+        self.note_shown()
 
     def advance(self, offset: int, append_time_ms: int, event_time_ms: int) -> None:
         """Note that the record at `offset` is applied."""
@@ -37,6 +40,16 @@ class LogProgress:
     def note_published(self) -> None:
         """Note that a snapshot shows all that is applied."""
         self.published_event_ms, self._published_at_s = self.event_time_ms, time.monotonic()
+        self.note_shown()
+
+    def note_shown(self) -> None:
+        """Note that readers can know of all that is applied, by a snapshot or a sign of progress."""
+        self._shown_event_ms, self._shown_at_s = self.event_time_ms, time.monotonic()
+
+    def is_unshown_for(self, millis: int) -> bool:
+        """Return whether readers have not been shown the last `millis` of event time, or twice that of real time."""
+        waited_ms = (self.event_time_ms or 0) - (self._shown_event_ms or self.published_event_ms or 0)
+        return waited_ms >= millis or time.monotonic() - self._shown_at_s >= 2 * millis / 1000
 
     @property
     def waited_ms(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -22,6 +22,7 @@ from namesrv_stream.errors import MalformedRecordError, NamesrvError, TermLostEr
 from namesrv_stream.kafka.reader import LOG_PARTITION, RecordReader, StoredRecord
 from namesrv_stream.records import decode_lease_only, decode_record
 from namesrv_stream.rules.lease import LOG_GAP_MS, LogClock
+from namesrv_stream.rules.progress import SIGN_MS
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import Command, RegisterBroker, Scan
 from namesrv_stream.rules.rows import LiveRow, LogPosition, RejectedRow
@@ -33,6 +34,7 @@ from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.rejected_records import MAX_REJECTED_KEY_BYTES, log_rejected, rejected_row
 from namesrv_stream.stream.tick_silence import TickSilence
 from namesrv_stream.tables import publication
+from namesrv_stream.tables.progress_sign import ProgressSign
 from namesrv_stream.tables.publication import Batch, Publisher, SnapshotKind
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.writer import RowChanges, changes_to_write
@@ -42,8 +44,8 @@ log = logging.getLogger(__name__)
 PUBLISH_AT_BYTES = 64 * 1024 * 1024
 """Values of a micro-batch that wait for publication: with more it is published in parts, each an epoch."""
 
-PROGRESS_MS = 30_000
-"""Event time after which a snapshot is published although nothing changed: it shows how far the log was read."""
+PROGRESS_MS = 300_000
+"""Event time after which a snapshot is published although nothing changed: a start reads the log from there again."""
 
 _STOP_LIMIT_S = 30.0
 SHOW_PROGRESS_S = 10.0
@@ -86,16 +88,17 @@ class MicroBatches:
 
     A record counts once: one below `next_offset` has been applied, however Spark comes to read it again; records that
     Spark does not bring, because its checkpoint is ahead of the tables, are read from Kafka here. Call `close` before
-    the query is stopped, so that no batch is cut in two.
+    the query is stopped, so that no batch is cut in two. `show` receives a sign of progress while nothing is published.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # what it reads, writes and reports to
         self,
         settings: NamesrvSettings,
         publisher: Publisher,
         reader: RecordReader,
         next_offset: int,
         metrics: JobMetrics | None = None,
+        show: Callable[[ProgressSign], None] = lambda _sign: None,
     ) -> None:
         self.failure: BaseException | None = None
         self.tick_silence = TickSilence()
@@ -107,6 +110,7 @@ class MicroBatches:
         self._settings = settings
         self._publisher = publisher
         self._reader = reader
+        self._show = show
         self._registry = _loaded_registry(settings, publisher)
         self._progress = LogProgress(next_offset, publisher.last.event_time, publisher.last.last_append)
         self._rejected: list[RejectedRow] = []
@@ -197,6 +201,8 @@ class MicroBatches:
         self._compare(evictions)  # 6
         if self._is_due():  # 7
             self._publish("PUBLICATION")  # 8 to 10 are in Publisher.publish
+        elif self._progress.is_unshown_for(SIGN_MS):
+            self._show_progress()
         self._progress.handled_offset = self._progress.next_offset
         self.metrics.applied(self._progress.event_time_ms, self._registry.lease_count, self._registry.suspect_count)
 
@@ -336,6 +342,14 @@ class MicroBatches:
         self._rejected = []
         self.metrics.published(row, came.events)
         self._care_for_tables()
+
+    def _show_progress(self) -> None:
+        """Let readers know that the newest snapshot still holds, and how far the log has been read."""
+        last = self._publisher.last
+        now_ms, offsets = time.time_ns() // 1_000_000, {LOG_PARTITION: self._progress.next_offset}
+        event_ms, late_ms = self._progress.event_time_ms, self._registry.late_at_ms
+        self._show(ProgressSign(last.epoch, last.term, now_ms, event_ms, offsets, late_ms))
+        self._progress.note_shown()
 
     def _care_for_tables(self) -> None:
         """Compact tables with many files: after the first publication, since many runs may be short, and regularly."""

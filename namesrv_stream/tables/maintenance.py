@@ -1,17 +1,18 @@
 """Care for the tables, with the job running beside it or not: small files together, old rows and old files out.
 
-The job takes a commit that only rearranges rows as the base of its next write, and whoever is second gives way: here
-a table that the job changes at that moment is left for the next time. So neither breaks the other.
+The job does this in a thread of its own (stream/table_care.py), and so does the program maintain_tables. Publication
+takes a commit that only rearranges rows as the base of its next write, and whoever is second gives way: here a table
+that changes at that moment is left for the next time. So neither breaks the other.
 
-Spark puts the months of history in order, delta-rs does the rest, in milliseconds a table. On an object store delta-rs
-does all: Spark's commits could overwrite the job's there.
+maintain_tables lets Spark put the months of history in order; delta-rs does the rest, in milliseconds a table. On an
+object store delta-rs does all: Spark's commits could overwrite the job's there.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -59,6 +60,8 @@ _CLUSTERING = {
     # bits would be the low ones, and each type be all over the month.
     "spark.databricks.io.skipping.mdc.rangeId.max": "16",
 }
+_SNAPSHOTS_KEPT_HOURS = 1
+_COMMIT_ONCE = CommitProperties(max_commit_retries=0)
 _JOB_WROTE_IT = "the job was writing it"
 _AT_REST = "a snapshot that can be read needs a version that Delta would let go: has the job been stopped for long?"
 _FOREIGN_COMMITS = (BaseMovedError, CommitFailedError, DeltaConcurrentModificationException)
@@ -73,13 +76,14 @@ class Care(NamedTuple):
     put_off: str
 
 
-def maintain(
-    spark: SparkSession,
+def maintain(  # noqa: PLR0913  # two of the arguments are for callers that look on
+    spark: SparkSession | None,
     root: Root,
     *,
     vacuum: bool = True,
     rejected_retention_ms: int = DEFAULT_REJECTED_RETENTION_MS,
     on_table: Callable[[str], None] = lambda _name: None,
+    but: Collection[str] = (),
 ) -> list[Care]:
     """Compacts every table, drops rows past retention, and removes files that no retained snapshot needs.
 
@@ -87,20 +91,27 @@ def maintain(
     `rejected_retention_ms` after their event time. History is never shortened. Files go twice `snapshot.retention`
     after the commit that replaced them (the tables' own property), so what a retained snapshot names stays readable.
     The newest snapshot is retained for ever: once a registry has published nothing for so long that Delta would let its
-    version go, a table is left alone. `on_table` is called with the name of each table before its turn.
+    version go, a table is left alone. Without Spark the months of history are compacted and not sorted. `on_table` is
+    called with the name of each table before its turn, and may end the maintenance by an error. The tables named in
+    `but` are left out.
     """
     snapshots = Snapshots(root)
-    session = spark.newSession()  # its own settings
-    for name, value in _CLUSTERING.items():
-        session.conf.set(name, value)
+    session = None if spark is None else _clustering_session(spark)
     rejected_before_ms = time.time_ns() // 1_000_000 - rejected_retention_ms
     caretaker = _Caretaker(session, root, snapshots.oldest_readable(), snapshots.retention_ms, rejected_before_ms)
     care = []
     for spec in (*TABLES.values(), *TABLES_OF_MAINTENANCE):
-        if spec not in TABLES_OF_MAINTENANCE or is_there(root, spec):
+        if spec.name not in but and (spec not in TABLES_OF_MAINTENANCE or is_there(root, spec)):
             on_table(spec.name)
             care.append(caretaker.care_for(spec, vacuum))
     return care
+
+
+def _clustering_session(spark: SparkSession) -> SparkSession:
+    session = spark.newSession()  # its own settings
+    for name, value in _CLUSTERING.items():
+        session.conf.set(name, value)
+    return session
 
 
 @dataclass(frozen=True)
@@ -111,7 +122,7 @@ class _Caretaker:
     before `rejected_before_ms` go.
     """
 
-    session: SparkSession
+    session: SparkSession | None
     root: Root
     oldest: SnapshotRow
     retention_ms: int
@@ -127,7 +138,9 @@ class _Caretaker:
         except _FOREIGN_COMMITS:
             put_off = _JOB_WROTE_IT
         if vacuum:
-            self.root.open(spec).vacuum(dry_run=False, full=True)
+            # Only the newest version of the tables of the snapshots is read; readers may be a little behind.
+            hours = _SNAPSHOTS_KEPT_HOURS if spec in (SNAPSHOT, PAST_SNAPSHOT) else None
+            self.root.open(spec).vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
         return Care(spec.name, before, self._file_count(spec), put_off)
 
     def _is_kept(self, spec: TableSpec) -> bool:
@@ -162,13 +175,20 @@ class _Caretaker:
         The lines of a type stand together, within it those of neighbouring broker names, in order of time mostly.
         """
         for month in self._months_out_of_order():
-            if is_object_store(self.root.url):
+            if self.session is None:
+                self._compact_month(month)
+            elif is_object_store(self.root.url):
                 self._cluster_by_delta_rs(month)
             else:
                 self.session.sql(
                     f"OPTIMIZE delta.`{self.root.spark_path(BROKER_EVENT)}` WHERE {EVENT_MONTH} = '{month}' "
                     f"ZORDER BY ({', '.join(_ORDER)})"
                 )
+
+    def _compact_month(self, month: str) -> None:
+        self.root.open(BROKER_EVENT).optimize.compact(
+            [(EVENT_MONTH, "=", month)], SMALL_EVENT_FILE_BYTES, commit_properties=_COMMIT_ONCE
+        )
 
     def _cluster_by_delta_rs(self, month: str) -> None:
         """Less even than Spark's order: delta-rs interleaves the bytes of the texts rather than of their ranks."""
@@ -177,7 +197,7 @@ class _Caretaker:
             [(EVENT_MONTH, "=", month)],
             target_size=EVENT_FILE_BYTES,
             writer_properties=WriterProperties(data_page_row_count_limit=_PAGE_ROWS),
-            commit_properties=CommitProperties(max_commit_retries=0),
+            commit_properties=_COMMIT_ONCE,
         )
 
     def _months_out_of_order(self) -> list[str]:
@@ -195,7 +215,7 @@ class _Caretaker:
         rows = select(self.root.open(SNAPSHOT), SNAPSHOT, gone, "ORDER BY epoch")
         if len(rows):
             self._remember(rows)
-            self.root.open(SNAPSHOT).delete(gone, commit_properties=CommitProperties(max_commit_retries=0))
+            self.root.open(SNAPSHOT).delete(gone, commit_properties=_COMMIT_ONCE)
 
     def _remember(self, rows: pa.Table) -> None:
         writer = writer_of(self.root)

@@ -25,7 +25,7 @@ def test_option_wins_over_environment_over_file_over_default(file):
     environ = {"NAMESRV_TICK_MILLIS": "2", "NAMESRV_LISTEN_PORT": "2"}
     settings = load_settings(path, environ, {"listenPort": "3"})
     assert (settings.listen_port, settings.tick_millis, settings.trigger_millis) == (3, 2, 1)
-    assert settings.live_refresh_millis == 30_000
+    assert settings.live_refresh_millis == 300_000
 
 
 def test_the_given_file_becomes_config_store_path_whatever_it_contains(file):

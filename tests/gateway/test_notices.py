@@ -85,12 +85,15 @@ def test_a_broker_at_an_address_in_brackets_is_notified():
 
     async def scenario():
         came = asyncio.get_running_loop().create_future()
-        server = await asyncio.start_server(lambda reader, _writer: came.set_result(reader), "::1", 0)
+        server = await asyncio.start_server(lambda *streams: came.set_result(streams), "::1", 0)
         async with server:
             address = f"[::1]:{server.sockets[0].getsockname()[1]}"
             header = NotifyMinBrokerIdChangeHeader(min_broker_id=0, min_broker_addr="[::1]:1")
             await send(Notice(address, header), asyncio.Semaphore(1))
-            (command,) = FrameDecoder().feed(await (await came).read(65536))
+            reader, writer = await came
+            (command,) = FrameDecoder().feed(await reader.read(65536))
+            writer.close()
+            await writer.wait_closed()
             assert (command.code, command.ext_fields["minBrokerAddr"]) == (905, "[::1]:1")
 
     asyncio.run(scenario())

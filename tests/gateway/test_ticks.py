@@ -5,11 +5,15 @@ import asyncio
 import pytest
 
 from namesrv_stream.gateway.ticks import Ticks
+from namesrv_stream.rules.lease import LogClock
 from tests.gateway.test_ledger import live
 from tests.gateway.test_writes import Clock
 
 LEASE = live()
-"""Its timeout is 120 s: it is late from 90 s after its last sign of life on."""
+"""Its timeout is 120 s: it is late from 90 s of the log's clock after its last sign of life on."""
+
+LOG = LogClock(newest_tick_ms=0, tick_append_ms=0, reading_ms=5_000_000)
+"""The log's clock as a snapshot has it: its reading is no time of day."""
 
 
 class Gateway:
@@ -22,8 +26,10 @@ class Gateway:
     def start(self):
         self.ticks.start(self._send)
 
-    def lease(self, last_s, **more):
-        self.ticks.follow([LEASE._replace(last_update_timestamp=round(last_s * 1_000), **more)])
+    def lease(self, last_s):
+        """Take note of a snapshot with a lease whose broker was heard at a time of the wall clock."""
+        heard_ms = LOG.reading_ms + round(last_s * 1_000)
+        self.ticks.follow(LOG.late_at_ms([LEASE._replace(clock_millis=heard_ms)]))
 
     def _send(self):
         if self.fails:
@@ -108,9 +114,15 @@ def test_kafka_takes_ticks_again_as_soon_as_it_has_taken_one(run):
     run(scenario)
 
 
-def test_a_grace_makes_a_lease_late_later(run):
+def test_a_gap_in_the_log_makes_a_lease_late_later(run):
+    """The broker was heard 117 s ago, of which 60 s are a gap between two ticks that counts as 3 s."""
+
     async def scenario(gateway):
-        gateway.lease(last_s=-100, grace_until=60_000)
+        log = LogClock(tick_append_ms=-117_000, reading_ms=5_000_000)
+        lease = LEASE._replace(clock_millis=log.reading_ms)
+        log.tick(-60_000, gap_limit_ms=0)
+        log.tick(0, gap_limit_ms=3_000)
+        gateway.ticks.follow(log.late_at_ms([lease]))
         gateway.start()
         await gateway.clock.passes(33)
         assert gateway.sent_s[-4:] == [25.9, 30.9, 31.9, 32.9]
@@ -129,7 +141,7 @@ def test_before_the_first_snapshot_a_tick_comes_each_second(run):
 
 def test_without_any_lease_ticks_are_calm(run):
     async def scenario(gateway):
-        gateway.ticks.follow([])
+        gateway.ticks.follow(LOG.late_at_ms([]))
         gateway.start()
         await gateway.clock.passes(11)
         assert gateway.sent_s == [0, 0.9, 5.9, 10.9]

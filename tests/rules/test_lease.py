@@ -100,6 +100,18 @@ def test_d9_without_a_limit_all_time_between_two_ticks_counts():
     assert clock.reading_ms == 10**9
 
 
+def test_e7_a_lease_is_late_as_long_after_the_newest_tick_as_its_late_reading_is_after_the_ticks():
+    clock = LogClock(newest_tick_ms=50_000, tick_append_ms=40_000, reading_ms=70_000)
+    leases = [lease(clock_millis=60_000), lease(clock_millis=70_000)]
+    assert clock.late_at_ms(leases) == 40_000 - 10_000 + TIMEOUT_MS * 3 // 4 + 1
+    assert clock.late_at_ms([]) is None
+
+
+@pytest.mark.parametrize("clock", [LogClock(), LogClock(newest_tick_ms=0, reading_ms=70_000)])
+def test_e7_a_lease_may_be_late_at_once_while_the_time_since_the_newest_tick_is_not_known(clock):
+    assert clock.late_at_ms([lease()]) == 0
+
+
 def test_d9_no_time_passes_from_the_last_tick_of_a_log_to_the_first_one_of_another():
     clock = LogClock(newest_tick_ms=0, tick_append_ms=None, reading_ms=70_000)
     assert clock.reading_at_ms(10**9, GAP_MS) == 70_000

@@ -134,8 +134,9 @@ class Registry:
         self.log = log or Log()
         self.publisher = Publisher.claim(self._writer, run_id, T0)
         next_offset = self.publisher.last.offsets.get(0, 0)
+        self.signs = []
         given = NamesrvSettings.model_validate({"tickGapMillis": 0} | settings)
-        self.batches = MicroBatches(given, self.publisher, self.log, next_offset)
+        self.batches = MicroBatches(given, self.publisher, self.log, next_offset, show=self.signs.append)
         self.batch_id = -1
 
     def handle(self, *events, batch_id=None, query_id=QUERY):
@@ -176,7 +177,7 @@ def test_a_batch_that_changes_nothing_commits_nothing(registry):
     assert registry.heads() == before
 
 
-@pytest.mark.parametrize(("waited_ms", "published_ms"), [(29_999, 0), (30_000, 30_000)])
+@pytest.mark.parametrize(("waited_ms", "published_ms"), [(299_999, 0), (300_000, 300_000)])
 def test_signs_of_life_are_published_when_the_refresh_time_has_passed(registry, waited_ms, published_ms):
     registry.handle(registered(A, 0, 0))
     before = registry.heads()
@@ -411,12 +412,27 @@ def test_a_snapshot_names_the_offset_up_to_which_it_is_exact(registry):
     assert {row.broker_addr: row.last_update_timestamp - T0 for row in registry.rows("live")} == {A: 1_000, B: 2_000}
 
 
-@pytest.mark.parametrize(("waited_ms", "epochs"), [(29_999, 0), (30_000, 1)])
-def test_ticks_alone_are_published_as_progress_every_half_minute(registry, waited_ms, epochs):
+@pytest.mark.parametrize(("waited_ms", "epochs"), [(299_999, 0), (300_000, 1)])
+def test_ticks_alone_are_published_as_progress_every_five_minutes(registry, waited_ms, epochs):
     before = registry.handle(tick(0, 0), registered(A, 0, 1)).epoch
     registry.handle(unregistered(A, 1, 2))
     registry.handle(tick(1 + waited_ms, 3))
     assert registry.publisher.last.epoch == before + 1 + epochs
+
+
+def test_a_sign_every_half_minute_says_that_the_newest_snapshot_still_holds(registry):
+    newest = registry.handle(tick(0, 0), registered(A, 0, 1))
+    registry.handle(heartbeat(A, 29_998, 2), tick(29_999, 3))
+    assert registry.signs == []
+    registry.handle(tick(30_000, 4))
+    registry.handle(tick(59_999, 5))
+    [sign] = registry.signs
+    assert registry.publisher.last == newest
+    assert (sign.epoch, sign.term, sign.event_time, sign.offsets) == (newest.epoch, newest.term, T0 + 30_000, {0: 5})
+    assert sign.late_from == T0 + 29_998 + 90_000 + 1
+    registry.handle(registered(B, 70_000, 6), tick(70_000, 7))
+    registry.handle(tick(99_999, 8))
+    assert len(registry.signs) == 1
 
 
 def test_a_long_catch_up_shows_in_the_tables_how_far_it_has_come(registry, tmp_path, monkeypatch):

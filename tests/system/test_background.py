@@ -1,6 +1,7 @@
-"""A job in a thread, as whoever runs it sees it: how far it is, and what has ended it."""
+"""A job in a thread, as whoever runs it sees it: how far it is, how it maintains its tables, and what has ended it."""
 
 import contextlib
+import os
 import shutil
 from pathlib import Path
 
@@ -9,10 +10,12 @@ from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.ticker import Ticker
 from namesrv_stream.rules.requests import BrokerHeartbeat
 from namesrv_stream.stream.background import BackgroundJob
+from namesrv_stream.tables.maintenance import FILES_BORNE
 from namesrv_stream.tables.publication import Publisher
-from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.root import DAY_MS, DEFAULT_RETENTION_MS, Root, kept_for_ms
 from namesrv_stream.tables.rust_writer import RustWriter
-from tests.system.heartbeats import LIMIT_S, Heartbeats, address, registration
+from namesrv_stream.tables.schemas import BROKER_EVENT
+from tests.system.heartbeats import LIMIT_S, Heartbeats, address, eventually, registration
 
 HOUR_MS = "3600000"
 
@@ -63,3 +66,40 @@ def test_tables_that_are_gone_as_the_job_ends_are_logged(heartbeats, spark, capl
     Path(heartbeats.root).touch()
     job.stop()
     assert "the tables do not show that the job has stopped" in caplog.text
+
+
+def test_the_job_compacts_and_vacuums_its_tables_while_it_publishes(kafka, topic, spark, tmp_path):
+    heartbeats = Heartbeats(kafka, topic, tmp_path, maintenanceMillis="100")
+    root = Root(heartbeats.root)
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        heartbeats.say(registration(1))
+        assert job.await_published(LIMIT_S)
+        left_behind = left_by_a_writer_that_died(root)
+        for number in range(2, FILES_BORNE + 3):
+            heartbeats.say(registration(number))
+            assert job.await_published(LIMIT_S)
+        await_optimized(root)
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:  # whose first maintenance runs VACUUM
+        await_removed(left_behind)
+        heartbeats.say(registration(FILES_BORNE + 3))
+        assert job.await_published(LIMIT_S)
+        assert heartbeats.live() == sorted(address(number) for number in range(1, FILES_BORNE + 4))
+    heartbeats.close()
+
+
+def left_by_a_writer_that_died(root):
+    file = next(Path(root.uri(BROKER_EVENT)).rglob("*.parquet")).with_name("left-behind.parquet")
+    file.touch()
+    at_s = file.stat().st_mtime - (kept_for_ms(DEFAULT_RETENTION_MS) + DAY_MS) / 1000
+    os.utime(file, (at_s, at_s))
+    return file
+
+
+@eventually
+def await_optimized(root):
+    assert "OPTIMIZE" in {commit["operation"] for commit in root.open(BROKER_EVENT).history()}
+
+
+@eventually
+def await_removed(file):
+    assert not file.exists()

@@ -1,0 +1,99 @@
+"""Maintenance of the tables by the job itself, in a thread beside the micro-batches.
+
+A publication never waits for it: the two share no lock, and a commit of the one is the base of the next commit of the
+other. Spark has no part in it, so its tasks take no core from a micro-batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Self
+
+from deltalake.exceptions import DeltaError
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.tables.maintenance import maintain
+from namesrv_stream.tables.root import DAY_MS, Root
+
+log = logging.getLogger(__name__)
+
+VACUUM_EVERY_S = DAY_MS / 1000
+"""Each VACUUM that removes anything takes two commits, whose files stay as long as snapshots."""
+
+LIMIT_S = 60.0
+"""The time after which a maintenance leaves the tables that are left to the next one."""
+
+_STOP_LIMIT_S = 10.0
+
+
+class OutOfTimeError(NamesrvError):
+    """A maintenance that was ended between two tables: its time is up, or the job stops."""
+
+    def __init__(self) -> None:
+        super().__init__("its time was up; the next one goes on")
+
+
+class TableCare:
+    """Runs `look_after` every `maintenanceMillis` within a `with`, in a thread.
+
+    `on_point` is called with "maintaining" and the table's name before each table, and with "maintained" at the end.
+    """
+
+    def __init__(self, root: Root, settings: NamesrvSettings, on_point: Callable[[str], None]) -> None:
+        self._root = root
+        self._every_s = settings.maintenance_millis / 1000
+        self._rejected_ms = round(settings.rejected_retention.total_seconds() * 1000)
+        self._on_point = on_point
+        self._begun: set[str] = set()
+        self._vacuum_at_s = 0.0
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="table-care", daemon=True)
+
+    def __enter__(self) -> Self:
+        if self._every_s:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the thread after the table that it is at. Nothing breaks if it goes on, or dies with the process."""
+        self._stopped.set()
+        if self._every_s:
+            self._thread.join(_STOP_LIMIT_S)
+
+    def look_after(self) -> None:
+        """Maintain the tables, those first that the time did not suffice for before; once a day with VACUUM."""
+        now_s = time.monotonic()
+        vacuum = now_s >= self._vacuum_at_s
+
+        def on_table(name: str) -> None:
+            if self._stopped.is_set() or time.monotonic() > now_s + LIMIT_S:
+                raise OutOfTimeError
+            self._begun.add(name)
+            self._on_point(f"maintaining {name}")
+
+        maintain(
+            None,
+            self._root,
+            vacuum=vacuum,
+            rejected_retention_ms=self._rejected_ms,
+            on_table=on_table,
+            but=frozenset(self._begun),
+        )
+        self._begun.clear()
+        self._vacuum_at_s = now_s + VACUUM_EVERY_S if vacuum else self._vacuum_at_s
+        self._on_point("maintained")
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._every_s):
+            try:
+                self.look_after()
+            except OutOfTimeError:
+                log.debug("the maintenance of the tables left some to the next one")
+            except (NamesrvError, DeltaError, OSError) as error:
+                log.warning("the tables were not maintained, which the next time mends: %s", error)
+            except Exception:  # the job goes on without
+                log.exception("the tables were not maintained: an error of ours")

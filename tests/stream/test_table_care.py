@@ -1,0 +1,175 @@
+"""The job's own maintenance: beside its publications, bounded, off by a setting, and whole after a `kill -9`."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from signal import SIGKILL
+
+import pytest
+from deltalake.exceptions import DeltaError
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.stream import table_care
+from namesrv_stream.stream.table_care import OutOfTimeError, TableCare
+from namesrv_stream.tables.maintenance import FILES_BORNE
+from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import BROKER_EVENT, PAST_SNAPSHOT, SNAPSHOT, TABLES
+from tests.tables.rows import NOW
+from tests.tables.test_maintenance import pass_time
+from tests.tables.test_publication import assert_shows_exactly, batch, batches_shown, claim
+
+LIMIT_S = 60.0
+COUNT = FILES_BORNE + 2
+
+
+@pytest.fixture
+def root(tmp_path):
+    return Root(str(tmp_path / "registry"))
+
+
+@pytest.fixture
+def publisher(root):
+    """After publications each of which added a file to the history."""
+    publisher = claim(root, at_ms=NOW)
+    for number in range(COUNT):
+        publisher.publish(batch(number), NOW)
+    return publisher
+
+
+def settings(root, every_ms=1):
+    return NamesrvSettings.model_validate({"delta.root": root.url, "maintenanceMillis": every_ms})
+
+
+def views_of_all(root):
+    reader = RouteReader(root)
+    return {row.epoch: batches_shown(reader.open(epoch=row.epoch), root) for row in reader.snapshots.readable()}
+
+
+def file_count(root, spec):
+    return len(root.open(spec).file_uris())
+
+
+def test_a_publication_waits_for_no_maintenance_and_both_hold(root, publisher):
+    """The maintenance stands still before each table while a publication comes."""
+    at_table, published, done = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
+
+    def wait(point):
+        if point == "maintained":
+            done.set()
+        elif not done.is_set():
+            at_table.release()
+            assert published.acquire(timeout=LIMIT_S)
+
+    count = COUNT + len(TABLES)
+    with TableCare(root, settings(root), wait):
+        for number in range(COUNT, count):
+            assert at_table.acquire(timeout=LIMIT_S)
+            publisher.publish(batch(number), NOW)
+            published.release()
+        assert done.wait(LIMIT_S)
+    assert file_count(root, BROKER_EVENT) < count
+    publisher.publish(batch(count), NOW)
+    assert publisher.restored == []
+    assert_shows_exactly(root, *range(count + 1))
+
+
+def test_it_puts_small_files_together_and_every_snapshot_stays_readable(root, publisher):
+    before, points = views_of_all(root), []
+    TableCare(root, settings(root), points.append).look_after()
+    assert [file_count(root, spec) for spec in (BROKER_EVENT, SNAPSHOT)] == [1, 1]
+    assert points == [*(f"maintaining {name}" for name in TABLES), "maintained"]
+    assert views_of_all(root) == before
+
+
+def test_snapshots_past_their_retention_go(root):
+    kept_ms = 3_600_000
+    publisher = claim(root, at_ms=NOW - 2 * kept_ms)
+    publisher.publish(batch(0), NOW - 2 * kept_ms)
+    publisher.publish(batch(1), NOW)
+    properties = {"registry.snapshotRetentionMillis": str(kept_ms)}
+    root.open(SNAPSHOT).alter.set_table_properties(properties, raise_if_not_exists=False)
+    TableCare(root, settings(root), lambda _point: None).look_after()
+    assert root.open(PAST_SNAPSHOT).to_pyarrow_table().num_rows == 2
+    assert_shows_exactly(root, 0, 1)
+
+
+def test_of_snapshot_only_the_files_of_the_newest_version_stay_after_an_hour(root, publisher):
+    before = views_of_all(root)
+    TableCare(root, settings(root), lambda _point: None).look_after()
+    folder = Path(root.uri(SNAPSHOT))
+    assert len(list(folder.glob("*.parquet"))) > 1
+    pass_time(root, days=1)
+    TableCare(root, settings(root), lambda _point: None).look_after()
+    assert len(list(folder.glob("*.parquet"))) == 1
+    assert views_of_all(root) == before
+
+
+def test_no_maintenance_runs_when_the_setting_is_0(root, publisher):
+    points = []
+    with TableCare(root, settings(root, every_ms=0), points.append) as care:
+        assert not care._thread.is_alive()  # noqa: SLF001
+    assert points == []
+
+
+def test_a_maintenance_whose_time_is_up_leaves_the_rest_to_the_next(root, publisher, monkeypatch):
+    points = []
+
+    def out_of_time_after(point):
+        points.append(point)
+        monkeypatch.setattr(table_care, "LIMIT_S", -1.0)
+
+    care = TableCare(root, settings(root), out_of_time_after)
+    for _ in range(2):
+        monkeypatch.undo()
+        with pytest.raises(OutOfTimeError):
+            care.look_after()
+    assert points == [f"maintaining {name}" for name in list(TABLES)[:2]]
+    care._on_point = points.append  # noqa: SLF001
+    monkeypatch.undo()
+    care.look_after()
+    assert points == [*(f"maintaining {name}" for name in TABLES), "maintained"]
+
+
+def test_a_table_that_cannot_be_maintained_keeps_the_others_from_nothing(root, publisher, monkeypatch):
+    first, points = next(iter(TABLES)), []
+
+    def fail(point):
+        points.append(point)
+        if point == f"maintaining {first}":
+            raise DeltaError("no")
+
+    care = TableCare(root, settings(root), fail)
+    with pytest.raises(DeltaError):
+        care.look_after()
+    care.look_after()
+    assert points == [*(f"maintaining {name}" for name in TABLES), "maintained"]
+
+
+_PROGRAM = """
+import os, signal, sys
+from deltalake import DeltaTable
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.stream.table_care import TableCare
+from namesrv_stream.tables.root import Root
+
+def die(*_arguments, **_options):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(DeltaTable, sys.argv[2], die)
+root = Root(sys.argv[1])
+TableCare(root, NamesrvSettings.model_validate({"delta.root": root.url}), print).look_after()
+"""
+
+
+@pytest.mark.parametrize("at", ["vacuum", "delete"])
+def test_after_a_kill_in_the_middle_the_registry_and_its_maintenance_go_on(root, publisher, at):
+    killed = subprocess.run([sys.executable, "-c", _PROGRAM, root.url, at], check=False, timeout=LIMIT_S)
+    assert killed.returncode == -SIGKILL
+    heir = claim(root, "second")
+    heir.publish(batch(COUNT), NOW)
+    TableCare(root, settings(root), lambda _point: None).look_after()
+    assert_shows_exactly(root, *range(COUNT + 1))
+    heir.publish(batch(COUNT + 1), NOW)
+    assert heir.restored == []
