@@ -10,6 +10,8 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import BrokerHeartbeat, Command, DataVersion, RegisterBroker, Scan, TopicConfig
 from namesrv_stream.rules.rows import LogPosition, RejectedRow, SnapshotRow
+from namesrv_stream.tables.progress_sign import ProgressFile, ProgressSign
+from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from tests.published import Published
 
@@ -79,6 +81,11 @@ class PublishedRegistry:
 
     def publish(self, rejected: Iterable[RejectedRow] = ()) -> SnapshotRow:
         return self._published.publish(self.rules, self.now_ms, self.next_offset, self.now_ms, rejected)
+
+    def give_sign(self, at_ms: int) -> None:
+        """Say as the job that it has read the log up to now, and nothing has changed."""
+        row = RouteReader(self.root).open().snapshot
+        ProgressFile(Root(self.root)).write(ProgressSign(row.epoch, row.term, at_ms, at_ms, row.offsets))
 
     def _next_place(self) -> LogPosition:
         self.next_offset += 1

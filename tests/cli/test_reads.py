@@ -339,6 +339,15 @@ def test_old_snapshot_with_live_brokers_is_warned_of(run, registry, now_ms, age_
     assert json.loads(run("status --no-kafka --json").stdout)["stale"] is is_stale
 
 
+def test_an_old_snapshot_that_still_holds_by_the_jobs_sign_is_not_warned_of(run, registry, now_ms):
+    registry.now_ms = now_ms - 280_000
+    registry.register(MASTER, "c1", "broker-a")
+    registry.give_sign(now_ms - 10_000)
+    assert run("topicList").stderr == ""
+    facts = json.loads(run("status --no-kafka --json").stdout)
+    assert (facts["stale"], facts["state"]) == (False, "running")
+
+
 def test_old_snapshot_is_no_warning_without_brokers_or_of_the_past(run, registry, now_ms):
     registry.now_ms = now_ms - 1_000_000
     registry.register(MASTER, "c1", "broker-a")

@@ -1,6 +1,7 @@
 """Answers over HTTP are those of the rules, of one snapshot, at any moment, and errors say what to do."""
 
 import json
+import time
 
 import pytest
 
@@ -164,6 +165,16 @@ def test_every_path_of_the_description_is_about_a_moment_but_those_about_the_pre
         path.partition("?")[0].replace("TopicA", "{topic}").replace("broker-a", "{name}") for path in ABOUT_A_MOMENT
     }
     assert found - known == {"/v1/status", "/v1/watch"}
+
+
+def test_status_is_judged_by_the_jobs_sign_of_progress_too(registry, client):
+    registry.now_ms -= 280_000
+    epoch = registry.publish().epoch
+    assert client.get(f"/v1/watch?epoch={epoch - 1}&wait=30s").json["epoch"] == epoch
+    assert client.get("/v1/status").json["state"] == "dead"
+    registry.give_sign(time.time_ns() // 1_000_000)
+    status = client.get("/v1/status").json
+    assert (status["state"], status["stale"]) == ("running", False)
 
 
 def test_every_answer_is_of_its_moment_and_is_not_sent_again(registry, client):

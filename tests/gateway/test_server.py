@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -239,6 +240,19 @@ def test_stop_closes_connections_and_frees_the_port(registry, settings):
         assert connected.is_closed_by_server()
     with BackgroundGateway(settings(listenPort=port)), Peer(port) as again:
         assert again.ask(105, topic="TopicA").code == 0
+
+
+def test_an_old_snapshot_is_not_stale_while_the_job_gives_signs_of_progress(registry, settings):
+    registry.give_sign(time.time_ns() // 1_000_000)
+    with BackgroundGateway(settings()) as running:
+        value = running.gateway.metrics.registry.get_sample_value
+
+        @eventually
+        def is_fresh():
+            assert value("namesrv_job_state", {"namesrv_job_state": "running"}) == 1
+            assert value("namesrv_snapshot_stale") == 0
+
+        is_fresh()
 
 
 def test_metrics_and_health(registry, settings):
