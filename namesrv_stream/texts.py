@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
+_DIGITS = re.compile(r"(\d+)")
 _PERMS = ((4, "R"), (2, "W"), (1, "X"))
 
 
@@ -18,6 +20,16 @@ def iso_text(epoch_ms: int | None) -> str | None:
     if epoch_ms is None:
         return None
     return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def moment_text(epoch_ms: int) -> str:
+    """Return the time in this machine's zone to the second, with the day and the name of the zone."""
+    return datetime.fromtimestamp(epoch_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def natural_key(text: str) -> list[tuple[bool, int, str]]:
+    """Return the key by which `a-2` comes before `a-10`."""
+    return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in _DIGITS.split(text)]
 
 
 def duration_text(millis: int) -> str:

@@ -51,13 +51,17 @@ _READABLE: dict[str, Callable[[int], str | None]] = {
 def diff(invocation: Invocation, before: int | datetime, after: int | datetime, as_json: bool) -> None:
     """Show what changed from A to B, two epochs or times: rows of each table that were added, removed or changed.
 
-    If a moment is past snapshot.retention, the differences are taken from the events between A and B.
+    If a moment is past snapshot.retention, or no snapshot has all events until then, the differences are taken from
+    the events between A and B.
     """
     moments = moment_of(before), moment_of(after)
     compared = comparison(open_reader(invocation.settings), root_of(invocation.settings), *moments)
     if compared.gone:
         gone = " and ".join(map(str, compared.gone))
         say(f"past snapshot.retention: {gone}. Compared by the events between the two moments.")
+    if compared.inexact:
+        inexact = " and ".join(map(str, compared.inexact))
+        say(f"between two snapshots, with events in between: {inexact}. Compared by the events between the moments.")
     found = compared.diff
     title = f"{counted(len(found.differences), 'difference')}"
     span = f"{moments[0]} to {moments[1]}, by {compared.source}"

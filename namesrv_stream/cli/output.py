@@ -75,13 +75,13 @@ def _visible(text: str) -> str:
     return text if text == text.strip() else f'"{text}"'
 
 
-def time_text(epoch_ms: int | None) -> str:
+def time_text(epoch_ms: int | None, *, with_zone: bool = False) -> str:
     """Return local time to the second, with the day unless it is today; `-` for None."""
     if epoch_ms is None:
         return "-"
     moment = datetime.fromtimestamp(epoch_ms / 1000).astimezone()
     is_today = moment.date() == datetime.now().astimezone().date()
-    return moment.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S")
+    return moment.strftime(("" if is_today else "%Y-%m-%d ") + "%H:%M:%S" + (" %Z" if with_zone else ""))
 
 
 def heading(left: str, right: str) -> Text:

@@ -207,7 +207,9 @@ def _snapshots_shown(rows: list[SnapshotRow], plain: bool) -> RenderableType:
         ]
         for row in rows
     ]
-    return Group(heading(counted(len(rows), "snapshot"), "newest last"), table(columns, cells, plain=plain))
+    newest = time_text(rows[-1].published_at if rows else None, with_zone=True)
+    title = heading(counted(len(rows), "snapshot"), f"newest last, published {newest}")
+    return Group(title, table(columns, cells, plain=plain))
 
 
 @click.command("rejected")

@@ -21,10 +21,12 @@ from namesrv_stream.cli.moments import ACCEPTED, Moment
 from namesrv_stream.cli.output import console, duration_text, heading, print_shown, time_text
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import NamesrvError, SnapshotGoneError, did_you_mean
+from namesrv_stream.history.between import between
 from namesrv_stream.history.events import AsOf, Span, members_at
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.progress import JobProgress, is_stale, job_progress
 from namesrv_stream.rules.rows import LiveRow, SnapshotRow
+from namesrv_stream.rules.system_topics import is_system_topic
 from namesrv_stream.tables.progress_sign import ProgressFile
 from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
@@ -35,15 +37,6 @@ BROKERS_ALONE = "the brokers, without topics, signs of life and data versions"
 
 _NAMED = 5
 _NEAREST = 3
-_SYSTEM_PREFIXES = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", "%DLQ%")
-_SYSTEM_TOPICS = {
-    "TBW102",
-    "SELF_TEST_TOPIC",
-    "BenchmarkTest",
-    "OFFSET_MOVED_EVENT",
-    "SCHEDULE_TOPIC_XXXX",
-    "TRANS_CHECK_MAX_TIME_TOPIC",
-}
 
 
 class NotFoundError(NamesrvError):
@@ -62,12 +55,7 @@ def _what_there_is(names: list[str]) -> str:
     if not names:
         return "There is none at all yet."
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f"There is {', '.join(sorted(names, key=_is_system_topic)[:_NAMED])}{more}."
-
-
-def _is_system_topic(name: str) -> bool:
-    """Return whether brokers make a topic of this name by themselves."""
-    return name in _SYSTEM_TOPICS or name.startswith(_SYSTEM_PREFIXES)
+    return f"There is {', '.join(sorted(names, key=is_system_topic)[:_NAMED])}{more}."
 
 
 class View(NamedTuple):
@@ -82,6 +70,11 @@ class View(NamedTuple):
         """`as_of` as keyword arguments of `RouteReader.open` and `Snapshots.find`; empty if it is None."""
         asked = {} if self.as_of is None else moment_of(self.as_of)._asdict()
         return {name: value for name, value in asked.items() if value is not None}
+
+    @property
+    def asked_ms(self) -> int | None:
+        """The event time in `as_of`, None if it names none."""
+        return self.as_of_arguments.get("at_ms")
 
 
 def moment_of(asked: int | datetime) -> AsOf:
@@ -138,7 +131,7 @@ class Served(NamedTuple):
         """Return a line with the title and the snapshot from which the answer is."""
         if self.remembered is not None:
             return heading(title, f"{self.remembered}, from the events")
-        moment = time_text(self.snapshot.event_time)
+        moment = time_text(self.snapshot.event_time, with_zone=True)  # the zone of all times below, too
         age = "as of then" if self.is_past else f"published {duration_text(self.age_ms)} ago"
         return heading(title, f"epoch {self.snapshot.epoch}, event time {moment}, {age}")
 
@@ -217,6 +210,9 @@ def show(invocation: Invocation, view: View, answer: Callable[[Served], Answer],
         return
     try:
         served = _served(reader.open(**view.as_of_arguments), invocation.settings, is_past=view.as_of is not None)
+        lacking = between(root_of(invocation.settings), reader.snapshots, served.snapshot, view.asked_ms)
+        if lacking is not None:
+            say(str(lacking))
     except SnapshotGoneError as gone:
         if not remembers or view.as_of is None:
             raise

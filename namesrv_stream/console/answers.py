@@ -5,88 +5,49 @@ Whether a broker is late is judged by the event time of the snapshot, not by a c
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, TypedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from namesrv_stream.history.events import (
-    newest_events,
+from namesrv_stream.console.models import (
+    BrokerFields,
+    BrokersFields,
+    ClusterFields,
+    HolderFields,
+    MomentFields,
+    State,
+    TopicOfBrokerFields,
+    TopicsFields,
 )
-from namesrv_stream.history.fields import event_fields
-from namesrv_stream.history.story import story_of_broker
+from namesrv_stream.console.problems import BadQuestionError
+from namesrv_stream.errors import did_you_mean
 from namesrv_stream.rules import lookup
-from namesrv_stream.rules.history import LEASE_ENDS
-from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, SnapshotRow
+from namesrv_stream.rules.rows import LiveRow, SnapshotRow
+from namesrv_stream.rules.system_topics import is_system_topic
 from namesrv_stream.tables.reader import RegistryView
-from namesrv_stream.tables.root import Root
-from namesrv_stream.texts import iso_text
+from namesrv_stream.texts import iso_text, natural_key
 
-HOUR_MS = 3_600_000
+T = TypeVar("T")
+
 MOST_LISTED = 1_000
-"""Most brokers, events or rejected records in one answer."""
+"""Most items in one answer."""
 
 
-class MomentFields(TypedDict):
-    """The snapshot from which an answer is made."""
+class Chosen(NamedTuple):
+    """Which brokers of a list are wanted; an empty `zone` is that of brokers without one, None every zone."""
 
-    epoch: int
-    eventTime: str | None
-    publishedAt: str | None
+    cluster: str | None = None
+    zone: str | None = None
+    containing: str = ""
 
-
-class BrokerFields(TypedDict):
-    """A broker address with a lease. `silentMillis`: event time since its last sign of life.
-
-    `late`: silent for more than half its lease. `suspect`: its lease is over, and the guard against mass expiry holds
-    it.
-    """
-
-    brokerAddr: str
-    clusterName: str
-    brokerName: str
-    brokerId: int
-    holdsId: bool
-    state: Literal["alive", "late", "suspect"]
-    suspectSince: str | None
-    silentMillis: int
-    heartbeatTimeoutMillis: int
-    lastUpdateTimestamp: str | None
-    leaseBeganAt: str | None
-    zoneName: str | None
-    haServerAddr: str
-    dataVersion: dict[str, int]
-    filterServerList: list[str]
-    topics: int
+    def has(self, cluster: str, zone: str | None, *names: str) -> bool:
+        """Return whether a broker is among them; one of its `names` has to contain the text."""
+        is_near = self.cluster in (None, cluster) and self.zone in (None, zone or "")
+        return is_near and any(self.containing.lower() in name.lower() for name in names)
 
 
-class GoneFields(TypedDict):
-    """A broker whose lease ended within the last hour, and which has none since."""
-
-    brokerAddr: str | None
-    clusterName: str | None
-    brokerName: str | None
-    brokerId: int | None
-    endedBy: str
-    goneAt: str | None
-    text: str
-
-
-class BrokersFields(TypedDict):
-    """A page of brokers; `next` is the address from which the next page begins, null at the end."""
-
-    snapshot: MomentFields
-    total: int
-    brokers: list[BrokerFields]
-    next: str | None
-
-
-class ClusterFields(TypedDict):
-    """A cluster and its broker names."""
-
-    name: str
-    brokers: list[dict[str, Any]]
+EVERY_BROKER = Chosen()
 
 
 def moment_fields(row: SnapshotRow) -> MomentFields:
@@ -94,25 +55,29 @@ def moment_fields(row: SnapshotRow) -> MomentFields:
     return {
         "epoch": row.epoch,
         "eventTime": iso_text(row.event_time),
-        "publishedAt": iso_text(row.published_at),
+        "publishedAt": iso_text(row.published_at) or "",
     }
+
+
+def now_of(row: SnapshotRow) -> int:
+    """Return the moment of a snapshot in epoch milliseconds: of its newest record, of a first claim its publication."""
+    return row.event_time or row.published_at
 
 
 def lease_fields(view: RegistryView, lease: LiveRow) -> BrokerFields:
     """Return a lease as an answer shows it."""
-    tables, now_ms = view.routes, view.snapshot.event_time or view.snapshot.published_at
+    tables = view.routes
     holder = tables.brokers.get(lease.broker_name, {}).get(lease.broker_id)
     holds_id = holder is not None and holder.broker_addr == lease.broker_addr
-    silent_ms = max(0, now_ms - lease.last_update_timestamp)
     return {
         "brokerAddr": lease.broker_addr,
         "clusterName": lease.cluster_name,
         "brokerName": lease.broker_name,
         "brokerId": lease.broker_id,
         "holdsId": holds_id,
-        "state": _state(lease, silent_ms),
+        "state": state_of(view, lease),
         "suspectSince": iso_text(lease.suspect_since),
-        "silentMillis": silent_ms,
+        "silentMillis": _silent_ms(view, lease),
         "heartbeatTimeoutMillis": lease.heartbeat_timeout_millis,
         "lastUpdateTimestamp": iso_text(lease.last_update_timestamp),
         "leaseBeganAt": iso_text(lease.lease_began_at),
@@ -124,157 +89,169 @@ def lease_fields(view: RegistryView, lease: LiveRow) -> BrokerFields:
     }
 
 
-def _state(lease: LiveRow, silent_ms: int) -> Literal["alive", "late", "suspect"]:
+def _silent_ms(view: RegistryView, lease: LiveRow) -> int:
+    return max(0, now_of(view.snapshot) - lease.last_update_timestamp)
+
+
+def state_of(view: RegistryView, lease: LiveRow | None) -> State:
+    """Return the state of a lease. An id whose holder has no lease is late: it is about to leave the routes."""
+    if lease is None:
+        return "late"
     if lease.suspect_since is not None:
         return "suspect"
-    return "late" if silent_ms > lease.heartbeat_timeout_millis // 2 else "alive"
+    return "late" if _silent_ms(view, lease) > lease.heartbeat_timeout_millis // 2 else "alive"
 
 
-def brokers_page(view: RegistryView, *, limit: int, after: str = "", name: str | None = None) -> BrokersFields:
-    """Return the leases whose addresses come after one, in order; with `name` only those of that broker name."""
-    live = view.routes.live
-    addresses = sorted(each for each, lease in live.items() if name is None or lease.broker_name == name)
-    page = [each for each in addresses if each > after][:limit]
-    return {
-        "snapshot": moment_fields(view.snapshot),
-        "total": len(addresses),
-        "brokers": [lease_fields(view, live[each]) for each in page],
-        "next": page[-1] if page and page[-1] != addresses[-1] else None,
-    }
+_ORDERS: dict[str, Callable[[BrokerFields], Any]] = {
+    "address": lambda _: 0,
+    "name": lambda each: (natural_key(each["brokerName"]), each["brokerId"]),
+    "cluster": lambda each: natural_key(each["clusterName"]),
+    "zone": lambda each: natural_key(each["zoneName"] or ""),
+    "state": lambda each: ("suspect", "late", "alive").index(each["state"]),
+    "silent": lambda each: each["silentMillis"],
+    "since": lambda each: each["leaseBeganAt"] or "",
+    "topics": lambda each: each["topics"],
+}
+
+
+def brokers_page(  # noqa: PLR0913  # what a reader may choose
+    view: RegistryView,
+    *,
+    limit: int,
+    after: str = "",
+    order: str = "address",
+    chosen: Chosen = EVERY_BROKER,
+    state: State | None = None,
+) -> BrokersFields:
+    """Return a page of the leases that are chosen, in an order; `-` before its name turns it around."""
+    found = [lease_fields(view, each) for each in view.routes.live.values()]
+    found = [
+        each
+        for each in found
+        if chosen.has(each["clusterName"], each["zoneName"], each["brokerName"], each["brokerAddr"])
+        and state in (None, each["state"])
+    ]
+    found.sort(key=lambda each: natural_key(each["brokerAddr"]))
+    found.sort(key=_order(order), reverse=order.startswith("-"))
+    page, following = paged(found, lambda each: each["brokerAddr"], limit, after)
+    return {"snapshot": moment_fields(view.snapshot), "total": len(found), "brokers": page, "next": following}
+
+
+def _order(text: str) -> Callable[[BrokerFields], Any]:
+    name = text.removeprefix("-")
+    if name not in _ORDERS:
+        advice = did_you_mean(name, _ORDERS)
+        raise BadQuestionError(f"sort={text[:100]}: {advice}accepted are {', '.join(_ORDERS)}, with - the other way.")
+    return _ORDERS[name]
+
+
+def paged(items: Sequence[T], name: Callable[[T], str], limit: int, after: str) -> tuple[list[T], str | None]:
+    """Return the items behind the one that is named `after`, and the name of the last one if more follow."""
+    first = 0
+    if after:
+        first = next((index for index, each in enumerate(items, 1) if name(each) == after), 0)
+        if not first:
+            raise BadQuestionError(f"after={after[:200]}: the list has no such item. Begin anew, without `after`.")
+    page = list(items[first : first + limit])
+    return page, name(page[-1]) if page and first + limit < len(items) else None
+
+
+def brokers_of(view: RegistryView, names: Iterable[str]) -> list[BrokerFields]:
+    """Return the leases of broker names, by address."""
+    wanted = frozenset(names)
+    leases = [lease for lease in view.routes.live.values() if lease.broker_name in wanted]
+    return [lease_fields(view, lease) for lease in sorted(leases, key=lambda each: natural_key(each.broker_addr))]
 
 
 def clusters(view: RegistryView) -> list[ClusterFields]:
     """Return the clusters, their broker names, and who holds each id."""
     tables = view.routes
     info = lookup.cluster_info(tables)
-    found: list[ClusterFields] = []
-    for cluster, names in sorted(info.clusters.items()):
-        groups = [
-            {
-                "brokerName": name,
-                "zoneName": info.brokers[name].zone_name,
-                "topics": tables.queues.topic_counts.get(name, 0),
-                "holders": [
-                    _holder_fields(view, broker_id, address)
-                    for broker_id, address in info.brokers[name].broker_addrs.items()
-                    if tables.brokers[name][broker_id].cluster_name == cluster
-                ],
-            }
-            for name in sorted(names)
-        ]
-        found.append({"name": cluster, "brokers": groups})
-    return found
-
-
-def _holder_fields(view: RegistryView, broker_id: int, address: str) -> dict[str, Any]:
-    lease = view.routes.live.get(address)
-    if lease is None:
-        return {"brokerId": broker_id, "brokerAddr": address, "state": "late", "silentMillis": None}
-    fields = lease_fields(view, lease)
-    return {"brokerId": broker_id, **{name: fields[name] for name in _OF_HOLDER}}
-
-
-_OF_HOLDER: tuple[Literal["brokerAddr", "state", "silentMillis", "leaseBeganAt"], ...] = (
-    "brokerAddr",
-    "state",
-    "silentMillis",
-    "leaseBeganAt",
-)
-
-
-def overview(root: Root, view: RegistryView) -> dict[str, Any]:
-    """Return what the page shows of a moment first: the clusters, who is gone, and the last hour's events."""
-    row, tables = view.snapshot, view.routes
-    now_ms = row.event_time or row.published_at
-    lines = newest_events(root, row, limit=MOST_LISTED)
-    recent = [line for line in lines if line.event_time > now_ms - HOUR_MS]
-    found = clusters(view)
-    states = Counter(holder["state"] for each in found for name in each["brokers"] for holder in name["holders"])
-    return {
-        "snapshot": moment_fields(row),
-        "kind": row.kind,
-        "term": row.term,
-        "runId": row.run_id,
-        "counts": {
-            "clusters": len(tables.clusters),
-            "brokerNames": len(tables.brokers),
-            "alive": states["alive"],
-            "late": states["late"],
-            "suspect": states["suspect"],
-            "topics": len(tables.queues),
-        },
-        "clusters": found,
-        "gone": gone(view, recent),
-        "lastHour": dict(Counter(line.type for line in recent)),
-        "events": [told(line) for line in lines[-30:]][::-1],
-    }
-
-
-def gone(view: RegistryView, lines: Iterable[BrokerEventRow]) -> list[GoneFields]:
-    """Return the addresses whose last lease ended in one of the lines, newest first."""
-    ends = {line.broker_addr: line for line in lines if line.type in LEASE_ENDS and line.lease_millis is not None}
-    live = view.routes.live
     return [
         {
-            "brokerAddr": line.broker_addr,
-            "clusterName": line.cluster_name,
-            "brokerName": line.broker_name,
-            "brokerId": line.broker_id,
-            "endedBy": line.type,
-            "goneAt": iso_text(line.event_time),
-            "text": sentence(line),
+            "name": cluster,
+            "brokers": [
+                {
+                    "brokerName": name,
+                    "zoneName": info.brokers[name].zone_name,
+                    "topics": tables.queues.topic_counts.get(name, 0),
+                    "holders": [
+                        _holder_fields(view, broker_id, address)
+                        for broker_id, address in info.brokers[name].broker_addrs.items()
+                        if tables.brokers[name][broker_id].cluster_name == cluster
+                    ],
+                }
+                for name in sorted(names, key=natural_key)
+            ],
         }
-        for address, line in sorted(ends.items(), key=lambda each: -each[1].event_time)
-        if address not in live
+        for cluster, names in sorted(info.clusters.items())
     ]
 
 
-def told(line: BrokerEventRow) -> dict[str, Any]:
-    """Return a line of history with its sentence."""
-    return event_fields(line) | {"text": sentence(line)}
+def _holder_fields(view: RegistryView, broker_id: int, address: str) -> HolderFields:
+    lease = view.routes.live.get(address)
+    return {
+        "brokerId": broker_id,
+        "brokerAddr": address,
+        "state": state_of(view, lease),
+        "silentMillis": _silent_ms(view, lease) if lease else None,
+        "leaseBeganAt": iso_text(lease.lease_began_at) if lease else None,
+    }
 
 
-def sentence(line: BrokerEventRow) -> str:
-    """Return what happened, in the words of `why`."""
-    return " ".join(each.text for each in story_of_broker([line]))
+def system_topics(view: RegistryView) -> frozenset[str]:
+    """Return the topics that brokers have made by themselves."""
+    of_brokers = view.routes.brokers.keys() | view.routes.clusters.keys()
+    return frozenset(topic for topic in view.routes.queues if is_system_topic(topic, of_brokers))
 
 
-def topic_page(view: RegistryView, *, limit: int, after: str = "", containing: str = "") -> dict[str, Any]:
+def topic_page(
+    view: RegistryView, *, limit: int, after: str = "", containing: str = "", with_system: bool = True
+) -> TopicsFields:
     """Return topics in order of their names, with their queues over all brokers."""
-    queues, lower = view.routes.queues, containing.lower()
-    names = [topic for topic in queues if lower in topic.lower()] if lower else list(queues)
+    queues, lower, system = view.routes.queues, containing.lower(), system_topics(view)
+    named = [topic for topic in queues if lower in topic.lower()] if lower else list(queues)
+    names = named if with_system else [topic for topic in named if topic not in system]
     page = [topic for topic in names if topic > after][:limit]
     return {
         "snapshot": moment_fields(view.snapshot),
         "total": len(names),
-        "topics": [_topic_fields(topic, queues[topic]) for topic in page],
+        "hidden": len(named) - len(names),
+        "topics": [
+            {
+                "topic": topic,
+                "readQueueNums": sum(row.read_queue_nums for row in queues[topic]),
+                "writeQueueNums": sum(row.write_queue_nums for row in queues[topic]),
+                "brokerNames": len(queues[topic]),
+                "isSystem": topic in system,
+            }
+            for topic in page
+        ],
         "next": page[-1] if page and page[-1] != names[-1] else None,
     }
 
 
-def _topic_fields(topic: str, rows: Sequence[Any]) -> dict[str, Any]:
-    return {
-        "topic": topic,
-        "readQueueNums": sum(row.read_queue_nums for row in rows),
-        "writeQueueNums": sum(row.write_queue_nums for row in rows),
-        "brokers": [row.broker_name for row in rows],
-    }
+class TopicsOfBroker(NamedTuple):
+    """A page of a broker name's topics."""
+
+    total: int
+    topics: list[TopicOfBrokerFields]
+    next: str | None
 
 
-def topics_of_broker(view: RegistryView, name: str, limit: int) -> dict[str, Any]:
-    """Return the topics of a broker name with their queues and permissions there."""
+def topics_of_broker(view: RegistryView, name: str, limit: int, after: str = "") -> TopicsOfBroker:
+    """Return topics of a broker name behind a topic, with their queues and permissions there."""
     queues = view.routes.queues
     topics = queues.topics_on({name})
-    rows = [row for topic in topics[:limit] for row in queues[topic] if row.broker_name == name]
-    return {
-        "total": len(topics),
-        "topics": [
-            {
-                "topic": row.topic,
-                "readQueueNums": row.read_queue_nums,
-                "writeQueueNums": row.write_queue_nums,
-                "perm": row.perm,
-            }
-            for row in rows
-        ],
-    }
+    page = [topic for topic in topics if topic > after][:limit]
+    rows = [row for topic in page for row in queues[topic] if row.broker_name == name]
+    shown: list[TopicOfBrokerFields] = [
+        {
+            "topic": row.topic,
+            "readQueueNums": row.read_queue_nums,
+            "writeQueueNums": row.write_queue_nums,
+            "perm": row.perm,
+        }
+        for row in rows
+    ]
+    return TopicsOfBroker(len(topics), shown, page[-1] if page and page[-1] != topics[-1] else None)

@@ -1,165 +1,141 @@
-"""The HTTP API. Every answer about the tables is made from one snapshot and names it."""
+"""The HTTP API about any moment. Every answer about the tables is made from one snapshot and names it."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Response
 
-from namesrv_stream import __version__
-from namesrv_stream.config.values import parsed_duration
-from namesrv_stream.console import answers, periods
-from namesrv_stream.console.commands import MAX_BODY_BYTES, OperatorCommand
-from namesrv_stream.console.hub import Place, route_json
-from namesrv_stream.console.moments import moment_up_to, span_up_to, time_at, time_ms
+from namesrv_stream.console import answers, glance, models, period_models, periods
+from namesrv_stream.console.hub import route_json
+from namesrv_stream.console.moments import moment_up_to, span_up_to, time_at
 from namesrv_stream.console.problems import BadQuestionError, NoSuchNameError
-from namesrv_stream.console.running import Running
-from namesrv_stream.console.stream import Watch, WatchResponse
+from namesrv_stream.console.questions import (
+    After,
+    Asked,
+    Containing,
+    Limit,
+    Name,
+    Question,
+    Since,
+    Until,
+    Wanted,
+    check_parameters,
+)
+from namesrv_stream.console.told import row_fields, told
 from namesrv_stream.errors import did_you_mean
-from namesrv_stream.history.events import AsOf, newest_events, recorded_names
+from namesrv_stream.history.diff import Difference
+from namesrv_stream.history.events import newest_events, recorded_names
 from namesrv_stream.history.fields import snapshot_fields
 from namesrv_stream.history.story import story_of, topic_story
 from namesrv_stream.history.topics import topic_history
-from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.rules.rows import BrokerEventRow
 from namesrv_stream.tables.reader import RegistryView
 from namesrv_stream.texts import iso_text
-from namesrv_stream.wire.json_text import encode_json
 
-MOST_WAIT_S = 300.0
-_MOST_WATCHED = 100
-_ZONE = "A time without a zone is in that of the console's machine."
 MOST_SUGGESTED = 2_000
 """Most topics among which the nearest name is looked for."""
 
-_COMMAND_SCHEMAS, _COMMAND_PARTS = msgspec.json.schema_components(
-    [OperatorCommand], ref_template="#/components/schemas/{name}"
-)
-COMPONENTS: dict[str, Any] = _COMMAND_PARTS
-"""Schemas of the commands, for the description of the API."""
+_MANY_ROWS = ("topic", "topic_mapping")
+"""Tables whose differences come last: a broker that leaves takes a row of each of its topics with it."""
 
-router = APIRouter(prefix="/v1")
+router = APIRouter(prefix="/v1", dependencies=[Depends(check_parameters)])
 
 
-def _running(request: Request) -> Running:
-    running: Running = request.app.state.running
-    return running
-
-
-def _moment(
-    epoch: Annotated[int | None, Query(ge=1, description="As it was in this epoch.")] = None,
-    at: Annotated[
-        str | None,
-        Query(description=f"As it was at this event time: 2026-11-21T03:12:00Z, 03:12, 10m, 2h ago. {_ZONE}"),
-    ] = None,
-) -> AsOf:
-    if epoch is not None and at is not None:
-        raise BadQuestionError("epoch and at both name a moment: give one of them.")
-    return AsOf(epoch, None if at is None else time_ms(at, datetime.now(UTC)))
-
-
-Console = Annotated[Running, Depends(_running)]
-Moment = Annotated[AsOf, Depends(_moment)]
-Limit = Annotated[int, Query(ge=1, le=answers.MOST_LISTED, description="Most items of the answer.")]
-After = Annotated[str, Query(description="Begin behind this item: `next` of the page before.")]
-Since = Annotated[str | None, Query(description=f"From this event time on: 2026-11-21T03:12:00Z, 03:12, 10m. {_ZONE}")]
-Until = Annotated[str | None, Query(description=f"Up to this event time. {_ZONE}")]
-Name = Annotated[str, Path(min_length=1, max_length=1000)]
-
-
-@dataclass(frozen=True)
-class Question:
-    """A request about a moment."""
-
-    console: Console
-    request: Request
-    moment: Moment
-
-    def answer(self, compute: Callable[[RegistryView], object], *, oldest: SnapshotRow | None = None) -> Response:
-        """Answer from memory if this was asked before, and with 304 if the sender has the answer.
-
-        `oldest`: the oldest snapshot that can be read, if the answer depends on it too.
-        """
-        row, request = self.console.row(self.moment), self.request
-        begin = "" if oldest is None else f"{oldest.epoch}-"
-        etag = f'"{begin}{row.epoch}-{row.published_at:x}-{__version__}"'
-        headers = {"etag": etag, "cache-control": "no-cache", "x-registry-epoch": str(row.epoch)}
-        known = {each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")}
-        if etag in known:
-            return Response(status_code=304, headers=headers)
-        asked = sorted(each for each in request.query_params.multi_items() if each[0] not in ("epoch", "at"))
-        about = (begin, request.url.path, tuple(asked))
-        body = self.console.snapshots.answer(row, about, lambda: encode_json(compute(self.console.view(row))))
-        return Response(body, media_type="application/json", headers=headers)
-
-
-Asked = Annotated[Question, Depends()]
-
-
-@router.get("/overview", summary="A moment at a glance: clusters, who is gone, the last hour's events")
+@router.get("/overview", summary="A moment at a glance: what is wrong, clusters and zones, the last hour's events")
 def overview(asked: Asked) -> Response:
-    """Return clusters with their brokers, brokers that are gone, and the last hour's events."""
-    return asked.answer(lambda view: answers.overview(asked.console.root, view))
+    """Return what is wrong, the clusters and zones as numbers, brokers that are gone, and the last hour's events."""
+    return asked.answer(lambda view: glance.overview(asked.console.root, view))
 
 
 @router.get("/topics", summary="All topics, by name")
-def topics(asked: Asked, limit: Limit = 100, after: After = "", q: str = "") -> Response:
-    """Return topics in order of their names; with `q` only those whose name contains it."""
-    return asked.answer(lambda view: answers.topic_page(view, limit=limit, after=after, containing=q))
+def topics(
+    asked: Asked,
+    limit: Limit = 100,
+    after: After = "",
+    q: Containing = "",
+    system: Annotated[bool, Query(description="With the topics that brokers make by themselves.")] = True,
+) -> Response:
+    """Return topics in order of their names."""
+    return asked.answer(
+        lambda view: answers.topic_page(view, limit=limit, after=after, containing=q, with_system=system)
+    )
 
 
 @router.get("/topics/{topic:path}", summary="The route of a topic, as clients get it")
-def topic(asked: Asked, topic: Name, zone: str | None = None) -> Response:
+def topic(
+    asked: Asked, topic: Name, zone: Annotated[str | None, Query(description="As a client of this zone.")] = None
+) -> Response:
     """Return RocketMQ's TopicRouteData in `route`, and the leases of the route's brokers."""
 
-    def compute(view: RegistryView) -> dict[str, Any]:
+    def compute(view: RegistryView) -> dict[str, object]:
         route = route_json(view, asked.console.in_force(view), topic, zone)
         if route == b"null":
-            queues = view.routes.queues
-            advice = did_you_mean(topic, queues) if len(queues) <= MOST_SUGGESTED else ""
-            raise NoSuchNameError("topic with a route", topic, view.snapshot.epoch, advice)
-        names = {row.broker_name for row in view.routes.queues[topic]}
-        leases = [lease for lease in view.routes.live.values() if lease.broker_name in names]
-        brokers = [answers.lease_fields(view, lease) for lease in sorted(leases)]
+            raise NoSuchNameError("topic with a route", topic, view.snapshot.epoch, _nearest_topic(view, topic))
+        brokers = answers.brokers_of(view, (row.broker_name for row in view.routes.queues[topic]))
         shown = answers.moment_fields(view.snapshot)
         return {"snapshot": shown, "topic": topic, "route": msgspec.Raw(route), "brokers": brokers}
 
     return asked.answer(compute)
 
 
+def _nearest_topic(view: RegistryView, topic: str) -> str:
+    queues = view.routes.queues
+    return did_you_mean(topic, queues) if len(queues) <= MOST_SUGGESTED else ""
+
+
 @router.get("/brokers", summary="Every broker address with a lease")
-def brokers(asked: Asked, limit: Limit = 100, after: After = "") -> Response:
-    """Return leases in order of their addresses."""
-    return asked.answer(lambda view: answers.brokers_page(view, limit=limit, after=after))
+def brokers(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
+    asked: Asked,
+    wanted: Wanted,
+    limit: Limit = 100,
+    after: After = "",
+    sort: Annotated[
+        str, Query(description="address, name, cluster, zone, state, silent, since or topics; with - the other way.")
+    ] = "address",
+    state: Annotated[models.State | None, Query(description="Only those in this state.")] = None,
+) -> Response:
+    """Return leases; addresses and names are in natural order, a-2 before a-10."""
+    return asked.answer(
+        lambda view: answers.brokers_page(view, limit=limit, after=after, order=sort, chosen=wanted, state=state)
+    )
+
+
+@router.get("/gone", summary="Broker addresses that left within the last hour")
+def gone(asked: Asked, wanted: Wanted, limit: Limit = 100, after: After = "") -> Response:
+    """Return the addresses that have no lease any more, newest first."""
+    return asked.answer(lambda view: glance.gone_page(asked.console.root, view, limit, after, wanted))
 
 
 @router.get("/brokers/{name:path}", summary="One broker name or address")
-def broker(asked: Asked, name: Name, limit: Limit = 200) -> Response:
+def broker(asked: Asked, name: Name, limit: Limit = 200, after: After = "") -> Response:
     """Return the leases of a broker name or address, and its topics. A broker that is gone has none of both."""
 
-    def compute(view: RegistryView) -> dict[str, Any]:
+    def compute(view: RegistryView) -> models.BrokerNamePageFields:
         lease = view.routes.live.get(name)
         broker_name = lease.broker_name if lease else name
-        leases = answers.brokers_page(view, limit=answers.MOST_LISTED, name=broker_name)["brokers"]
+        leases = answers.brokers_of(view, [broker_name])
         shown = [each for each in leases if lease is None or each["brokerAddr"] == name]
         if not shown and broker_name not in view.routes.brokers:
-            _check_known(asked.console, view, name)
+            _check_known(asked, view, name)
+        page = answers.topics_of_broker(view, broker_name, limit, after)
         return {
             "snapshot": answers.moment_fields(view.snapshot),
             "brokerName": broker_name,
             "brokers": shown,
-            **answers.topics_of_broker(view, broker_name, limit),
+            "total": page.total,
+            "topics": page.topics,
+            "next": page.next,
         }
 
     return asked.answer(compute)
 
 
-def _check_known(console: Running, view: RegistryView, name: str) -> None:
-    ever = recorded_names(console.root, view.snapshot)
+def _check_known(asked: Question, view: RegistryView, name: str) -> None:
+    ever = recorded_names(asked.console.root, view.snapshot)
     if name not in ever:
         raise NoSuchNameError("broker", name, view.snapshot.epoch, did_you_mean(name, ever))
 
@@ -179,20 +155,42 @@ def events(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     topic: Annotated[str | None, Query(description="Only of this topic.")] = None,
     since: Since = None,
     until: Until = None,
+    before: Annotated[
+        str | None, Query(pattern=r"^\d{1,15}\.\d{1,15}$", description="Before this place: `next` of the page before.")
+    ] = None,
     limit: Limit = 100,
 ) -> Response:
-    """Return the newest events up to the moment; go further back with `until`."""
+    """Return the newest events up to the moment; go further back with `before` or `until`."""
 
-    def compute(view: RegistryView) -> dict[str, Any]:
-        row = view.snapshot
-        span = span_up_to(row, since, until)
+    def compute(view: RegistryView) -> dict[str, object]:
+        lines = lines_of(view)[-(limit + 1) :]
+        following = f"{lines[1].epoch}.{lines[1].seq}" if len(lines) > limit else None
+        shown = [told(line) for line in lines[-limit:]]
+        return {"snapshot": answers.moment_fields(view.snapshot), "events": shown, "next": following}
+
+    def lines_of(view: RegistryView) -> Sequence[BrokerEventRow]:
+        row, root = view.snapshot, asked.console.root
+        span = span_up_to(row, since, until, asked.zone)
+        place = _place(before)
         if topic is None:
-            lines = newest_events(asked.console.root, row, broker, span, limit)
-        else:
-            lines = topic_history(asked.console.root, row, topic, span).lines[-limit:]
-        return {"snapshot": answers.moment_fields(row), "events": [answers.told(line) for line in lines]}
+            lines = newest_events(root, row, broker, span, limit + 1, below=place)
+            if not lines and broker is not None:
+                _check_known(asked, view, broker)
+            return lines
+        found = topic_history(root, row, topic, span).lines
+        if not found and topic_story(root, row, topic, span, view.routes.queues) is None:
+            raise NoSuchNameError("topic", topic, row.epoch, _nearest_topic(view, topic))
+        return [line for line in found if place is None or (line.epoch, line.seq) < place]
 
     return asked.answer(compute)
+
+
+def _place(text: str | None) -> tuple[int, int] | None:
+    """Return the place of an event, epoch and number."""
+    if text is None:
+        return None
+    epoch, _, seq = text.partition(".")
+    return int(epoch), int(seq)
 
 
 @router.get("/why/{name:path}", summary="The story of a broker or a topic, in sentences")
@@ -204,57 +202,99 @@ def why(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     is_topic: Annotated[
         bool, Query(alias="topic", description="Take the name for a topic also where a broker has it.")
     ] = False,
+    before: Annotated[int | None, Query(ge=0, description="Before this place: `next` of the page before.")] = None,
     limit: Limit = answers.MOST_LISTED,
 ) -> Response:
     """Return the newest sentences, newest last."""
 
-    def compute(view: RegistryView) -> dict[str, Any]:
+    def compute(view: RegistryView) -> period_models.StoryFields:
         row, queues = view.snapshot, view.routes.queues
-        span = span_up_to(row, since, until)
+        span = span_up_to(row, since, until, asked.zone)
         story = (topic_story if is_topic else story_of)(asked.console.root, row, name, span, queues)
         if story is None:
             advice = did_you_mean(name, recorded_names(asked.console.root, row)) if not is_topic else ""
             raise NoSuchNameError("topic" if is_topic else "broker or topic", name, row.epoch, advice)
-        told = [{"epoch": each.epoch, "eventTime": iso_text(each.event_time), "text": each.text} for each in story]
+        end = len(story) if before is None else min(before, len(story))
+        first = max(0, end - limit)
         return {
             "snapshot": answers.moment_fields(row),
             "name": name,
-            "total": len(told),
-            "sentences": told[-limit:],
+            "total": len(story),
+            "sentences": [
+                {"epoch": each.epoch, "eventTime": iso_text(each.event_time) or "", "text": each.text}
+                for each in story[first:end]
+            ],
+            "next": str(first) if first else None,
         }
 
     return asked.answer(compute)
 
 
 @router.get("/diff", summary="What changed between two moments")
-def diff(
+def diff(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     asked: Asked,
-    before: Annotated[str, Query(alias="from", description="An epoch or an event time.")],
-    after: Annotated[
+    start: Annotated[str, Query(alias="from", description="An epoch or an event time.")],
+    end: Annotated[
         str | None, Query(alias="to", description="An epoch or an event time; without it the moment of epoch or at.")
     ] = None,
+    table: Annotated[str | None, Query(description="Only the rows of this table.")] = None,
     limit: Limit = answers.MOST_LISTED,
+    after: Annotated[int, Query(ge=0, description="Begin behind so many differences: `next` of the page before.")] = 0,
 ) -> Response:
     """Return the rows of each table that were added, removed or changed, up to the moment of epoch or at."""
 
-    def compute(view: RegistryView) -> dict[str, Any]:
+    def compute(view: RegistryView) -> dict[str, object]:
         row = view.snapshot
-        found = asked.console.snapshots.compare(moment_up_to(row, before), moment_up_to(row, after))
-        differences = [each._asdict() for each in found.diff.differences[:limit]]
-        total = len(found.diff.differences)
-        return found.fields() | {"differences": differences, "total": total, "epochs": found.epochs}
+        moments = (moment_up_to(row, text, asked.zone) for text in (start, end))
+        found = asked.console.snapshots.compare(*moments)
+        differences = sorted(found.diff.differences, key=lambda each: each.table in _MANY_ROWS)
+        counts = _change_counts(differences)
+        if table is not None and table not in counts and differences:
+            raise BadQuestionError(f"table={table[:100]!r} has no difference. Tables with some: {', '.join(counts)}.")
+        wanted = [each for each in differences if table in (None, each.table)]
+        return {
+            "from": found.before.as_json,
+            "to": found.after.as_json,
+            "source": found.source,
+            "epochs": found.epochs,
+            "counts": counts,
+            "unnamedTopics": found.diff.unnamed,
+            "total": len(wanted),
+            "differences": [_difference_fields(each) for each in wanted[after : after + limit]],
+            "next": str(after + limit) if after + limit < len(wanted) else None,
+        }
 
     return asked.answer(compute)
 
 
+def _change_counts(differences: Sequence[Difference]) -> dict[str, dict[str, int]]:
+    counted = Counter((each.table, _kind(each)) for each in differences)
+    tables = dict.fromkeys(each.table for each in differences)
+    return {table: {kind: counted[table, kind] for kind in ("added", "removed", "changed")} for table in tables}
+
+
+def _kind(each: Difference) -> str:
+    return "added" if each.before is None else "removed" if each.after is None else "changed"
+
+
+def _difference_fields(each: Difference) -> dict[str, object]:
+    before, after = (None if side is None else row_fields(side) for side in (each.before, each.after))
+    return {"table": each.table, "key": each.key, "before": before, "after": after}
+
+
 @router.get("/snapshots", summary="The published snapshots that can be read, newest first")
 def snapshots(asked: Asked, limit: Limit = 20) -> Response:
-    """Return snapshot rows up to the moment."""
+    """Return snapshot rows up to the moment; go further back with `next` as `epoch`."""
     oldest = asked.console.snapshots.oldest()
 
-    def compute(view: RegistryView) -> dict[str, Any]:
+    def compute(view: RegistryView) -> dict[str, object]:
         rows = asked.console.snapshots.newest_first(limit, view.snapshot.epoch)
-        return {"oldestEpoch": oldest.epoch, "snapshots": [snapshot_fields(row) for row in rows]}
+        has_more = bool(rows) and rows[-1].epoch > oldest.epoch
+        return {
+            "oldestEpoch": oldest.epoch,
+            "snapshots": [snapshot_fields(row) for row in rows],
+            "next": str(rows[-1].epoch - 1) if has_more else None,
+        }
 
     return asked.answer(compute, oldest=oldest)
 
@@ -271,16 +311,18 @@ def timeline(
     A mark with `epochs` stands for that many of them, from `firstEpoch` to `epoch`. To get their own marks ask with
     `epoch` and with `above`, which is below `firstEpoch` by one.
     """
-    oldest = asked.console.snapshots.oldest()
+    console = asked.console
+    oldest = console.snapshots.oldest()
 
-    def compute(view: RegistryView) -> dict[str, Any]:
+    def compute(view: RegistryView) -> period_models.TimelineFields:
         row = view.snapshot
-        since_ms = max(time_at(since, row) or 0, oldest.event_time or oldest.published_at)
-        marks = periods.timeline(asked.console.root, row, since_ms, time_at(until, row), above)
+        since_ms = max(time_at(since, row, asked.zone) or 0, oldest.event_time or 0)
+        until_ms = time_at(until, row, asked.zone)
+        marks = periods.timeline(console.root, row, console.snapshots.event_times, since_ms, until_ms, above)
         return {
             "snapshot": answers.moment_fields(row),
             "oldest": answers.moment_fields(oldest),
-            "since": iso_text(since_ms),
+            "since": iso_text(since_ms) or "",
             "marks": marks,
         }
 
@@ -288,91 +330,18 @@ def timeline(
 
 
 @router.get("/churn", summary="Sessions of brokers, who flapped, outages of several at once, rejected records")
-def churn(asked: Asked, since: Since = "24h", broker: str | None = None) -> Response:
-    """Return the sessions since a time, up to the moment; with `broker` only those of a broker name or address."""
+def churn(
+    asked: Asked,
+    since: Since = "24h",
+    broker: Annotated[str | None, Query(description="Only of this broker name or address.")] = None,
+) -> Response:
+    """Return the sessions since a time, up to the moment."""
 
-    def compute(view: RegistryView) -> dict[str, Any]:
-        return periods.churn(asked.console.root, view.snapshot, time_at(since, view.snapshot) or 0, broker)
+    def compute(view: RegistryView) -> period_models.ChurnFields:
+        since_ms = time_at(since, view.snapshot, asked.zone) or 0
+        found = periods.churn(asked.console.root, view.snapshot, since_ms, broker)
+        if broker is not None and not found["sessions"]:
+            _check_known(asked, view, broker)
+        return found
 
     return asked.answer(compute)
-
-
-@router.get("/status", summary="Whether the job runs, and how far behind the tables are")
-def status(console: Console) -> Response:
-    """Return the state of the job as the newest snapshot shows it now."""
-    return Response(encode_json(console.status()), media_type="application/json", headers={"cache-control": "no-store"})
-
-
-@router.get("/watch", summary="Changes as Server-Sent Events, or the next of them", response_class=Response)
-async def watch(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
-    console: Console,
-    request: Request,
-    topic: Annotated[list[str], Query(description="Repeatable; without it every snapshot is an event.")] = [],  # noqa: B006  # FastAPI copies it
-    epoch: Annotated[int | None, Query(ge=0, description="The epoch whose state you have; see Last-Event-ID.")] = None,
-    registry: Annotated[
-        str, Query(description="The registry of that epoch, as the answers name it; another one gets a reset.")
-    ] = "",
-    wait: Annotated[
-        str | None,
-        Query(description="Answer once, with the first events after `epoch`, this time later at the latest."),
-    ] = None,
-) -> Response:
-    """Send an event for each epoch that changes a route of the topics, from the epoch on whose state the sender has."""
-    if len(topic) > _MOST_WATCHED:
-        raise BadQuestionError(f"one watcher may watch {_MOST_WATCHED} topics: open several.")
-    await console.await_snapshot()
-    console.hub.check_room()
-    # The header wins: a browser that reconnects sends the first URL again.
-    since = Place.parsed(request.headers.get("last-event-id", ""))
-    if since is None and epoch is not None:
-        since = Place(registry, epoch)
-    watching = Watch(console.hub, console.snapshots, console.settings, tuple(sorted(set(topic))), since)
-    if wait is None:
-        return WatchResponse(watching)
-    body = await watching.first(_wait_s(wait))
-    return Response(body, media_type="application/json", headers={"cache-control": "no-store"})
-
-
-def _wait_s(text: str) -> float:
-    try:
-        wait = parsed_duration(text)
-    except ValueError as error:
-        raise BadQuestionError(f"wait={text[:100]}: {error}") from error
-    assert isinstance(wait, timedelta)
-    return min(wait.total_seconds(), MOST_WAIT_S)
-
-
-@router.post(
-    "/commands",
-    status_code=202,
-    summary="Send an operator command",
-    openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": _COMMAND_SCHEMAS[0]}}}},
-)
-async def command(
-    console: Console,
-    request: Request,
-    wait: str | None = None,
-    unknown: Annotated[
-        bool, Query(description="Put an order configuration although it names brokers that the registry does not have.")
-    ] = False,
-) -> Response:
-    """Send a record of the Kafka contract, with a reason, which the history keeps; `wait` until it is published."""
-    wait_s = 0.0 if wait is None else _wait_s(wait)
-    parsed = console.commands.parsed(await _body(request))
-    if not unknown:
-        console.check_brokers(parsed)
-    peer = f"{request.client.host}:{request.client.port}" if request.client else "unknown"
-    allowed = await asyncio.to_thread(console.commands.admitted, parsed, request.headers.get("authorization"), peer)
-    at = await console.commands.sent(allowed)
-    epoch = await console.published(at, wait_s) if wait_s else None
-    fields = {"partition": at.partition, "offset": at.offset, "epoch": epoch, "requestedBy": allowed.requested_by}
-    return Response(encode_json(fields), 202, media_type="application/json")
-
-
-async def _body(request: Request) -> bytes:
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MAX_BODY_BYTES:
-            raise BadQuestionError(f"a command has at most {MAX_BODY_BYTES} bytes.")
-    return bytes(body)

@@ -11,13 +11,14 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from namesrv_stream import __version__
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.console import api, probes
+from namesrv_stream.console import api, described, present, probes
 from namesrv_stream.console.forwarded import Forwarded
 from namesrv_stream.console.guard import Guard
 from namesrv_stream.console.problems import answer_of, problem_response
@@ -25,6 +26,9 @@ from namesrv_stream.console.running import Running
 from namesrv_stream.errors import NamesrvError
 
 PAGE = Path(__file__).parent / "page"
+
+_WORTH_COMPRESSING = 1_000
+"""Least bytes of an answer that is compressed."""
 
 
 class _Page(StaticFiles):
@@ -37,13 +41,12 @@ class _Page(StaticFiles):
 
 
 class _Application(FastAPI):
-    """FastAPI with the schemas of the commands in its description."""
+    """FastAPI with the shapes of answers, errors and commands in its description."""
 
     def openapi(self) -> dict[str, Any]:
         """Return the description of the API."""
         if self.openapi_schema is None:
-            described = super().openapi()
-            described.setdefault("components", {}).setdefault("schemas", {}).update(api.COMPONENTS)
+            described.complete(super().openapi())
         assert self.openapi_schema is not None
         return self.openapi_schema
 
@@ -68,15 +71,22 @@ def make_app(settings: NamesrvSettings) -> FastAPI:
     )
     app.state.running = running
     app.include_router(api.router)
+    app.include_router(present.router)
     app.include_router(probes.router)
+    app.add_api_route("/docs", _docs, include_in_schema=False)
     app.mount("/", _Page(directory=PAGE, html=True))
     app.add_exception_handler(NamesrvError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_bad_parameter)
     app.add_exception_handler(HTTPException, _on_http_error)
     names = [name.strip().lower() for name in settings.console_hosts.split(",") if name.strip()]
+    app.add_middleware(GZipMiddleware, minimum_size=_WORTH_COMPRESSING, compresslevel=5)
     app.add_middleware(Guard, names=[*names, settings.console_bind_address.lower()])
     app.add_middleware(Forwarded, proxies=settings.console_trusted_proxies, base=settings.console_base_path)
     return app
+
+
+async def _docs() -> Response:
+    return FileResponse(PAGE / "docs.html", headers={"cache-control": "no-cache"})
 
 
 async def _on_error(_request: Request, error: Exception) -> Response:
@@ -88,11 +98,11 @@ async def _on_bad_parameter(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     name = first["loc"][-1] if first["loc"] else "the request"
-    message = f"{name}: {first['msg']}. /v1/openapi.json describes all parameters."
-    return problem_response(HTTPStatus.UNPROCESSABLE_ENTITY, message)
+    message = f"{name}: {first['msg']}. /docs describes all parameters."
+    return problem_response(HTTPStatus.BAD_REQUEST, message)
 
 
 async def _on_http_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
-    return problem_response(status, f"{error.detail}. /v1/openapi.json describes the API.", dict(error.headers or {}))
+    return problem_response(status, f"{error.detail}. /docs describes the API.", dict(error.headers or {}))

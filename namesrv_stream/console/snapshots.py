@@ -10,6 +10,7 @@ from typing import TypeVar
 from deltalake.exceptions import DeltaError
 
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGoneError, StorageError
+from namesrv_stream.history.between import Between, between
 from namesrv_stream.history.comparison import Comparison, comparison
 from namesrv_stream.history.events import AsOf
 from namesrv_stream.rules.rows import SnapshotRow
@@ -37,6 +38,7 @@ class KeptSnapshots:
         self._reader: RouteReader | None = None
         self._lock = threading.RLock()
         self._views: OrderedDict[int, RegistryView] = OrderedDict()
+        self._compared: tuple[tuple[AsOf, AsOf, SnapshotRow], Comparison] | None = None
         self._answers = _Answers()
 
     def find(self, moment: AsOf) -> SnapshotRow:
@@ -51,6 +53,16 @@ class KeptSnapshots:
         """Return the rows of higher epochs that can be read, lowest first. Raises SnapshotGoneError if one is gone."""
         with self._lock:
             return self._read(lambda reader: _after(reader, epoch))
+
+    def event_times(self, first: int, last: int) -> dict[int, int]:
+        """Return the event time of each epoch from `first` to `last` that has one."""
+        with self._lock:
+            return self._read(lambda reader: reader.snapshots.event_times(first, last))
+
+    def between(self, row: SnapshotRow, at_ms: int | None) -> Between | None:
+        """Return what the snapshot in force at a moment lacks of it, None if it lacks nothing."""
+        with self._lock:
+            return self._read(lambda reader: between(self.root, reader.snapshots, row, at_ms))
 
     def oldest(self) -> SnapshotRow:
         """Return the row of the oldest snapshot that can be read."""
@@ -86,9 +98,13 @@ class KeptSnapshots:
             self._reader = None
 
     def compare(self, before: AsOf, after: AsOf) -> Comparison:
-        """Return the differences between two moments."""
+        """Return the differences between two moments. The last ones are kept for whoever reads them page by page."""
         with self._lock:
-            return self._read(lambda reader: comparison(reader, self.root, before, after))
+            newest = self._read(lambda reader: reader.snapshots.newest())
+            asked = (before, after, newest)
+            if self._compared is None or self._compared[0] != asked:
+                self._compared = asked, self._read(lambda reader: comparison(reader, self.root, before, after))
+            return self._compared[1]
 
     def answer(self, row: SnapshotRow, question: Hashable, compute: Callable[[], bytes]) -> bytes:
         """Return the answer to a question about a snapshot, computed once. An answer must follow from the tables."""

@@ -18,6 +18,7 @@ from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import Root, query, select
 from namesrv_stream.tables.schemas import BROKER_EVENT
+from namesrv_stream.texts import iso_text, moment_text
 
 _PLACE = f"(epoch * {2**32} + seq)"
 _MEMBER_TYPES = (*BEGINS, "ID_LOST", "CHANGED", *LEASE_ENDS)
@@ -37,7 +38,12 @@ class AsOf(NamedTuple):
     def __str__(self) -> str:
         if self.at_ms is None:
             return f"epoch {self.epoch}"
-        return datetime.fromtimestamp(self.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        return moment_text(self.at_ms)
+
+    @property
+    def as_json(self) -> str | None:
+        """The moment as JSON has it."""
+        return str(self) if self.at_ms is None else iso_text(self.at_ms)
 
     @property
     def up_to_here(self) -> str:
@@ -80,22 +86,23 @@ def newest_events(  # noqa: PLR0913  # what a reader may choose
     limit: int | None = 50,
     *,
     with_versions: bool = True,
+    below: tuple[int, int] | None = None,
     with_gaps: bool = False,
 ) -> list[BrokerEventRow]:
     """Return the newest `limit` events of a span that a snapshot has, in order of the log; all events for None.
 
-    `broker` is a broker name or an address. Without `with_versions` the events that changed nothing but a data version
-    are left out. `with_gaps` adds the times without a tick (E11) to the events of a broker. In a year of history
-    delta-rs reads only the newest files: once it has `limit` events, it skips files whose statistics show that all
-    their epochs are older.
+    `broker` is a broker name or an address. `below`: only events before this place, an epoch and a number. Without
+    `with_versions` the events that changed nothing but a data version are left out. `with_gaps` adds the times without
+    a tick (E11) to the events of a broker. In a year of history delta-rs reads only the newest files: once it has
+    `limit` events, it skips files whose statistics show that all their epochs are older.
     """
     concerned = "true" if broker is None else f"{quoted(broker)} IN (broker_name, broker_addr)"
     concerned += " OR type = 'LOG_GAP'" if with_gaps else ""
     shown = "true" if with_versions else f"({_SHOWS_MORE_THAN_A_VERSION})"
+    earlier = "true" if below is None else "(epoch < {0} OR (epoch = {0} AND seq < {1}))".format(*below)
     newest = "" if limit is None else f" LIMIT {limit}"
-    return _lines(root, snapshot, f"({concerned}) AND {shown} AND {span.covers} ORDER BY epoch DESC, seq DESC{newest}")[
-        ::-1
-    ]
+    condition = f"({concerned}) AND {shown} AND {earlier} AND {span.covers}"
+    return _lines(root, snapshot, f"{condition} ORDER BY epoch DESC, seq DESC{newest}")[::-1]
 
 
 def topic_events(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EVERYTHING) -> list[BrokerEventRow]:
@@ -126,6 +133,11 @@ def recorded_names(root: Root, snapshot: SnapshotRow) -> set[str]:
 def events_between(root: Root, snapshot: SnapshotRow, after: AsOf, until: AsOf) -> list[BrokerEventRow]:
     """Return the events after one moment, up to another one and up to a snapshot, in order of the log."""
     return _lines(root, snapshot, f"NOT ({after.up_to_here}) AND {until.up_to_here} ORDER BY epoch, seq")
+
+
+def count_after(root: Root, snapshot: SnapshotRow, epoch: int, until: AsOf) -> int:
+    """Return the number of events of later epochs than `epoch`, up to a moment and up to a snapshot."""
+    return _first(root, snapshot, f"SELECT count(*) FROM rows WHERE epoch > {epoch} AND {until.up_to_here}") or 0
 
 
 class EpochEvents(NamedTuple):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,8 +18,9 @@ from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.files import TableFiles
-from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, select
+from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, query, select
 from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT
+from namesrv_stream.texts import moment_text
 
 _LOOK_THROUGH_EVERY_S = 10.0
 """A process that slept for longer than the log is kept learns of newer snapshots after this time at the latest, and one
@@ -122,6 +122,13 @@ class Snapshots:
         kept_ms = self._now_ms() - self.retention_ms
         return [row for row in rows if row.published_at >= kept_ms or row is rows[-1]]
 
+    def event_times(self, first: int, last: int) -> dict[int, int]:
+        """Return the event time of each epoch from `first` to `last` that has one."""
+        asked = f"SELECT epoch, event_time FROM rows WHERE epoch BETWEEN {first} AND {last} AND event_time IS NOT NULL"
+        rows = query(self._table, asked)
+        at_ms = rows.column("event_time").cast("timestamp[ms]").cast("int64")
+        return dict(zip(rows.column("epoch").to_pylist(), at_ms.to_pylist(), strict=True))
+
     def find(self, epoch: int | None = None, at_ms: int | None = None) -> SnapshotRow:
         """Return the newest row, the row of `epoch`, or the row in force at the event time `at_ms`.
 
@@ -202,7 +209,7 @@ def _file_name(version: int) -> str:
 
 
 def _event_time(at_ms: int) -> str:
-    return f"event time {datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"event time {moment_text(at_ms)}"
 
 
 def _timestamp(at_ms: int) -> str:

@@ -14,6 +14,19 @@ def now_ms():
     return time.time_ns() // 1_000_000
 
 
+@pytest.fixture
+def machine_in(monkeypatch):
+    """Puts this machine into a time zone."""
+
+    def put(zone):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+
+    yield put
+    monkeypatch.undo()
+    time.tzset()
+
+
 @pytest.fixture(scope="module")
 def claimed(tmp_path_factory):
     """Empty, its run claimed a minute ago. It stays as it is: tests have copies of it."""

@@ -1,5 +1,5 @@
-import time
 from datetime import datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -40,6 +40,14 @@ def test_time_of_day_with_a_zone_is_the_last_one_in_that_zone():
     assert parsed_time("00:45+09:00", now) == datetime(2026, 11, 20, 0, 45, tzinfo=tokyo)
 
 
+def test_a_time_without_a_zone_is_in_the_zone_that_is_given():
+    tokyo = timezone(timedelta(hours=9))
+    now = datetime(2026, 11, 21, 0, 30, tzinfo=tokyo)
+    assert parsed_time("00:45", now, tokyo) == datetime(2026, 11, 20, 0, 45, tzinfo=tokyo)
+    assert parsed_time("2026-11-20 23:00", now, tokyo) == datetime(2026, 11, 20, 23, tzinfo=tokyo)
+    assert parsed_time("2026-11-20T23:00Z", now, tokyo) == datetime.fromisoformat("2026-11-20T23:00+00:00")
+
+
 @pytest.mark.parametrize(
     "text", ["", "soon", "1d and 2h", "99999999d", "25:00", "2026-13-01", "5", "10 minutes", "ago", "-5m", "03.12"]
 )
@@ -48,13 +56,11 @@ def test_a_text_that_is_no_time_is_an_error_that_names_what_is(text):
         parsed_time(text, NOW)
 
 
-@pytest.fixture
-def berlin(monkeypatch):
-    monkeypatch.setenv("TZ", "Europe/Berlin")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+@pytest.fixture(params=["Europe/Berlin", "Asia/Tokyo"])
+def berlin(request, machine_in):
+    """Return None with the machine in Berlin, or the zone of Berlin with the machine elsewhere."""
+    machine_in(request.param)
+    return None if request.param == "Europe/Berlin" else ZoneInfo("Europe/Berlin")
 
 
 @pytest.mark.parametrize(
@@ -73,9 +79,9 @@ def berlin(monkeypatch):
     ],
 )
 def test_around_a_change_of_the_clocks_a_time_is_the_latest_one_that_the_clock_has_shown(berlin, now, text, moment):
-    assert parsed_time(text, datetime.fromisoformat(now)) == datetime.fromisoformat(moment)
+    assert parsed_time(text, datetime.fromisoformat(now), berlin) == datetime.fromisoformat(moment)
 
 
 def test_a_time_that_the_clocks_have_skipped_is_named(berlin):
-    with pytest.raises(ValueError, match="there was no 2026-03-29 02:30 here"):
-        parsed_time("2026-03-29 02:30", datetime.fromisoformat("2026-03-29T10:00+02:00"))
+    with pytest.raises(ValueError, match=r"there was no 2026-03-29 02:30 (here|in Europe/Berlin)"):
+        parsed_time("2026-03-29 02:30", datetime.fromisoformat("2026-03-29T10:00+02:00"), berlin)

@@ -54,6 +54,21 @@ def test_route_as_json_is_topic_route_data(run, cluster):
     ]
 
 
+def test_a_time_between_two_snapshots_is_answered_with_a_notice(run, registry):
+    first_ms = registry.now_ms
+    registry.register(MASTER, "c1", "broker-a", publish=False)
+    registry.publish()
+    registry.now_ms += 60_000
+    registry.register(SLAVE, "c1", "broker-a", 1, publish=False)
+    registry.now_ms += 60_000
+    registry.publish()
+    exact, between = run(f"brokerList --as-of {at(first_ms)}"), run(f"brokerList --as-of {at(first_ms + 90_000)}")
+    assert exact.stdout == between.stdout
+    assert exact.stderr == ""
+    assert "the next snapshot is of" in between.stderr
+    assert "are not in the answer" in between.stderr
+
+
 def test_plain_route_has_a_line_an_address(run, cluster):
     _heading, columns, *rows = lines(run("topicRoute -t TopicA"))
     assert columns.split() == [
@@ -270,6 +285,12 @@ def test_snapshots_are_listed_newest_last(run, cluster):
     assert [row["epoch"] for row in rows] == [3, 4]
     assert rows[-1]["offsets"] == {"0": 3}
     assert [row["epoch"] for row in json.loads(run("snapshots --json --as-of 3").stdout)] == [3]
+
+
+@pytest.mark.parametrize("command", ["history", "snapshots", "why broker-a", "clusterList"])
+def test_the_line_above_a_table_names_the_zone_of_its_times(run, cluster, machine_in, command):
+    machine_in("Asia/Kolkata")
+    assert re.search(r"(event time|published) (\S+ )?\d\d:\d\d:\d\d IST", lines(run(command))[0])
 
 
 def test_rejected_records_are_listed_newest_last_with_their_reason(run, registry):

@@ -149,6 +149,7 @@ ABOUT_A_MOMENT = [
     "/v1/brokers",
     "/v1/brokers/broker-a",
     "/v1/clusters",
+    "/v1/gone",
     "/v1/events",
     "/v1/why/broker-a",
     "/v1/diff?from=1",
@@ -236,14 +237,25 @@ def test_the_reason_of_a_command_is_in_events_and_story(registry, client):
         ("/v1/brokers/broker-x", 404, "Did you mean broker-"),
         ("/v1/why/broker-x", 404, "Did you mean broker-"),
         ("/v1/overview?epoch=99", 404, "the newest epoch is 3"),
-        ("/v1/overview?epoch=0", 422, "epoch"),
+        ("/v1/overview?epoch=0", 400, "epoch"),
         ("/v1/overview?epoch=1&at=03:12", 400, "give one of them"),
         ("/v1/overview?at=yesterday-ish", 400, "Accepted are"),
-        ("/v1/brokers?limit=0", 422, "limit"),
-        ("/v1/brokers?limit=100000", 422, "limit"),
-        ("/v1/diff?to=1", 422, "from"),
+        ("/v1/brokers?limit=0", 400, "limit"),
+        ("/v1/brokers?limit=100000", 400, "limit"),
+        ("/v1/diff?to=1", 400, "from"),
+        ("/v1/diff?from=2&to=3&table=topics", 400, "Tables with some: "),
+        ("/v1/overview?epcoh=3", 400, "Did you mean epoch?"),
+        ("/v1/status?epoch=3", 400, "It has none."),
+        ("/v1/events?broker=broker-x", 404, "Did you mean broker-"),
+        ("/v1/events?topic=TopicX", 404, "Did you mean Topic"),
+        ("/v1/churn?broker=broker-x", 404, "Did you mean broker-"),
+        ("/v1/brokers?sort=nmae", 400, "Did you mean name?"),
+        ("/v1/brokers?after=10.0.0.9:10911", 400, "Begin anew"),
+        ("/v1/brokers?state=dead", 400, "state"),
+        ("/v1/overview?at=03:12&tz=Europe/Berln", 400, "Did you mean Europe/Berlin?"),
+        ("/v1/overview?at=2026-03-29T02:30&tz=Europe/Berlin", 400, "in Europe/Berlin: the clocks were put forward"),
         ("/v1/watch?wait=soon", 400, "a number with a unit"),
-        ("/v1/nothing", 404, "openapi.json"),
+        ("/v1/nothing", 404, "/docs"),
     ],
 )
 def test_an_error_is_json_that_says_what_to_do(still, path, status, told):
@@ -261,4 +273,5 @@ def test_a_registry_that_is_not_there_yet_is_said_and_then_served(settings, tmp_
 def test_the_description_has_every_path_and_every_command(still):
     described = still.get("/v1/openapi.json").json
     assert {"/v1/watch", "/v1/topics/{topic}", "/v1/commands"} <= described["paths"].keys()
+    assert "409" in described["paths"]["/v1/commands"]["post"]["responses"]
     assert {"WipeWritePerm", "DeleteTopic", "PutKvConfig"} <= described["components"]["schemas"].keys()

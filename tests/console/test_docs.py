@@ -3,13 +3,29 @@
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
+from namesrv_stream.console.server import BackgroundConsole
+from tests.cli.registry import PublishedRegistry
+from tests.console.conftest import A, B, make_settings
+
 DOCUMENT = Path(__file__).parents[2] / "docs/console.md"
 BLOCKS = re.findall(r"<!-- tested: against a console -->\n```sh\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
 COMMANDS = [line for block in BLOCKS for line in block.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory, nobody):
+    """A console on a registry with the demo's names."""
+    root = str(tmp_path_factory.mktemp("docs") / "registry")
+    registry = PublishedRegistry(root, time.time_ns() // 1_000_000 - 60_000)
+    registry.register(A, "cluster-a", "broker-a-0", zone_name="zone-1", topics=("cart_changed",))
+    registry.register(B, "cluster-a", "broker-a-1", zone_name="zone-2", topics=("cart_changed",))
+    with BackgroundConsole(make_settings(root, nobody)) as console:
+        yield console.url
 
 
 def test_every_part_of_the_document_has_its_commands():
@@ -18,7 +34,7 @@ def test_every_part_of_the_document_has_its_commands():
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_of_the_document_is_answered(still, command):
-    line = command.replace("curl -s", "curl -sf").replace("http://127.0.0.1:9870", still.url)
+def test_a_command_of_the_document_is_answered(url, command):
+    line = command.replace("curl -s", "curl -sf").replace("http://127.0.0.1:9870", url)
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, bool(done.stdout)) == (0, True), done.stderr

@@ -1,6 +1,10 @@
 """The page in a real Chromium. Debian: apt-get install chromium chromium-driver."""
 
 import shutil
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 from selenium import webdriver
@@ -13,10 +17,12 @@ from namesrv_stream.console import periods
 from namesrv_stream.console.server import BackgroundConsole
 from namesrv_stream.rules.requests import PutKvConfig, WipeWritePerm
 from tests.cli.registry import PublishedRegistry
-from tests.console.conftest import A, C
+from tests.console.conftest import A, B, C, make_registry
+from tests.console.crowd import lose_zone, publish_crowd
 
 pytestmark = pytest.mark.full
 LIMIT_S = 60
+PHONE = 390
 
 
 class Page:
@@ -30,6 +36,19 @@ class Page:
         self.driver.get("about:blank")
         self.driver.get(f"{self.url}/{address}")
         self.until(lambda: self.find("main h1, main .problem"))
+
+    @contextmanager
+    def phone(self):
+        shape = {"width": PHONE, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", shape)
+        yield
+        self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+    def column(self, number):
+        return [each.text for each in self.find(f"main tbody td:nth-child({number})")]
+
+    def colour(self, selector, name="background-color"):
+        return self.find(selector)[0].value_of_css_property(name)
 
     def find(self, selector):
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
@@ -134,7 +153,7 @@ def test_every_moment_is_reached_where_marks_stand_for_several(page, client, reg
     page.until(lambda: "close together" in page.moment)
     page.press(Keys.ARROW_LEFT)
     page.until(lambda: page.driver.current_url.endswith(f"epoch={inside - 1}"))
-    [number] = page.find("#time input[type=number]")
+    [number] = page.find("#time input[name=moment]")
     number.clear()
     number.send_keys("1" + Keys.ENTER)  # the claim of the run, at which nothing changed
     page.until(lambda: page.driver.current_url.endswith("epoch=1") and "Epoch 1" in page.moment)
@@ -153,18 +172,22 @@ def test_two_moments_are_compared(page):
     page.open("#/compare?with=2&epoch=3")
     page.shows("broker-b")
     assert page.find("b.came")
+    assert "broker-a" not in page.text  # it is the same at both moments
+    [first] = page.find("form.pair input[name=before]")
+    first.clear()
+    first.send_keys("3", Keys.ENTER)
+    page.shows("Both moments are the same")
     page.open("#/churn")
     page.shows("Up and down")
 
 
-@pytest.mark.parametrize("view", ["overview", "topics", "broker/broker-a", "topic/TopicA", "churn", "compare"])
+@pytest.mark.parametrize(
+    "view", ["overview", "brokers", "topics", "broker/broker-a", "topic/TopicA", "churn", "compare"]
+)
 def test_a_narrow_window_does_not_scroll_sideways(page, view):
-    page.driver.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride", {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": False}
-    )
-    page.open(f"#/{view}")
-    assert page.driver.execute_script("return document.documentElement.scrollWidth") <= 390
-    page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    with page.phone():
+        page.open(f"#/{view}")
+        assert page.driver.execute_script("return document.documentElement.scrollWidth") <= PHONE
 
 
 def test_names_of_brokers_are_text_and_never_markup(page, registry):
@@ -178,11 +201,200 @@ def test_names_of_brokers_are_text_and_never_markup(page, registry):
 
 def test_a_command_asks_for_its_reason_and_says_what_became_of_it(page):
     page.open("#/broker/broker-a")
-    page.until(lambda: page.find("main .card .buttons button"))
-    page.find("main .card .buttons button")[0].click()
+    page.until(lambda: page.find("main .commands button"))
+    page.find("main .commands button")[0].click()
     page.find("dialog input")[0].send_keys("disk full", Keys.ENTER)
     page.until(lambda: "Kafka at" in page.find("dialog")[0].text)
     assert len(page.errors) == 1  # Chromium reports the answer 503
+
+
+def test_a_command_cannot_be_sent_after_the_page_has_moved_on(page):
+    page.open("#/broker/broker-a")
+    page.until(lambda: page.find("main .commands button"))
+    page.find("main .commands button")[0].click()
+    page.until(lambda: page.find("dialog[open]"))
+    page.driver.execute_script("location.hash = '#/topic/TopicA'")
+    page.shows("Route, as clients get it")
+    assert not page.find("dialog[open]")
+    assert not page.find("dialog form")
+
+
+def test_a_job_that_publishes_nothing_is_said_and_no_broker_looks_alive(tmp_path, settings, driver):
+    registry = PublishedRegistry(str(tmp_path / "stale"), time.time_ns() // 1_000_000 - 3_600_000)
+    registry.register(A, "c1", "broker-a")
+    with BackgroundConsole(settings(delta__root=registry.root)) as console:
+        page = Page(driver, console.url)
+        page.open()
+        page.shows("broker-a")
+        page.until(lambda: "has published nothing since" in page.find("#banner")[0].text)
+        assert "1h" in page.find("#banner")[0].text
+        assert "follows every change" not in page.moment
+        assert page.colour(".group .dot.alive") == page.colour(".group .quiet", "color")
+        registry.now_ms = time.time_ns() // 1_000_000
+        registry.register(B, "c1", "broker-b")
+        page.until(lambda: not page.find("#banner")[0].is_displayed())
+        page.until(lambda: "follows every change" in page.moment)
+        driver.get("about:blank")
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo"])
+def test_a_time_is_typed_in_the_zone_that_is_chosen(page, registry, zone):
+    registry.now_ms += 20_000
+    registry.expire(A)
+    seconds = (registry.now_ms - 10_000) // 1000
+    page.open()
+    page.until(lambda: page.find(".rail path.left[d^=M]"))
+    page.find(f"#time select[aria-label='Time zone'] option[value='{zone}']")[0].click()
+    typed = datetime.fromtimestamp(seconds, ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M:%S")
+    page.find("#time input[name=moment]")[0].send_keys(typed, Keys.ENTER)
+    page.until(lambda: page.driver.current_url.endswith("epoch=3"))
+    at_epoch = datetime.fromtimestamp((registry.now_ms - 20_000) // 1000, ZoneInfo(zone)).strftime("%H:%M:%S")
+    page.until(lambda: at_epoch in page.moment)
+    assert {"UTC": "UTC", "Asia/Tokyo": "GMT+9"}[zone] in page.moment
+    page.open(f"#/?at={datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}")
+    page.until(lambda: page.driver.current_url.endswith("epoch=3") and at_epoch in page.moment)
+    page.find("#time input[name=moment]")[0].send_keys("yesterday-ish", Keys.ENTER)
+    page.until(lambda: "Accepted are" in page.find("#time .note")[0].text)
+    page.driver.execute_script("localStorage.clear()")
+    assert len(page.errors) == 1  # Chromium reports the answer 400
+
+
+def test_a_time_between_two_snapshots_says_which_one_is_shown(tmp_path, settings, driver):
+    hour_ms = 3_600_000
+    registry = PublishedRegistry(str(tmp_path / "hours"), time.time_ns() // 1_000_000)
+    registry.now_ms -= 3 * hour_ms
+    registry.register(A, "c1", "broker-a")
+    registry.now_ms += hour_ms // 2
+    registry.register(B, "c1", "broker-b", publish=False)
+    registry.now_ms += hour_ms // 2
+    registry.publish()
+    asked = datetime.fromtimestamp((registry.now_ms - hour_ms // 4) / 1000, UTC)
+    with BackgroundConsole(settings(delta__root=registry.root)) as console:
+        page = Page(driver, console.url)
+        page.open(f"#/?at={asked:%Y-%m-%dT%H:%M:%SZ}")
+        page.shows("broker-a")
+        assert "broker-b" not in page.text
+        page.until(lambda: "2 events in between are not shown yet" in page.moment)
+        assert "at=" in page.driver.current_url
+        assert page.find(".rail path.came[d^=M]")  # all was published after it had happened
+        driver.get("about:blank")
+
+
+def test_a_route_on_a_phone_has_its_addresses(page):
+    with page.phone():
+        page.open("#/topic/TopicA")
+        page.shows(A)
+        box = page.driver.execute_script(
+            "return [...document.querySelectorAll('td .holder')].map((each) => each.getBoundingClientRect().right)"
+        )
+        assert max(box) <= PHONE
+
+
+def test_links_have_more_than_a_colour(page):
+    page.open()
+    page.shows("broker-a")
+    assert "underline" in page.colour("main h3 a", "text-decoration-line")
+
+
+def test_nothing_is_hidden_in_a_box_that_scrolls_on_its_own(page):
+    for view in ("", "brokers", "topics", "broker/broker-a", "topic/TopicA", "churn"):
+        page.open(f"#/{view}")
+        hidden = page.driver.execute_script(
+            "return [...document.querySelectorAll('main *')].filter((each) => each.scrollHeight > each.clientHeight + 1"
+            " && ['auto', 'scroll'].includes(getComputedStyle(each).overflowY)).map((each) => each.className)"
+        )
+        assert hidden == []
+
+
+def test_the_description_of_the_api_is_a_page_of_its_own(page):
+    page.driver.get(f"{page.url}/docs")
+    page.until(lambda: "GET /v1/overview" in page.text and "BrokerFields" in page.text)
+
+
+CROWD = 200
+
+
+@pytest.fixture(scope="module")
+def crowd_root(tmp_path_factory):
+    """Epoch 2 has 200 brokers of 100 names; epoch 3 is the outage of zone-1."""
+    registry = PublishedRegistry(
+        str(tmp_path_factory.mktemp("crowd") / "registry"), time.time_ns() // 1_000_000 - 60_000
+    )
+    publish_crowd(registry, CROWD, topics=300, topics_a_broker=12)
+    registry.now_ms += 1_000
+    lose_zone(registry, CROWD, "zone-1")
+    return registry.root
+
+
+@pytest.fixture
+def crowd(crowd_root, settings, driver):
+    with BackgroundConsole(settings(delta__root=crowd_root)) as console:
+        yield Page(driver, console.url)
+        driver.get("about:blank")
+        driver.get_log("browser")
+
+
+def test_in_an_outage_of_a_zone_what_is_wrong_comes_first_and_in_a_few_lines(crowd):
+    crowd.open("#/?epoch=3")
+    crowd.shows("What is wrong")
+    assert crowd.find("main h2")[0].text == "What is wrong"
+    lines = [each.text for each in crowd.find(".troubles > li strong")]
+    assert lines == ["22 of 22 brokers gone: expired"] * 3
+    assert crowd.driver.execute_script("return document.documentElement.scrollHeight") < 2_500
+    assert len(crowd.find("main a")) < 100
+    crowd.find(".troubles > li .names li:last-child a")[0].click()
+    crowd.shows("22 addresses")
+    assert "EXPIRED" in crowd.text
+
+
+def test_brokers_are_listed_filtered_and_sorted(crowd):
+    crowd.open("#/brokers?epoch=2")
+    crowd.shows("200 addresses")
+    assert crowd.column(1)[:6] == ["broker-0", "broker-0", "broker-1", "broker-1", "broker-2", "broker-2"]
+    assert len(crowd.column(1)) == 100
+    crowd.find(".foot button")[0].click()
+    crowd.until(lambda: len(crowd.column(1)) == CROWD)
+    crowd.driver.execute_script("scrollTo(0, 0)")
+    crowd.find("th button.sort")[0].click()
+    crowd.until(lambda: crowd.column(1)[0] == "broker-99")
+    crowd.find("select[aria-label=Zone] option[value=zone-2]")[0].click()
+    crowd.until(lambda: "zone=zone-2" in crowd.driver.current_url and set(crowd.column(5)) == {"zone-2"})
+
+
+def test_a_topic_of_many_brokers_is_a_row_with_a_number_and_system_topics_are_hidden(crowd):
+    crowd.open("#/topics?epoch=2")
+    crowd.shows("300 topics")
+    assert all(each.isdigit() for each in crowd.column(4))
+    crowd.find("input[name=system]")[0].click()
+    crowd.shows("405 topics")
+
+
+def test_a_comparison_of_an_outage_has_numbers_and_only_what_changed(crowd):
+    crowd.open("#/compare?with=2&epoch=3")
+    crowd.shows("What changed")
+    assert ["leases", "0", "66", "0"] in [row.text.split() for row in crowd.find("main .card:nth-of-type(1) tbody tr")]
+    links = {each.text: each for each in crowd.find("main td a")}
+    links["leases"].click()
+    crowd.shows("66 differences")
+
+
+def test_a_table_is_saved_with_all_its_rows(crowd):
+    crowd.open("#/brokers?epoch=2")
+    crowd.shows("200 addresses")
+    crowd.driver.execute_script(
+        "URL.createObjectURL = (blob) => { blob.text().then((text) => { window.saved = text; }); return '#'; }"
+    )
+    crowd.find("button.csv")[0].click()
+    crowd.until(lambda: crowd.driver.execute_script("return window.saved") is not None)
+    lines = crowd.driver.execute_script("return window.saved").split("\r\n")
+    assert lines[0].startswith("broker,id,address,cluster")
+    assert len(lines) == 1 + CROWD + 1
+
+
+def test_a_page_that_is_left_gives_its_connection_back(crowd):
+    for _ in range(8):  # a browser has six connections for one host
+        crowd.open("#/topics?epoch=2")
+        crowd.shows("300 topics")
 
 
 def test_an_empty_registry_says_so(tmp_path, settings, driver):
@@ -198,3 +410,11 @@ def test_tables_that_are_not_there_are_said(tmp_path, settings, driver):
         page = Page(driver, console.url)
         page.open()
         page.shows("holds no registry")
+        assert "namesrv-stream up" in page.text
+        assert "make demo" in page.text
+        assert not page.find("#time")[0].is_displayed()
+        make_registry(str(tmp_path / "none"))
+        page.shows("broker-a")
+        assert page.find("#time")[0].is_displayed()
+        driver.get("about:blank")
+        driver.get_log("browser")

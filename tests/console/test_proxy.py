@@ -109,5 +109,6 @@ def test_below_a_base_path_the_console_answers_there(settings, still_root):
     with BackgroundConsole(settings(delta__root=still_root, console__basePath="/routes")) as console:
         client = Client(console.url)
         assert client.get("/routes/v1/overview").json["snapshot"]["epoch"] == 3
-        assert b"<!doctype html>" in client.get("/routes/").body
+        assert client.get("/routes/v1/overview?epcoh=3").status == 400
+        assert all(b"<!doctype html>" in client.get(path).body for path in ("/routes/", "/routes/docs"))
         assert client.get("/routes").headers["location"] == "/routes/"

@@ -1,4 +1,5 @@
 // Answers of the API. An answer about an epoch never changes, so it is kept; moving through time asks once for each.
+// Paths are relative: the console may be below a path of another server.
 
 const MOST_KEPT = 600;
 const kept = new Map();
@@ -11,7 +12,6 @@ export class Problem extends Error {
   }
 }
 
-const here = (path) => path.slice(1); // relative: the console may be below a path of another server
 const withEpoch = (path, epoch) => `${path}${path.includes("?") ? "&" : "?"}epoch=${epoch}`;
 
 export function peek(path, epoch) {
@@ -37,7 +37,7 @@ function keep(url, found) {
 export async function read(url, options) {
   let response;
   try {
-    response = await fetch(here(url), options);
+    response = await fetch(url, options);
   } catch {
     throw new Problem(0, "The console does not answer. It may have been stopped; this page goes on when it is back.");
   }
@@ -46,8 +46,17 @@ export async function read(url, options) {
   return body;
 }
 
+// The moment that a reader has typed: an epoch, `now`, or a time in `zone`. `at` is null if the epoch says it all.
+export async function momentOf(text, zone) {
+  if (text.trim().toLowerCase() === "now") return { epoch: null, at: null, between: null };
+  if (/^\d{1,15}$/.test(text.trim())) return { epoch: Number(text), at: null, between: null };
+  const { snapshot } = await read(`v1/overview?${new URLSearchParams({ at: text, tz: zone })}`);
+  const between = snapshot.between ?? null;
+  return { epoch: snapshot.epoch, at: between && between.askedAt, between };
+}
+
 export const send = (command) =>
-  read("/v1/commands?wait=20s", {
+  read("v1/commands?wait=20s", {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify(command),
@@ -71,14 +80,28 @@ function next() {
   });
 }
 
-// Calls `onSnapshot` with each new snapshot, and `onState` with whether the connection stands.
+// Calls `onSnapshot` with each new snapshot, and `onState` with whether the connection stands. A page that nobody sees
+// gives its connection back: a browser has six for a console, and would have none left for the seventh page.
 export function follow(onSnapshot, onState) {
-  const source = new EventSource(here("/v1/watch"));
-  source.addEventListener("snapshot", (event) => onSnapshot(JSON.parse(event.data)));
-  source.addEventListener("progress", () => onState(true));
-  source.onopen = () => onState(true);
-  source.onerror = () => {
-    onState(false);
-    if (source.readyState === EventSource.CLOSED) setTimeout(() => follow(onSnapshot, onState), 3000);
+  let source = null;
+  const open = () => {
+    if (source !== null || document.hidden) return;
+    const opened = source = new EventSource("v1/watch");
+    opened.addEventListener("snapshot", (event) => onSnapshot(JSON.parse(event.data)));
+    opened.addEventListener("progress", () => onState(true));
+    opened.onopen = () => onState(true);
+    opened.onerror = () => {
+      if (source !== opened) return;
+      onState(false);
+      if (opened.readyState === EventSource.CLOSED) setTimeout(() => { if (source === opened) { close(); open(); } }, 3000);
+    };
   };
+  const close = () => {
+    source?.close();
+    source = null;
+  };
+  addEventListener("pagehide", close);
+  addEventListener("pageshow", open);
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  open();
 }

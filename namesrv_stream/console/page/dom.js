@@ -16,25 +16,31 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-export function table(columns, rows, empty) {
-  if (!rows.length) return h("p", { class: "quiet" }, empty);
-  const head = columns.map((name) => h("th", { scope: "col", class: name.startsWith("#") ? "number" : null }, name.replace("#", "")));
-  const cell = (value, index) => h("td", { class: columns[index].startsWith("#") ? "number" : null, "data-label": columns[index].replace("#", "") }, value ?? "");
-  const body = rows.map((row) => h("tr", {}, row.map(cell)));
-  return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
+export const card = (title, ...children) => h("section", { class: "card" }, h("h2", {}, title), children);
+export const quiet = (...text) => h("p", { class: "quiet" }, ...text);
+export const link = (kind, name, moment, text = visible(name), filters = {}) => h("a", { href: address({ view: kind, name, ...moment, filters }) }, text);
+
+const STATES = { alive: "alive", late: "late: silent for more than half its lease", suspect: "suspect: its lease is over, and the guard against mass expiry holds it", gone: "gone" };
+
+export const dot = (state) => h("i", { class: `dot ${state}`, title: STATES[state], role: "img", "aria-label": state });
+
+export function choice(label, options, value, choose) {
+  const option = ([each, text]) => h("option", { value: each, selected: each === value }, text);
+  return h("select", { "aria-label": label, onchange: (event) => choose(event.target.value) }, options.map(option));
 }
 
-export const card = (title, ...children) => h("section", { class: "card" }, h("h2", {}, title), children);
+// Where the page is. `at` is a time that was asked for, and stands for `epoch` if it says more.
+const FILTERS = ["cluster", "zone", "state", "sort", "q", "system", "table"];
+const SPANS = ["1h", "6h", "24h", "7d", "30d"];
 
-const part = encodeURIComponent;
-export const link = (kind, name, moment, text = visible(name)) => h("a", { href: address({ view: kind, name, ...moment }) }, text);
-
-export function address({ view = "overview", name = "", epoch = null, other = null, window: span = null }) {
+export function address({ view = "overview", name = "", epoch = null, at = null, other = null, window: span = null, filters = {} }) {
   const query = new URLSearchParams();
-  if (epoch !== null) query.set("epoch", epoch);
+  if (at !== null) query.set("at", at);
+  else if (epoch !== null) query.set("epoch", epoch);
   if (other !== null) query.set("with", other);
   if (span !== null && span !== "24h") query.set("window", span);
-  const path = view === "overview" ? "" : name ? `${view}/${part(name)}` : view;
+  for (const key of FILTERS) if (filters[key] !== undefined && filters[key] !== null) query.set(key, filters[key]);
+  const path = view === "overview" ? "" : name ? `${view}/${encodeURIComponent(name)}` : view;
   return `#/${path}${query.size ? `?${query}` : ""}`;
 }
 
@@ -43,8 +49,9 @@ export function parsed(hash) {
   const [view, ...name] = path.split("/");
   const values = new URLSearchParams(query ?? "");
   const number = (key) => (/^\d{1,15}$/.test(values.get(key) ?? "") ? Number(values.get(key)) : null);
-  const span = ["1h", "6h", "24h", "7d", "30d"].includes(values.get("window")) ? values.get("window") : "24h";
-  return { view: view || "overview", name: decoded(name.join("/")), epoch: number("epoch"), other: number("with"), window: span };
+  const filters = Object.fromEntries(FILTERS.filter((key) => values.has(key)).map((key) => [key, values.get(key)]));
+  const span = SPANS.includes(values.get("window")) ? values.get("window") : "24h";
+  return { view: view || "overview", name: decoded(name.join("/")), epoch: number("epoch"), at: values.get("at"), other: number("with"), window: span, filters };
 }
 
 function decoded(text) {

@@ -1,50 +1,97 @@
 // The page: the URL says which view and which moment, the track moves the moment, and the watch keeps the present fresh.
 
+import { drawBanner, drawStatus, isStale } from "./banner.js";
+import { actions, disarm } from "./command.js";
+import { askComparison, comparison } from "./compare.js";
+import { at, follow, momentOf, peek, Problem, read, readAhead } from "./data.js";
 import { address, h, link, parsed } from "./dom.js";
-import { at, follow, peek, Problem, read, readAhead, send } from "./data.js";
-import { comparison, views } from "./views.js";
 import { Track } from "./track.js";
-import { ago, duration, when } from "./words.js";
+import { TABS, views } from "./views.js";
+import { ago, zone } from "./words.js";
 
 const content = document.getElementById("content");
 const nav = document.getElementById("nav");
-const statusLine = document.getElementById("status");
-const dialog = document.getElementById("command");
-const TABS = [["overview", "Overview"], ["topics", "Topics"], ["churn", "Churn"], ["compare", "Compare"]];
+const timeLine = document.getElementById("time");
 const AHEAD = 8;
+const MOST_READ_AHEAD = 60;
 
 let state = parsed(location.hash);
 let newest = null;
-let isConnected = false;
+let isConnected = true;
 let drawing = 0;
 let shownHash = null;
 let job = null;
 
-const track = new Track(document.getElementById("time"), (epoch, isFinal) => go({ epoch }, isFinal), (window) => { go({ window }, true); readTimeline(); }, expanded);
+const track = new Track(timeLine, (epoch, isFinal) => go({ epoch }, isFinal), (window) => { go({ window }, true); readTimeline(); }, expanded, goToTyped, rezoned);
 
 function expanded(mark) {
-  const asked = `/v1/timeline?since=${state.window}&above=${mark.firstEpoch - 1}`;
+  const asked = `v1/timeline?since=${state.window}&above=${mark.firstEpoch - 1}`;
   return at(asked, mark.epoch).then((found) => found.marks, () => null);
 }
 
 function go(change, isFinal) {
+  if ("epoch" in change) change = { at: null, between: null, ...change };
+  if ("view" in change) change = { filters: {}, ...change };
+  if (isFinal) disarm();
   state = { ...state, ...change };
+  noteOf(null);
   const url = address(state);
   if (isFinal) shownHash = url;
   history[isFinal && location.hash !== url ? "pushState" : "replaceState"](null, "", url);
   draw();
 }
 
+function noteOf(problem) {
+  track.note.textContent = problem?.message ?? "";
+  track.note.hidden = problem === null;
+}
+
+async function goToTyped(text) {
+  try {
+    const found = await momentOf(text, zone());
+    if (found.epoch !== null) found.epoch = found.epoch >= newest && !found.between ? null : found.epoch;
+    if (found.epoch !== null) await at("v1/clusters", found.epoch);
+    go(found, true);
+  } catch (problem) {
+    noteOf(problem);
+  }
+}
+
+// Finds the epoch of a time in the address. An address with both is of a page that had found it.
+async function resolve() {
+  if (state.at === null) return true;
+  const asked = state.at;
+  try {
+    const found = await momentOf(asked, zone());
+    if (state.at !== asked) return false;
+    state = { ...state, ...found };
+    history.replaceState(null, "", address(state));
+    shownHash = location.hash;
+    return true;
+  } catch (problem) {
+    showProblem(problem);
+    return false;
+  }
+}
+
+function rezoned() {
+  if (track.timeline) track.show(track.timeline);
+  draw();
+}
+
 addEventListener("popstate", onAddress);
 addEventListener("hashchange", onAddress);
 
-function onAddress() {
+async function onAddress() {
   if (location.hash === shownHash) return;
+  disarm();
   const before = state;
-  state = parsed(location.hash);
+  state = { between: null, ...parsed(location.hash) };
   shownHash = location.hash;
-  if (before.window !== state.window) readTimeline();
   if (before.view !== state.view || before.name !== state.name) scrollTo(0, 0);
+  if (state.at !== null && state.at === before.at) state = { ...state, epoch: before.epoch, between: before.between };
+  else if (!(await resolve())) return;
+  if (before.window !== state.window) readTimeline();
   draw();
 }
 
@@ -52,7 +99,7 @@ function asked() {
   if (state.view === "compare") {
     const after = state.epoch ?? newest;
     const before = state.other ?? Math.max(1, track.marks.at(Math.max(0, track.index(state.epoch) - 1) - 1)?.epoch ?? after - 1);
-    return [[`/v1/diff?from=${before}&to=${after}`, newest], ["/v1/overview", before], ["/v1/overview", after]];
+    return askComparison({ ...state, newest }, before, after);
   }
   const view = views[state.view] ?? views.overview;
   return view.ask(state).map((path) => [path, state.epoch ?? newest]);
@@ -61,9 +108,11 @@ function asked() {
 async function draw() {
   const turn = ++drawing;
   drawNav();
+  track.between = state.between ?? null;
   track.place(state.epoch);
   track.spans.value = state.window;
-  if (newest === null) return;
+  drawPresent();
+  if (newest === null || (state.at !== null && state.epoch === null)) return;  // not yet found, or not yet resolved
   const questions = asked();
   const here = questions.map(([path, epoch]) => peek(path, epoch));
   if (here.every(Boolean)) {
@@ -80,8 +129,10 @@ async function draw() {
   lookAhead(questions[0][0]);
 }
 
+// Reads ahead only what is small: an answer about very many brokers takes the console a while.
 function lookAhead(path) {
-  if (state.view === "compare") return;
+  const { counts } = peek("v1/overview", state.epoch ?? newest) ?? {};
+  if (state.view === "compare" || (counts && counts.brokerNames > MOST_READ_AHEAD)) return;
   const marks = track.marks, here = track.index(state.epoch);
   const near = [];
   for (let step = 1; step <= AHEAD; step += 1) near.push(here - step, here + step);
@@ -91,16 +142,17 @@ function lookAhead(path) {
 }
 
 function show(found) {
-  const moment = { epoch: state.epoch, window: state.window };
+  const moment = { epoch: state.epoch, at: state.at, window: state.window };
   const view = views[state.view] ?? views.overview;
   const isCompare = state.view === "compare";
   const title = isCompare ? "Compare two moments" : view.title(state);
   document.title = `${title} · namesrv-stream`;
-  const parts = isCompare ? comparison(found, moment) : view.show(found, moment, actions);
+  const page = { state: { ...state, newest }, go, actions };
+  const parts = isCompare ? comparison(found, moment, page.state) : view.show(found, moment, page);
   const snapshot = found.find((each) => each?.snapshot)?.snapshot;
   if (snapshot && state.epoch !== null) track.place(state.epoch, snapshot.eventTime);
   const share = h("button", { type: "button", class: "share-link", onclick: copyLink }, "Copy link to this moment");
-  content.replaceChildren(h("div", { class: "title" }, h("h1", {}, title), isCompare ? compareForm(found) : state.epoch !== null && h("span", {}, link("compare", "", { ...moment, other: state.epoch, epoch: null }, "Compare with now"), " ", share)), ...parts.filter(Boolean));
+  content.replaceChildren(h("div", { class: "title" }, h("h1", {}, title), isCompare ? compareForm(found) : state.epoch !== null && h("span", {}, link("compare", "", { ...moment, other: state.epoch, epoch: null, at: null }, "Compare with now"), " ", share)), ...parts.flat().filter(Boolean));
 }
 
 function copyLink(event) {
@@ -110,68 +162,59 @@ function copyLink(event) {
 }
 
 function compareForm([, before, after]) {
-  const set = (which) => (event) => go({ [which]: Number(event.target.value) || null }, true);
-  const input = (name, value, which) => h("label", {}, name, " ", h("input", { type: "number", min: 1, max: newest, value, onchange: set(which) }));
-  return h("span", { class: "pair" }, input("epoch", before.snapshot.epoch, "other"), input("and", after.snapshot.epoch, "epoch"), h("small", { class: "quiet" }, "the track moves the second"));
+  const input = (name, label, epoch) => h("label", {}, label, " ", h("input", { name, value: epoch, autocomplete: "off", title: "An epoch, or a time: 03:12, 2026-11-21 03:12, 2h ago, now" }));
+  const onSubmit = async (event) => {
+    event.preventDefault();
+    const typed = new FormData(event.target);
+    try {
+      const [first, second] = await Promise.all(["before", "after"].map((name) => momentOf(typed.get(name), zone())));
+      go({ other: first.epoch ?? newest, ...second }, true);
+    } catch (problem) {
+      noteOf(problem);
+    }
+  };
+  return h("form", { class: "pair", onsubmit: onSubmit }, input("before", "from", before.snapshot.epoch), input("after", "to", after.snapshot.epoch), h("button", {}, "Compare"), h("small", { class: "quiet" }, "epochs or times; the track moves the second"));
 }
 
 function showProblem(problem) {
-  const advice = problem.status === 410 ? link("churn", "", { window: state.window }, "The history goes further back than the snapshots.") : "";
-  content.replaceChildren(h("section", { class: "card problem", role: "alert" }, h("h2", {}, problem.status === 404 ? "Not found at this moment" : "This cannot be shown now"), h("p", {}, problem.message), advice));
-}
-
-function actions(list) {
-  return h("p", { class: "buttons" }, list.map(([text, command, effect]) => h("button", { type: "button", onclick: () => ask(text, command, effect) }, text)));
-}
-
-function ask(text, command, effect) {
-  const outcome = h("p", { role: "status" });
-  const reason = h("input", { name: "reason", required: true, maxlength: 500, placeholder: "why, for the history", "aria-label": "Reason" });
-  const onSubmit = async (event) => {
-    event.preventDefault();
-    outcome.textContent = "Sent; waiting until it is published …";
-    try {
-      const done = await send({ ...command, reason: reason.value });
-      outcome.textContent = done.epoch ? `Published with epoch ${done.epoch}.` : `Kafka has it at offset ${done.offset}; no snapshot has it yet. Is the job running?`;
-    } catch (problem) {
-      outcome.textContent = problem.message;
-    }
-  };
-  const form = h("form", { onsubmit: onSubmit }, h("h2", {}, text.replace(" …", "")), h("p", {}, effect), reason, outcome,
-    h("p", { class: "buttons" }, h("button", { class: "primary" }, "Send"), h("button", { type: "button", onclick: () => dialog.close() }, "Close")));
-  dialog.replaceChildren(form);
-  dialog.showModal();
-  reason.focus();
+  const is404 = problem.status === 404;
+  const advice = problem.status === 410 ? h("p", {}, link("churn", "", { window: state.window }, "The history goes further back than the snapshots.")) : "";
+  const begin = newest === null && problem.status === 503 ? h("p", {}, "To make one on this machine: ", h("code", {}, "namesrv-stream up"), " runs Kafka, the job and eight simulated brokers; ", h("code", {}, "make demo"), " in a checkout shows an outage of some. This page goes on when there is a registry.") : "";
+  content.replaceChildren(h("section", { class: "card problem", role: "alert" }, h("h2", {}, is404 ? "Not found at this moment" : newest === null ? "There is nothing to show yet" : "This cannot be shown now"), h("p", {}, problem.message), advice, begin));
+  content.classList.remove("waiting");
 }
 
 function drawNav() {
-  const moment = { epoch: state.epoch, window: state.window };
+  const moment = { epoch: state.epoch, at: state.at, window: state.window };
   nav.replaceChildren(...TABS.map(([view, text]) => h("a", { href: address({ view, ...moment }), "aria-current": view === state.view ? "page" : null }, text)));
 }
 
-function drawStatus() {
-  const kind = !isConnected ? "away" : job?.state === "running" ? (job.stale ? "late" : "alive") : job ? "late" : "";
-  const jobText = job ? (job.state === "running" ? `job running, term ${job.term}` : `job ${job.state}`) : "";
-  const fresh = job?.eventTime ? `tables of ${ago(job.eventTime)}` : "";
-  statusLine.className = kind;
-  statusLine.title = job ? `run ${job.runId}, published ${when(job.publishedAt)}, lag ${duration(job.lagMillis ?? 0)}` : "";
-  statusLine.replaceChildren(h("i", { class: `dot ${kind === "away" ? "gone" : kind}` }), h("span", {}, isConnected ? [jobText, newest ? `epoch ${newest}` : "", fresh].filter(Boolean).join(" · ") : "the console does not answer; trying again"));
+function drawPresent() {
+  timeLine.hidden = newest === null;
+  drawBanner(job, isConnected, state.epoch === null);
+  drawStatus(job, isConnected, newest);
+  const stopped = isStale(job, isConnected) && job ? `nothing newer since ${ago(job.publishedAt)}` : null;
+  if (stopped === track.stopped) return;
+  track.stopped = stopped;
+  track.place(state.epoch);
 }
 
 async function readStatus() {
+  const before = newest;
   try {
-    job = await read("/v1/status");
+    job = await read("v1/status");
     newest = Math.max(newest ?? 0, job.epoch);
   } catch (problem) {
     if (newest === null) showProblem(problem);
   }
-  drawStatus();
+  drawPresent();
+  if (before === null && newest !== null && shownHash !== null) onFirst();
 }
 
 async function readTimeline() {
   if (newest === null) return;
   try {
-    track.show(await at(`/v1/timeline?since=${state.window}`, newest));
+    track.show(await at(`v1/timeline?since=${state.window}`, newest));
     lookAhead(asked()[0][0]);
   } catch (problem) {
     if (!(problem instanceof Problem)) throw problem;
@@ -195,12 +238,18 @@ document.getElementById("search").addEventListener("submit", (event) => {
   event.preventDefault();
   const name = new FormData(event.target).get("q").trim();
   if (!name) return;
-  at(`/v1/brokers/${encodeURIComponent(name)}`, state.epoch ?? newest).then(() => "broker", () =>
-    at(`/v1/topics/${encodeURIComponent(name)}`, state.epoch ?? newest).then(() => "topic", () => "topics")).then((view) => { go({ view, name }, true); });
+  const epoch = state.epoch ?? newest;
+  at(`v1/brokers/${encodeURIComponent(name)}?limit=100`, epoch).then(() => "broker", () =>
+    at(`v1/topics/${encodeURIComponent(name)}`, epoch).then(() => "topic", () => "topics")).then((view) => { go({ view, name }, true); });
 });
 
-follow(onSnapshot, (connected) => { isConnected = connected; drawStatus(); });
+async function onFirst() {
+  await readTimeline();
+  if (await resolve()) draw();
+}
+
+follow(onSnapshot, (connected) => { isConnected = connected; drawPresent(); });
 setInterval(readStatus, 5000);
 await readStatus();
-await readTimeline();
-draw();
+shownHash = location.hash;
+await onFirst();

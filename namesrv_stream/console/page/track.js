@@ -1,7 +1,7 @@
 // The track of time: every moment at which something changed is a mark, and the handle moves the whole page there.
 
 import { h } from "./dom.js";
-import { ago, counted, eventsText, momentText, when } from "./words.js";
+import { LOCAL, ago, counted, eventsText, momentText, setZone, when, zone, zones } from "./words.js";
 
 const WIDTH = 1000;
 const HEIGHT = 64;
@@ -10,15 +10,18 @@ const PLAY_EVERY_MS = 220;
 
 export class Track {
   // `go(epoch | null, isFinal)` is called when the reader moves; null is the present. `expand(mark)` promises the marks
-  // of a mark that stands for several epochs, or null.
-  constructor(place, go, choose, expand) {
+  // of a mark that stands for several epochs, or null. `typed(text)` is called with a moment that the reader has typed.
+  constructor(place, go, choose, expand, typed, rezoned) {
     this.marks = [];
     this.range = [0, 1];
     this.epoch = null;
     this.go = go;
     this.expand = expand;
     this.oldest = 1;
+    this.stopped = null;  // why the present is not what it says, null if it is
+    this.between = null;
     this.label = h("p", { class: "moment", "aria-live": "polite" });
+    this.note = h("p", { class: "note", role: "alert", hidden: true });
     this.surface = h("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" });
     this.handle = h("div", { class: "handle" });
     this.tip = h("div", { class: "tip", hidden: true });
@@ -37,25 +40,25 @@ export class Track {
     this.spans = h("select", { "aria-label": "Length of the track", onchange: (event) => choose(event.target.value) },
       [["1h", "1 hour"], ["6h", "6 hours"], ["24h", "1 day"], ["7d", "1 week"], ["30d", "30 days"]].map(
         ([value, text]) => h("option", { value }, text)));
-    this.number = h("input", {
-      type: "number", min: 1, "aria-label": "Epoch", title: "Any epoch, also between two marks",
-      onchange: (event) => { if (event.target.value) this.goTo(Number(event.target.value)); },
-    });
+    this.typed = h("input", { name: "moment", "aria-label": "Moment: an epoch or a time", autocomplete: "off", title: "An epoch, or a time in the zone beside: 03:12, 2026-11-21 03:12, 2h ago, now" });
+    this.zones = h("select", { "aria-label": "Time zone", onchange: (event) => { setZone(event.target.value); rezoned(); } },
+      zones().map((name) => h("option", { value: name, selected: name === zone() }, name === LOCAL ? `${name} (local)` : name)));
+    const onSubmit = (event) => { event.preventDefault(); this.stop(); if (this.typed.value.trim()) typed(this.typed.value.trim()); };
     const step = (by, text, title) => h("button", { type: "button", title, "aria-label": title, onclick: () => { this.stop(); this.step(by, true); } }, text);
     place.replaceChildren(
-      h("div", { class: "moments" }, this.label, h("div", { class: "buttons" }, step(-1, "‹", "Change before"), this.play, step(1, "›", "Next change"), this.now, h("label", { class: "exact" }, "epoch ", this.number), this.spans)),
+      h("div", { class: "moments" }, this.label, h("div", { class: "buttons" }, step(-1, "‹", "Change before"), this.play, step(1, "›", "Next change"), this.now, h("form", { class: "exact", onsubmit: onSubmit }, this.typed, h("button", {}, "Go")), this.zones, this.spans)),
+      this.note,
       this.rail,
       h("div", { class: "edges" }, this.edges[0], h("span", { class: "legend" }, h("i", { class: "came" }), "came ", h("i", { class: "left" }), "left ", h("i", { class: "asked" }), "command"), this.edges[1]));
   }
 
   show(timeline) {
+    this.timeline = timeline;
     this.marks = timeline.marks;
     const last = new Date(timeline.snapshot.eventTime ?? timeline.snapshot.publishedAt).getTime();
-    const first = new Date(timeline.since ?? timeline.snapshot.publishedAt).getTime();
+    const first = Math.min(new Date(timeline.since).getTime(), ...timeline.marks.slice(0, 1).map((mark) => new Date(mark.eventTime).getTime()));
     this.newest = timeline.snapshot.epoch;
     this.oldest = timeline.oldest.epoch;
-    this.number.min = this.oldest;
-    this.number.max = this.newest;
     this.range = [Math.min(first, last - 60_000), last];
     this.edges[0].textContent = when(this.range[0]);
     const changes = this.marks.reduce((sum, mark) => sum + (mark.epochs ?? 1), 0);
@@ -107,14 +110,19 @@ export class Track {
     this.rail.setAttribute("aria-valuemax", this.marks.length);
     this.rail.setAttribute("aria-valuenow", Math.max(0, at));
     this.now.disabled = epoch === null;
-    if (document.activeElement !== this.number) this.number.value = epoch ?? this.newest ?? "";
+    if (document.activeElement !== this.typed) {
+      this.typed.value = "";
+      this.typed.placeholder = epoch === null ? "epoch or time" : `epoch ${epoch}`;
+    }
     const text = this.words(mark, at, time);
     this.label.replaceChildren(...text);
     this.rail.setAttribute("aria-valuetext", this.label.textContent);
   }
 
   words(mark, at, time) {
+    if (this.epoch === null && this.stopped) return [h("strong", {}, "The newest known"), h("span", {}, ` — ${this.stopped}`)];
     if (this.epoch === null) return [h("strong", {}, "Now"), h("span", {}, " — this page follows every change as it happens")];
+    if (this.between) return [h("strong", {}, momentText(time ?? mark?.eventTime ?? this.between.askedAt)), h("span", {}, ` — the snapshot before ${when(this.between.askedAt)}; the next one is of ${when(this.between.nextEventTime)}. ${counted(this.between.events, "event")} in between are not shown yet.`)];
     const seen = mark?.epoch === this.epoch ? mark.eventTime : time;
     const next = this.marks[at + 1];
     if (this.holds(next)) return [h("strong", {}, seen ? momentText(seen) : `Epoch ${this.epoch}`), h("span", {}, ` — one of ${next.epochs} changes that are close together: the arrows show each`)];

@@ -1,25 +1,67 @@
-// Numbers and times in words, in the reader's time zone.
+// Numbers and times in words. All times are in the zone that the reader has chosen: this browser's, UTC or any other.
 
-const DAY = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long" });
-const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
-const SHORT_DAY = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+const KEPT = "namesrv-stream.zone";
+export const LOCAL = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
-export const clock = (at) => CLOCK.format(new Date(at));
+let chosen = kept() ?? LOCAL;
+let formats = made(chosen);
+
+function kept() {
+  try {
+    const name = localStorage.getItem(KEPT);
+    return name && made(name) ? name : null;
+  } catch {  // no storage, or a zone that this browser does not know
+    return null;
+  }
+}
+
+function made(timeZone) {
+  const format = (options) => new Intl.DateTimeFormat(undefined, { timeZone, ...options });
+  return {
+    clock: format({ hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" }),
+    day: format({ weekday: "long", day: "numeric", month: "long" }),
+    shortDay: format({ day: "numeric", month: "short" }),
+    date: new Intl.DateTimeFormat("en-CA", { timeZone, dateStyle: "short" }),
+    zone: format({ timeZoneName: "short" }),
+  };
+}
+
+export const zone = () => chosen;
+
+export function setZone(name) {
+  formats = made(name);
+  chosen = name;
+  try {
+    if (name === LOCAL) localStorage.removeItem(KEPT);
+    else localStorage.setItem(KEPT, name);
+  } catch {  // it holds until the page is loaded again
+  }
+}
+
+export function zones() {
+  const others = Intl.supportedValuesOf("timeZone").filter((name) => name !== LOCAL && name !== "UTC");
+  return [...new Set([LOCAL, "UTC", ...others])];
+}
+
+export const zoneText = (at) => formats.zone.formatToParts(new Date(at)).find((part) => part.type === "timeZoneName").value;
+export const clock = (at) => formats.clock.format(new Date(at));
 export const visible = (name) => (name === name.trim() ? name : `"${name}"`); // a blank at an end is seen
 export const counted = (count, noun) => `${count.toLocaleString()} ${noun}${count === 1 ? "" : "s"}`;
 export const percent = (share) => `${(100 * share).toFixed(share > 0.999 && share < 1 ? 3 : 1)} %`;
 
-export function when(at) {
-  const date = new Date(at);
-  return date.toDateString() === new Date().toDateString() ? clock(at) : `${SHORT_DAY.format(date)}, ${clock(at)}`;
-}
+const dateOf = (at) => formats.date.format(new Date(at));
+const daysAgo = (at) => Math.round((new Date(dateOf(Date.now())) - new Date(dateOf(at))) / 86_400_000);
+
+export const when = (at) => (daysAgo(at) === 0 ? clock(at) : `${formats.shortDay.format(new Date(at))}, ${clock(at)}`);
 
 export function momentText(at) {
-  const date = new Date(at);
-  const days = Math.round((new Date().setHours(0, 0, 0, 0) - new Date(at).setHours(0, 0, 0, 0)) / 86_400_000);
-  const day = days === 0 ? "today" : days === 1 ? "yesterday" : DAY.format(date);
-  return `${day}, ${clock(at)}`;
+  const days = daysAgo(at);
+  const day = days === 0 ? "today" : days === 1 ? "yesterday" : formats.day.format(new Date(at));
+  return `${day}, ${clock(at)} ${zoneText(at)}`;
 }
+
+// The one label of a snapshot's time. A claim before the first record has no event time.
+export const snapshotText = (snapshot) => (snapshot.eventTime ? when(snapshot.eventTime) : "before the first record");
 
 export function duration(millis) {
   const parts = [];

@@ -1,0 +1,52 @@
+"""A registry of many brokers in clusters and zones, and the outage of a zone, by the rules and the publisher."""
+
+from __future__ import annotations
+
+from namesrv_stream.rules.requests import BrokerHeartbeat
+from tests.cli.registry import PublishedRegistry
+
+CLUSTERS = 3
+ZONES = 3
+
+
+def publish_crowd(registry: PublishedRegistry, brokers: int, topics: int, topics_a_broker: int) -> None:
+    """Register masters and slaves, two addresses a broker name, as one snapshot."""
+    for number in range(brokers):
+        name = number // 2
+        own = [f"orders-{(name * topics_a_broker + each) % topics}" for each in range(topics_a_broker)]
+        registry.register(
+            address_of(number),
+            cluster_of(number),
+            name_of(number),
+            number % 2,
+            publish=False,
+            zone_name=zone_of(number),
+            topics=(*own, name_of(number), cluster_of(number), "TBW102", "SELF_TEST_TOPIC"),
+        )
+    registry.publish()
+
+
+def lose_zone(registry: PublishedRegistry, brokers: int, zone: str) -> None:
+    """End the leases of all brokers of a zone, as one snapshot, while all others send signs of life."""
+    for number in range(brokers):
+        if zone_of(number) == zone:
+            registry.expire(address_of(number), publish=False)
+        else:
+            registry.command(BrokerHeartbeat(broker_addr=address_of(number)), publish=False)
+    registry.publish()
+
+
+def address_of(number: int) -> str:
+    return f"10.{number // 62500}.{number // 250 % 250}.{number % 250}:10911"
+
+
+def cluster_of(number: int) -> str:
+    return f"cluster-{number // 2 % CLUSTERS}"
+
+
+def zone_of(number: int) -> str:
+    return f"zone-{number // 2 // CLUSTERS % ZONES}"
+
+
+def name_of(number: int) -> str:
+    return f"broker-{number // 2}"
