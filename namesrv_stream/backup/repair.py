@@ -25,7 +25,7 @@ from namesrv_stream.tables.progress_sign import ProgressFile
 from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root, is_there
 from namesrv_stream.tables.rust_writer import RustWriter
-from namesrv_stream.tables.schemas import BROKER_EVENT, PAST_SNAPSHOT, REJECTED, ROUTE_TABLES, SNAPSHOT, TableSpec
+from namesrv_stream.tables.schemas import BROKER_EVENT, LIVE, PAST_SNAPSHOT, REJECTED, ROUTE_TABLES, SNAPSHOT, TableSpec
 from namesrv_stream.tables.writer import BaseMovedError, CommitTag
 
 
@@ -74,6 +74,8 @@ def repair(  # noqa: PLR0913  # each a fact of the new epoch
     rows = rows_from_arrow(SNAPSHOT, saved_rows(root, SNAPSHOT))
     content = source(rows)
     newest = max(rows, key=lambda row: row.epoch, default=content.snapshot)
+    if not _is_of_same_log(newest, content.snapshot):
+        content = _heard_at(content, newest.clock_millis)
     require_no_active_job(ProgressFile(root).row_now(newest), takes_over=takes_over)
     mending = _Mending(root, retention_ms(settings), found, newest)
     mending.save(SNAPSHOT)
@@ -153,11 +155,28 @@ class _Mending:
         return lay_anew(self._root, spec, rows, self._kept_ms, above, self._tag)
 
 
+def _is_of_same_log(newest: SnapshotRow, then: SnapshotRow) -> bool:
+    return (newest.kafka_cluster_id, newest.kafka_topic_id) == (then.kafka_cluster_id, then.kafka_topic_id)
+
+
+def _heard_at(content: Content, reading_ms: int | None) -> Content:
+    """Return the content with all leases heard at a reading of the log's clock: theirs are of another log's (D9)."""
+    live = [lease._replace(clock_millis=reading_ms, channels={}) for lease in content.rows[LIVE.name]]  # type: ignore[attr-defined]
+    return content._replace(rows={**content.rows, LIVE.name: live})
+
+
 def _log_position(newest: SnapshotRow, then: SnapshotRow) -> SnapshotRow:
-    """Return `newest` with the place in the log at which `then` was taken, if it was the same log."""
-    if (newest.kafka_cluster_id, newest.kafka_topic_id) != (then.kafka_cluster_id, then.kafka_topic_id):
+    """Return `newest` with the place in the log, and the log's clock, at which `then` was taken, if of the same log."""
+    if not _is_of_same_log(newest, then):
         return newest
-    return newest._replace(offsets=then.offsets, event_time=then.event_time)
+    return newest._replace(
+        offsets=then.offsets,
+        event_time=then.event_time,
+        last_append=then.last_append,
+        last_tick=then.last_tick,
+        last_tick_append=then.last_tick_append,
+        clock_millis=then.clock_millis,
+    )
 
 
 def _claim(root: Root, former: SnapshotRow, versions: dict[str, int]) -> None:
@@ -174,7 +193,6 @@ def _claim(root: Root, former: SnapshotRow, versions: dict[str, int]) -> None:
             versions=versions,
             changes={},
             kind="CLAIM",
-            last_tick=0,
         )
         with suppress(BaseMovedError):
             writer.append(SNAPSHOT, version, rows_to_arrow(SNAPSHOT, [row]), CommitTag(row.epoch, row.term))

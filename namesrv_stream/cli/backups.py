@@ -93,7 +93,7 @@ def restore(invocation: Invocation, epoch: int, folder: Path | None, take_over: 
     """Publish the tables of EPOCH as a new epoch. The epochs after it stay in the history.
 
     What is put back lasts until a broker says otherwise: brokers that are connected register again within seconds, and
-    those that have gone leave the routes when the grace of an outage ends.
+    those that have gone leave the routes when their timeout ends.
     """
     settings = invocation.settings
     content = _content(invocation, epoch, folder)

@@ -27,7 +27,7 @@ _MANY = {
     "ID_LOST": "{} addresses lost their id",
     "TOPICS_CHANGED": "topics of {} brokers changed",
 }
-_TIMES = frozenset({"leaseBeganAt", "suspectSince", "graceUntil", "lastUpdateTimestamp", "eventTime"})
+_TIMES = frozenset({"leaseBeganAt", "suspectSince", "lastUpdateTimestamp", "eventTime"})
 
 
 def told(line: BrokerEventRow) -> dict[str, Any]:

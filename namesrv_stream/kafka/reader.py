@@ -1,7 +1,7 @@
 """Reader of the heartbeat topic's records by their offsets, in order.
 
-Spark does not carry the values of registrations, commands and rejected records: a micro-batch would hold all of them
-in memory. The driver reads each value here when it applies the record.
+Spark carries no long values: a micro-batch would hold all of them in memory. The driver reads each one here when it
+applies the record.
 """
 
 from __future__ import annotations

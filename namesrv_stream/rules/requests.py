@@ -113,7 +113,7 @@ class UnregisterBroker(_TaggedRecord, frozen=True, kw_only=True, tag="UNREGISTER
 
 
 class ChannelClosed(_TaggedRecord, frozen=True, kw_only=True, tag="CHANNEL_CLOSED"):
-    """The loss of a connection over which the broker sent signs of life: closed, failed or idle (L6)."""
+    """The loss of a connection over which the broker sent signs of life: closed or failed (L6, D13)."""
 
     broker_addr: BrokerAddress
     channel_id: ChannelId

@@ -110,14 +110,18 @@ class Checkpoint:
         log.warning("the checkpoint %s is put aside as %s: %s. The state is made from the tables, which have all that "
                     "counts; the folder can be removed.", self.location, aside, why)  # fmt: skip
         self._files.delete(self._path(aside), True)
-        self._files.rename(self._path(self.location), self._path(aside))
+        if not self._files.rename(self._path(self.location), self._path(aside)):
+            self._files.delete(self._path(self.location), True)
 
     def _misfit(self, topic: str, first_offset: int, *, are_tables_empty: bool) -> str | None:
         """Return why Spark cannot go on with the checkpoint, None if its files do not show that."""
         planned, done = self._numbers("offsets"), self._numbers("commits")
+        has_metadata = self._files.exists(self._path(f"{self.location}/metadata"))
+        if has_metadata and not self._text("metadata").strip():
+            return "its file `metadata` is empty"
         if not planned and not done:
             return None
-        if not self._files.exists(self._path(f"{self.location}/metadata")):
+        if not has_metadata:
             return "its file `metadata` is missing"
         if are_tables_empty and done:
             return "it goes on in the middle of the log, and the tables have read nothing yet (is delta.root right?)"
@@ -132,17 +136,19 @@ class Checkpoint:
 
     def _next_offset(self, batch: int, topic: str) -> int | None:
         """Return the offset after a batch, from the last line of its offset log; None if that cannot be read."""
-        path = self._path(f"{self.location}/offsets/{batch}")
-        if not self._files.exists(path):
+        if not self._files.exists(self._path(f"{self.location}/offsets/{batch}")):
             return None
-        stream = self._files.open(path)
-        try:
-            lines = str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")).splitlines()
-        finally:
-            stream.close()
+        lines = self._text(f"offsets/{batch}").splitlines()
         with suppress(ValueError, IndexError, AttributeError):
             return int(json.loads(lines[2]).get(topic, {}).get("0", 0))
         return None
+
+    def _text(self, name: str) -> str:
+        stream = self._files.open(self._path(f"{self.location}/{name}"))
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
 
     def _numbers(self, folder: str) -> list[int]:
         path = self._path(f"{self.location}/{folder}")

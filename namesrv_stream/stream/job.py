@@ -286,8 +286,11 @@ class RouteRegistryJob:
                 require_same_log(log_here, describe_topic(self._kafka, self._settings.kafka_topic))
                 # The checkpoint has the batch that failed planned, and decides nothing: a new one plans another.
                 self._stop_query(query, loading)
-                with storage_errors(self._settings):
-                    checkpoint.put_aside(str(error))
+                if (
+                    batches.failure is None
+                ):  # else the batch failed on the driver, and the checkpoint is as good as before
+                    with storage_errors(self._settings):
+                        checkpoint.put_aside(str(error))
                 raise
 
     def _prepare_topic(self) -> KafkaLog:

@@ -21,10 +21,10 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import MalformedRecordError, NamesrvError, TermLostError
 from namesrv_stream.kafka.reader import LOG_PARTITION, RecordReader, StoredRecord
 from namesrv_stream.records import decode_lease_only, decode_record
-from namesrv_stream.rules.lease import LOG_GAP_MS, LogClock
+from namesrv_stream.rules.lease import LOG_GAP_MS, LogClock, deadline_ms
 from namesrv_stream.rules.progress import SIGN_MS
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import Command, RegisterBroker, Scan
+from namesrv_stream.rules.requests import DEFAULT_HEARTBEAT_TIMEOUT_MS, Command, RegisterBroker, Scan
 from namesrv_stream.rules.rows import LiveRow, LogPosition, RejectedRow
 from namesrv_stream.stream.broker_log import log_brokers
 from namesrv_stream.stream.failures import BatchUnreadError
@@ -273,14 +273,17 @@ class MicroBatches:
     def _is_kept_by_a_rule(self, lease: LiveRow, evicted_heard_ms: int) -> bool:
         """Return whether the lease of an evicted state goes on for a reason that the state does not know.
 
-        The guard holds it (D11), a sign of life came after those that the state has seen, or not all of the event time
-        since the last one counts by the log's clock (D9).
+        The guard holds it (D11), or a sign of life came after those that the state has seen. Or the lease's timeout has
+        passed by event time and not by the log's clock (D9). Or the state did not know that the timeout is longer than
+        the default.
         """
         if lease.suspect_since is not None or lease.last_update_timestamp > evicted_heard_ms:
             return True
-        clock = self._registry.clock
+        clock, timeout_ms = self._registry.clock, lease.heartbeat_timeout_millis
         silent_ms = (clock.newest_tick_ms or 0) - lease.last_update_timestamp
-        return silent_ms > (clock.reading_ms or 0) - (lease.clock_millis or 0)
+        if silent_ms <= timeout_ms:
+            return silent_ms > DEFAULT_HEARTBEAT_TIMEOUT_MS
+        return (clock.reading_ms or 0) <= deadline_ms(lease)
 
     def _reject(self, stored: StoredRecord, at: LogPosition, reason: str) -> None:
         row = rejected_row(stored, self._registry.clock.event_time_ms(at.event_time), reason)

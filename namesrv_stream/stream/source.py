@@ -19,6 +19,9 @@ MAX_CARRIED_BYTES = 4 * 1024
 The driver reads a larger one by its offset when its turn comes, so a backlog of large records needs no more memory.
 """
 
+MAX_KEY_BYTES = 4 * MAX_NAME_CHARS + 1
+"""Bytes of a key that come with its record: no broker address is so long."""
+
 _FETCH_WAIT_MS = 10
 """A task's first poll waits behind the fetch that the last one left at the end of the log: Kafka's default of 500 ms
 would be added to each micro-batch, and a task fetches only what it knows to be there."""
@@ -60,7 +63,7 @@ def log_rows(kafka_records: DataFrame) -> DataFrame:
     return kafka_records.select(
         "offset",
         F.unix_millis("timestamp").alias("append_time_ms"),
-        "key",
+        F.substring("key", 1, MAX_KEY_BYTES).alias("key"),
         F.when(length <= MAX_CARRIED_BYTES, F.col("value")).alias("value"),
         length.cast("long").alias("length"),
     )

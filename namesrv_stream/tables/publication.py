@@ -363,6 +363,11 @@ def _numbered(events: pa.Table, epoch: int) -> pa.Table:
     return numbered.set_column(1, "seq", pa.array(range(len(events)), pa.int64()))
 
 
+def _accepted_at_ms(former: SnapshotRow) -> int | None:
+    """Return the event time from which a new log counts. A record that was stamped ahead does not put it off."""
+    return None if former.event_time is None else min(former.event_time, former.published_at)
+
+
 def _clock_of(former: SnapshotRow) -> LogClock:
     """Return the log's clock as the tables have it; it is at their event time if a release before 0.2.0 wrote them.
 
@@ -393,5 +398,5 @@ def _claim_row(former: SnapshotRow | None, run_id: str, claimed_at_ms: int, log:
     if not log.is_new:
         return row
     return row._replace(
-        offsets={}, last_tick=0, last_tick_append=None, last_append=None, log_accepted_at=former.event_time
+        offsets={}, last_tick=0, last_tick_append=None, last_append=None, log_accepted_at=_accepted_at_ms(former)
     )

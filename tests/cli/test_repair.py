@@ -113,6 +113,9 @@ def test_repair_publishes_the_newest_whole_snapshot_and_reads_on_in_the_log_from
     newest = RouteReader(registry.root).snapshots.newest()
     assert newest.offsets == place.offsets
     assert newest.event_time == place.event_time
+    assert (newest.last_append, newest.clock_millis) == (place.last_append, place.clock_millis), (
+        "else the job refuses it"
+    )
     assert json.loads(run("history --json").stdout)[-1]["requestedBy"] == "ann"
 
 

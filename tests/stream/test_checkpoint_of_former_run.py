@@ -78,6 +78,18 @@ def test_a_checkpoint_that_was_removed_under_a_running_query_is_put_aside(writte
     assert "its file `metadata` is missing" in caplog.text
 
 
+@pytest.mark.parametrize("has_batches", [True, False])
+def test_a_checkpoint_whose_metadata_a_full_disk_left_empty_is_put_aside(written, has_batches):
+    checkpoint = written(STATE_STORE)
+    (Path(checkpoint.location) / ".metadata.crc").unlink(missing_ok=True)
+    (Path(checkpoint.location) / "metadata").write_text("")
+    if not has_batches:
+        for file in ("offsets/0", "commits/0"):
+            (Path(checkpoint.location) / file).unlink()
+    checkpoint.make_ready("heartbeats", 0)
+    assert is_put_aside(checkpoint)
+
+
 def test_a_checkpoint_without_tables_is_put_aside_and_delta_root_is_named(written, caplog):
     checkpoint = written(STATE_STORE)
     checkpoint.make_ready("heartbeats", 0, are_tables_empty=True)

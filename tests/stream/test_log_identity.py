@@ -5,7 +5,9 @@ import pytest
 from namesrv_stream.kafka.topic import TopicFacts
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.stream.log_identity import OtherLogError, log_to_go_on_with, require_same_log
-from namesrv_stream.tables.publication import KafkaLog
+from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.rust_writer import RustWriter
 
 HERE = KafkaLog("cluster-1", "topic-1")
 
@@ -68,3 +70,11 @@ def test_a_topic_made_anew_under_a_running_job_is_named_with_what_is_lost():
     require_same_log(HERE, facts("topic-1"))
     require_same_log(KafkaLog(), facts("topic-1"))
     require_same_log(HERE, None)
+
+
+def test_a_record_stamped_ahead_does_not_put_an_accepted_log_off(tmp_path):
+    writer = RustWriter(Root(str(tmp_path / "registry")))
+    publisher = Publisher.claim(writer, "first", 5_000)
+    publisher.publish(Batch(None, None, 3_600_000, {0: 9}, {}), published_at_ms=6_000)
+    accepted = Publisher.claim(writer, "next", 7_000, log_of=lambda _former: KafkaLog("c", "t", is_new=True)).last
+    assert (accepted.log_accepted_at, accepted.last_append, accepted.last_tick_append) == (6_000, None, None)

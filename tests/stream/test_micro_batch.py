@@ -531,6 +531,14 @@ def test_an_eviction_of_a_lease_that_a_rule_keeps_is_silent(tmp_path, caplog):
     assert "evicted" not in caplog.text
 
 
+@pytest.mark.parametrize(("silent_ms", "is_silent"), [(120_000, False), (120_001, True), (300_000, True)])
+def test_an_eviction_by_the_default_timeout_of_a_longer_lease_is_silent(registry, silent_ms, is_silent):
+    """A state that knows heartbeats alone has the default; one that is evicted sooner has lost a record."""
+    registry.handle(tick(0, 0), registered(A, 0, 1, heartbeat_timeout_millis=300_000))
+    registry.handle(tick(silent_ms, 2), expired(A, 0))
+    assert (registry.addresses(), registry.batches.disagreements == 0) == ([A], is_silent)
+
+
 def test_an_eviction_after_which_the_address_was_heard_again_is_silent(registry):
     registry.handle(tick(0, 0), registered(A, 0, 1))
     registry.handle(tick(1_000, 2), heartbeat(A, 1_500, 3), expired(A, 0))

@@ -17,7 +17,7 @@ from namesrv_stream.rules.requests import (
     UnregisterBroker,
 )
 from namesrv_stream.stream.liveness import LEFT
-from namesrv_stream.stream.source import MAX_CARRIED_BYTES, log_rows, signs_of_life
+from namesrv_stream.stream.source import MAX_CARRIED_BYTES, MAX_KEY_BYTES, log_rows, signs_of_life
 
 pytestmark = pytest.mark.spark
 ADDRESS = "10.0.0.1:10911"
@@ -47,6 +47,11 @@ def test_a_value_comes_with_its_record_unless_it_is_too_long(spark):
         "offset LONG, append_time_ms LONG, key BINARY, value BINARY, length LONG",
     )  # fmt: skip
     assert_df_equality(rows.orderBy("offset"), expected, ignore_nullable=True)
+
+
+def test_of_a_key_no_more_comes_than_an_address_can_have(spark):
+    [row] = log_rows(kafka_records(spark, [(b"k" * 65_536, b"junk")])).collect()
+    assert bytes(row.key) == b"k" * MAX_KEY_BYTES
 
 
 def test_each_sign_of_life_has_what_the_state_reads_and_a_tick_alone_has_an_event_time(spark):
