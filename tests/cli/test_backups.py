@@ -215,7 +215,8 @@ from namesrv_stream.cli import main
 
 def write_slowly(_table):
     print("writing", flush=True)
-    time.sleep(3600)
+    while True:  # a signal just before a sleep does not end that one
+        time.sleep(0.1)
 
 file._parquet = write_slowly
 main()
