@@ -48,16 +48,6 @@ class Repair(NamedTuple):
     laid_anew: Sequence[str]
 
 
-def newest_whole(root: Root, rows: Sequence[SnapshotRow], found: Sequence[Damage]) -> SnapshotRow:
-    """Return the newest snapshot of which no route table is damaged. Raises NothingWholeError."""
-    hurt = {(damage.table, version) for damage in found for version in damage.versions}
-    names = [spec.name for spec in ROUTE_TABLES]
-    whole = [row for row in rows if hurt.isdisjoint((name, row.versions[name]) for name in names)]
-    if not whole:
-        raise NothingWholeError(root.url)
-    return max(whole, key=lambda row: row.epoch)
-
-
 def repair(  # noqa: PLR0913  # each a fact of the new epoch
     root: Root,
     settings: NamesrvSettings,

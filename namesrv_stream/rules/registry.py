@@ -82,9 +82,9 @@ class RouteRegistry:
         self._tables.load(rows)
         self.clock = clock or LogClock()
         self._follow_settings()
-        for lease in list(self._tables.live):
-            self._tables.live.refresh(with_reading(lease))
-            self._watch(with_reading(lease))
+        for lease in map(with_reading, list(self._tables.live)):
+            self._tables.live.refresh(lease)
+            self._watch(lease)
 
     def apply(self, request: Request, at: LogPosition, *, lease_only: bool = False) -> CommandReply | None:
         """Apply one record of the log and return a command's reply, None for all other types.
