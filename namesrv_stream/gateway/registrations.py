@@ -1,4 +1,4 @@
-"""What a gateway knows of its brokers: their connections, and the records of them that no snapshot has read yet.
+"""Knows the brokers of one gateway: their connections, and the records of them that no snapshot has read yet.
 
 It decides whether a registration goes to Kafka in full or as a light heartbeat: rule E10. A registration is known by
 its token, which the newest snapshot's lease has if the tables show all it says. No clock, socket or Kafka is used here.

@@ -20,7 +20,7 @@ TOPICS_GO = NamesrvSettings(delete_topic_with_broker_registration=True)
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a gateway reads of the tables."""
+    """The part of the tables that a gateway reads for this."""
 
     live: dict = field(default_factory=dict)
     offsets: dict = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Site:
                 unseen.add(address)
 
     def has_rivals(self, address):
-        """Whether other addresses share the broker name: what this one registers may concern them."""
+        """Return whether other addresses share the broker name: a registration of this one may concern them."""
         lease = self.job.lease(address)
         return lease is None or any(
             each.broker_name == lease.broker_name and each.broker_addr != address

@@ -547,7 +547,7 @@ def test_a_broker_with_another_identity_than_its_lease_has_to_register(run, name
 
 
 def test_a_broker_whose_registration_may_be_undone_has_to_register(run):
-    """It asks first, as forceRegister=false has it: its lease has its version, and no token (E10)."""
+    """A broker with forceRegister=false asks first: its lease has its version, and no token (E10)."""
 
     async def scenario(site):
         site.writes.follow(site.answers(**{ADDRESS: live()}))
