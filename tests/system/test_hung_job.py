@@ -102,17 +102,25 @@ def await_answer(heartbeats, page, text):
 def begin(heartbeats, jobs, start):
     """An active job that has published, and a standby that waits."""
     active = start()
-    heartbeats.say(registration(1, heartbeat_timeout_millis=LONG_LEASE_MS))
-    heartbeats.await_offset(1)
+    say_and_await(heartbeats, 1)
     standby = start(standby=True)
     jobs.await_standby()
     return active, standby
 
 
+def say_and_await(heartbeats, *numbers):
+    """Register the brokers and wait until the tables have them."""
+    heartbeats.say(*(registration(number, heartbeat_timeout_millis=LONG_LEASE_MS) for number in numbers))
+    await_live(heartbeats, *numbers)
+
+
+@eventually
+def await_live(heartbeats, *numbers):
+    assert heartbeats.live() == [address(number) for number in numbers]
+
+
 def assert_standby_goes_on(heartbeats, onlooker):
-    heartbeats.say(registration(2, heartbeat_timeout_millis=LONG_LEASE_MS))
-    heartbeats.await_offset(heartbeats.end_offset())
-    assert heartbeats.live() == [address(1), address(2)]
+    say_and_await(heartbeats, 1, 2, 3)
     states = heartbeats.states()
     for view in onlooker.views.values():
         assert shown(view.routes) == states[view.snapshot.offsets.get(0, 0)], view.snapshot
@@ -128,7 +136,7 @@ def test_a_standby_takes_over_from_a_job_whose_jvm_hangs_and_that_job_ends(heart
         assert active.exit_code is None
         java.send_signal(signal.SIGCONT)
         await_answer(heartbeats, "/readyz", "ok")  # a JVM that answers again in time goes on
-        heartbeats.await_offset(heartbeats.end_offset())
+        say_and_await(heartbeats, 1, 2)
 
         java.send_signal(signal.SIGSTOP)
         assert await_end(active) == 1
