@@ -31,7 +31,7 @@ class Onlooker(ABC):
         self.seen: list[Any] = []
         """All that it has seen since somebody took it out; equal looks in a row are one."""
         self.bears_damage = False
-        """Whether it looks again whatever goes wrong, as while tables are damaged."""
+        """True while tables are damaged: it looks again whatever goes wrong."""
         self._failure: Exception | None = None
         self._pause_s = pause_s
         self._stopped = threading.Event()

@@ -317,6 +317,7 @@ class RouteRegistryJob:
         wait_for_kafka(self._kafka, limit_s=0)
         facts = ensure_topic(self._kafka, self._settings.kafka_topic)
         require_one_order(facts, self._kafka, is_replay=self._is_replay)
+        self.metrics.log_retention_s.set(facts.retention_s)
         if not self._has_claimed and not self._is_replay:
             for warning in facts.warnings:
                 log.warning("settings of %s", warning)

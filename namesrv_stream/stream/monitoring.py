@@ -23,6 +23,7 @@ def monitoring(spark: SparkSession, settings: NamesrvSettings, metrics: JobMetri
     if not settings.job_metrics_port:
         yield
         return
+    metrics.watch_storage(settings)
     add_process_metrics(metrics.registry, "namesrv_jvm", pid_of_jvm(spark))
     address = settings.bind_address, settings.job_metrics_port
     checks = {"/healthz": watch.health, "/readyz": lambda: watch.readiness() or metrics.readiness()}

@@ -1,4 +1,4 @@
-"""What counts as a hang: looks without an answer of the JVM, or without a step of the query while the log grows."""
+"""Detection of a hang: looks without an answer of the JVM, or without a step of the query while the log grows."""
 
 from itertools import count
 
@@ -18,7 +18,7 @@ class Job:
         self.log_end = count().__next__
 
     def looks(self, number, steps, *, answers=True):
-        """What the first look that finds a hang says, and how many looks that took."""
+        """Return the number of the first look that finds a hang, and its reason."""
         for n in range(1, number + 1):
             if hung := self.standstill.look(next(steps)):
                 return n, str(hung)
