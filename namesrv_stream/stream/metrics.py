@@ -183,7 +183,7 @@ def _free_ratio(place: Path) -> float:
         usage = shutil.disk_usage(there)
     except OSError:
         return 0.0
-    return usage.free / usage.total
+    return usage.free / usage.total if usage.total else 1.0  # a file system without a size
 
 
 def _is_known(*offsets: str | None) -> bool:

@@ -147,6 +147,7 @@ def test_a_standby_takes_over_from_a_job_whose_jvm_hangs_and_that_job_ends(heart
     assert standby.exit_code is None
 
 
+@pytest.mark.full
 def test_a_standby_takes_over_from_a_job_whose_workers_hang_while_the_log_goes_on(heartbeats, jobs):
     active, standby = begin(heartbeats, jobs, jobs.start)
     workers = java_of(active).children(recursive=True)
