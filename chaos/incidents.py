@@ -5,6 +5,7 @@ A job that is killed is followed by the next incident's job: nothing mends in be
 
 from __future__ import annotations
 
+import os
 import random
 import resource
 import shutil
@@ -279,22 +280,16 @@ def checkpoint_removed(world: World, _rng: random.Random) -> Figures:
 
 
 def file_cut_short(world: World, _rng: random.Random) -> Figures:
-    """A data file of the newest snapshot is cut short, and `repair` publishes the one before it again.
-
-    The job that stops publishes signs of life alone, so the snapshot before has the same history.
-    """
-    files: list[Path] = []
-    while not files:
-        job = world.start_job()
-        world.await_published(job)
-        job.stop(limit_s=60)
-        newest, before, *_ = world.snapshots()
-        files = sorted(_files_of_live(world, newest) - _files_of_live(world, before))
+    """A data file of the newest snapshot is cut short, and `repair` publishes one before it again."""
+    job = world.start_job()
+    world.await_published(job)
+    job.stop(limit_s=60)
     world.check()
+    newest, *older = (_files_of_live(world, row) for row in world.snapshots())
+    damaged = min(next(new for files in older if (new := newest - files)))
     for onlooker in world.onlookers:
         onlooker.bears_damage = True
-    with files[0].open("r+b") as file:
-        file.truncate(files[0].stat().st_size // 2)
+    os.truncate(damaged, damaged.stat().st_size // 2)
     damaged_s = time.time()
     repair = world.command("repair")
     world.wait_for("repair ends", lambda: repair.exit_code is not None)

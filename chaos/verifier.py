@@ -86,15 +86,21 @@ class Verifier:
             _require("Spark SQL", f"epoch {epoch}", (topics, holders, live), (rows, brokers, sorted(wanted["live"])))
 
     def _advance(self, row: SnapshotRow) -> None:
-        """Apply the log up to a snapshot, from its beginning if a repair has put tables of before back."""
+        """Apply the log up to a snapshot. A repair goes back in the log, and what follows is told again."""
         offset = row.offsets.get(LOG_PARTITION, 0)
         if offset < self._next_offset:
+            told = self._history
             self._begin()
+            self._apply_until(offset)
+            self._history = told
+        self._apply_until(offset)
+        if row.kind == "STOP" and row.last_tick_append is None:
+            self._clocks[offset] = LogClock.of(row)
+
+    def _apply_until(self, offset: int) -> None:
         for record in self._log.between(self._next_offset, offset):
             self._oracle.registry.clock = self._clocks.get(record.offset, self._oracle.registry.clock)
             self._oracle.apply(record)
-        if row.kind == "STOP" and row.last_tick_append is None:
-            self._clocks[offset] = LogClock.of(row)
         self._next_offset = max(offset, self._next_offset)
         self._history += self._oracle.take_history()
 

@@ -1,5 +1,6 @@
 """The image is built and run: job and gateway start in it against a Kafka, and a route is looked up."""
 
+import contextlib
 import json
 import os
 
@@ -17,6 +18,7 @@ pytestmark = [pytest.mark.deploy, pytest.mark.timeout(3_600)]
 
 USER = 10001
 LIMIT_S = 300
+LONG_LEASE_MS = 1_800_000
 eventually = retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.5), reraise=True)
 
 
@@ -46,6 +48,15 @@ def await_end(process):
     return process.exit_code
 
 
+def kill(process):
+    """End what runs in the container too, which outlives `buildah run`."""
+    if process.exit_code is None:
+        for child in psutil.Process(process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+    process.kill()
+
+
 def end_in_order(process):
     """Send SIGTERM to the container's first process, as an engine does."""
     [first] = [each for each in psutil.Process(process.pid).children(recursive=True) if each.name() == "tini"]
@@ -61,7 +72,7 @@ def test_job_and_gateway_start_in_it_and_a_route_is_looked_up(container, volume,
         "listenPort": str(port), "delta.root": "/var/lib/namesrv/registry",
     }  # fmt: skip
     settings = [word for key, text in given.items() for word in ("--set", f"{key}={text}")]
-    log.say(registration(1))
+    log.say(registration(1, heartbeat_timeout_millis=LONG_LEASE_MS))
     job = container.start(tmp_path / "job.log", volume, "namesrv-stream", *settings, "submit")
     gateway = container.start(tmp_path / "gateway.log", volume, "namesrv-stream", *settings, "gateway")
     try:
@@ -74,7 +85,7 @@ def test_job_and_gateway_start_in_it_and_a_route_is_looked_up(container, volume,
     finally:
         log.close()
         for process in (job, gateway):
-            process.stop()
+            kill(process)
 
 
 @eventually
