@@ -5,7 +5,7 @@
 #   make test         everything that is quick enough for every change
 #   make test-quick   rules, protocol, tables, settings and rights, without Java; branch coverage of rules/ and wire/
 #   make test-full    the long tests too; needs Go, nginx and Chromium
-#   make test-deploy  the Helm chart and the Compose file against the schemas of Kubernetes and Compose; needs Go
+#   make test-deploy  the Helm chart and the Compose file against their schemas (needs Go), and the image (buildah, debootstrap, root)
 #   make docs         the documentation as a site, in site/; fails on a broken link
 #   make install-s3   the jars with which Spark reads tables on S3
 #   make test-alerts  the alert rules by promtool, which Debian's package prometheus has

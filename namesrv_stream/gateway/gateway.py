@@ -172,6 +172,7 @@ class Gateway:
             self._looked_around_s = time.monotonic()
             self._authorization.reload()
             self.metrics.connections.set(len(self.connections.open))
+            self.metrics.certificate_ends_s.set(self.connections.certificates.ends_s)
             self.metrics.records_waiting.set(self._link.on_the_way)
             self.metrics.kafka_connected.set(self._link.is_connected)
             self._watch_kafka()

@@ -77,6 +77,13 @@ class SessionLostError(NamesrvError):
         self.problem = problem
 
 
+class JobHungError(SessionLostError):
+    """The JVM of this job does not answer, or its query stands still: the job gives the registry up and ends."""
+
+    def __init__(self, problem: str, question: str) -> None:
+        super().__init__(f"{problem}, so the job gave the registry up and ended the JVM; {question}")
+
+
 class CheckpointUnusableError(NamesrvError):
     """Spark cannot go on with its checkpoint; `cause` is the first line of what it raised."""
 

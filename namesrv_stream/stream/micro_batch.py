@@ -123,6 +123,11 @@ class MicroBatches:
         """All records before this offset are in the tables, signs of life aside."""
         return self._progress.handled_offset
 
+    @property
+    def applied_offset(self) -> int:
+        """All records before this offset have been applied or rejected, in the batch that runs too."""
+        return self._progress.next_offset
+
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Handle one micro-batch of the query that Spark runs in this thread."""
         context = frame.sparkSession.sparkContext
