@@ -20,12 +20,12 @@ from pyspark.sql import SparkSession
 from namesrv_stream.cli.job import settings_options
 from namesrv_stream.config import Invocation, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.job.failures import JobHungError
+from namesrv_stream.job.registry_job import RouteRegistryJob
+from namesrv_stream.job.termination import stop_on_signals, stop_on_signals_to_jvm
 from namesrv_stream.kafka.election import find_coordinator
 from namesrv_stream.local.spark import forget_session, set_up_spark_log
 from namesrv_stream.logs import set_up_logging
-from namesrv_stream.stream.failures import JobHungError
-from namesrv_stream.stream.job import RouteRegistryJob
-from namesrv_stream.stream.termination import stop_on_signals, stop_on_signals_to_jvm
 from namesrv_stream.tables.root import Root
 
 log = logging.getLogger("namesrv_stream.route_registry")

@@ -8,11 +8,11 @@ import click
 
 from namesrv_stream.config import load_settings
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.job import hang_watch
+from namesrv_stream.job.registry_job import RouteRegistryJob
+from namesrv_stream.job.termination import stop_on_signals
 from namesrv_stream.local.spark import forget_session, local_session
 from namesrv_stream.logs import set_up_logging
-from namesrv_stream.stream import hang_watch
-from namesrv_stream.stream.job import RouteRegistryJob
-from namesrv_stream.stream.termination import stop_on_signals
 
 
 def main():

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.job.hang_watch import HangWatch, pid_of_jvm
 from namesrv_stream.monitoring import MonitoringServer, add_process_metrics
-from namesrv_stream.stream.hang_watch import HangWatch, pid_of_jvm
 from namesrv_stream.stream.metrics import JobMetrics, ProgressListener
 from namesrv_stream.stream.query import QUERY_NAME
 

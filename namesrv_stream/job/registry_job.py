@@ -18,6 +18,23 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, sleep_using_e
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, log_notes
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError, StorageError, TermLostError
+from namesrv_stream.job.attempts import FailedAttempts
+from namesrv_stream.job.checkpoint_storage import reach_checkpoint
+from namesrv_stream.job.failures import (
+    CheckpointHeldError,
+    CheckpointUnusableError,
+    JobFailedError,
+    job_failure,
+    require_session,
+    storage_errors,
+)
+from namesrv_stream.job.hang_watch import HangWatch
+from namesrv_stream.job.limits import require_descriptor, require_sound_spark
+from namesrv_stream.job.log_identity import log_to_go_on_with, require_same_log
+from namesrv_stream.job.monitoring import monitoring, progress_to
+from namesrv_stream.job.table_care import TableCare
+from namesrv_stream.job.warm_up import WarmUp
+from namesrv_stream.job.watch import TermWatch, TickWatch
 from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock, candidates
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.reader import LOG_PARTITION, RecordGoneError, RecordReader
@@ -31,27 +48,10 @@ from namesrv_stream.kafka.topic import (
     wait_for_kafka,
 )
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.stream.attempts import FailedAttempts
 from namesrv_stream.stream.checkpoint import Checkpoint
-from namesrv_stream.stream.checkpoint_storage import reach_checkpoint
-from namesrv_stream.stream.failures import (
-    CheckpointHeldError,
-    CheckpointUnusableError,
-    JobFailedError,
-    job_failure,
-    require_session,
-    storage_errors,
-)
-from namesrv_stream.stream.hang_watch import HangWatch
-from namesrv_stream.stream.limits import require_descriptor
-from namesrv_stream.stream.log_identity import log_to_go_on_with, require_same_log
 from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.micro_batch import MicroBatches
-from namesrv_stream.stream.monitoring import monitoring, progress_to
 from namesrv_stream.stream.query import Beginning, check_query, start_query
-from namesrv_stream.stream.table_care import TableCare
-from namesrv_stream.stream.warm_up import WarmUp
-from namesrv_stream.stream.watch import TermWatch, TickWatch
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.progress_sign import ProgressFile
 from namesrv_stream.tables.publication import KafkaLog, OnPoint, Publisher
@@ -265,6 +265,7 @@ class RouteRegistryJob:
         # A job that cannot run ends before it ends another one by its claim.
         with storage_errors(self._settings):
             self._checkpoint(log_here).make_base()
+        require_sound_spark(self._spark.version)
         check_query(self._spark, self._settings)
         with storage_errors(self._settings):
             publisher = self._claim(log_here)

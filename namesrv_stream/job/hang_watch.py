@@ -15,7 +15,7 @@ from typing import Self
 import psutil
 from pyspark.sql import SparkSession
 
-from namesrv_stream.stream.failures import JobHungError, SessionLostError, require_session
+from namesrv_stream.job.failures import JobHungError, SessionLostError, require_session
 
 LOOK_EVERY_S = 1.0
 JVM_LOOKS = 60

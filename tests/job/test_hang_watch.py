@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from namesrv_stream.stream.hang_watch import JVM_LOOKS, QUERY_LOOKS, UNREADY_LOOKS, Standstill
+from namesrv_stream.job.hang_watch import JVM_LOOKS, QUERY_LOOKS, UNREADY_LOOKS, Standstill
 
 TRIGGER_MS = 5_000
 LIMIT = QUERY_LOOKS + TRIGGER_MS // 1000

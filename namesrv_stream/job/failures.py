@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError, StorageError
-from namesrv_stream.stream.limits import limit_reached
+from namesrv_stream.job.limits import limit_reached
 
 _KAFKA_ERROR = "org.apache.kafka.common.errors"
 _KAFKA_AWAY = (_KAFKA_ERROR, "Cannot fetch record for offset")
@@ -43,14 +43,8 @@ _SEE_LOG = (
 )
 
 
-_SAYS_WHAT = re.compile(r"(?!\s+(?:at |\.\.\. )|[+:]- |\s*[+:]- )\s*\S")
-"""A line that is neither a stack frame nor a line of a plan."""
-
 _PLAN = re.compile(r"\s*={2,} .* ={2,}\s*$")
 """Heading of what Spark adds to an error: its plan, its offsets."""
-
-_MAX_LINES = 30
-_MAX_LINE_CHARS = 500
 
 
 class JobFailedError(NamesrvError):
@@ -59,14 +53,6 @@ class JobFailedError(NamesrvError):
     def __init__(self, cause: str, next_step: str) -> None:
         super().__init__(f"the streaming query ended: {cause}. {next_step}")
         self.cause = cause
-
-
-class BatchUnreadError(NamesrvError):
-    """Spark could not compute the rows of a micro-batch. The message has its errors, without stack traces and plan."""
-
-    def __init__(self, reported: str) -> None:
-        lines = [line[:_MAX_LINE_CHARS] for line in reported.splitlines() if _SAYS_WHAT.match(line)]
-        super().__init__("\n".join(lines[:_MAX_LINES]) or "no rows came from Spark")
 
 
 class SessionLostError(NamesrvError):
