@@ -62,6 +62,7 @@ registrations = st.builds(
     heartbeat_timeout_millis=st.sampled_from([None, None, 1, 10_000, 30_000]),
     enable_acting_master=st.sampled_from([None, False, True]),
     zone_name=st.sampled_from([None, "zone-1"]),
+    broker_version=st.sampled_from([None, "5.4.0"]),
     data_version=st.builds(DataVersion, st.integers(0, 1), st.just(1), st.integers(0, 2)),
     topic_config_table=st.dictionaries(st.sampled_from(TOPICS), topic_configs, max_size=3),
     topic_queue_mapping_info_map=st.sampled_from([{}, {}, {"TopicA": {"bname": "broker-a", "totalQueues": 8}}]),

@@ -26,6 +26,7 @@ _LABELS = {
     "zone_name": "its zone",
     "enable_acting_master": "its acting flag",
     "ha_server_addr": "its HA address",
+    "broker_version": "its release",
     "heartbeat_timeout_millis": "its lease (ms)",
     "filter_server_list": "its filter servers",
     "data_version": "its data version",

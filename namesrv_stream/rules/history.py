@@ -36,8 +36,8 @@ LEASE_ENDS = ("UNREGISTERED", "CHANNEL_CLOSED", "EXPIRED", "MOVED", "REFUSED")
 
 _COUNTED_TABLES = ("topic", "topic_mapping")
 
-_LEFT_OUT_IF_NONE = frozenset({"suspect_since"})
-"""Columns of `live` that few rows have."""
+_LEFT_OUT_IF_NONE = frozenset({"suspect_since", "broker_version"})
+"""Columns of `live` that not all rows have."""
 
 _Sides = tuple[str | None, str | None]
 """`before` and `after` of a line."""

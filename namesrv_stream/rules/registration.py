@@ -203,6 +203,7 @@ def _take_lease(
         channels=channels_after(before.channels if before else {}, request.timeout_ms, reading_ms, request.channel_id),
         clock_millis=max(reading_ms, before.clock_millis or 0) if before else reading_ms,
         tokens=before.tokens if before else (),
+        broker_version=request.broker_version,
     )
     if before is not None and is_same_but_for_life(before, row):
         tables.live.refresh(row)

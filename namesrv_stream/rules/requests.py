@@ -75,7 +75,7 @@ class RegisterBroker(_TaggedRecord, frozen=True, kw_only=True, tag="REGISTER_BRO
     `enable_acting_master` None: the flag was absent, which R9 distinguishes from false. `keep_filter_servers`: the list
     was null (R11). `topic_queue_mapping_info_map`: topic -> TopicQueueMappingInfo as JSON (T7). `requested_by`: the
     sender, for the history alone. `token` stands for this very registration: the sender chooses it, and the lease keeps
-    it as long as the tables show all that the registration says (E10).
+    it as long as the tables show all that the registration says (E10). `broker_version`: the release of the broker.
     """
 
     cluster_name: GroupName
@@ -94,6 +94,7 @@ class RegisterBroker(_TaggedRecord, frozen=True, kw_only=True, tag="REGISTER_BRO
     channel_id: ChannelId | None = None
     requested_by: str | None = None
     token: Token | None = None
+    broker_version: str | None = None
 
     @property
     def timeout_ms(self) -> int:

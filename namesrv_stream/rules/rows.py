@@ -81,6 +81,7 @@ class LiveRow(NamedTuple):
     suspect_since: int | None = None
     clock_millis: int | None = None
     tokens: tuple[str, ...] = ()
+    broker_version: str | None = None
 
 
 SIGN_OF_LIFE_COLUMNS = frozenset({"last_update_timestamp", "clock_millis", "grace_until", "channels"})

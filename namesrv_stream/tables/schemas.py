@@ -227,6 +227,7 @@ LIVE = TableSpec(
         ),
         _later("clock_millis", LONG, "the log's clock (D9) at the last sign of life; 0 before the first tick"),
         _later("tokens", TEXTS, "registrations whose effect the tables show (E10); NULL before 0.2.0"),
+        _later("broker_version", TEXT, "release of RocketMQ that the broker runs, such as 5.4.0; NULL if unknown"),
     ),
     key=("broker_addr",),
     # The feed would hold each refreshed row twice: more than half of a registry's bytes, and nothing that

@@ -92,3 +92,16 @@ class Version(IntEnum):
     V5_0_0 = 413
     """The first release whose compressed registration ends with the mappings of static topics."""
     V5_4_0 = 493
+
+
+_FIRST_REGULAR = 212
+"""The ordinal of 4.0.0-SNAPSHOT. From there on each release has two, one of its snapshot and one of its own."""
+
+
+def release_name(version: int) -> str:
+    """Return the release of RocketMQ that sends this version in its headers, such as 5.4.0."""
+    if version < _FIRST_REGULAR:
+        return "3.x"
+    number, is_release = divmod(version - _FIRST_REGULAR, 2)
+    name = ".".join(str(number + 400))
+    return name if is_release else f"{name}-SNAPSHOT"

@@ -21,7 +21,7 @@ from namesrv_stream.rules.requests import (
     WipeWritePerm,
 )
 from namesrv_stream.wire.bodies import decode_properties, decode_queue_datas
-from namesrv_stream.wire.codes import RequestCode
+from namesrv_stream.wire.codes import RequestCode, release_name
 from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.errors import FieldError, NotAWriteRequestError, UnprintableNameError
 from namesrv_stream.wire.headers import (
@@ -95,6 +95,7 @@ def read_registration(
         keep_filter_servers=body.filter_server_list is None,
         channel_id=channel_id,
         requested_by=command.sender,
+        broker_version=release_name(command.version),
     )
     return request, body.left_out
 

@@ -22,7 +22,7 @@ from namesrv_stream.rules.requests import (
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
-from namesrv_stream.wire.codes import RequestCode
+from namesrv_stream.wire.codes import RequestCode, release_name
 from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.errors import (
     Crc32MismatchError,
@@ -343,3 +343,13 @@ def test_hundred_thousand_damaged_frames_become_records_or_are_refused():
             continue
         for command in commands:
             assert_is_record_or_refused(command)
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [(37, "3.x"), (211, "3.x"), (212, "4.0.0-SNAPSHOT"), (213, "4.0.0"), (407, "4.9.7"), (413, "5.0.0"), (493, "5.4.0")],
+)
+def test_a_registration_tells_the_release_of_its_broker(version, name):
+    assert release_name(version) == name
+    body = b"" if version > 37 else b"{}"
+    assert broker_request(command_of(103, body, version, **REGISTER)).broker_version == name
