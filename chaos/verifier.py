@@ -39,7 +39,7 @@ class Verifier:
         self._root = settings.delta_root
         self._log = reader
         self._repaired: dict[int, SnapshotRow] = {}
-        """What repairs published, by the offset at which the log goes on: with the log's clock as it is then."""
+        """Snapshots of repairs, by the offset at which the log goes on: with the log's clock as it is then."""
         self._begin()
         self._wanted: dict[int, Contents] = {}
         self._answers: list[tuple[Any, Any]] = []
