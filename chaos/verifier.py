@@ -38,8 +38,8 @@ class Verifier:
         self._settings = settings
         self._root = settings.delta_root
         self._log = reader
-        self._clocks: dict[int, LogClock] = {}
-        """The log's clock as repairs left it, by the offset at which the log goes on."""
+        self._repaired: dict[int, SnapshotRow] = {}
+        """Snapshots of repairs, by the offset at which the log goes on: with the log's clock as it is then."""
         self._begin()
         self._wanted: dict[int, Contents] = {}
         self._answers: list[tuple[Any, Any]] = []
@@ -95,11 +95,12 @@ class Verifier:
             self._history = told
         self._apply_until(offset)
         if row.kind == "STOP" and row.last_tick_append is None:
-            self._clocks[offset] = LogClock.of(row)
+            self._repaired[offset] = row
 
     def _apply_until(self, offset: int) -> None:
         for record in self._log.between(self._next_offset, offset):
-            self._oracle.registry.clock = self._clocks.get(record.offset, self._oracle.registry.clock)
+            if (repaired := self._repaired.get(record.offset)) is not None:
+                self._oracle.registry.clock = LogClock.of(repaired)
             self._oracle.apply(record)
         self._next_offset = max(offset, self._next_offset)
         self._history += self._oracle.take_history()

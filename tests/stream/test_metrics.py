@@ -1,5 +1,6 @@
 """The job's metrics: its role and readiness, its lag, and how long each table takes."""
 
+import math
 import shutil
 import time
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import StorageError
+from namesrv_stream.kafka.topic import TopicFacts
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.stream.metrics import JobMetrics
 
@@ -67,6 +69,13 @@ def test_maintenance_counts_from_the_start_of_the_query_and_the_disk_is_measured
     assert value(metrics, "maintained_timestamp_seconds") == began_s > 0
     metrics.on_point("maintained")
     assert value(metrics, "maintained_timestamp_seconds") > began_s
+
+
+@pytest.mark.parametrize(
+    ("config", "seconds"), [({"retention.ms": "86400000"}, 86_400), ({"retention.ms": "-1"}, math.inf), ({}, math.inf)]
+)
+def test_a_log_that_is_kept_for_ever_and_one_whose_settings_are_hidden_raise_no_alert(config, seconds):
+    assert TopicFacts("t", "cluster", "topic", 1, 1, 1, config).retention_s == seconds
 
 
 def test_a_standby_has_no_lag_for_the_tables_are_another_jobs(metrics):
