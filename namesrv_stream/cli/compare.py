@@ -30,6 +30,7 @@ from namesrv_stream.history.comparison import comparison
 from namesrv_stream.history.diff import Diff, Difference, Row
 from namesrv_stream.history.events import Span, recorded_names
 from namesrv_stream.history.story import Sentence, story_of, topic_story
+from namesrv_stream.rules.lease import silence_ms
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.wire.json_text import encode_json
@@ -158,7 +159,7 @@ def _story_shown(served: Served, subject: str, story: list[Sentence], plain: boo
 def _present(served: Served, subject: str) -> str:
     tables = served.tables
     if lease := tables.live.get(subject):
-        silence = duration_text(served.silence_ms(lease))
+        silence = duration_text(silence_ms(lease, served.snapshot))
         return (
             f"{subject} is alive as {lease.broker_name} {lease.broker_id} of {lease.cluster_name}, "
             f"last sign of life {silence} ago."

@@ -12,6 +12,7 @@ from namesrv_stream.cli.output import counted, duration_text, heading, iso_text,
 from namesrv_stream.cli.view import BROKERS_ALONE, Answer, NotFoundError, Served, View, show, view_options
 from namesrv_stream.config import Invocation
 from namesrv_stream.rules import lookup
+from namesrv_stream.rules.lease import silence_ms
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.json_text import encode_json
@@ -127,7 +128,7 @@ def _heard(served: Served, address: str) -> str:
     if lease is None:
         return ""
     suspicion = "" if lease.suspect_since is None else ", suspect"
-    return f"{duration_text(served.silence_ms(lease))} ago{suspicion}"
+    return f"{duration_text(silence_ms(lease, served.snapshot))} ago{suspicion}"
 
 
 @click.command("brokerList")

@@ -25,7 +25,7 @@ from namesrv_stream.history.between import between
 from namesrv_stream.history.events import AsOf, Span, members_at
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.progress import JobProgress, is_stale, job_progress
-from namesrv_stream.rules.rows import LiveRow, SnapshotRow
+from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.rules.system_topics import is_system_topic
 from namesrv_stream.tables.progress_sign import ProgressFile
 from namesrv_stream.tables.reader import RegistryView, RouteReader
@@ -113,14 +113,6 @@ class Served(NamedTuple):
         """True if brokers are live and the tables are more than STALE_AFTER_MS of event time behind."""
         late = is_stale(self.row_now or self.snapshot, self.now_ms)
         return not self.is_past and bool(self.tables.live) and late
-
-    def silence_ms(self, lease: LiveRow) -> int:
-        """Return how long the broker of a lease had been silent at the event time of the snapshot.
-
-        Signs of life since then are not in the tables, unless the job has stopped giving signs of progress.
-        """
-        at_ms = self.now_ms if self.is_stale else self.snapshot.event_time or self.now_ms
-        return max(0, at_ms - lease.last_update_timestamp)
 
     @property
     def age_ms(self) -> int:

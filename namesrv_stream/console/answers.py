@@ -1,6 +1,6 @@
 """Answers about one snapshot. Each follows from the tables alone, so it is the same whenever it is asked for.
 
-Whether a broker is late is judged by the event time of the snapshot, not by a clock.
+Whether a broker is late is judged by the log's clock as of the snapshot.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from namesrv_stream.console.models import (
 from namesrv_stream.console.problems import BadQuestionError
 from namesrv_stream.errors import did_you_mean
 from namesrv_stream.rules import lookup
+from namesrv_stream.rules.lease import silence_ms
 from namesrv_stream.rules.rows import LiveRow, SnapshotRow
 from namesrv_stream.rules.system_topics import is_system_topic
 from namesrv_stream.tables.reader import RegistryView
@@ -77,7 +78,7 @@ def lease_fields(view: RegistryView, lease: LiveRow) -> BrokerFields:
         "holdsId": holds_id,
         "state": state_of(view, lease),
         "suspectSince": iso_text(lease.suspect_since),
-        "silentMillis": _silent_ms(view, lease),
+        "silentMillis": silence_ms(lease, view.snapshot),
         "heartbeatTimeoutMillis": lease.heartbeat_timeout_millis,
         "lastUpdateTimestamp": iso_text(lease.last_update_timestamp),
         "leaseBeganAt": iso_text(lease.lease_began_at),
@@ -89,17 +90,13 @@ def lease_fields(view: RegistryView, lease: LiveRow) -> BrokerFields:
     }
 
 
-def _silent_ms(view: RegistryView, lease: LiveRow) -> int:
-    return max(0, now_of(view.snapshot) - lease.last_update_timestamp)
-
-
 def state_of(view: RegistryView, lease: LiveRow | None) -> State:
     """Return the state of a lease. An id whose holder has no lease is late: it is about to leave the routes."""
     if lease is None:
         return "late"
     if lease.suspect_since is not None:
         return "suspect"
-    return "late" if _silent_ms(view, lease) > lease.heartbeat_timeout_millis // 2 else "alive"
+    return "late" if silence_ms(lease, view.snapshot) > lease.heartbeat_timeout_millis // 2 else "alive"
 
 
 _ORDERS: dict[str, Callable[[BrokerFields], Any]] = {
@@ -194,7 +191,7 @@ def _holder_fields(view: RegistryView, broker_id: int, address: str) -> HolderFi
         "brokerId": broker_id,
         "brokerAddr": address,
         "state": state_of(view, lease),
-        "silentMillis": _silent_ms(view, lease) if lease else None,
+        "silentMillis": silence_ms(lease, view.snapshot) if lease else None,
         "leaseBeganAt": iso_text(lease.lease_began_at) if lease else None,
     }
 

@@ -26,7 +26,7 @@ class MomentFields(TypedDict):
 
 
 class BrokerFields(TypedDict):
-    """A broker address with a lease. `silentMillis`: event time since its last sign of life.
+    """A broker address with a lease. `silentMillis`: time by the log's clock since its last sign of life.
 
     `late`: silent for more than half its lease. `suspect`: its lease is over, and the guard against mass expiry holds
     it.

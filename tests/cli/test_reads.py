@@ -210,6 +210,12 @@ def test_a_time_without_a_tick_is_in_history_and_in_the_story_of_brokers_that_we
     assert "LOG_GAP" not in run("history --broker broker-a").stdout
 
 
+@pytest.mark.parametrize("command", ["brokerList", "clusterList", f"why {MASTER}"])
+def test_silence_is_measured_by_the_logs_clock(run, cluster, command):
+    cluster.gap(100_000)  # nobody could write: the clock goes on by 3 s (D9)
+    assert "3s ago" in run(command).stdout
+
+
 @pytest.mark.parametrize("command", ["history --broker broker-a", "why broker-a", "why 10.0.0.2:10911"])
 def test_a_registration_with_a_new_version_alone_is_shown_on_request_only(run, cluster, command):
     cluster.now_ms += 1_000

@@ -60,6 +60,19 @@ def test_a_silent_broker_that_the_guard_holds_is_suspect(registry, client):
     assert client.get("/v1/overview?epoch=4").json["counts"]["suspect"] == 1
 
 
+def test_silence_and_lateness_follow_the_logs_clock(registry, client):
+    registry.gap(100_000)  # nobody could write: the clock goes on by 3 s (D9)
+    brokers = client.get("/v1/brokers?epoch=4").json["brokers"]
+    assert [(each["silentMillis"], each["state"]) for each in brokers] == [(3_000, "alive")] * 2
+    assert client.get("/v1/overview?epoch=4").json["counts"]["late"] == 0
+    for _ in range(20):
+        registry.now_ms += 3_000
+        registry.command(Scan(), publish=False)
+    registry.publish()
+    brokers = client.get("/v1/brokers?epoch=5").json["brokers"]
+    assert [(each["silentMillis"], each["state"]) for each in brokers] == [(63_000, "late")] * 2
+
+
 def test_an_answer_that_its_sender_has_is_not_sent_again(registry, client):
     first = client.get("/v1/clusters")
     again = client.get("/v1/clusters", If_None_Match=first.headers["etag"])
