@@ -6,8 +6,7 @@ import time
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.console import periods
-from namesrv_stream.console.server import BackgroundConsole
+from namesrv_stream.questions import periods
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.requests import (
     DEFAULT_HEARTBEAT_TIMEOUT_MS,
@@ -18,6 +17,7 @@ from namesrv_stream.rules.requests import (
 )
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.wire import bodies
+from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, B, C, Client
 
 
