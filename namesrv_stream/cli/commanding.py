@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import click
 
+from namesrv_stream.cli.options import seconds_option
 from namesrv_stream.cli.output import say, time_text
 from namesrv_stream.cli.view import open_reader
 from namesrv_stream.config import Invocation, NamesrvSettings
@@ -61,15 +62,7 @@ requested_by_option = click.option(
     callback=_checked_name,
     help="Name to record in the history as the sender. Default: the login.",
 )
-_wait_option = click.option(
-    "--wait",
-    "wait_s",
-    type=click.FloatRange(min=0),
-    is_flag=False,
-    flag_value=DEFAULT_WAIT_S,
-    metavar="[SECONDS]",
-    help=f"Wait until it is published, {DEFAULT_WAIT_S:g} s at most unless given.",
-)
+_UNTIL_PUBLISHED = f"Wait until it is published, {DEFAULT_WAIT_S:g} s at most unless given."
 
 
 def _change(
@@ -78,7 +71,7 @@ def _change(
     """Return the command that sends a record; `options` are named as the record's fields."""
 
     @click.command(name, help=help_text)
-    @_wait_option
+    @seconds_option("wait", DEFAULT_WAIT_S, _UNTIL_PUBLISHED, least_s=0)
     @requested_by_option
     @click.pass_obj
     def command(invocation: Invocation, /, wait_s: float | None, yes: bool = False, **fields: str) -> None:

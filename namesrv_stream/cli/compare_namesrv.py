@@ -7,7 +7,7 @@ from typing import Any
 import click
 from rich.console import Group, RenderableType
 
-from namesrv_stream.cli.options import json_option, watch_option
+from namesrv_stream.cli.options import LEAST_WATCH_S, json_option, seconds_option
 from namesrv_stream.cli.output import heading, print_shown, say, table
 from namesrv_stream.cli.view import looks, open_reader
 from namesrv_stream.comparison.comparison import Compared
@@ -18,6 +18,7 @@ from namesrv_stream.texts import counted
 from namesrv_stream.wire.json_text import encode_json
 
 DEFAULT_WATCH_S = 2.0
+_AGAIN = f"Compare again every {DEFAULT_WATCH_S:g} s until there is no difference."
 EXIT_NOT_COMPARED = 3
 """Status of a comparison without a difference in which both sides refused a question. 2 is a wrong command line."""
 _MAX_TEXT = 200
@@ -27,7 +28,7 @@ _MAX_TEXT = 200
 @click.option("-n", "--namesrvAddr", "address", metavar="HOST:PORT", required=True, help="Ask this NameServer.")
 @click.option("--namespace", "namespaces", multiple=True, help="Compare this KV namespace too; repeatable.")
 @json_option
-@watch_option(DEFAULT_WATCH_S, f"Compare again every {DEFAULT_WATCH_S:g} s until there is no difference.")
+@seconds_option("watch", DEFAULT_WATCH_S, _AGAIN, least_s=LEAST_WATCH_S)
 @click.pass_context
 def compare(
     context: click.Context, address: str, namespaces: tuple[str, ...], as_json: bool, watch_s: float | None

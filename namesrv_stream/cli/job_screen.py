@@ -63,19 +63,8 @@ def status(context: click.Context, no_kafka: bool, view: View) -> None:
     invocation: Invocation = context.obj
     settings = invocation.settings
     states: list[str] = []
-
-    def answer(looked: Looked) -> Answer:
-        assert looked.health is not None, "a status is of the present"
-        seen, health = looked.seen, looked.health
-        kafka = NOT_ASKED if no_kafka else facts_from_kafka(settings, seen, health.row)
-        if kafka.notice:
-            say(f"warning: {kafka.notice}")
-        found = job_status(seen, health, kafka)
-        states.append(found.state)
-        return Answer(found, lambda _plain: _shown(looked, found, kafka, settings))
-
     try:
-        show(invocation, view, answer)
+        show(invocation, view, lambda looked: _answer(looked, settings, states, asks_kafka=not no_kafka))
     except (NamesrvError, DeltaError, OSError) as error:
         if not view.as_json:
             raise
@@ -84,6 +73,18 @@ def status(context: click.Context, no_kafka: bool, view: View) -> None:
         context.exit(1)
     if states:
         context.exit(EXIT_STATUS.get(states[-1], 1))
+
+
+def _answer(looked: Looked, settings: NamesrvSettings, states: list[str], *, asks_kafka: bool) -> Answer:
+    """Return the status, and add its state to `states`."""
+    assert looked.health is not None, "a status is of the present"
+    seen, health = looked.seen, looked.health
+    kafka = facts_from_kafka(settings, seen, health.row) if asks_kafka else NOT_ASKED
+    if kafka.notice:
+        say(f"warning: {kafka.notice}")
+    found = job_status(seen, health, kafka)
+    states.append(found.state)
+    return Answer(found, lambda _plain: _shown(looked, found, kafka, settings))
 
 
 def _shown(looked: Looked, found: Status, kafka: FromKafka, settings: NamesrvSettings) -> RenderableType:

@@ -13,6 +13,7 @@ from namesrv_stream.history.events import AsOf, Span
 from namesrv_stream.questions.times import ACCEPTED, epoch_in, parsed_time
 
 DEFAULT_WATCH_S = 1.0
+LEAST_WATCH_S = 0.1
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -68,12 +69,12 @@ def limit_option(default: int) -> Option:
     return click.option("--limit", type=click.IntRange(min=1), default=default, show_default=True, help=help_text)
 
 
-def watch_option(default_s: float, help_text: str) -> Option:
-    """Return the option --watch, whose value is `default_s` if none is given."""
+def seconds_option(name: str, default_s: float, help_text: str, *, least_s: float) -> Option:
+    """Return an option whose value is `default_s` if none is given; --watch is the argument `watch_s`."""
     return click.option(
-        "--watch",
-        "watch_s",
-        type=click.FloatRange(min=0.1),
+        f"--{name}",
+        f"{name}_s",
+        type=click.FloatRange(min=least_s),
         is_flag=False,
         flag_value=default_s,
         metavar="[SECONDS]",
@@ -94,7 +95,9 @@ def view_options(*, as_of: bool = True, watch: bool = True) -> Option:
                 raise click.UsageError("--watch follows the present, --as-of looks at the past: give one of them.")
             return command(*args, view=View(as_json, as_of, watch_s), **options)
 
-        with_watch = watch_option(DEFAULT_WATCH_S, follows)(with_view) if watch else with_view
+        with_watch = (
+            seconds_option("watch", DEFAULT_WATCH_S, follows, least_s=LEAST_WATCH_S)(with_view) if watch else with_view
+        )
         return json_option(as_of_option(with_watch) if as_of else with_watch)
 
     return decorate

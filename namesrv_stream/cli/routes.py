@@ -13,7 +13,7 @@ from rich.text import Text
 from namesrv_stream.cli.output import heading, table
 from namesrv_stream.cli.view import BROKERS_ALONE, Answer, Looked, reads
 from namesrv_stream.config import to_properties_text
-from namesrv_stream.questions import lookups
+from namesrv_stream.questions import lists
 from namesrv_stream.rules import lookup
 from namesrv_stream.texts import counted, duration_text, perm_text
 from namesrv_stream.wire import bodies
@@ -28,7 +28,7 @@ def topic_route(looked: Looked, topic: str, zone: str | None) -> Answer:
 
     --json prints RocketMQ's TopicRouteData.
     """
-    found = lookups.route(looked.seen, topic, zone).route
+    found = lists.route(looked.seen, topic, zone).route
     return Answer(found, lambda plain: Group(looked.heading(topic), *_route_shown(found, plain)))
 
 
@@ -55,12 +55,12 @@ def _route_rows(route: bodies.TopicRouteData) -> Iterator[list[object]]:
 @click.option("-c", "--cluster", help="List only topics on brokers of this cluster.")
 def topic_list(looked: Looked, cluster: str | None) -> Answer:
     """List all topics with their numbers of queues over all brokers. --json prints RocketMQ's TopicList."""
-    found = lookups.topics(looked.seen, cluster).topics
+    found = lists.topics(looked.seen, cluster).topics
     names = bodies.TopicList([each.topic for each in found])
     return Answer(names, lambda plain: _topics_shown(looked, cluster, found, plain))
 
 
-def _topics_shown(looked: Looked, cluster: str | None, topics: list[lookups.Topic], plain: bool) -> RenderableType:
+def _topics_shown(looked: Looked, cluster: str | None, topics: list[lists.Topic], plain: bool) -> RenderableType:
     tables = looked.seen.tables
     of_cluster = None if cluster is None else set(tables.clusters[cluster])
     rows = []
@@ -80,7 +80,7 @@ def cluster_list(looked: Looked) -> Answer:
 
 
 def _clusters_shown(looked: Looked, plain: bool) -> RenderableType:
-    clusters = lookups.clusters(looked.seen).clusters
+    clusters = lists.clusters(looked.seen).clusters
     is_known = looked.seen.remembered is None
     rows = [
         [
@@ -101,7 +101,7 @@ def _clusters_shown(looked: Looked, plain: bool) -> RenderableType:
     return Group(looked.heading(title), table(columns, rows, plain=plain))
 
 
-def _heard(silent_millis: int | UnsetType | None, state: lookups.State | UnsetType) -> str:
+def _heard(silent_millis: int | UnsetType | None, state: lists.State | UnsetType) -> str:
     if not isinstance(silent_millis, int):
         return ""
     return f"{duration_text(silent_millis)} ago{', suspect' if state == 'suspect' else ''}"
@@ -110,13 +110,13 @@ def _heard(silent_millis: int | UnsetType | None, state: lookups.State | UnsetTy
 @reads("brokerList", remembers=BROKERS_ALONE)
 def broker_list(looked: Looked) -> Answer:
     """List every broker address with a lease. An id in parentheses is held by another address."""
-    found = lookups.brokers(looked.seen).brokers
+    found = lists.brokers(looked.seen).brokers
     found.sort(key=lambda each: (each.cluster_name, each.broker_name, each.broker_id))
     title = counted(len(found), "live address")
     return Answer(found, lambda plain: Group(looked.heading(title), _leases_shown(found, plain)))
 
 
-def _leases_shown(leases: list[lookups.Broker], plain: bool) -> RenderableType:
+def _leases_shown(leases: list[lists.Broker], plain: bool) -> RenderableType:
     rows = [
         [
             each.cluster_name,
@@ -137,7 +137,7 @@ def _leases_shown(leases: list[lookups.Broker], plain: bool) -> RenderableType:
 @click.option("-k", "--key", required=True)
 def get_kv_config(looked: Looked, namespace: str, key: str) -> Answer:
     """Print one value of the KV table, alone on its line."""
-    value = lookups.kv_value(looked.seen, namespace, key)
+    value = lists.kv_value(looked.seen, namespace, key)
     return Answer({"value": value}, lambda _plain: Text(value))
 
 
@@ -145,7 +145,7 @@ def get_kv_config(looked: Looked, namespace: str, key: str) -> Answer:
 @click.option("-s", "--namespace", required=True)
 def list_kv_config(looked: Looked, namespace: str) -> Answer:
     """List all keys of a namespace. --json prints RocketMQ's KVTable."""
-    values = lookups.kv_values(looked.seen, namespace)
+    values = lists.kv_values(looked.seen, namespace)
     title = looked.heading(f"{namespace}: {counted(len(values), 'key')}")
     return Answer(
         bodies.KVTable(values), lambda plain: Group(title, table(["key", "value+"], values.items(), plain=plain))

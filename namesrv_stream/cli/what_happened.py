@@ -18,8 +18,8 @@ from namesrv_stream.config import Invocation
 from namesrv_stream.history.events import AsOf
 from namesrv_stream.history.views import history_sql, permanent_sql
 from namesrv_stream.logs import printable
-from namesrv_stream.questions import accounts, differences
-from namesrv_stream.questions.lookups import broker
+from namesrv_stream.questions import accounts
+from namesrv_stream.questions.lists import broker
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES
@@ -101,21 +101,21 @@ def diff(invocation: Invocation, before: AsOf, after: AsOf, as_json: bool) -> No
     If a moment is past snapshot.retention, or no snapshot has all events until then, the differences are taken from
     the events between A and B.
     """
-    compared = differences.comparison(open_reader(invocation.settings), root_of(invocation.settings), before, after)
+    compared = accounts.comparison(open_reader(invocation.settings), root_of(invocation.settings), before, after)
     if compared.gone:
         gone = " and ".join(map(str, compared.gone))
         say(f"past snapshot.retention: {gone}. Compared by the events between the two moments.")
     if compared.inexact:
         inexact = " and ".join(map(str, compared.inexact))
         say(f"between two snapshots, with events in between: {inexact}. Compared by the events between the moments.")
-    found = differences.diff(compared)
+    found = accounts.diff(compared)
     span = f"{before} to {after}, by {found.source}"
     if found.epochs is not None:
         span += " of epochs {} and {}".format(*found.epochs)
     print_answer(Answer(found, lambda plain: _diff_shown(found, span, plain)), as_json=as_json)
 
 
-def _diff_shown(found: differences.Diff, span: str, plain: bool) -> RenderableType:
+def _diff_shown(found: accounts.Diff, span: str, plain: bool) -> RenderableType:
     rows = [
         [each.table, "+" if each.before is None else "-" if each.after is None else "~", _key(each), _values(each)]
         for each in found.differences
@@ -126,11 +126,11 @@ def _diff_shown(found: differences.Diff, span: str, plain: bool) -> RenderableTy
     return Group(title, table(["table:", "", "key", "what+"], rows, plain=plain))
 
 
-def _key(each: differences.DifferentRow) -> str:
+def _key(each: accounts.DifferentRow) -> str:
     return " ".join(map(str, each.key)).strip()
 
 
-def _values(each: differences.DifferentRow) -> str:
+def _values(each: accounts.DifferentRow) -> str:
     if each.before is None or each.after is None:
         row = list((each.after or each.before or {}).items())[len(TABLES[each.table].key) :]
         return ", ".join(f"{name} {_text(name, value)}" for name, value in row if value not in (None, "", []))

@@ -14,8 +14,8 @@ from namesrv_stream import __version__
 from namesrv_stream.console.running import Running
 from namesrv_stream.errors import did_you_mean
 from namesrv_stream.history.events import AsOf, Span
-from namesrv_stream.questions import accounts, differences, lookups, overview, periods
-from namesrv_stream.questions.lookups import Chosen
+from namesrv_stream.questions import accounts, lists, overview, periods
+from namesrv_stream.questions.lists import Chosen
 from namesrv_stream.questions.seen import MOST_LISTED, BadQuestionError, Seen
 from namesrv_stream.questions.times import moment_up_to, span_up_to, time_at, time_ms, zone_named
 from namesrv_stream.rules.rows import SnapshotRow
@@ -140,7 +140,7 @@ def topics(
 ) -> Response:
     """Return topics in order of their names."""
     return asked.answer(
-        lambda seen: lookups.topics(seen, containing=q, with_system=system, limit=limit, after=after),
+        lambda seen: lists.topics(seen, containing=q, with_system=system, limit=limit, after=after),
     )
 
 
@@ -149,7 +149,7 @@ def topic(
     asked: Asked, topic: Name, zone: Annotated[str | None, Query(description="As a client of this zone.")] = None
 ) -> Response:
     """Return RocketMQ's TopicRouteData in `route`, and the leases of the route's brokers."""
-    return asked.answer(lambda seen: lookups.route(seen, topic, zone))
+    return asked.answer(lambda seen: lists.route(seen, topic, zone))
 
 
 @router.get("/brokers", summary="Every broker address with a lease")
@@ -158,11 +158,11 @@ def brokers(  # noqa: PLR0913, PLR0917  # one argument a parameter of the reques
     wanted: Wanted,
     limit: Limit = 100,
     after: After = "",
-    sort: Annotated[str, Query(description=f"One of {lookups.ORDERS}; with - the other way.")] = "address",
-    state: Annotated[lookups.State | None, Query(description="Only those in this state.")] = None,
+    sort: Annotated[str, Query(description=f"One of {lists.ORDERS}; with - the other way.")] = "address",
+    state: Annotated[lists.State | None, Query(description="Only those in this state.")] = None,
 ) -> Response:
     """Return leases; addresses and names are in natural order, a-2 before a-10."""
-    return asked.answer(lambda seen: lookups.brokers(seen, wanted, state, sort, limit=limit, after=after))
+    return asked.answer(lambda seen: lists.brokers(seen, wanted, state, sort, limit=limit, after=after))
 
 
 @router.get("/gone", summary="Broker addresses that left within the last hour")
@@ -174,13 +174,13 @@ def gone(asked: Asked, wanted: Wanted, limit: Limit = 100, after: After = "") ->
 @router.get("/brokers/{name:path}", summary="One broker name or address")
 def broker(asked: Asked, name: Name, limit: Limit = 200, after: After = "") -> Response:
     """Return the leases of a broker name or address, and its topics. A broker that is gone has none of both."""
-    return asked.answer(lambda seen: lookups.broker_page(seen, name, limit=limit, after=after))
+    return asked.answer(lambda seen: lists.broker_page(seen, name, limit=limit, after=after))
 
 
 @router.get("/clusters", summary="Clusters, their broker names, and who holds each id")
 def clusters(asked: Asked) -> Response:
     """Return all clusters."""
-    return asked.answer(lookups.clusters)
+    return asked.answer(lists.clusters)
 
 
 @router.get("/events", summary="Lines of the history, newest last, each with its sentence")
@@ -240,9 +240,9 @@ def diff(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
 ) -> Response:
     """Return the rows of each table that were added, removed or changed, up to the moment of epoch or at."""
 
-    def compute(seen: Seen) -> differences.Diff:
+    def compute(seen: Seen) -> accounts.Diff:
         first, last = (moment_up_to(seen.snapshot, text, asked.zone) for text in (start, end))
-        return differences.diff(asked.console.snapshots.compare(first, last), table, limit=limit, after=after)
+        return accounts.diff(asked.console.snapshots.compare(first, last), table, limit=limit, after=after)
 
     return asked.answer(compute)
 

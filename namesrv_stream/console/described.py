@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from namesrv_stream.console.present import Sent, Watched
-from namesrv_stream.questions import accounts, differences, job_status, lookups, overview, periods
+from namesrv_stream.questions import accounts, job_status, lists, overview, periods
 from namesrv_stream.questions.orders import OperatorCommand
 
 
@@ -28,15 +28,15 @@ _ERRORS = {
 _OF_PRESENT = (400, 503)
 ANSWERS: dict[str, type] = {
     "/v1/overview": overview.Overview,
-    "/v1/topics": lookups.Topics,
-    "/v1/topics/{topic}": lookups.Route,
-    "/v1/brokers": lookups.Brokers,
-    "/v1/brokers/{name}": lookups.BrokerPage,
+    "/v1/topics": lists.Topics,
+    "/v1/topics/{topic}": lists.Route,
+    "/v1/brokers": lists.Brokers,
+    "/v1/brokers/{name}": lists.BrokerPage,
     "/v1/gone": overview.GonePage,
-    "/v1/clusters": lookups.Clusters,
+    "/v1/clusters": lists.Clusters,
     "/v1/events": accounts.Events,
     "/v1/why/{name}": accounts.Story,
-    "/v1/diff": differences.Diff,
+    "/v1/diff": accounts.Diff,
     "/v1/snapshots": accounts.Snapshots,
     "/v1/timeline": periods.Timeline,
     "/v1/churn": periods.Churn,

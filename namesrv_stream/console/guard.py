@@ -1,7 +1,8 @@
 """Who may reach the console: proxies that forward requests, and web pages of others that are kept away.
 
 A browser sends requests for any page that its user visits, to this machine too. A page under a name of its own that
-resolves to this machine (DNS rebinding) is refused by that name; a page that posts across origins, by its origin."""
+resolves to this machine (DNS rebinding) is refused by that name; a page that posts across origins, by its origin.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from namesrv_stream.access.proxies import TrustedProxies
 from namesrv_stream.console.problems import problem_response
 
+_FORWARDED = ("host", "proto", "prefix", "for")
 _PREFIX = re.compile(r"(/[\w.~-]+)*")
 
 
@@ -56,9 +58,6 @@ class Forwarded:
         asked["scheme"] = last["proto"] if last["proto"] in ("http", "https") else scope["scheme"]
         asked["client"] = (last["for"] or peer[0], 0 if last["for"] else peer[1])
         return asked
-
-
-_FORWARDED = ("host", "proto", "prefix", "for")
 
 
 _PAGE_POLICY = (

@@ -11,7 +11,7 @@ from deltalake.exceptions import DeltaError
 
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGoneError, StorageError
 from namesrv_stream.history.events import AsOf
-from namesrv_stream.questions.differences import Comparison, comparison
+from namesrv_stream.questions.accounts import Comparison, comparison
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from namesrv_stream.config.values import parsed_duration
-from namesrv_stream.console.admission import check_reason
 from namesrv_stream.console.api import Console, check_parameters
+from namesrv_stream.console.command_rights import check_reason
 from namesrv_stream.console.hub import Place
 from namesrv_stream.console.stream import Watch, WatchResponse
 from namesrv_stream.questions.orders import checked_order, parsed_order, send_order

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Self
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.console.admission import Admission
+from namesrv_stream.console.command_rights import Admission
 from namesrv_stream.console.feed import Feed
 from namesrv_stream.console.hub import CannotWatchError, Hub
 from namesrv_stream.console.kept_snapshots import KeptSnapshots

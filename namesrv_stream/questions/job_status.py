@@ -152,30 +152,34 @@ def job_state(progress: JobProgress, kafka: FromKafka) -> JobState:
 
 def facts_from_kafka(settings: NamesrvSettings, seen: Seen, read: SnapshotRow) -> FromKafka:
     """Ask Kafka how far behind the tables are, and which jobs wait. `read`: the newest row, up to what the job read."""
-    from namesrv_stream.kafka.election import candidates  # noqa: PLC0415  # a status without Kafka loads no client
-    from namesrv_stream.kafka.topic import end_offsets  # noqa: PLC0415
+    from namesrv_stream.kafka.topic import end_offsets  # noqa: PLC0415  # a status without Kafka loads no client
 
     kafka = {"bootstrap_timeout_ms": _KAFKA_LIMIT_MS} | kafka_client_arguments(settings)
     try:
         ends = end_offsets(kafka, settings.kafka_topic)
     except NamesrvError as error:
         return FromKafka(problem=str(error))
-    jobs: Sequence[Candidate] | None = None
-    notice = None
-    try:
-        jobs = candidates(kafka, settings.kafka_topic, seen.root.hadoop_url)
-    except NamesrvError as error:  # also while Kafka makes its table of groups
-        notice = f"which jobs are active is not known: {error}"
+    facts = _jobs(kafka, settings, seen)
     if (other := _other_log(kafka, settings, seen.snapshot)) is not None:
-        return FromKafka(jobs=jobs, problem=other, is_other_log=True, notice=notice)
+        return facts._replace(problem=other, is_other_log=True)
     behind = [end - read.offsets.get(partition, 0) for partition, end in ends.items()]
     if not behind:
         problem = f"Kafka at {settings.kafka_bootstrap_servers} has no topic {settings.kafka_topic}."
-        return FromKafka(jobs=jobs, problem=problem, notice=notice)
+        return facts._replace(problem=problem)
     if min(behind) < 0:
         problem = f"the tables are ahead of {settings.kafka_topic}: they are of another topic or another Kafka."
-        return FromKafka(jobs=jobs, problem=problem, notice=notice)
-    return FromKafka(sum(behind), jobs, notice=notice)
+        return facts._replace(problem=problem)
+    return facts._replace(records_behind=sum(behind))
+
+
+def _jobs(kafka: dict[str, Any], settings: NamesrvSettings, seen: Seen) -> FromKafka:
+    """Return the candidates of the election, or why they are not known."""
+    from namesrv_stream.kafka.election import candidates  # noqa: PLC0415  # a status without Kafka loads no client
+
+    try:
+        return FromKafka(jobs=candidates(kafka, settings.kafka_topic, seen.root.hadoop_url))
+    except NamesrvError as error:  # also while Kafka makes its table of groups
+        return FromKafka(notice=f"which jobs are active is not known: {error}")
 
 
 def _other_log(kafka: dict[str, Any], settings: NamesrvSettings, snapshot: SnapshotRow) -> str | None:

@@ -10,7 +10,7 @@ from namesrv_stream.history.events import Span, newest_events
 from namesrv_stream.history.membership import recorded_rows
 from namesrv_stream.history.sessions import UNPLANNED
 from namesrv_stream.questions.accounts import Told, sentence, told_together
-from namesrv_stream.questions.lookups import EVERY_BROKER, Chosen, Cluster, clusters, state_of, system_topics
+from namesrv_stream.questions.lists import EVERY_BROKER, Chosen, Cluster, clusters, state_of, system_topics
 from namesrv_stream.questions.seen import Fields, Moment, Seen, now_of, paged
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import BrokerEventRow
