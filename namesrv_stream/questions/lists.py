@@ -6,7 +6,7 @@ judged by the log's clock as of the snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from msgspec import UNSET, UnsetType
@@ -250,11 +250,16 @@ def broker_page(seen: Seen, name: str, *, limit: int | None = None, after: str =
     if not shown and broker_name not in seen.tables.brokers:
         check_known(seen, name)
     topics = queues.topics_on({broker_name})
-    page = [topic for topic in topics if topic > after][:limit]
+    page, following = _names_behind(topics, after, limit)
     rows = [row for topic in page for row in queues[topic] if row.broker_name == broker_name]
     of_broker = [TopicOfBroker(row.topic, row.read_queue_nums, row.write_queue_nums, row.perm) for row in rows]
-    following = page[-1] if page and page[-1] != topics[-1] else None
     return BrokerPage(seen.moment, broker_name, shown, len(topics), of_broker, following)
+
+
+def _names_behind(names: Sequence[str], after: str, limit: int | None) -> tuple[list[str], str | None]:
+    """Return the names behind another, which may have gone, and the last one if more follow. `names` are in order."""
+    page = [name for name in names if name > after][:limit]
+    return page, page[-1] if page and page[-1] != names[-1] else None
 
 
 def check_known(seen: Seen, name: str) -> None:
@@ -311,12 +316,11 @@ def topics(  # noqa: PLR0913  # what a reader may choose
     if cluster is not None and cluster not in tables.clusters:
         raise seen.not_found("cluster", cluster, tables.clusters)
     found = list(tables.queues) if cluster is None else sorted(lookup.topics_by_cluster(tables, cluster))
-    named = [topic for topic in found if containing.lower() in topic.lower()]
+    named = [topic for topic in found if containing.lower() in topic.lower()] if containing else found
     names = named if with_system else [topic for topic in named if topic not in system]
-    page = [topic for topic in names if topic > after][:limit]
+    page, following = _names_behind(names, after, limit)
     of_cluster = None if cluster is None else frozenset(tables.clusters[cluster])
     shown = [_topic(seen, topic, of_cluster, topic in system) for topic in page]
-    following = page[-1] if page and page[-1] != names[-1] else None
     return Topics(seen.moment, len(names), len(named) - len(names), shown, following)
 
 
