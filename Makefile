@@ -5,7 +5,7 @@
 #   make test         everything that is quick enough for every change
 #   make test-quick   rules, protocol, tables, settings and rights, without Java; branch coverage of rules/ and wire/
 #   make test-full    the long tests too; needs Go, nginx and Chromium
-#   make test-deploy  the Helm chart and the Compose file against the schemas of Kubernetes and Compose; needs Go
+#   make test-deploy  the Helm chart and the Compose file against their schemas (needs Go), and the image (buildah, debootstrap, root)
 #   make docs         the documentation as a site, in site/; fails on a broken link
 #   make install-s3   the jars with which Spark reads tables on S3
 #   make test-alerts  the alert rules by promtool, which Debian's package prometheus has
@@ -76,8 +76,8 @@ test-spark:
 # No Java, Kafka or Spark, and of the gateway what needs no socket. With a tenth of the random examples (tests/conftest.py).
 QUICK := tests/rules tests/wire tests/access tests/config tests/test_records.py \
 	tests/tables/test_reader.py tests/tables/test_route_index.py tests/tables/test_topic_queues.py \
-	$(addprefix tests/gateway/test_, answers.py budget.py handshake.py heartbeats.py ledger.py notices.py \
-	published_registrations.py registration_replies.py turns.py writes.py)
+	$(addprefix tests/gateway/test_, answers.py budget.py handshake.py heartbeats.py notices.py \
+	published_registrations.py registration_replies.py registrations.py thinning.py turns.py writes.py)
 test-quick: .venv/.installed
 	$(BIN)/python -m pytest -n 2 --hypothesis-profile=quick -m 'not full and not long and not spark and not system' $(QUICK) \
 	  --cov=namesrv_stream.rules --cov=namesrv_stream.wire --cov-branch --cov-report= $(ARGS)

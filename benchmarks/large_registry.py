@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,10 +50,11 @@ class Plan(NamedTuple):
 
 
 class Registry:
-    """The published tables, changed one batch at a time."""
+    """The published tables, changed one batch at a time. `tokens`: of each broker's registration, if it has one."""
 
-    def __init__(self, root: Path, plan: Plan) -> None:
+    def __init__(self, root: Path, plan: Plan, tokens: Sequence[str] = ()) -> None:
         self._plan = plan
+        self._tokens = tokens
         self._publisher = Publisher.claim(RustWriter(Root(str(root))), "benchmark", _now_ms())
         self._batch_id = 0
 
@@ -102,7 +104,8 @@ class Registry:
     def _lease(self, broker: int, counter: int) -> LiveRow:
         version, now_ms = DataVersion(0, 1, counter), _now_ms()
         name = self._plan.broker_name(broker)
-        return LiveRow(address_of(broker), "c", name, 0, now_ms, 120_000, version, "", now_ms)
+        tokens = tuple(self._tokens[broker : broker + 1])
+        return LiveRow(address_of(broker), "c", name, 0, now_ms, 120_000, version, "", now_ms, tokens=tokens)
 
 
 def address_of(broker: int) -> str:

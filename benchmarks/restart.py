@@ -23,6 +23,7 @@ from rich.table import Table
 
 from benchmarks.large_registry import Plan, Registry, address_of
 from benchmarks.processes import cpu_seconds, gateway_process
+from namesrv_stream.gateway.registrations import token_of
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.rules.requests import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import RequestCode
@@ -39,12 +40,7 @@ _ANSWER_LIMIT_S = 24.0
 class Broker:
     """A broker whose registration is what the tables show."""
 
-    def __init__(self, port: int, plan: Plan, number: int, body: bytes) -> None:
-        header = RegisterBrokerHeader(
-            broker_name=plan.broker_name(number), broker_addr=address_of(number), cluster_name="c", broker_id=0
-        )
-        fields = header_fields(header) | {"compressed": "false", "brokerId": "0"}
-        command = RemotingCommand(code=RequestCode.REGISTER_BROKER, ext_fields=fields, body=body)
+    def __init__(self, port: int, command: RemotingCommand) -> None:
         self._frame = encode_command(command)
         self._decoder = FrameDecoder()
         self._sent_s = 0.0
@@ -72,10 +68,21 @@ class Broker:
             self.failed += answer.code != 0
 
 
-def body_of(plan: Plan) -> bytes:
-    """Return the body that all brokers of the plan send."""
+def registrations_of(plan: Plan) -> list[RemotingCommand]:
+    """Return the request of each broker of the plan; all have the same body."""
     table = {plan.topic(0, number): TopicConfig(8, 8, 6) for number in range(plan.topics)}
-    return encode_registration(RegisterBrokerBody(TopicConfigSerializeWrapper(DataVersion(0, 1, 0), table)), 493)
+    body = encode_registration(RegisterBrokerBody(TopicConfigSerializeWrapper(DataVersion(0, 1, 0), table)), 493)
+    headers = [
+        RegisterBrokerHeader(
+            broker_name=plan.broker_name(number), broker_addr=address_of(number), cluster_name="c", broker_id=0
+        )
+        for number in range(plan.brokers)
+    ]
+    own = {"compressed": "false", "brokerId": "0"}
+    return [
+        RemotingCommand(code=RequestCode.REGISTER_BROKER, ext_fields=header_fields(each) | own, body=body)
+        for each in headers
+    ]
 
 
 def register_for(brokers: list[Broker], seconds: float) -> None:
@@ -111,7 +118,8 @@ def keep_fresh(registry: Registry, stop: threading.Event) -> None:
 
 def measure(folder: Path, plan: Plan, seconds: float) -> Table:
     """Return the figures as a table."""
-    registry, stop = Registry(folder / "registry", plan), threading.Event()
+    said, stop = registrations_of(plan), threading.Event()
+    registry = Registry(folder / "registry", plan, [token_of(each) for each in said])
     registry.publish_all()
     publishing = threading.Thread(target=keep_fresh, args=(registry, stop))
     publishing.start()
@@ -120,8 +128,7 @@ def measure(folder: Path, plan: Plan, seconds: float) -> Table:
         with LocalKafka(folder / "kafka") as kafka:
             options["kafka.bootstrap.servers"] = kafka.bootstrap_servers
             with gateway_process(folder, options) as (port, pid):
-                body = body_of(plan)
-                brokers = [Broker(port, plan, number, body) for number in range(plan.brokers)]
+                brokers = [Broker(port, each) for each in said]
                 before_bytes, before_cpu_s = log_bytes(folder / "kafka"), cpu_seconds(pid)
                 register_for(brokers, seconds)
                 written = log_bytes(folder / "kafka") - before_bytes
@@ -131,7 +138,7 @@ def measure(folder: Path, plan: Plan, seconds: float) -> Table:
         publishing.join()
     waits_s = sorted(wait for broker in brokers for wait in broker.waits_s)
     table = Table("figure", "value", title=f"{plan.rows:,} rows; {seconds:g} s after the gateway's start")
-    table.add_row("bytes of the registrations, MB", f"{len(body) * len(waits_s) / 1e6:,.1f}")
+    table.add_row("bytes of the registrations, MB", f"{len(said[0].body) * len(waits_s) / 1e6:,.1f}")
     table.add_row("written to Kafka, ticks included, MB", f"{written / 1e6:,.3f}")
     table.add_row("registrations answered", f"{len(waits_s):,}, {sum(broker.failed for broker in brokers)} failed")
     table.add_row("longest wait for an answer, ms", f"{waits_s[-1] * 1e3:,.0f}")

@@ -5,8 +5,10 @@ A job that is killed is followed by the next incident's job: nothing mends in be
 
 from __future__ import annotations
 
+import os
 import random
 import resource
+import shutil
 import signal
 import threading
 import time
@@ -24,8 +26,10 @@ from namesrv_stream.errors import NamesrvError
 from namesrv_stream.history.events import AsOf, events_between
 from namesrv_stream.local.process import OwnedProcess
 from namesrv_stream.rules.history import LEASE_ENDS
+from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import LIVE
 
 Figures = dict[str, float]
 Incident = Callable[[World, random.Random], Figures]
@@ -126,10 +130,7 @@ def former_killed(world: World, _rng: random.Random) -> Figures:
 
 def standby_takes_over(world: World, _rng: random.Random) -> Figures:
     """The active job is killed while a standby waits with a warm session."""
-    active = world.start_job()
-    world.await_published(active)
-    standby = world.start_job("--standby")
-    world.wait_for("the standby waits", lambda: b"standby: waits" in world.log_of(standby))
+    active, standby = _with_standby(world)
     active.kill()
     world.await_published(standby)
     figures = {"standby_gap_s": _gap_s(world)}
@@ -225,12 +226,10 @@ def disk_full(world: World, _rng: random.Random) -> Figures:
 
 def jvm_killed(world: World, _rng: random.Random) -> Figures:
     """The JVM of a standby dies, then that of the active job: both processes end by themselves."""
-    active = world.start_job()
-    world.await_published(active)
-    standby = world.start_job("--standby")
-    world.wait_for("the standby waits", lambda: b"standby: waits" in world.log_of(standby))
+    active, standby = _with_standby(world)
     for process in (standby, active):
-        _kill_jvm(process)
+        for jvm in _jvms(process):
+            jvm.kill()
         world.wait_for("the job without a JVM ends", partial(_has_ended, process))
     return {}
 
@@ -252,6 +251,59 @@ def checkpoint_damaged(world: World, _rng: random.Random) -> Figures:
     return {}
 
 
+def jvm_hung(world: World, _rng: random.Random) -> Figures:
+    """The JVM of the active job is stopped beside a standby: the job ends by itself, and the standby goes on."""
+    active, standby = _with_standby(world)
+    (jvm,) = _jvms(active)
+    jvm.suspend()
+    stopped_s = time.time()
+    world.wait_for("the job whose JVM hangs ends", partial(_has_ended, active))
+    figures = {"hung_job_ends_after_s": time.time() - stopped_s}
+    with suppress(psutil.NoSuchProcess):
+        jvm.resume()
+    world.await_published(standby)
+    figures["hung_gap_s"] = _gap_s(world)
+    standby.stop(limit_s=60)
+    return figures
+
+
+def checkpoint_removed(world: World, _rng: random.Random) -> Figures:
+    """The checkpoint is removed under the active job, which is killed later: the standby takes over."""
+    active, standby = _with_standby(world)
+    for folder in Path(world.settings.checkpoint_location).glob("state-*"):
+        shutil.rmtree(folder, ignore_errors=True)  # the job may write meanwhile
+    world.await_published(active)
+    active.kill()
+    world.await_published(standby)
+    standby.stop(limit_s=60)
+    return {}
+
+
+def file_cut_short(world: World, _rng: random.Random) -> Figures:
+    """A data file of the newest snapshot is cut short, and `repair` publishes one before it again."""
+    job = world.start_job()
+    world.await_published(job)
+    job.stop(limit_s=60)
+    world.check()
+    newest, *older = (_files_of_live(world, row) for row in world.snapshots())
+    damaged = min(next(new for files in older if (new := newest - files)))
+    for onlooker in world.onlookers:
+        onlooker.bears_damage = True
+    os.truncate(damaged, damaged.stat().st_size // 2)
+    damaged_s = time.time()
+    repair = world.command("repair")
+    world.wait_for("repair ends", lambda: repair.exit_code is not None)
+    if repair.exit_code:
+        raise AssertionError(f"repair ended with {repair.exit_code}: {world.log_of(repair)!r}")
+    figures = {"repaired_after_s": time.time() - damaged_s}
+    heir = world.start_job()
+    world.await_published(heir)
+    for onlooker in world.onlookers:
+        onlooker.bears_damage = False
+    heir.stop(limit_s=60)
+    return figures
+
+
 OTHERS: dict[str, Incident] = {
     "restart": restarted,
     "replacement": replaced,
@@ -264,6 +316,9 @@ OTHERS: dict[str, Incident] = {
     "disk full": disk_full,
     "JVM killed": jvm_killed,
     "checkpoint damaged": checkpoint_damaged,
+    "JVM hung": jvm_hung,
+    "checkpoint removed": checkpoint_removed,
+    "data file cut short": file_cut_short,
 }
 ALL: dict[str, Incident] = {**{f"killed at {point}": killed_at(point) for point in failpoints()}, **OTHERS}
 ON_REQUEST: dict[str, Incident] = {
@@ -292,10 +347,22 @@ def _has_ended(process: OwnedProcess) -> bool:
     return process.exit_code is not None
 
 
-def _kill_jvm(job: OwnedProcess) -> None:
-    for child in psutil.Process(job.pid).children(recursive=True):
-        if child.name() == "java":
-            child.kill()
+def _with_standby(world: World) -> tuple[OwnedProcess, OwnedProcess]:
+    """Start a job and, once it has published, another one that waits beside it."""
+    active = world.start_job()
+    world.await_published(active)
+    standby = world.start_job("--standby")
+    world.wait_for("the standby waits", lambda: b"standby: waits" in world.log_of(standby))
+    return active, standby
+
+
+def _jvms(job: OwnedProcess) -> list[psutil.Process]:
+    return [child for child in psutil.Process(job.pid).children(recursive=True) if child.name() == "java"]
+
+
+def _files_of_live(world: World, row: SnapshotRow) -> set[Path]:
+    """Return the data files of the table `live` as of a snapshot."""
+    return set(map(Path, Root(world.settings.delta_root).open(LIVE, row.versions[LIVE.name]).file_uris()))
 
 
 def _limit_files(job: OwnedProcess, limit_bytes: int) -> None:

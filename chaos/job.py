@@ -22,11 +22,11 @@ from pyspark.sql.streaming.listener import (
 
 from namesrv_stream.config import load_settings
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.local.spark import local_session
+from namesrv_stream.job.registry_job import RouteRegistryJob
+from namesrv_stream.job.termination import stop_on_signals
+from namesrv_stream.local.spark import forget_session, local_session
 from namesrv_stream.logs import set_up_logging
 from namesrv_stream.stream import micro_batch
-from namesrv_stream.stream.job import RouteRegistryJob
-from namesrv_stream.stream.termination import stop_on_signals
 from namesrv_stream.tables import publication
 from namesrv_stream.tables.publication import POINTS
 
@@ -89,7 +89,7 @@ def main(settings: Path, die_at: str | None, count: int, standby: bool) -> None:
         click.echo(str(error), err=True)
         sys.exit(error.exit_status)
     finally:
-        spark.stop()
+        forget_session(spark)
 
 
 if __name__ == "__main__":

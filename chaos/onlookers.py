@@ -30,6 +30,8 @@ class Onlooker(ABC):
         self.looks = 0
         self.seen: list[Any] = []
         """All that it has seen since somebody took it out; equal looks in a row are one."""
+        self.bears_damage = False
+        """True while tables are damaged: it looks again whatever goes wrong."""
         self._failure: Exception | None = None
         self._pause_s = pause_s
         self._stopped = threading.Event()
@@ -65,8 +67,10 @@ class Onlooker(ABC):
         while not self._stopped.wait(self._pause_s):
             try:
                 found = self.look()
-            except (NamesrvError, OSError, EOFError):
-                continue  # no registry yet, or no gateway: that is another part's test
+            except Exception as error:
+                if self.bears_damage or isinstance(error, NamesrvError | OSError | EOFError):
+                    continue  # no registry yet, or no gateway: that is another part's test
+                raise
             self.looks += 1
             if found != last:
                 last = found

@@ -11,11 +11,15 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.kafka.reader import LOG_PARTITION, RecordReader
 from namesrv_stream.rules import lookup
+from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.schemas import BROKER_EVENT, REJECTED
 from namesrv_stream.wire import bodies
+
+REPAIRED = "RESTORE"
+"""Type of the line of history that a repair writes, and no record of the log."""
 
 
 class DifferenceError(NamesrvError):
@@ -31,13 +35,19 @@ class Verifier:
 
     def __init__(self, settings: NamesrvSettings, reader: RecordReader) -> None:
         self.snapshots: list[SnapshotRow] = []
+        self._settings = settings
         self._root = settings.delta_root
         self._log = reader
-        self._oracle = Oracle(settings)
-        self._next_offset = 0
-        self._history: list[BrokerEventRow] = []
+        self._clocks: dict[int, LogClock] = {}
+        """The log's clock as repairs left it, by the offset at which the log goes on."""
+        self._begin()
         self._wanted: dict[int, Contents] = {}
         self._answers: list[tuple[Any, Any]] = []
+
+    def _begin(self) -> None:
+        self._oracle = Oracle(self._settings)
+        self._next_offset = 0
+        self._history: list[BrokerEventRow] = []
 
     def check(self) -> None:
         """Compare all snapshots since the last call, and history and rejected records as of the newest one."""
@@ -46,7 +56,7 @@ class Verifier:
         rows = sorted(row for row in reader.snapshots.readable() if row.epoch > known)
         _require("snapshots", "in a row", [row.epoch for row in rows], list(range(known + 1, known + 1 + len(rows))))
         for row in rows:
-            self._advance(row.offsets.get(LOG_PARTITION, 0))
+            self._advance(row)
             self._compare(reader, row)
             self.snapshots.append(row)
         if rows:
@@ -75,8 +85,21 @@ class Verifier:
             }
             _require("Spark SQL", f"epoch {epoch}", (topics, holders, live), (rows, brokers, sorted(wanted["live"])))
 
-    def _advance(self, offset: int) -> None:
+    def _advance(self, row: SnapshotRow) -> None:
+        """Apply the log up to a snapshot. A repair goes back in the log, and what follows is told again."""
+        offset = row.offsets.get(LOG_PARTITION, 0)
+        if offset < self._next_offset:
+            told = self._history
+            self._begin()
+            self._apply_until(offset)
+            self._history = told
+        self._apply_until(offset)
+        if row.kind == "STOP" and row.last_tick_append is None:
+            self._clocks[offset] = LogClock.of(row)
+
+    def _apply_until(self, offset: int) -> None:
         for record in self._log.between(self._next_offset, offset):
+            self._oracle.registry.clock = self._clocks.get(record.offset, self._oracle.registry.clock)
             self._oracle.apply(record)
         self._next_offset = max(offset, self._next_offset)
         self._history += self._oracle.take_history()
@@ -90,7 +113,8 @@ class Verifier:
 
     def _compare_appended(self, reader: RouteReader, row: SnapshotRow) -> None:
         lines = sorted(rows_from_arrow(BROKER_EVENT, reader.table(BROKER_EVENT, row)), key=lambda line: line[:2])
-        _require("broker_event", f"epoch {row.epoch}", [without_place(line) for line in lines], self._history)
+        told = [without_place(line) for line in lines if line.type != REPAIRED]
+        _require("broker_event", f"epoch {row.epoch}", told, self._history)
         rejected = sorted(each.offset for each in rows_from_arrow(REJECTED, reader.table(REJECTED, row)))
         _require("rejected", f"epoch {row.epoch}", rejected, self._oracle.rejected)
 

@@ -112,8 +112,12 @@ class World:
 
     def start_gateway(self) -> OwnedProcess:
         """Start a gateway at `port`. One runs from the beginning."""
-        self.gateway = self._start("gateway", "-c", _CLI, "gateway", "-c", str(self._file))
+        self.gateway = self.command("gateway")
         return self.gateway
+
+    def command(self, name: str) -> OwnedProcess:
+        """Start a command of namesrv-stream with the settings of this world."""
+        return self._start(name, "-c", _CLI, name, "-c", str(self._file))
 
     def _start(self, name: str, *arguments: str) -> OwnedProcess:
         self._started += 1

@@ -9,6 +9,7 @@ It runs until SIGTERM or Ctrl-C, which end it in order. If the executors of a cl
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 from dataclasses import replace
@@ -19,11 +20,12 @@ from pyspark.sql import SparkSession
 from namesrv_stream.cli.submitted import settings_options
 from namesrv_stream.config import Invocation, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.job.failures import JobHungError
+from namesrv_stream.job.registry_job import RouteRegistryJob
+from namesrv_stream.job.termination import stop_on_signals, stop_on_signals_to_jvm
 from namesrv_stream.kafka.election import find_coordinator
-from namesrv_stream.local.spark import set_up_spark_log
+from namesrv_stream.local.spark import forget_session, set_up_spark_log
 from namesrv_stream.logs import set_up_logging
-from namesrv_stream.stream.job import RouteRegistryJob
-from namesrv_stream.stream.termination import stop_on_signals, stop_on_signals_to_jvm
 from namesrv_stream.tables.root import Root
 
 log = logging.getLogger("namesrv_stream.route_registry")
@@ -52,12 +54,14 @@ def main(invocation: Invocation, standby: bool, accept_new_log: bool, debug: boo
         try:
             RouteRegistryJob(spark, settings, accepts_new_log=accept_new_log).run(stop)
         finally:
-            spark.stop()
+            forget_session(spark)  # whose JVM may have died
         log.info("the job has stopped in order")
     except NamesrvError as error:
         if debug:
             raise
         click.echo(f"route_registry: {error}", err=True)
+        if isinstance(error, JobHungError):
+            os._exit(error.exit_status)  # a thread of a batch that hangs would keep the process
         sys.exit(error.exit_status)
 
 

@@ -17,8 +17,8 @@ from league.fence import settle
 from league.peer import Line, Peer
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.background import BackgroundGateway
+from namesrv_stream.job.background import BackgroundJob
 from namesrv_stream.local.rocketmq import LocalServer, Release, name_server
-from namesrv_stream.stream.background import BackgroundJob
 from namesrv_stream.wire.codes import Version
 
 SERVERS = 2

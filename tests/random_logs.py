@@ -1,6 +1,9 @@
 """Random logs for property tests: brokers that fight for ids, short leases, outages, a clock that steps back."""
 
+from zlib import crc32
+
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from namesrv_stream.kafka.reader import StoredRecord
 from namesrv_stream.records import encode_record, record_key
@@ -42,6 +45,13 @@ channels = st.sampled_from(CHANNELS)
 topic_configs = st.builds(
     TopicConfig, read_queue_nums=st.just(8), write_queue_nums=st.sampled_from([4, 8]), perm=st.sampled_from([2, 4, 6])
 )
+
+
+def with_token(request):
+    """A token stands for all that a registration says, not for its connection."""
+    return replace(request, token=f"{crc32(encode_record(replace(request, channel_id=None))):08x}")
+
+
 registrations = st.builds(
     RegisterBroker,
     cluster_name=st.sampled_from(CLUSTERS),
@@ -58,7 +68,7 @@ registrations = st.builds(
     filter_server_list=st.lists(st.sampled_from(["f:1", "f:2"]), max_size=2, unique=True),
     keep_filter_servers=st.booleans(),
     channel_id=channels,
-)
+).flatmap(lambda request: st.sampled_from([request, with_token(request), with_token(request)]))
 heartbeats = st.builds(BrokerHeartbeat, broker_addr=st.sampled_from(ADDRESSES), channel_id=channels)
 ends = st.one_of(
     st.builds(UnregisterBroker, broker_addr=st.sampled_from(ADDRESSES)),

@@ -67,6 +67,38 @@ def a_promoted_slave_has_one_id(trial: Trial) -> None:
     trial.expect("the ids", addresses, {"0": broker.address})
 
 
+@scenario("apache/rocketmq#1464")
+def an_id_that_another_broker_held_is_back_with_its_owner(trial: Trial) -> None:
+    """A second broker registers with the id of one that lives, by mistake or with a default id, and leaves. The first
+    goes on to register what it has always said.
+
+    Right: The one that lives holds its id again with its next registration.
+    """
+    owner, other = trial.broker(), trial.broker()
+    owner.register(trial.topics("t", "u"))
+    trial.settle()
+    other.register(trial.topics("t", "u"))
+    other.unregister()
+    trial.settle()
+    owner.register(trial.topics("t", "u"))
+    trial.settle()
+    trial.expect("the addresses in the route", trial.addresses("t"), [owner.address])
+
+
+@scenario("apache/rocketmq#2717")
+def a_topic_with_an_odd_name_costs_its_broker_nothing(trial: Trial) -> None:
+    """A broker that compresses its registration has a topic with a blank in its name. The form separates fields by
+    blanks.
+
+    Right: All topics of the broker have routes.
+    """
+    broker = trial.broker()
+    every = ["t", "u", "with a blank"]
+    broker.register(trial.topics(*every), compressed=True)
+    trial.settle()
+    trial.expect("the topics with a route", trial.routed(every), every)
+
+
 @scenario("apache/rocketmq#4522", "apache/rocketmq#10873")
 def no_broker_is_listed_without_an_address(trial: Trial) -> None:
     """A topic is made before its broker has registered. 5.x refuses that registration and keeps a broker without

@@ -42,7 +42,7 @@ def _make_history(days: float, seed: int, shape: dict[str, object], out: Path, b
     end_ms = time.time_ns() // 1_000_000 // MINUTE_MS * MINUTE_MS
     chronicle = Chronicle(chronicle_plan(seed, **shape), end_ms - round(days * DAY_MS), days)
     with (
-        errors_alone("namesrv_stream.stream.job"),  # no warnings of CreateTime and missing ticks: the past needs both
+        errors_alone("namesrv_stream.job"),  # no warnings of CreateTime and missing ticks: the past needs both
         progress("namesrv-stream", "starting Kafka") as shown,
     ):
         publish_history(chronicle.records(), out, round(chronicle.records_an_hour * batch_hours), say, shown)

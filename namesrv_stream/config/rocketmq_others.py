@@ -1,7 +1,7 @@
-"""RocketMQ's settings of its controller and of its Netty client, which a `namesrv.properties` may hold.
+"""Settings without effect that a `namesrv.properties` may hold: RocketMQ's controller's, its client's, and former ones.
 
 Nothing here reads them: the registry has no controller, and its connections are not Netty's. They are accepted, so that
-a file that RocketMQ accepts need not be changed, and named once at start.
+a file that RocketMQ or an earlier release accepts need not be changed, and named once at start.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ _CONTROLLER = """
     metricsGrpcExporterTarget= metricsInDelta=false metricsLabel= metricsPromExporterHost= metricsPromExporterPort=5557
     notifyBrokerRoleChanged=true processReadEvent=false scanInactiveMasterInterval=5000
 """
+_FORMER = "clockJumpMillis=15000 clockJumpGraceMillis=60000 registrationCacheMaxBytes=134217728"
 _JRAFT_PREFIXES = ("jRaft", "jraftConfig")
-OTHER_DEFAULTS = dict(pair.split("=", 1) for pair in f"{_NETTY_CLIENT} {_CONTROLLER}".split())
-"""Properties name -> default in RocketMQ 5.4.0."""
+OTHER_DEFAULTS = dict(pair.split("=", 1) for pair in f"{_NETTY_CLIENT} {_CONTROLLER} {_FORMER}".split())
+"""Properties name -> default in RocketMQ 5.4.0, or in the release that had it."""
 
 
 def is_other_setting(key: str) -> bool:
-    """Return whether the key is a setting of RocketMQ's controller, its JRaft or its Netty client."""
+    """Return whether the key is a setting that nothing here reads."""
     return key in OTHER_DEFAULTS or key.startswith(_JRAFT_PREFIXES)

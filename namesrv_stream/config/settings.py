@@ -141,10 +141,6 @@ class NamesrvSettings(RocketmqSettings):
         "value.",
         "job",
     )
-    clock_jump_millis: Millis = setting("clockJumpMillis", 15_000, "A setting of release 0.1; see tickGapMillis.")
-    clock_jump_grace_millis: Millis = setting(
-        "clockJumpGraceMillis", 60_000, "A setting of release 0.1; see tickGapMillis."
-    )
     expiry_guard_ratio: Ratio = setting(
         "expiryGuardRatio",
         0.0,
@@ -184,8 +180,8 @@ class NamesrvSettings(RocketmqSettings):
     )
     reconcile_interval_millis: Millis = setting(
         "reconcileIntervalMillis",
-        300_000,
-        "Time after which an unchanged registration is sent to Kafka in full again; 0: always in full.",
+        86_400_000,
+        "Time after which a registration is sent to Kafka in full whatever the tables show; 0: always in full.",
         "gateway, fleet",
     )
     metrics_port: Port = setting("metricsPort", 0, "Port for Prometheus, /healthz and /readyz; 0: none.", "gateway")
@@ -214,13 +210,6 @@ class NamesrvSettings(RocketmqSettings):
         "peerBufferMaxBytes",
         268_435_456,
         "Most bytes of unfinished frames, unanswered requests and unread answers, of all peers together.",
-        "gateway",
-    )
-    registration_cache_max_bytes: Count = setting(
-        "registrationCacheMaxBytes",
-        134_217_728,
-        "Most bytes of registrations of all brokers that are kept, compressed, to recognise them and to send them "
-        "again.",
         "gateway",
     )
     tls_mode: Literal["disabled", "permissive", "enforcing"] = setting(

@@ -14,20 +14,17 @@ from namesrv_stream.gateway.tls import Certificates
 
 _SOON_DAYS = 30
 _DAY_S = 86_400
-_PARTIAL_CHAIN = ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
-_FLIGHTS = 4
-"""Messages that each side sends in a handshake, at most."""
 
 
 def check_certificate(settings: NamesrvSettings) -> Iterator[Finding]:
     """Read the files of tls.server.*, and shake hands with the certificate in memory."""
-    context = Certificates(settings).context()
-    if context is None:
+    certificates = Certificates(settings)
+    if not certificates.is_set:
         yield Finding("certificate", "not checked", "tls.server.certPath is not set: the gateway speaks plain text")
         return
     file = settings.tls_cert_path
     try:
-        ends_s = _end_of_validity_s(context, file)
+        ends_s = certificates.end_of_validity_s()
     except ssl.SSLError as error:
         problem = getattr(error, "verify_message", "") or str(error)
         yield Finding("certificate", "failed", f"{file}: {problem}", "Put a certificate there that is valid now.")
@@ -37,28 +34,6 @@ def check_certificate(settings: NamesrvSettings) -> Iterator[Finding]:
         yield Finding("certificate", "warning", f"{file} is valid for {days} days", "Renew it; no restart is needed.")
     else:
         yield Finding("certificate", "ok", f"{file} is valid for {days} days")
-
-
-def _end_of_validity_s(server: ssl.SSLContext, certificate: str) -> float:
-    """Return the time at which the certificate ends. Raises ssl.SSLError if a client would not accept it now.
-
-    The client of the handshake trusts this certificate itself, so who has issued it is not checked.
-    """
-    server.verify_mode = ssl.CERT_NONE
-    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    client.check_hostname = False
-    client.verify_flags |= _PARTIAL_CHAIN
-    client.load_verify_locations(certificate)
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    served = server.wrap_bio(to_server, to_client, server_side=True)
-    asked = client.wrap_bio(to_client, to_server)
-    for _ in range(_FLIGHTS):
-        for side in (asked, served):
-            try:
-                side.do_handshake()
-            except ssl.SSLWantReadError:
-                continue
-    return ssl.cert_time_to_seconds(str((asked.getpeercert() or {})["notAfter"]))
 
 
 def check_users(settings: NamesrvSettings) -> Iterator[Finding]:

@@ -12,9 +12,9 @@ import msgspec
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.doctor.finding import Finding, State
+from namesrv_stream.job.limits import require_sound_spark
 from namesrv_stream.local.jars import JARS, is_retrieved
 from namesrv_stream.local.java import OLDEST_JAVA, find_java, java_version
-from namesrv_stream.stream.limits import require_sound_spark
 
 _WORKER_LIMIT_S = 60.0
 _PACKAGES = ("pyspark", "pyarrow", "protobuf", "pandas")

@@ -108,18 +108,14 @@ class Answers:
             return self.routes.by_fields
         return self._kept.setdefault(code, KeptAnswers(MAX_KEPT_OF_OTHERS_BYTES))
 
-    @property
-    def topics_go(self) -> bool:
-        """True if a registration removes the broker's topics that it does not name (T5)."""
-        return self.settings.delete_topic_with_broker_registration
-
     def is_changed(self, asking: BrokerHeader, version: DataVersion) -> bool:
         """Return whether the broker has to register, which QUERY_DATA_VERSION answers as `changed` (M8).
 
-        It also has to register if its lease has another name, id or cluster than the request.
+        It also has to register if its lease has another name, id or cluster than the request, and if other changes may
+        have undone what it registered: then the lease has no token (E10).
         """
         lease = self.live.get(asking.broker_addr)
-        if lease is None or lookup.is_version_changed(self.tables, asking.broker_addr, version):
+        if lease is None or not lease.tokens or lookup.is_version_changed(self.tables, asking.broker_addr, version):
             return True
         named = (asking.cluster_name, asking.broker_name, asking.broker_id)
         return any(each not in (None, own) for each, own in zip(named, lease[1:4], strict=True))

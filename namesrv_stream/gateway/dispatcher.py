@@ -123,7 +123,7 @@ class Dispatcher:
     def _is_registered_at_once(self, command: RemotingCommand, connection: Connection) -> bool:
         """Return whether a registration needs one send alone, which this has done; its answer follows."""
         started_s, registering = time.perf_counter(), self._writes.registering
-        place, later_s = registering.send_unchanged(command, connection), 0.0
+        place, later_s = registering.send_light(command, connection), 0.0
         if place is None:
             place, later_s = registering.send_at_once(command, connection), _LATER_S
         if place is None:

@@ -88,12 +88,7 @@ class Gateway:
         self._authorization = Authorization(settings, self.metrics)
         self._loop = asyncio.get_running_loop()
         self._link = KafkaLink(settings, self._count_outcome)
-        self._writes = Writes(
-            Sending(self._link, self.gateway_id),
-            settings.reconcile_interval_millis,
-            self._answers,
-            settings.registration_cache_max_bytes,
-        )
+        self._writes = Writes(Sending(self._link, self.gateway_id), settings.reconcile_interval_millis, self._answers)
         self._dispatcher = Dispatcher(self._answers, self._writes, self.metrics, self._authorization)
         self._server = Server(settings, self._dispatcher)
         async with AsyncExitStack() as opening:
@@ -177,14 +172,13 @@ class Gateway:
             self._looked_around_s = time.monotonic()
             self._authorization.reload()
             self.metrics.connections.set(len(self.connections.open))
+            self.metrics.certificate_ends_s.set(self.connections.certificates.ends_s)
             self.metrics.records_waiting.set(self._link.on_the_way)
             self.metrics.kafka_connected.set(self._link.is_connected)
             self._watch_kafka()
             self._writes.registering.close_expired()
             if self._latest is not None:
                 self._watch_age(self._latest)
-            else:
-                self._writes.note_staleness(is_stale=True)
             await asyncio.sleep(_LOOK_AROUND_EVERY_S)
 
     def _watch_kafka(self) -> None:
@@ -218,15 +212,13 @@ class Gateway:
             self._link.ticks.follow(sign.late_from)
         progress = job_progress(row, now_ms)
         lag_ms = progress.lag_ms
-        has_gap = is_behind(row, now_ms)
-        is_stale = bool(latest.tables.live) and has_gap
+        is_stale = bool(latest.tables.live) and is_behind(row, now_ms)
         if is_stale and not self._is_stale:
             log.warning("epoch %d is %d s of event time behind and brokers live: is the job running?",
                         latest.row.epoch, (lag_ms or 0) // 1000)  # fmt: skip
         if self._is_stale and not is_stale:
             log.info("the job publishes again: epoch %d", latest.row.epoch)
         self._is_stale = is_stale
-        self._writes.note_staleness(is_stale=has_gap)  # with no live broker too: one may have come unseen
         self.metrics.is_stale.set(is_stale)
         self.metrics.age_s.set(age_ms / 1000)
         self.metrics.lag_s.set((lag_ms or 0) / 1000)

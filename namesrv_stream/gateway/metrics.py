@@ -39,6 +39,11 @@ class Metrics:
         self.job_state = Enum(
             "namesrv_job_state", "The job as the served snapshot shows it.", registry=of, states=get_args(State)
         )
+        self.certificate_ends_s = Gauge(
+            "namesrv_certificate_expiry_timestamp_seconds",
+            "When the certificate of tls.server.certPath ends, 0 without one.",
+            registry=of,
+        )
         self._brokers = Gauge("namesrv_brokers", "Live broker addresses.", ["cluster"], registry=of)
         self.records = Counter("namesrv_records", "Records that Kafka has acknowledged.", registry=of)
         self.kafka_errors = Counter("namesrv_kafka_errors", "Records that Kafka did not take.", ["error"], registry=of)

@@ -1,42 +1,66 @@
-"""Sends registrations to Kafka, in full or as a light heartbeat, and answers them."""
+"""Sends registrations to Kafka, in full or as a light heartbeat (E10), and answers them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
-from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
+from msgspec.structs import replace
+
+from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.body_processes import ReadingProcessLostError
 from namesrv_stream.gateway.broker_log import BrokerLog
 from namesrv_stream.gateway.connection import Connection
-from namesrv_stream.gateway.full_or_light import (
-    MAX_AT_ONCE_BYTES,
-    Decision,
-    FullOrLight,
-    TooManyBrokersError,
-    broker_address,
-)
-from namesrv_stream.gateway.heartbeats import Heartbeats
+from namesrv_stream.gateway.heartbeats import Heartbeats, InLog
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
 from namesrv_stream.gateway.kept_answers import KeptAnswer
-from namesrv_stream.gateway.ledger import Fingerprint, FullRegistration, Registrations, fingerprint
 from namesrv_stream.gateway.own_writes import OwnWrites
-from namesrv_stream.gateway.resending import Resending
+from namesrv_stream.gateway.registrations import (
+    MAX_BROKERS_OF_A_CONNECTION,
+    MAX_BROKERS_OF_A_HOST,
+    Registrations,
+    Unread,
+    token_of,
+)
 from namesrv_stream.gateway.sending import Sending, is_read_at_once
-from namesrv_stream.rules.registration import reply
-from namesrv_stream.rules.requests import MASTER_ID, MAX_HEARTBEAT_TIMEOUT_MS, ChannelClosed, RegisterBroker
-from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.gateway.taken_addresses import TakenAddresses
+from namesrv_stream.records import encode_record
+from namesrv_stream.rules.registration import RegisterReply, reply
+from namesrv_stream.rules.requests import (
+    MASTER_ID,
+    MAX_HEARTBEAT_TIMEOUT_MS,
+    ChannelClosed,
+    RegisterBroker,
+    UnregisterBroker,
+)
 from namesrv_stream.wire.codes import ResponseCode
 from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.errors import BadRequestError
+from namesrv_stream.wire.frame import LARGE_BODY_BYTES
 from namesrv_stream.wire.headers import BrokerHeader, RegisterBrokerResponseHeader, header_fields, read_names
+from namesrv_stream.wire.registration import DEFAULT_LIMITS, BodyLimits
+from namesrv_stream.wire.requests import read_registration, unregister_broker
 
 log = logging.getLogger(__name__)
 
 REGISTRATION_LIMIT_S = 22.0
 """Limit of the wait for Kafka. It is longer than for other requests: a broker waits 24 s for its registration (B2)."""
+
+MAX_AT_ONCE_BYTES = 256 * 1024
+"""Limit of a registration's body that is decoded in the turn in which it comes. 1,500 topics take 0.6 ms."""
+
+_AT_ONCE_LIMITS = BodyLimits(only_quick=True)
+"""Limits of a body that is large, and is decoded at once all the same. The slowest that was found takes 3.3 ms."""
+
+_MOST_TOPICS_WAITED_FOR = 12_000
+"""Topics of a registration for which lookups may wait (E12): to find those that are new keeps the event loop busy."""
+
+_MOST_NAMED = 3
+"""Topics that one line of the log names."""
 
 _AT_A_TIME = 20
 """Pace of what is done for thousands of brokers at once: the event loop answers others in between."""
@@ -44,11 +68,30 @@ _AT_A_TIME = 20
 
 KAFKA_IS_AWAY = "Kafka is away, so its brokers have to use another gateway"
 
-_NOT_IN_LOG = (KafkaUnreachableError, KafkaRefusedError, GatewayBusyError, NoTurnError, ReadingProcessLostError)
+_NOT_READ = (KafkaUnreachableError, GatewayBusyError, NoTurnError, ReadingProcessLostError)
+
+
+class TooManyBrokersError(BadRequestError):
+    """Too many broker addresses over one connection, more than any broker container has, or from one host."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"over {MAX_BROKERS_OF_A_CONNECTION} broker addresses registered over this connection, or over "
+            f"{MAX_BROKERS_OF_A_HOST} from this host"
+        )
+
+
+class _Read(NamedTuple):
+    """A decoded registration: `head` without its topics, its record, its topics, and those left out (R1a)."""
+
+    head: RegisterBroker
+    record: bytes
+    topics: tuple[str, ...]
+    left_out: tuple[str, ...]
 
 
 class Registering:
-    """Sends each registration as `FullOrLight` decides, and answers it. Lives in the event loop."""
+    """Sends and answers the registrations and other signs of life of brokers. Lives in the event loop."""
 
     def __init__(self, sending: Sending, registrations: Registrations, answers: Answers, own: OwnWrites) -> None:
         self._sending = sending
@@ -57,39 +100,31 @@ class Registering:
         self._answers = answers
         self._heartbeats = Heartbeats(sending)
         self._speaking: dict[str, Connection] = {}
-        self._full_or_light = FullOrLight(sending, registrations, answers, self._speaking)
-        self._resending = Resending(sending, registrations, self._speaking, self._send_in_full, answers)
+        self._taken = TakenAddresses(sending, self._speaking)
         self._broker_log = BrokerLog(sending.loop)
         self.is_kafka_away = False
-
-    @property
-    def is_stopping(self) -> bool:
-        """True once the gateway stops."""
-        return self._resending.is_stopping
+        self.is_stopping = False
 
     # --- requests
 
-    def send_unchanged(self, command: RemotingCommand, connection: Connection) -> asyncio.Future[LogPosition] | None:
-        """Send an unchanged registration, which most are, as a heartbeat. Return its future place in the log.
+    def send_light(self, command: RemotingCommand, connection: Connection) -> InLog | None:
+        """Send a registration that the tables show, as most do, as a heartbeat. Return its future place in the log.
 
-        Return None if one send is not enough: `register` handles such a registration.
+        Return None if it is to be sent in full, or earlier requests of the connection go first.
         """
         if _has_earlier_requests(connection):
             return None
-        address = broker_address(command)
-        if self._full_or_light.why_in_full(address, fingerprint(command), connection) is not None:
-            return None
         try:
-            return self.sign_of_life(address, connection)
+            return self._light(command, connection)
         except NamesrvError:
-            return None
+            return None  # `register` meets it again, and its caller answers it
 
-    def send_at_once(self, command: RemotingCommand, connection: Connection) -> asyncio.Future[LogPosition] | None:
-        """Send a master's registration that says something new, in the turn in which it came.
+    def send_at_once(self, command: RemotingCommand, connection: Connection) -> InLog | None:
+        """Send a master's registration in full, in the turn in which it came. Return its future place in the log.
 
-        Return its future place in the log. Return None, and send nothing, if `register` has to handle it: the body is
-        compressed or would take the event loop too long, earlier requests wait, the sender is a slave, whose answer
-        names its master, or the registration cannot be sent.
+        Return None, and send nothing, if `register` has to handle it: the body is compressed or would take the event
+        loop too long, earlier requests wait, the sender is a slave, whose answer names its master, or the registration
+        cannot be sent.
         """
         if not _is_of_master(command) or _has_earlier_requests(connection):
             return None
@@ -97,14 +132,84 @@ class Registering:
             return None
         if not self._sending.link.has_room(connection.host, len(command.body)):
             return None
+        limits = DEFAULT_LIMITS if len(command.body) <= LARGE_BODY_BYTES else _AT_ONCE_LIMITS
         try:
-            decision = self._full_or_light.decide_at_once(command, connection)
+            return self._full(self._reading(command, connection, limits)(), connection)
         except Exception:  # also an error of ours: `register` meets it again, and its caller logs and answers it
             return None
+
+    async def register(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Send a registration, and return its answer once Kafka has it or, if it is thinned, the record before it.
+
+        Raises NamesrvError.
+        """
+        async with connection.order:
+            place = self._light(command, connection)
+            head = self._shown_head(broker_address(command))
+            if place is None:
+                read = await self._read(command, connection)
+                head, place = read.head, self._full(read, connection)
+        await self._sending.in_log(place, REGISTRATION_LIMIT_S)
+        return self._answer(command, head)
+
+    async def _read(self, command: RemotingCommand, connection: Connection) -> _Read:
+        reading = self._reading(command, connection, DEFAULT_LIMITS)
         try:
-            return None if decision is None else self._send_decided(decision, connection)
-        except NamesrvError:
+            return await self._sending.made(command, connection, reading)
+        except _NOT_READ:
+            self._registrations.left_out(broker_address(command), self._answers)
+            raise
+
+    def answer_to_registration(self, command: RemotingCommand, error: BaseException | None) -> KeptAnswer:
+        """Return the answer to a registration that `send_light` or `send_at_once` has sent.
+
+        `error`: None if Kafka has taken it.
+        """
+        if error is not None:
+            return KeptAnswer(command.code, busy(command, error, {}))
+        if _is_of_master(command):
+            return self._answers.to_master
+        return KeptAnswer(command.code, self._answer(command, self._shown_head(broker_address(command))))
+
+    def _light(self, command: RemotingCommand, connection: Connection) -> InLog | None:
+        """Send a light heartbeat in place of a registration if that is enough (E10)."""
+        address, now_ms = broker_address(command), self._sending.now_ms
+        why = self._registrations.why_in_full(address, token_of(command), self._answers, now_ms)
+        if why is not None:
+            log.debug("%s registers in full: %s", address, why)
             return None
+        self._note_broker(address, self._shown_head(address), connection)
+        return self.sign_of_life(address, connection)
+
+    def _reading(self, command: RemotingCommand, connection: Connection, limits: BodyLimits) -> Callable[[], _Read]:
+        """Return what decodes a registration, which may be run in another process. Raises BadRequestError."""
+        address, channel_id = broker_address(command), self._sending.channel_id(connection)
+        if not self._registrations.has_room(address, channel_id, connection.host):
+            raise TooManyBrokersError
+        self._taken.refuse(command, connection, self._answers)
+        return partial(_decode, command, channel_id, limits)
+
+    def _full(self, read: _Read, connection: Connection) -> InLog:
+        """Send a registration in full."""
+        address, channel_id = read.head.broker_addr, self._sending.channel_id(connection)
+        if read.left_out:
+            connection.note_left_out(address, ", ".join(ascii(name[:100]) for name in read.left_out))
+        place = self._sending.link.send(read.head, read.record, connection.host)
+        unread = self._registrations.sent_in_full(read.head, self._sending.now_ms)
+        known = self._answers.tables.queues
+        new_topics = [topic for topic in read.topics if topic not in known]
+        place.add_done_callback(partial(self._on_full_acknowledged, unread, address, new_topics))
+        self._note_broker(address, read.head, connection)
+        self._note_sign_of_life(address, connection)
+        self._heartbeats.sent(address, channel_id, place)
+        return place
+
+    def _on_full_acknowledged(self, unread: Unread, address: str, new_topics: list[str], done: InLog) -> None:
+        if done.cancelled() or done.exception() is not None:
+            self._registrations.failed(address, self._answers)
+        else:
+            unread.place = done.result()
+            self._own.registered(new_topics, unread.place)
 
     def is_thinned(self, command: RemotingCommand, connection: Connection) -> bool:
         """Take a BROKER_HEARTBEAT that needs no record now, which most do not. It may be answered at once.
@@ -126,70 +231,13 @@ class Registering:
         return True
 
     def is_known(self, address: str) -> bool:
-        """Return whether the ledger or the newest snapshot has the address: others have no signs of life (L2)."""
-        return self._registrations.get(address) is not None or address in self._answers.live
+        """See `Registrations.is_known`."""
+        return self._registrations.is_known(address, self._answers)
 
-    def answer_to_registration(self, command: RemotingCommand, error: BaseException | None) -> KeptAnswer:
-        """Return the answer to a registration that `send_unchanged` or `send_at_once` has sent.
-
-        `error`: None if Kafka has taken it.
-        """
-        address = broker_address(command)
-        if error is not None:
-            self._registrations.forget(address)
-            return KeptAnswer(command.code, busy(command, error, {}))
-        known = self._registrations.get(address)
-        if known is None or _is_of_master(command):
-            return self._answers.to_master
-        return KeptAnswer(command.code, self._answer(command, known.head))
-
-    async def register(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Send a registration, and return its answer once Kafka has it or, if it is thinned, the record before it.
-
-        Raises NamesrvError.
-        """
-        address = broker_address(command)
-        place: asyncio.Future[LogPosition] | None = None
-        try:
-            async with connection.order:
-                decision = await self._full_or_light.decide(command, connection)
-                place = self._send_decided(decision, connection)
-            await self._sending.in_log(place, REGISTRATION_LIMIT_S)
-        except _NOT_IN_LOG:
-            self._registrations.failed(address, self._answers, was_sent=place is not None)
-            raise
-        return self._answer(command, decision.head)
-
-    def _send_decided(self, decision: Decision, connection: Connection) -> asyncio.Future[LogPosition]:
-        head, identity, part, record, why = decision
-        address = head.broker_addr
-        if part is None:
-            return self.sign_of_life(address, connection)
-        channel_id = self._sending.channel_id(connection)
-        if part.left_out:
-            names = ", ".join(ascii(name[:100]) for name in part.left_out)
-            connection.note_left_out(address, names)
-        topics, part.topics = part.topics, ()
-        if record is None:
-            log.debug("%s registers what epoch %d shows", address, self._answers.epoch)
-            part.was_published = True
-            place = self.sign_of_life(address, connection)
-            self._note(identity, part, channel_id, place)
-            return place
-        place = self._send_in_full(identity, part, channel_id, record)
-        known = self._answers.tables.queues
-        place.add_done_callback(partial(self._on_acknowledged, [topic for topic in topics if topic not in known]))
-        log.debug("%s registers in full: %s", address, why)
-        if not self._registrations.has_sign_of_life(address, channel_id):
-            self._broker_log.came(address, f"{head.broker_name} {head.broker_id}", connection)
-        self._note_sign_of_life(address, connection)
-        self._heartbeats.sent(address, channel_id, place)
-        return place
-
-    def sign_of_life(self, address: str, connection: Connection) -> asyncio.Future[LogPosition]:
+    def sign_of_life(self, address: str, connection: Connection) -> InLog:
         """Send a light heartbeat, now or later. Return the future by which the broker may be answered.
 
-        The ledger or the newest snapshot has the address. Raises NamesrvError.
+        The address `is_known`. Raises NamesrvError.
         """
         channel_id = self._sending.channel_id(connection)
         if not self._registrations.has_room(address, channel_id, connection.host):
@@ -201,63 +249,60 @@ class Registering:
     def _note_sign_of_life(self, address: str, connection: Connection) -> None:
         channel_id = self._sending.channel_id(connection)
         self._speaking[channel_id] = connection
-        self._registrations.note_sign_of_life(address, channel_id, self._sending.now_ms, connection.host)
+        self._registrations.note_sign_of_life(address, channel_id, self._timeout_ms(address), connection.host)
+
+    def _note_broker(self, address: str, head: RegisterBroker | None, connection: Connection) -> None:
+        """Log the first registration of a broker over a connection."""
+        if head is not None and address not in self._registrations.timeouts_of(self._sending.channel_id(connection)):
+            self._broker_log.came(address, f"{head.broker_name} {head.broker_id}", connection)
+
+    def _shown_head(self, address: str) -> RegisterBroker | None:
+        """Return a broker's last registration without its topics, as far as it is in the log or in the tables."""
+        if (head := self._registrations.unread_head(address)) is not None:
+            return head
+        lease = self._answers.live.get(address)
+        if lease is None:
+            return None
+        return RegisterBroker(
+            cluster_name=lease.cluster_name,
+            broker_name=lease.broker_name,
+            broker_id=lease.broker_id,
+            broker_addr=address,
+            heartbeat_timeout_millis=lease.heartbeat_timeout_millis,
+            data_version=lease.data_version,
+        )
 
     def _timeout_ms(self, address: str) -> int:
-        """Return the timeout of a lease: the shorter one, if ledger and snapshot have different ones."""
-        known, lease = self._registrations.get(address), self._answers.live.get(address)
-        own_ms = known.head.timeout_ms if known is not None else MAX_HEARTBEAT_TIMEOUT_MS
+        """Return the timeout of a lease: the shorter one, if a registration on its way has another."""
+        head, lease = self._registrations.unread_head(address), self._answers.live.get(address)
+        own_ms = head.timeout_ms if head is not None else MAX_HEARTBEAT_TIMEOUT_MS
         return min(own_ms, lease.heartbeat_timeout_millis) if lease is not None else own_ms
 
-    def left(self, address: str) -> None:
-        """Forget all of an address, because it unregisters, and log that it leaves."""
-        self._registrations.forget(address)
+    def unregister(self, command: RemotingCommand, connection: Connection) -> InLog:
+        """Send an unregistration, and forget the signs of life that wait. Raises NamesrvError."""
+        request = unregister_broker(command)
+        address = request.broker_addr
         self._heartbeats.forget(address)
         self._broker_log.unregisters(address, self._answers.live.get(address))
+        return self._send_end(request, connection)
 
-    def _send_in_full(
-        self, identity: Fingerprint, part: FullRegistration, channel_id: str, record: bytes
-    ) -> asyncio.Future[LogPosition]:
-        """Send a full registration, and record it in the ledger before anything else can be sent.
-
-        So the ledger has the order of the log.
-        """
-        place = self._sending.link.send(part.head, record, part.host)
-        self._note(identity, part, channel_id, place)
+    def _send_end(self, request: UnregisterBroker | ChannelClosed, connection: Connection) -> InLog:
+        place = self._sending.link.send(request, host=connection.host)
+        place.add_done_callback(partial(_note_place, self._registrations.sent_end(request.broker_addr)))
         return place
 
-    def _note(
-        self, identity: Fingerprint, part: FullRegistration, channel_id: str, place: asyncio.Future[LogPosition]
-    ) -> None:
-        """Record in the ledger what was sent for a full registration, and later its place in the log."""
-        is_all = self._answers.topics_go
-        self._registrations.sent_in_full(identity, part, channel_id, self._sending.now_ms, is_all=is_all)
-        place.add_done_callback(partial(self._on_full_acknowledged, part))
-
-    def _on_full_acknowledged(self, part: FullRegistration, done: asyncio.Future[LogPosition]) -> None:
-        if done.cancelled() or done.exception() is not None:
-            self._registrations.failed(part.head.broker_addr, self._answers)
-        else:
-            part.place = done.result()
-
-    def _on_acknowledged(self, new_topics: list[str], done: asyncio.Future[LogPosition]) -> None:
-        if not done.cancelled() and done.exception() is None:
-            self._own.registered(new_topics, done.result())
-
-    def _answer(self, command: RemotingCommand, request: RegisterBroker) -> RemotingCommand:
-        """Answer a registration from the newest snapshot (R6, R12, R13)."""
-        answer = reply(self._answers.tables, self._answers.settings, request)
+    def _answer(self, command: RemotingCommand, head: RegisterBroker | None) -> RemotingCommand:
+        """Answer a registration from the newest snapshot (R6, R12, R13). `head`: None if its lease has just ended."""
+        answer = RegisterReply() if head is None else reply(self._answers.tables, self._answers.settings, head)
         header = RegisterBrokerResponseHeader(master_addr=answer.master_addr, ha_server_addr=answer.ha_server_addr)
         return command.answer(ext_fields=header_fields(header), body=self._answers.order_table)
 
     # --- what happens besides requests
 
     def follow(self, answers: Answers) -> None:
-        """Answer from a newer snapshot. Connected brokers that it lacks are sent again later."""
-        if answers.topics_go != self._answers.topics_go:
-            self._registrations.forget_all()  # the same registration has another effect now
-        self._answers = self._full_or_light.answers = answers
-        self._resending.follow(answers)
+        """Answer from a newer snapshot."""
+        self._answers = answers
+        self._registrations.follow(answers)
 
     def note_kafka(self, *, is_away: bool) -> None:
         """Note whether Kafka is away. While it is, close the connections of all brokers, so that they go elsewhere."""
@@ -272,9 +317,9 @@ class Registering:
         The newest snapshot has no lease of them, and the silence is longer than their timeouts.
         """
         for channel_id, connection in list(self._speaking.items()):
-            addresses = self._registrations.addresses_of(channel_id)
-            if addresses and self._answers.live.keys().isdisjoint(addresses):
-                timeout_ms = max(map(self._timeout_ms, addresses))
+            timeouts = self._registrations.timeouts_of(channel_id)
+            if timeouts and self._answers.live.keys().isdisjoint(timeouts):
+                timeout_ms = max(timeouts.values())
                 if connection.silent_s * 1_000 > timeout_ms:
                     connection.close_by_itself(f"its brokers have expired: silent for over {timeout_ms / 1_000:g} s")
 
@@ -283,7 +328,7 @@ class Registering:
 
         So no lease ends with this gateway.
         """
-        self._resending.is_stopping = True
+        self.is_stopping = True
         self._heartbeats.send_all()
 
     async def connection_lost(self, connection: Connection) -> None:
@@ -306,9 +351,33 @@ class Registering:
 
     def _send_closed(self, address: str, channel_id: str, connection: Connection) -> None:
         try:
-            self._sending.link.send(ChannelClosed(broker_addr=address, channel_id=channel_id), host=connection.host)
+            self._send_end(ChannelClosed(broker_addr=address, channel_id=channel_id), connection)
         except NamesrvError as error:
             log.warning("connection of %s lost, its lease runs to its end: %s", address, error)
+
+
+def broker_address(command: RemotingCommand) -> str:
+    """Return the address that a registration names; empty if it names none, which decoding it refuses."""
+    return (command.ext_fields or {}).get("brokerAddr", "")
+
+
+def _decode(command: RemotingCommand, channel_id: str, limits: BodyLimits) -> _Read:
+    """Decode a registration and encode its record. Raises BadRequestError; BodyTooLargeError beyond the limits."""
+    command = replace(command, body=command.body[:])  # bytes in one place: see LargeBody
+    request, left_out = read_registration(command, channel_id, limits)
+    request = replace(request, token=token_of(command))
+    topics = tuple(request.topic_config_table)
+    return _Read(
+        head=replace(request, topic_config_table={}, topic_queue_mapping_info_map={}, requested_by=None),
+        record=encode_record(request),
+        topics=topics if len(topics) <= _MOST_TOPICS_WAITED_FOR else (),
+        left_out=left_out[:_MOST_NAMED],
+    )
+
+
+def _note_place(unread: Unread, done: InLog) -> None:
+    if not done.cancelled() and done.exception() is None:
+        unread.place = done.result()
 
 
 def _is_of_master(command: RemotingCommand) -> bool:

@@ -65,20 +65,15 @@ class Sending:
                 raise ConnectionLostError
             yield self.channel_id(connection)
 
-    async def made(
-        self, command: RemotingCommand, connection: Connection, make: Callable[[], T], *, in_process: bool = True
-    ) -> T:
-        """Return what `make` reads from a request.
-
-        If the body is large, or may be once inflated, `make` runs in another process, or else in a thread of this one.
-        """
+    async def made(self, command: RemotingCommand, connection: Connection, make: Callable[[], T]) -> T:
+        """Return what `make` reads from a request, in another process if the body is large or may be once inflated."""
         if is_read_at_once(command):
             return make()
 
         def make_if_wanted() -> T:
             if connection.is_lost:
                 raise ConnectionLostError
-            return self.link.run_in_process(make) if in_process else make()
+            return self.link.run_in_process(make)
 
         return await self.link.aside(make_if_wanted, len(command.body), connection.host)
 

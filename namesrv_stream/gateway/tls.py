@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import ssl
+import time
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +15,9 @@ from namesrv_stream.errors import NamesrvError
 log = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 64 * 1024
+_PARTIAL_CHAIN = ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+_FLIGHTS = 4
+"""Messages that each side sends in a handshake, at most."""
 
 
 class CertificateError(NamesrvError):
@@ -36,9 +40,12 @@ class Certificates:
         self._files = [Path(path) for path in paths if path]
         self._read_at: list[int] | None = None
         self._context: ssl.SSLContext | None = None
+        self.ends_s = 0.0
+        """The time at which the certificate ends, in epoch seconds; 0 without one."""
         if self._files:
             self._read_at = self._changed_at()
             self._context = self._read()
+            self.ends_s = self._end_s()
 
     @property
     def is_set(self) -> bool:
@@ -51,10 +58,38 @@ class Certificates:
             self._read_at = changed_at
             try:
                 self._context = self._read()
+                self.ends_s = self._end_s()
                 log.info("TLS certificate read again from %s", self._settings.tls_cert_path)
             except CertificateError as error:
                 log.error("%s The certificate before stays in force.", error)
         return self._context
+
+    def end_of_validity_s(self) -> float:
+        """Return the time at which the certificate ends. Raises ssl.SSLError if a client would not accept it now.
+
+        The client of a handshake in memory trusts this certificate itself, so who has issued it is not checked.
+        """
+        server, client = self._read(), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        server.verify_mode = ssl.CERT_NONE
+        client.check_hostname = False
+        client.verify_flags |= _PARTIAL_CHAIN
+        client.load_verify_locations(self._settings.tls_cert_path)
+        to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        served = server.wrap_bio(to_server, to_client, server_side=True)
+        asked = client.wrap_bio(to_client, to_server)
+        for _ in range(_FLIGHTS):
+            for side in (asked, served):
+                try:
+                    side.do_handshake()
+                except ssl.SSLWantReadError:
+                    continue
+        return ssl.cert_time_to_seconds(str((asked.getpeercert() or {})["notAfter"]))
+
+    def _end_s(self) -> float:
+        try:
+            return self.end_of_validity_s()
+        except ssl.SSLError:
+            return time.time()  # it is not valid now
 
     def _changed_at(self) -> list[int]:
         return [file.stat().st_mtime_ns if file.exists() else 0 for file in self._files]

@@ -15,9 +15,9 @@ from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.body_processes import ReadingProcessLostError
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
-from namesrv_stream.gateway.ledger import MAX_LEDGER_BYTES, Registrations
 from namesrv_stream.gateway.own_writes import OwnWrites
 from namesrv_stream.gateway.registering import Registering, busy
+from namesrv_stream.gateway.registrations import Registrations
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.rules.requests import (
     AddWritePerm,
@@ -38,7 +38,7 @@ from namesrv_stream.wire.headers import (
     header_fields,
     read_names,
 )
-from namesrv_stream.wire.requests import operator_command, unregister_broker
+from namesrv_stream.wire.requests import operator_command
 
 Handler = Callable[["Writes", RemotingCommand, Connection], Awaitable[RemotingCommand]]
 
@@ -49,17 +49,11 @@ class Writes:
     `answers` is replaced with each snapshot.
     """
 
-    def __init__(
-        self,
-        sending: Sending,
-        reconcile_interval_ms: int,
-        answers: Answers,
-        registration_cache_bytes: int = MAX_LEDGER_BYTES,
-    ) -> None:
+    def __init__(self, sending: Sending, reconcile_interval_ms: int, answers: Answers) -> None:
         self._sending = sending
         self._link = sending.link
         self._answers = answers
-        self._registrations = Registrations(reconcile_interval_ms, registration_cache_bytes)
+        self._registrations = Registrations(reconcile_interval_ms)
         self.own = OwnWrites(answers)
         self.registering = Registering(self._sending, self._registrations, answers, self.own)
 
@@ -82,10 +76,8 @@ class Writes:
         return await self.registering.register(command, connection)
 
     async def _unregister(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        request = unregister_broker(command)
         async with connection.order:
-            self.registering.left(request.broker_addr)
-            place = self._link.send(request, host=connection.host)
+            place = self.registering.unregister(command, connection)
         await self._sending.in_log(place)
         return command.answer()
 
@@ -106,7 +98,7 @@ class Writes:
         return command.answer()
 
     async def _sign_of_life(self, address: str, connection: Connection) -> None:
-        """Send a heartbeat for a broker that the ledger or the newest snapshot has (L2); send nothing for others."""
+        """Send a heartbeat for a broker that is known (L2); send nothing for others."""
         if not self.registering.is_known(address):
             return
         async with self._sending.turn(connection):
@@ -151,10 +143,6 @@ class Writes:
         self._answers = answers
         self.own.follow(answers)
         self.registering.follow(answers)
-
-    def note_staleness(self, *, is_stale: bool) -> None:
-        """Note whether the newest snapshot is stale: then a lease may end unseen, so registrations are sent in full."""
-        self._registrations.is_stale = is_stale
 
     def stop(self) -> None:
         """Send no more records for lost connections or lost brokers.

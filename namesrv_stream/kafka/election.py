@@ -78,9 +78,13 @@ class JobLock:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.give_up()
+        self._thread.join()
+
+    def give_up(self) -> None:
+        """Give the lock to another candidate for good; returns at once."""
         self._stopped.set()
         self._is_candidate.set()
-        self._thread.join()
 
     def step_back(self, pause_s: float) -> None:
         """Give the lock to another candidate, and become a candidate again after `pause_s` seconds."""

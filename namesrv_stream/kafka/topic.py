@@ -95,6 +95,12 @@ class TopicFacts:
     config: Mapping[str, str]
 
     @property
+    def retention_s(self) -> float:
+        """The time for which Kafka keeps a record; infinite for ever, or if it is not known."""
+        retention_ms = int(self.config.get("retention.ms", "-1"))
+        return math.inf if retention_ms < 0 else retention_ms / 1000
+
+    @property
     def warnings(self) -> list[str]:
         """Warnings about the topic's settings, one text a setting; empty if all settings are right."""
         return topic_warnings(self)

@@ -41,7 +41,7 @@ def local_session(
 
 
 def forget_session(spark: SparkSession) -> None:
-    """Let the next session start a JVM of its own, after that of this one has died."""
+    """Stop the session, whose JVM may have died, and let the next one start a JVM of its own."""
     with suppress(Exception):  # whatever pyspark meets when it asks a JVM that is not there
         spark.stop()
     SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001

@@ -18,14 +18,14 @@ from namesrv_stream.errors import NamesrvError, SettingError, TermLostError
 from namesrv_stream.fleet.plan import FleetPlan
 from namesrv_stream.fleet.player import Fleet
 from namesrv_stream.gateway.background import BackgroundGateway
+from namesrv_stream.job.background import BackgroundJob
+from namesrv_stream.job.failures import SessionLostError
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.local.folder import in_service, owned_folder
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.local.ports import HOST, check_free
 from namesrv_stream.local.server import OwnedServer
 from namesrv_stream.local.spark import forget_session, local_session, set_up_spark_log
-from namesrv_stream.stream.background import BackgroundJob
-from namesrv_stream.stream.failures import SessionLostError
 
 log = logging.getLogger(__name__)
 

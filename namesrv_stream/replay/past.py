@@ -9,6 +9,7 @@ from pathlib import Path
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.job.background import BackgroundJob
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.local.kafka import LocalKafka
@@ -16,7 +17,6 @@ from namesrv_stream.local.spark import local_session
 from namesrv_stream.progress_lines import Progress
 from namesrv_stream.replay.stream_engine import CREATE_TIME_TOPIC
 from namesrv_stream.rules.requests import Request
-from namesrv_stream.stream.background import BackgroundJob
 
 _SENT_BEFORE_WAITING = 20_000
 

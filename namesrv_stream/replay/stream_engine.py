@@ -8,12 +8,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.job.background import BackgroundJob
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.topic import TOPIC_CONFIG, ensure_topic
 from namesrv_stream.replay.cases import Case, Check
 from namesrv_stream.replay.checks import check_output
 from namesrv_stream.replay.steps import RestartStep, ScanStep, Step
-from namesrv_stream.stream.background import BackgroundJob
 from namesrv_stream.tables.reader import RouteReader
 
 Json = dict[str, Any]

@@ -66,7 +66,7 @@ class AppliedEvent:
 
 def history_of(applied: AppliedEvent, changes: Sequence[RowChange]) -> list[BrokerEventRow]:
     """Return the lines of one applied event in a readable order; epoch and seq are 0 until publication."""
-    changes = _in_order(net_of(changes))
+    changes = _in_order(change for change in net_of(changes) if not _is_of_tokens_alone(change))
     if applied.command is not None:
         return _command_lines(applied, changes)
     topics = [change for change in changes if change.table in _COUNTED_TABLES]
@@ -88,6 +88,11 @@ def log_gap_line(at: LogPosition, gap_ms: int) -> BrokerEventRow:
 def _in_order(changes: Iterable[RowChange]) -> list[RowChange]:
     """The changes with topics last and by key: the rules take them in the order of memory, which no restart keeps."""
     return sorted(changes, key=lambda each: (each.table, each.key) if each.table in _COUNTED_TABLES else ("", ()))
+
+
+def _is_of_tokens_alone(change: RowChange) -> bool:
+    before, after = change.before, change.after
+    return isinstance(before, LiveRow) and isinstance(after, LiveRow) and before == after._replace(tokens=before.tokens)
 
 
 def _refused_line(applied: AppliedEvent, request: RegisterBroker) -> BrokerEventRow:

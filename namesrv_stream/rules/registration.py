@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.lease import channels_after
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, RouteTables, latest_registered
-from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.requests import MASTER_ID, PERM_WRITE, DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.rows import (
     BrokerRow,
@@ -76,51 +75,6 @@ def register(  # noqa: PLR0913  # a registration, its place in the log, and the 
     if not request.keep_filter_servers:
         _take_filter_servers(tables, request)
     return taken
-
-
-def changes_nothing(tables: RouteTables, settings: NamesrvSettings, request: RegisterBroker) -> bool:
-    """Return whether `register` would change nothing in these tables but the lease's last sign of life and connections.
-
-    Then a light heartbeat has the same effect.
-    """
-    lease = tables.live.get(request.broker_addr)
-    holders = tables.brokers.get(request.broker_name, {})
-    if lease is None or not _is_same_lease(lease, request) or not _is_same_holder(holders, request):
-        return False
-    filters = tables.filters.get(request.broker_addr, ())
-    if not request.keep_filter_servers and filters != tuple(request.filter_server_list):
-        return False
-    return not _brings_topics(holders, request) or _has_same_topics(tables.queues, settings, request)
-
-
-def _is_same_lease(lease: LiveRow, request: RegisterBroker) -> bool:
-    return (*lease[1:4], *lease[5:8]) == (
-        request.cluster_name,
-        request.broker_name,
-        request.broker_id,
-        request.timeout_ms,
-        request.data_version,
-        request.ha_server_addr,
-    )
-
-
-def _is_same_holder(holders: Mapping[int, BrokerRow], request: RegisterBroker) -> bool:
-    own = [row.broker_id for row in holders.values() if row.broker_addr == request.broker_addr]
-    if own != [request.broker_id]:
-        return False
-    before = holders[request.broker_id]
-    return _is_unchanged(holders, _broker_row(request, before.registered_at))
-
-
-def _has_same_topics(queues: TopicQueues, settings: NamesrvSettings, request: RegisterBroker) -> bool:
-    broker_name, wiped = request.broker_name, _has_no_write(request)
-    table = request.topic_config_table
-    for (topic, config), found in zip(table.items(), queues.settings_on(broker_name, table), strict=True):
-        known = None if found is None else TopicRow(topic, broker_name, *found)
-        if _differs(known, _topic_row(topic, broker_name, config, wiped)):
-            return False
-    goes = settings.delete_topic_with_broker_registration and not request.topic_queue_mapping_info_map  # T5
-    return not goes or queues.topic_counts.get(broker_name, 0) == len(table)
 
 
 def reply(tables: RouteTables, settings: NamesrvSettings, request: RegisterBroker) -> RegisterReply:
@@ -248,6 +202,7 @@ def _take_lease(
         lease_began_at=before.lease_began_at if before else at.event_time,
         channels=channels_after(before.channels if before else {}, request.timeout_ms, reading_ms, request.channel_id),
         clock_millis=max(reading_ms, before.clock_millis or 0) if before else reading_ms,
+        tokens=before.tokens if before else (),
     )
     if before is not None and is_same_but_for_life(before, row):
         tables.live.refresh(row)

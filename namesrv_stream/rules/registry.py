@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.commands import CommandReply, apply_command
 from namesrv_stream.rules.history import AppliedEvent, history_of, log_gap_line
@@ -41,6 +43,7 @@ from namesrv_stream.rules.requests import (
 )
 from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, LogPosition
 from namesrv_stream.rules.tables import RegistryTables, end_lease
+from namesrv_stream.rules.tokens import follow_changes, forget_all, note_token
 
 CAUSES = {"UNREGISTERED": "UNREGISTER_BROKER", "CHANNEL_CLOSED": "CHANNEL_CLOSED", "EXPIRED": "SILENCE"}
 """Type of the end of a lease -> the cause that its line of history names."""
@@ -81,7 +84,9 @@ class RouteRegistry:
         """Take published rows, table name -> rows, and the log's clock into an empty registry (E4)."""
         self._tables.load(rows)
         self.clock = clock or LogClock()
-        self._follow_settings()
+        self.settings = self._settings_now()
+        if self._started_with.delete_topic_with_broker_registration:
+            forget_all(self._tables)  # the run before may have been started without it
         for lease in map(with_reading, list(self._tables.live)):
             self._tables.live.refresh(lease)
             self._watch(lease)
@@ -180,7 +185,9 @@ class RouteRegistry:
                 end_lease(self._tables, address)
             self._suspects.discard(address)
         if not refused:
-            with self._journaled(_registration_event(request, at)):
+            if lease_only:
+                request = structs.replace(request, token=None)
+            with self._journaled(_registration_event(request, at), accepted=request):
                 lease = register(self._tables, self.settings, request, at, reading_ms, lease_only=lease_only)
             self._signs_of_life.add(address)
             self._watch(lease)
@@ -317,13 +324,29 @@ class RouteRegistry:
         return self.settings.expiry_guard_max_millis if self.settings.expiry_guard_ratio else 0
 
     def _follow_settings(self) -> None:
-        self.settings = self._started_with.restored({row.key: row.value for row in self._tables.namesrv_config})
+        went = self._topics_go
+        self.settings = self._settings_now()
+        if self._topics_go and not went:
+            forget_all(self._tables)
+
+    def _settings_now(self) -> NamesrvSettings:
+        return self._started_with.restored({row.key: row.value for row in self._tables.namesrv_config})
+
+    @property
+    def _topics_go(self) -> bool:
+        """True if a registration removes the topics that it does not name (T5)."""
+        return self.settings.delete_topic_with_broker_registration
 
     @contextmanager
-    def _journaled(self, event: AppliedEvent) -> Iterator[None]:
+    def _journaled(self, event: AppliedEvent, accepted: RegisterBroker | None = None) -> Iterator[None]:
+        """Make the history of a step from its changes, and then keep the tokens true. `accepted`: a registration."""
         start = len(self._tables.journal)
         yield
-        self._events += history_of(event, self._tables.journal[start:])
+        changes = self._tables.journal[start:]
+        self._events += history_of(event, changes)
+        follow_changes(self._tables, changes, but=accepted.broker_addr if accepted else None)
+        if accepted is not None:
+            note_token(self._tables, accepted, changes, topics_go=self._topics_go)
 
 
 def _sign_of_life_event(request: BrokerHeartbeat, at: LogPosition) -> AppliedEvent:

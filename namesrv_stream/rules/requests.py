@@ -29,6 +29,9 @@ As in RocketMQ the last colon is the one before the port, so that an IPv6 addres
 end with `$`, because `$` also matches before a line feed at the end.
 """
 
+MAX_TOKEN_CHARS = 100
+Token = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TOKEN_CHARS)]
+
 BrokerAddress = Annotated[str, msgspec.Meta(pattern=BROKER_ADDRESS, max_length=MAX_NAME_CHARS)]
 
 DEFAULT_HEARTBEAT_TIMEOUT_MS = 120_000
@@ -71,7 +74,8 @@ class RegisterBroker(_TaggedRecord, frozen=True, kw_only=True, tag="REGISTER_BRO
 
     `enable_acting_master` None: the flag was absent, which R9 distinguishes from false. `keep_filter_servers`: the list
     was null (R11). `topic_queue_mapping_info_map`: topic -> TopicQueueMappingInfo as JSON (T7). `requested_by`: the
-    sender, for the history alone.
+    sender, for the history alone. `token` stands for this very registration: the sender chooses it, and the lease keeps
+    it as long as the tables show all that the registration says (E10).
     """
 
     cluster_name: GroupName
@@ -89,6 +93,7 @@ class RegisterBroker(_TaggedRecord, frozen=True, kw_only=True, tag="REGISTER_BRO
     keep_filter_servers: bool = False
     channel_id: ChannelId | None = None
     requested_by: str | None = None
+    token: Token | None = None
 
     @property
     def timeout_ms(self) -> int:

@@ -64,6 +64,7 @@ class LiveRow(NamedTuple):
     log's clock at that moment (D9), from which alone the lease's end follows; None in a row of an earlier release.
     `channels`: connection -> the log's clock at the last sign of life over it. `suspect_since`: the tick since which
     the guard against mass expiry holds the silent lease (D11). `grace_until` is read in rows of earlier releases.
+    `tokens`: the registrations whose effect the tables show (`rules/tokens.py`).
     """
 
     broker_addr: str
@@ -79,17 +80,18 @@ class LiveRow(NamedTuple):
     channels: Mapping[str, int] = {}
     suspect_since: int | None = None
     clock_millis: int | None = None
+    tokens: tuple[str, ...] = ()
 
 
 SIGN_OF_LIFE_COLUMNS = frozenset({"last_update_timestamp", "clock_millis", "grace_until", "channels"})
 """Columns of `live` that a mere sign of life changes. Such a change is no change of the registry."""
 
-UNRECORDED_COLUMNS = frozenset({"clock_millis", "grace_until", "channels"})
-"""Columns of `live` that the history's `before` and `after` leave out: they change with every sign of life."""
+UNRECORDED_COLUMNS = frozenset({"clock_millis", "grace_until", "channels", "tokens"})
+"""Columns of `live` that the history's `before` and `after` leave out: they tell nothing about the broker."""
 
 QUIET_COLUMNS: Mapping[str, frozenset[str]] = {
     "broker": frozenset({"registered_at"}),
-    "live": SIGN_OF_LIFE_COLUMNS | {"data_version"},
+    "live": SIGN_OF_LIFE_COLUMNS | {"data_version", "tokens"},
 }
 """Table -> columns that no lookup of routes shows. A change in these columns alone is shown to nobody who asks what
 changed: comparisons, the history without `--versions`, and the log's lines about brokers leave it out."""

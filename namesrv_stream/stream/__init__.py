@@ -1,1 +1,1 @@
-"""The Structured Streaming job: source, liveness per broker address, micro-batch, session."""
+"""The Structured Streaming query: source, state by broker address, micro-batch, checkpoint."""

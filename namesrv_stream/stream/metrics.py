@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
+import shutil
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -16,6 +19,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.monitoring import add_process_metrics
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
@@ -68,6 +72,23 @@ class JobMetrics:
         self._role = Gauge("namesrv_job_role", "1 for the role that the job has.", ["role"], registry=of)
         self.query_starts = Counter("namesrv_job_query_starts", "Starts of the streaming query.", registry=of)
         self._outages = Counter("namesrv_job_outages", "Outages that the job waits out.", ["error"], registry=of)
+        self._maintained_at = Gauge(
+            "namesrv_job_maintained_timestamp_seconds",
+            "When the job maintained the tables last, or began to run the query.",
+            registry=of,
+        )
+        self._maintained_every_s = Gauge(
+            "namesrv_job_maintenance_interval_seconds", "maintenanceMillis; 0: never.", registry=of
+        )
+        self.log_retention_s = Gauge(
+            "namesrv_job_log_retention_seconds", "How long Kafka keeps a record; +Inf: for ever.", registry=of
+        )
+        self.log_retention_s.set(math.inf)
+        self._free_ratio = Gauge(
+            "namesrv_job_storage_free_ratio",
+            "Free part of the disk of the tables or the checkpoint, of the fuller one; 1 without a disk.",
+            registry=of,
+        )
         self._writing_since_s: dict[str, float] = {}
         self._event_time_ms: int | None = None
         self.role: Role = "starting"
@@ -78,11 +99,19 @@ class JobMetrics:
         self._lag_s.set_function(self._lag_now_s)
         self.take_role("starting")
 
+    def watch_storage(self, settings: NamesrvSettings) -> None:
+        """Measure the disks of the tables and the checkpoint, and note how often the tables are maintained."""
+        places = [Path(each) for each in (settings.delta_root, settings.checkpoint_location) if "://" not in each]
+        self._free_ratio.set_function(lambda: min(map(_free_ratio, places), default=1.0))
+        self._maintained_every_s.set(settings.maintenance_millis / 1000)
+
     def take_role(self, role: Role, outage: BaseException | None = None) -> None:
         """Note what the job does now. `outage`: the error for whose end it waits."""
         self.role, self.outage = role, None if outage is None else str(outage)
         if role == "standby":
             self._event_time_ms = None  # the tables are another job's
+        if role == "active":
+            self._maintained_at.set_to_current_time()
         if outage is not None:
             self._outages.labels(type(outage).__name__).inc()
         for each in get_args(Role):
@@ -100,6 +129,8 @@ class JobMetrics:
         match verb:
             case "writing":
                 self._writing_since_s[table] = time.monotonic()
+            case "maintained":
+                self._maintained_at.set_to_current_time()
             case "publishing":
                 self._writing_since_s[SNAPSHOT.name] = time.monotonic()
             case "written" | "published":
@@ -144,6 +175,15 @@ class JobMetrics:
 
     def _lag_now_s(self) -> float:
         return 0.0 if self._event_time_ms is None else max(0.0, time.time() - self._event_time_ms / 1000)
+
+
+def _free_ratio(place: Path) -> float:
+    try:
+        there = next(each for each in (place, *place.parents) if each.is_dir())
+        usage = shutil.disk_usage(there)
+    except OSError:
+        return 0.0
+    return usage.free / usage.total if usage.total else 1.0  # a file system without a size
 
 
 def _is_known(*offsets: str | None) -> bool:

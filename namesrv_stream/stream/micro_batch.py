@@ -6,6 +6,7 @@ A micro-batch is one Spark job: its rows are collected once, and everything afte
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -27,7 +28,6 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import DEFAULT_HEARTBEAT_TIMEOUT_MS, Command, RegisterBroker, Scan
 from namesrv_stream.rules.rows import LiveRow, LogPosition, RejectedRow
 from namesrv_stream.stream.broker_log import log_brokers
-from namesrv_stream.stream.failures import BatchUnreadError
 from namesrv_stream.stream.log_progress import LogProgress
 from namesrv_stream.stream.log_records import Eviction, in_log_order, with_values
 from namesrv_stream.stream.metrics import JobMetrics
@@ -59,6 +59,21 @@ _UNCHANGED = {
     "PUBLICATION": "no row changed, event time went on",
     "STOP": "no row changed, this run ends in order",
 }
+
+
+_SAYS_WHAT = re.compile(r"(?!\s+(?:at |\.\.\. )|[+:]- |\s*[+:]- )\s*\S")
+"""A line that is neither a stack frame nor a line of a plan."""
+
+_MAX_LINES = 30
+_MAX_LINE_CHARS = 500
+
+
+class BatchUnreadError(NamesrvError):
+    """Spark could not compute the rows of a micro-batch. The message has its errors, without stack traces and plan."""
+
+    def __init__(self, reported: str) -> None:
+        lines = [line[:_MAX_LINE_CHARS] for line in reported.splitlines() if _SAYS_WHAT.match(line)]
+        super().__init__("\n".join(lines[:_MAX_LINES]) or "no rows came from Spark")
 
 
 class AbandonedError(NamesrvError):
@@ -122,6 +137,11 @@ class MicroBatches:
     def next_offset(self) -> int:
         """All records before this offset are in the tables, signs of life aside."""
         return self._progress.handled_offset
+
+    @property
+    def applied_offset(self) -> int:
+        """All records before this offset have been applied or rejected, in the batch that runs too."""
+        return self._progress.next_offset
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Handle one micro-batch of the query that Spark runs in this thread."""

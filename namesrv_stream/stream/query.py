@@ -15,7 +15,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 import namesrv_stream
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.stream.checkpoint import Checkpoint, set_up_checkpoint
-from namesrv_stream.stream.limits import require_sound_spark
 from namesrv_stream.stream.liveness import OUTPUT_SCHEMA, BrokerLiveness
 from namesrv_stream.stream.micro_batch import BrokenOffError, MicroBatches
 from namesrv_stream.stream.source import kafka_records, log_rows, signs_of_life
@@ -74,7 +73,6 @@ def start_query(
 
 def check_query(spark: SparkSession, settings: NamesrvSettings) -> None:
     """Set the session up for the query, and raise what would keep it from starting. Nothing is read or written."""
-    require_sound_spark(spark.version)
     set_up_checkpoint(spark, settings.checkpoint_location)
     for key, value in _QUERY_OPTIONS.items():
         spark.conf.set(key, value)

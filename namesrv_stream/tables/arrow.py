@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from namesrv_stream.rules.requests import DataVersion
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables import schemas
-from namesrv_stream.tables.schemas import CHANNELS, DATA_VERSION, LOG_POSITION, TableSpec
+from namesrv_stream.tables.schemas import CHANNELS, DATA_VERSION, LOG_POSITION, TEXTS, TableSpec
 
 _MILLIS = pa.timestamp("ms", "UTC")
 _STRUCT_CLASSES: dict[pa.DataType, Callable[..., Any]] = {DATA_VERSION: DataVersion, LOG_POSITION: LogPosition}
@@ -93,8 +93,8 @@ def _values(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> list[Any]:
     values = column.to_pylist()
     if kind == CHANNELS:  # NULL in a snapshot that was published before the column was added
         return [{each["channel_id"]: each["last_heard_millis"] for each in value or ()} for value in values]
-    if pa.types.is_list(kind):
-        return [None if value is None else tuple(value) for value in values]
+    if kind == TEXTS:  # as above
+        return [tuple(value or ()) for value in values]
     if pa.types.is_map(kind):
         return [None if value is None else dict(value) for value in values]
     return values  # type: ignore[no-any-return]

@@ -24,6 +24,7 @@ TIMESTAMP = pa.timestamp("us", "UTC")
 DATA_VERSION = pa.struct({"state_version": pa.int64(), "timestamp": pa.int64(), "counter": pa.int64()})
 LOG_POSITION = pa.struct({"event_time": TIMESTAMP, "partition": pa.int32(), "offset": pa.int64()})
 TEXT, INT, LONG = pa.string(), pa.int32(), pa.int64()
+TEXTS = pa.list_(TEXT)
 CHANNELS = pa.list_(pa.struct({"channel_id": TEXT, "last_heard_millis": LONG}))
 """Connections of a lease, in order of channel_id. It is no map, because Spark neither compares nor sorts maps."""
 
@@ -186,7 +187,7 @@ FILTER = TableSpec(
     "an address with filter servers",
     (
         Column("broker_addr", TEXT, "host:port"),
-        Column("filter_server_list", pa.list_(TEXT), "filter servers in the order in which they were registered"),
+        Column("filter_server_list", TEXTS, "filter servers in the order in which they were registered"),
     ),
     key=("broker_addr",),
     change_feed=True,
@@ -225,6 +226,7 @@ LIVE = TableSpec(
             "tick since which the guard against mass expiry holds the silent lease (D11); NULL for all others",
         ),
         _later("clock_millis", LONG, "the log's clock (D9) at the last sign of life; 0 before the first tick"),
+        _later("tokens", TEXTS, "registrations whose effect the tables show (E10); NULL before 0.2.0"),
     ),
     key=("broker_addr",),
     # The feed would hold each refreshed row twice: more than half of a registry's bytes, and nothing that

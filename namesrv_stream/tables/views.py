@@ -17,7 +17,7 @@ from namesrv_stream.tables.files import FILES_ARE_ALL
 from namesrv_stream.tables.object_store import give_spark_access
 from namesrv_stream.tables.pinned import event_time_ms
 from namesrv_stream.tables.root import Root, missing_columns
-from namesrv_stream.tables.schemas import CHANNELS, LONG, PINNED_TABLES, TEXT, TIMESTAMP, TableSpec
+from namesrv_stream.tables.schemas import CHANNELS, LONG, PINNED_TABLES, TEXT, TEXTS, TIMESTAMP, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
 
 if TYPE_CHECKING:
@@ -116,5 +116,6 @@ _SPARK_TYPES = {
     TEXT: "STRING",
     TIMESTAMP: "TIMESTAMP",
     LONG: "BIGINT",
+    TEXTS: "ARRAY<STRING>",
     CHANNELS: "ARRAY<STRUCT<channel_id: STRING, last_heard_millis: BIGINT>>",
 }

@@ -151,15 +151,6 @@ class UnprintableNameError(BadRequestError):
         self.name = name
 
 
-class TooManyValuesError(BadRequestError):
-    """A registration's body with more JSON values than the limit for its size."""
-
-    def __init__(self, values: int, limit: int) -> None:
-        super().__init__(f"body of {values} values is over the limit of {limit}: check the peer's client")
-        self.values = values
-        self.limit = limit
-
-
 class BodyTooLargeError(BadRequestError):
     """A compressed body that inflates to more bytes than the limit."""
 

@@ -23,9 +23,8 @@ from namesrv_stream.wire.errors import (
     Crc32MismatchError,
     MalformedBodyError,
     TooManyTopicsError,
-    TooManyValuesError,
 )
-from namesrv_stream.wire.json_text import count_values, decode_json, encode_json
+from namesrv_stream.wire.json_text import decode_json, encode_json
 
 MAX_INFLATED_BYTES = 16 * 1024 * 1024
 """The size of the largest frame, and of what Kafka takes: a body that inflates to more could not be written."""
@@ -40,21 +39,19 @@ _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 T = TypeVar("T")
 
-_SMALL_BYTES = 64 * 1024
 _BODY = "RegisterBrokerBody"
 _ZLIB_FIRST_BYTE = 0x78
 _INT32 = struct.Struct(">i")
 
 
 class BodyLimits(NamedTuple):
-    """Limits of a body, inflated. `bytes_a_value`: bytes for each JSON value at least, if there are over 64 KiB.
+    """Limits of a body, inflated.
 
     `only_quick`: refuse what takes far longer to decode than topics do. This is JSON with integer keys without quotes,
     and TopicQueueMappingInfo, in which any values may be.
     """
 
     inflated_bytes: int = MAX_INFLATED_BYTES
-    bytes_a_value: int = 0
     only_quick: bool = False
 
 
@@ -156,16 +153,12 @@ def _of_topic_names(values: dict[str, T]) -> dict[str, T]:
 def _decode(body: bytes, version: int, compressed: bool, limits: BodyLimits) -> tuple[RegisterBrokerBody, list[str]]:
     """Return what a body says, and the topics that are left out for what they say, not for their names."""
     if version < Version.V3_0_11:
-        _check_values(body, limits)
         wrapper, left_out = _decode_plain(body or b"{}", _WRAPPER_DECODERS, TopicConfigSerializeWrapper, limits)
         return RegisterBrokerBody(wrapper, filter_server_list=None), left_out
     if not body:
         return RegisterBrokerBody(), []
     if compressed or body[0] == _ZLIB_FIRST_BYTE:
-        inflated = inflate(body, limits.inflated_bytes)
-        _check_values(inflated, limits)
-        return _decode_sections(inflated, has_mappings=version >= Version.V5_0_0), []
-    _check_values(body, limits)
+        return _decode_sections(inflate(body, limits.inflated_bytes), has_mappings=version >= Version.V5_0_0), []
     return _decode_plain(body, _BODY_DECODERS, RegisterBrokerBody, limits)
 
 
@@ -217,13 +210,6 @@ def _is_topic(config: Any) -> bool:
     except (msgspec.ValidationError, AttributeError):
         return False
     return True
-
-
-def _check_values(text: bytes, limits: BodyLimits) -> None:
-    if limits.bytes_a_value and len(text) > _SMALL_BYTES:
-        values = count_values(text)
-        if values * limits.bytes_a_value > len(text):
-            raise TooManyValuesError(values, len(text) // limits.bytes_a_value)
 
 
 def _check_topics(topics: int) -> None:

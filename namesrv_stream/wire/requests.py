@@ -71,8 +71,8 @@ def read_registration(
 ) -> tuple[RegisterBroker, tuple[str, ...]]:
     """Translate a registration: check its checksum (R1), and decode its body in the form of the sender's version.
 
-    Return also the names of the topics that cannot be taken (R1a). Raises BadRequestError; BodyTooLargeError or
-    TooManyValuesError beyond the `limits`.
+    Return also the names of the topics that cannot be taken (R1a). Raises BadRequestError; BodyTooLargeError
+    beyond the `limits`.
     """
     header = read_names(command, RegisterBrokerHeader)
     check_crc32(command.body, header.body_crc32)

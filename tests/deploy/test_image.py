@@ -102,7 +102,8 @@ def test_an_executor_of_a_spark_application_is_started_with_what_spark_put_into_
 
 def test_the_image_names_no_registry_and_runs_as_a_user_without_rights():
     lines = DOCKERFILE.read_text().splitlines()
-    assert {line.split()[1] for line in lines if line.startswith("FROM")} == {"python:3.11-slim-bookworm"}
+    assert {line.split()[1] for line in lines if line.startswith("FROM")} == {"${BASE}"}
+    assert [line for line in lines if line.startswith("ARG")] == ["ARG BASE=python:3.11-slim-bookworm"]
     assert [line for line in lines if line.startswith("USER")] == ["USER 10001"]
 
 

@@ -29,7 +29,7 @@ def test_whole_numbers_of_a_values_file_are_rendered_whole(tmp_path, number):
 
 
 def test_numbers_and_booleans_are_read_as_they_are_written(tmp_path):
-    given = SETTINGS | {"registrationCacheMaxBytes": 268435456, "expiryGuardRatio": 0.3, "orderMessageEnable": True}
+    given = SETTINGS | {"peerBufferMaxBytes": 268435456, "expiryGuardRatio": 0.3, "orderMessageEnable": True}
     file = tmp_path / "namesrv.properties"
     file.write_text("\n".join(f"{k}={v}" for k, v in properties_of(rendered({"settings": given}, tmp_path)).items()))
     settings = load_settings(file)

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from namesrv_stream.gateway import full_or_light
+from namesrv_stream.gateway import registering
 from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
@@ -13,11 +13,11 @@ from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, Regist
 from namesrv_stream.wire.codes import Flag, ResponseCode
 from namesrv_stream.wire.command import encode_command
 from namesrv_stream.wire.frame import FrameDecoder
-from tests.gateway.test_ledger import command
+from tests.gateway.test_registrations import command
 from tests.gateway.test_writes import Site, run, settle
 from tests.gateway.transport import Transport, connected
 
-LARGE = command(counter=2, topics=[f"topic-{number}" for number in range(full_or_light.MAX_AT_ONCE_BYTES // 128)])
+LARGE = command(counter=2, topics=[f"topic-{number}" for number in range(registering.MAX_AT_ONCE_BYTES // 128)])
 
 __all__ = ["run"]  # a fixture
 
@@ -88,7 +88,7 @@ def test_an_error_of_ours_in_a_small_registration_is_an_answer_and_its_connectio
     async def scenario(site):
         peer = Peer(site)
         with monkeypatch.context() as patch:
-            patch.setattr(full_or_light, "read_registration", register_broker)
+            patch.setattr(registering, "read_registration", register_broker)
             await peer.sends(command())
         assert peer.answers == [(0, ResponseCode.SYSTEM_ERROR)]
         assert not peer.connection.is_closing

@@ -11,22 +11,22 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from namesrv_stream.gateway.background import BackgroundGateway
-from namesrv_stream.gateway.tls import CertificateError
+from namesrv_stream.gateway.tls import CertificateError, Certificates
 from namesrv_stream.wire.command import RemotingCommand, encode_command
 from tests.gateway.peer import Peer
 
 LOOKUP = encode_command(RemotingCommand(code=105, opaque=1, ext_fields={"topic": "TopicA"}))
 
 
-def make_certificate(folder, name, file=""):
+def make_certificate(folder, name, file="", until_days=1):
     """Signed by itself: `<file>cert.pem` and `<file>key.pem`."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
+        .not_valid_before(now - timedelta(days=9))
+        .not_valid_after(now + timedelta(days=until_days))
         .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
         .sign(key, hashes.SHA256())
     )
@@ -98,6 +98,15 @@ def test_a_new_certificate_is_taken_and_a_broken_one_is_not(registry, tls, tmp_p
         with Peer(running.gateway.port, second) as still:
             assert still.ask(105, topic="TopicA").code == 0
         assert before.ask(105, topic="TopicA").code == 0
+
+
+@pytest.mark.parametrize("until_days", [1, 20, -1], ids=["soon", "later", "it has ended"])
+def test_the_end_of_the_certificate_is_known_and_one_that_is_not_valid_ends_now(settings, tmp_path, until_days):
+    make_certificate(tmp_path, "first", until_days=until_days)
+    files = {"tls__server__certPath": str(tmp_path / "cert.pem"), "tls__server__keyPath": str(tmp_path / "key.pem")}
+    ends_s, now_s = Certificates(settings(**files)).ends_s, datetime.now(UTC).timestamp()
+    assert ends_s - now_s == pytest.approx(max(until_days, 0) * 86_400, abs=600)
+    assert Certificates(settings()).ends_s == 0
 
 
 def test_garbage_inside_tls_is_closed(registry, tls, tmp_path):

@@ -1,4 +1,4 @@
-"""Requests of brokers into a log that acknowledges when the test lets it: the answers, and what is sent again."""
+"""Requests of brokers into a log that acknowledges when the test lets it: what is sent, and the answers."""
 
 import asyncio
 import gc
@@ -9,20 +9,20 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError
-from namesrv_stream.gateway import full_or_light, ledger
+from namesrv_stream.gateway import registering as registering_module
+from namesrv_stream.gateway import registrations
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.registering import REGISTRATION_LIMIT_S
-from namesrv_stream.gateway.resending import SEND_AGAIN_AFTER_S
 from namesrv_stream.gateway.sending import LARGE_BODY_BYTES, Sending
 from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, RegisterBroker, UnregisterBroker
+from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, RegisterBroker
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
 from namesrv_stream.wire.command import RemotingCommand
-from tests.gateway.test_ledger import ADDRESS, command, live
+from tests.gateway.test_registrations import ADDRESS, command, live
 from tests.gateway.transport import connected
 
 FULL, LIGHT = RegisterBroker, BrokerHeartbeat
@@ -185,18 +185,16 @@ def run():
 def test_an_unchanged_registration_is_one_send(run):
     async def scenario(site):
         broker = site.connect()
-        assert site.writes.registering.send_unchanged(command(), broker) is None, "it is the first"
+        assert site.writes.registering.send_light(command(), broker) is None, "it is the first"
         assert await site.acknowledged(command(), broker) == 0
-        place = site.writes.registering.send_unchanged(command(), broker)
+        place = site.writes.registering.send_light(command(), broker)
         assert site.log.sent[1] == BrokerHeartbeat(broker_addr=ADDRESS, channel_id="g/1")
         site.log.acknowledge()
         await place
         assert site.writes.registering.answer_to_registration(command(), None).result == 0
-        assert site.writes.registering.send_unchanged(command(counter=2), broker) is None, "it says something new"
-        assert site.writes.registering.send_unchanged(command(), site.connect()) is None, (
-            "it is the first on its connection"
-        )
-        assert site.log.kinds == [FULL, LIGHT]
+        assert site.writes.registering.send_light(command(counter=2), broker) is None, "it says something new"
+        assert site.writes.registering.send_light(command(), site.connect()) is not None, "over any connection"
+        assert site.log.kinds == [FULL, LIGHT, LIGHT]
 
     run(scenario)
 
@@ -210,7 +208,7 @@ def test_a_small_registration_that_says_something_new_is_one_send_too(run):
             await place
             assert registering.answer_to_registration(command(counter=counter), None).result == 0
         await site.clock.passes(QUARTER_S)
-        assert registering.send_unchanged(command(counter=2), broker) is not None, "the ledger has it"
+        assert registering.send_light(command(counter=2), broker) is not None, "it is the last that was sent"
         assert site.log.kinds == [FULL, FULL, LIGHT]
 
     run(scenario)
@@ -222,7 +220,7 @@ def grown(size_bytes, mappings=b"{}"):
     return msgspec.structs.replace(command(), body=body[:-2] + b"a" * (size_bytes - len(body)) + body[-2:])
 
 
-LIMIT_BYTES = full_or_light.MAX_AT_ONCE_BYTES
+LIMIT_BYTES = registering_module.MAX_AT_ONCE_BYTES
 
 
 @pytest.mark.parametrize(
@@ -273,7 +271,7 @@ def test_a_small_registration_goes_after_earlier_requests_of_its_connection(run)
 
 
 def test_a_small_registration_for_which_kafka_has_no_room_is_not_decoded(run, monkeypatch):
-    monkeypatch.setattr(full_or_light, "read_registration", pytest.fail)
+    monkeypatch.setattr(registering_module, "read_registration", pytest.fail)
 
     async def scenario(site):
         site.log.is_full = True
@@ -286,7 +284,7 @@ def test_an_error_of_ours_in_a_small_registration_is_left_to_its_turn_and_sends_
     def register_broker(*_arguments):
         raise ValueError("of ours")
 
-    monkeypatch.setattr(full_or_light, "read_registration", register_broker)
+    monkeypatch.setattr(registering_module, "read_registration", register_broker)
 
     async def scenario(site):
         assert site.writes.registering.send_at_once(command(), site.connect()) is None
@@ -325,7 +323,7 @@ def test_a_small_registration_that_fails_is_answered_busy_and_then_sent_in_full(
 
 
 def test_signs_of_life_over_one_connection_are_for_as_many_addresses_as_may_register_over_it(run, monkeypatch):
-    monkeypatch.setattr(ledger, "MAX_BROKERS_OF_A_CONNECTION", 2)
+    monkeypatch.setattr(registrations, "MAX_BROKERS_OF_A_CONNECTION", 2)
 
     async def scenario(site):
         site.writes.follow(site.answers(**{f"10.0.0.{number}:1": live() for number in range(3)}))
@@ -346,46 +344,15 @@ def test_earlier_requests_of_the_connection_are_sent_first(run):
         await site.acknowledged(command(), broker)
         broker.await_answer(command())
         registering = site.writes.registering
-        assert registering.send_unchanged(command(), broker) is None, "an answer is outstanding"
+        assert registering.send_light(command(), broker) is None, "an answer is outstanding"
         assert not registering.is_thinned(LEAVE, broker), "an answer is outstanding"
         broker.reply_frame(command(), None)
         async with broker.order:
-            assert registering.send_unchanged(command(), broker) is None, "something is being handed to Kafka"
+            assert registering.send_light(command(), broker) is None, "something is being handed to Kafka"
             assert not registering.is_thinned(LEAVE, broker), "something is being handed to Kafka"
-        assert registering.send_unchanged(command(), broker) is not None
+        assert registering.send_light(command(), broker) is not None
         site.log.acknowledge()
         assert registering.is_thinned(LEAVE, broker)
-
-    run(scenario)
-
-
-def test_an_unchanged_registration_that_fails_is_answered_busy_and_then_sent_in_full(run):
-    async def scenario(site):
-        broker = site.connect()
-        await site.acknowledged(command(), broker)
-        place = site.writes.registering.send_unchanged(command(), broker)
-        site.log.fail()
-        await settle()
-        answer = site.writes.registering.answer_to_registration(command(), place.exception())
-        assert answer.result == ResponseCode.SYSTEM_BUSY
-        assert site.writes.registering.send_unchanged(command(), broker) is None
-        assert await site.acknowledged(command(), broker) == 0
-        assert site.log.kinds == [FULL, LIGHT, FULL]
-
-    run(scenario)
-
-
-def test_a_light_one_that_waited_its_turn_and_fails_is_answered_busy_and_then_sent_in_full(run):
-    async def scenario(site):
-        broker = site.connect()
-        await site.acknowledged(command(), broker)
-        async with broker.order:
-            asked = site.ask(command(), broker)
-        await settle()
-        site.log.fail()
-        assert (await asked).code == ResponseCode.SYSTEM_BUSY
-        await site.acknowledged(command(), broker)
-        assert site.log.kinds == [FULL, LIGHT, FULL]
 
     run(scenario)
 
@@ -403,230 +370,12 @@ def test_nothing_is_answered_by_a_heartbeat_before_the_log_has_it(run):
     run(scenario)
 
 
-def test_after_a_part_that_failed_no_part_is_answered_by_a_heartbeat_until_it_is_in_the_log(run):
-    async def scenario(site):
-        broker = site.connect()
-        for part in PARTS:
-            await site.acknowledged(part, broker)
-        failing = site.ask(command(topics=("E",)), broker)
-        await settle()
-        site.log.fail()
-        assert (await failing).code == ResponseCode.SYSTEM_BUSY
-        assert await site.acknowledged(PARTS[1], broker) == 0
-        assert await site.acknowledged(PARTS[0], broker) == 0
-        assert site.log.kinds[3:] == [FULL, FULL]
-        for part in PARTS:
-            assert site.writes.registering.send_unchanged(part, broker) is not None, "both are in the log again"
-
-    run(scenario)
-
-
-def test_a_part_that_fails_after_the_next_was_sent_takes_the_next_with_it(run):
-    async def scenario(site):
-        broker = site.connect()
-        first = site.ask(PARTS[0], broker)
-        await settle()
-        failing = site.log.waiting.pop()
-        second = site.ask(PARTS[1], broker)
-        await settle()
-        site.log.acknowledge()
-        assert (await second).code == 0
-        site.log.waiting.append(failing)
-        site.log.fail()
-        assert (await first).code == ResponseCode.SYSTEM_BUSY
-        for part in PARTS:
-            assert await site.acknowledged(part, broker) == 0
-        assert site.log.kinds == [FULL] * 4
-
-    run(scenario)
-
-
 def test_a_broker_that_returns_to_a_former_registration_sends_it_in_full(run):
     async def scenario(site):
         broker = site.connect()
         for acting in (True, False, True, True):
             await site.acknowledged(command(enable_acting_master=acting), broker)
         assert site.log.kinds == [FULL, FULL, FULL, LIGHT]
-
-    run(scenario)
-
-
-def test_a_part_alone_is_all_where_topics_go_with_it(run):
-    async def scenario(site):
-        site.settings = NamesrvSettings(delete_topic_with_broker_registration=True)
-        site.writes.follow(site.answers())
-        broker = site.connect()
-        for part in (*PARTS, *PARTS):
-            await site.acknowledged(part, broker)
-        assert site.log.kinds == [FULL] * 4
-
-    run(scenario)
-
-
-def test_when_topics_begin_to_go_with_a_registration_all_is_sent_in_full(run):
-    """T5 is switched on or off at run time: what was joined as parts is so no more."""
-
-    async def scenario(site):
-        broker = site.connect()
-        for part in PARTS:
-            await site.acknowledged(part, broker)
-        for goes in (True, False):
-            site.settings = NamesrvSettings(delete_topic_with_broker_registration=goes)
-            site.writes.follow(site.answers(read_to=0))
-            for _ in range(2):
-                await site.acknowledged(PARTS[0], broker)
-        assert site.log.kinds[2:] == [FULL, LIGHT, FULL, LIGHT]
-
-    run(scenario)
-
-
-def test_a_broker_that_the_tables_lack_is_sent_again_in_the_order_of_its_parts(run):
-    async def scenario(site):
-        broker = site.connect()
-        for part in PARTS:
-            await site.acknowledged(part, broker)
-        site.writes.follow(site.answers())
-        await site.clock.passes(SEND_AGAIN_AFTER_S)
-        assert site.log.kinds == [FULL] * 4
-        assert site.log.sent[2:] == site.log.sent[:2]
-        assert site.writes.registering.send_unchanged(PARTS[0], broker) is None, "it is on its way"
-        site.log.acknowledge()
-        await settle()
-        for part in PARTS:
-            assert site.writes.registering.send_unchanged(part, broker) is not None, "they are in the log"
-
-    run(scenario)
-
-
-def test_what_was_replaced_is_not_sent_again(run):
-    async def scenario(site):
-        broker = site.connect()
-        for zone in ("x", "y", "x"):
-            await site.acknowledged(command(zone_name=zone), broker)
-        site.writes.follow(site.answers())
-        await site.clock.passes(SEND_AGAIN_AFTER_S)
-        assert [each.zone_name for each in site.log.sent] == ["x", "y", "x", "x"]
-
-    run(scenario)
-
-
-def test_a_broker_that_leaves_is_not_brought_back_before_it_unregisters_at_this_gateway(run):
-    """The broker has unregistered at another gateway first, and the tables show it."""
-
-    async def scenario(site):
-        broker = site.connect()
-        await site.acknowledged(command(), broker)
-        site.writes.follow(site.answers())
-        await settle()
-        assert await site.acknowledged(LEAVE, broker) == 0
-        site.writes.follow(site.answers())
-        await site.clock.passes(SEND_AGAIN_AFTER_S)
-        assert site.log.kinds == [FULL, UnregisterBroker]
-
-    run(scenario)
-
-
-def test_a_broker_that_the_tables_show_again_is_not_sent_again(run):
-    async def scenario(site):
-        broker = site.connect()
-        await site.acknowledged(command(), broker)
-        site.writes.follow(site.answers())
-        site.writes.follow(site.answers(**{ADDRESS: SimpleNamespace()}))
-        await site.clock.passes(SEND_AGAIN_AFTER_S)
-        assert site.log.kinds == [FULL]
-
-    run(scenario)
-
-
-def test_what_the_tables_go_on_lacking_is_sent_again_once_in_a_while(run):
-    """Such as what R6 refuses."""
-
-    async def scenario(site):
-        broker = site.connect()
-        await site.acknowledged(command(), broker)
-        for again in range(1, 4):
-            for _ in range(3):
-                site.writes.follow(site.answers())
-            assert site.clock.times.count(site.clock.now_s + SEND_AGAIN_AFTER_S) == 1
-            await site.clock.passes(SEND_AGAIN_AFTER_S)
-            assert site.log.kinds == [FULL] * (1 + again)
-            site.log.acknowledge()
-            await settle()
-
-    run(scenario)
-
-
-def test_a_broker_whose_connection_is_lost_is_not_sent_again(run):
-    """Neither while it waits for its time, nor for its turn, nor while its parts are read again."""
-
-    async def scenario(site):
-        broker = site.connect()
-        await site.acknowledged(command(), broker)
-        site.writes.follow(site.answers())
-        await site.lose(broker)
-        await site.clock.passes(SEND_AGAIN_AFTER_S)
-        assert site.log.kinds == [FULL, ChannelClosed]
-
-        broker = site.connect()
-        await site.acknowledged(command(), broker)
-        async with broker.order:
-            site.writes.follow(site.answers())
-            await site.clock.passes(SEND_AGAIN_AFTER_S)
-            await site.lose(broker)
-        await settle()
-        assert site.log.kinds[2:] == [FULL, ChannelClosed]
-
-    run(scenario)
-
-
-def test_a_registration_that_arrives_while_the_former_is_read_again_stands(run):
-    async def scenario(site):
-        broker, other = site.connect(), site.connect()
-        await site.acknowledged(command(), broker)
-        site.log.working.clear()
-        site.writes.follow(site.answers())
-        await site.clock.passes(SEND_AGAIN_AFTER_S)
-        asked = site.ask(LEAVE, other)
-        await settle()
-        site.log.acknowledge()
-        assert (await asked).code == 0
-        site.log.working.set()
-        await settle()
-        assert site.log.kinds == [FULL, UnregisterBroker]
-
-    run(scenario)
-
-
-def test_a_part_that_cannot_be_sent_again_is_sent_in_full_by_its_broker(run):
-    async def scenario(site):
-        broker = site.connect()
-        for part in PARTS:
-            await site.acknowledged(part, broker)
-        site.writes.follow(site.answers())
-        await site.clock.passes(SEND_AGAIN_AFTER_S)
-        site.log.fail()
-        await settle()
-        for part in PARTS:
-            assert await site.acknowledged(part, broker) == 0
-        assert site.log.kinds == [FULL] * 6
-
-    run(scenario)
-
-
-def test_a_part_that_fails_when_sent_again_takes_the_others_with_it(run):
-    async def scenario(site):
-        broker = site.connect()
-        for part in PARTS:
-            await site.acknowledged(part, broker)
-        site.writes.follow(site.answers())
-        await site.clock.passes(SEND_AGAIN_AFTER_S)
-        arriving = site.log.waiting.pop()
-        site.log.fail()
-        site.log.waiting.append(arriving)
-        site.log.acknowledge()
-        await settle()
-        for part in PARTS:
-            assert site.writes.registering.send_unchanged(part, broker) is None
 
     run(scenario)
 
@@ -639,19 +388,8 @@ def test_a_registration_that_kafka_does_not_acknowledge_is_answered_in_time_and_
         await site.clock.passes(REGISTRATION_LIMIT_S)
         assert (await asked).code == ResponseCode.SYSTEM_BUSY
         assert await site.acknowledged(PARTS[1], broker) == 0
-        assert site.writes.registering.send_unchanged(command(), broker) is None
-        assert site.writes.registering.send_unchanged(PARTS[1], broker) is not None
-
-    run(scenario)
-
-
-def test_a_gateway_that_stops_sends_nobody_again(run):
-    async def scenario(site):
-        await site.acknowledged(command(), site.connect())
-        site.writes.follow(site.answers())
-        site.writes.stop()
-        await site.clock.passes(SEND_AGAIN_AFTER_S)
-        assert site.log.kinds == [FULL]
+        assert site.writes.registering.send_light(command(), broker) is None
+        assert site.writes.registering.send_light(PARTS[1], broker) is not None
 
     run(scenario)
 
@@ -712,7 +450,7 @@ def test_the_silent_connection_of_a_broker_that_has_expired_is_closed(run, silen
     async def scenario(site):
         broker = site.connect()
         await site.acknowledged(command(), broker)
-        site.writes.follow(site.answers(**({ADDRESS: live()} if has_lease else {})))
+        site.writes.follow(site.answers(**({ADDRESS: live(command())} if has_lease else {})))
         loop = asyncio.get_running_loop()
         later_s = loop.time() + silent_s
         loop.time = lambda: later_s
@@ -775,7 +513,7 @@ def test_a_sign_of_life_that_is_read_when_its_connection_is_lost_comes_to_nothin
         await site.acknowledged(command(), other)
         site.log.working.set()
         await asked
-        assert site.log.kinds == [FULL, FULL, ChannelClosed, FULL]
+        assert site.log.kinds == [FULL, LIGHT, ChannelClosed, FULL]
 
     run(scenario)
 
@@ -802,8 +540,18 @@ def test_a_broker_with_another_identity_than_its_lease_has_to_register(run, name
     async def scenario(site):
         broker = site.connect()
         await site.acknowledged(command(), broker)
-        site.writes.follow(site.answers(**{ADDRESS: live()}))
+        site.writes.follow(site.answers(**{ADDRESS: live(command())}))
         assert await is_changed(site, query(**named), broker) is changed
+
+    run(scenario)
+
+
+def test_a_broker_whose_registration_may_be_undone_has_to_register(run):
+    """A broker with forceRegister=false asks first: its lease has its version, and no token (E10)."""
+
+    async def scenario(site):
+        site.writes.follow(site.answers(**{ADDRESS: live()}))
+        assert await is_changed(site, query(), site.connect())
 
     run(scenario)
 
@@ -818,7 +566,7 @@ def test_after_a_part_failed_its_broker_is_asked_for_all_once(run):
         await settle()
         site.log.fail()
         assert (await failing).code == ResponseCode.SYSTEM_BUSY
-        site.writes.follow(site.answers(**{ADDRESS: live()}))
+        site.writes.follow(site.answers(**{ADDRESS: live(command())}))
         await site.acknowledged(query(flag=Flag.ONEWAY), broker)  # whose answer nobody hears
         assert await is_changed(site, query(), broker)
         assert not await is_changed(site, query(), broker)
@@ -836,7 +584,7 @@ def test_what_failed_is_forgotten_with_the_connection_and_not_before(run, is_los
         await settle()
         site.log.fail()
         await failing
-        site.writes.follow(site.answers(**{ADDRESS: live()}))
+        site.writes.follow(site.answers(**{ADDRESS: live(command())}))
         if is_lost:
             await site.lose(broker)
         assert await is_changed(site, query(), site.connect()) == (not is_lost)

@@ -51,6 +51,15 @@ def test_a_line_of_spark_in_json_has_the_fields_of_the_jobs_own_lines(spark, log
     assert fields["message"].startswith(shown)
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_users_and_passwords_of_addresses_are_hidden_in_lines_of_spark(spark, log4j, form):
+    set_up_spark_log(spark, form)
+    shown = layout(log4j).toSerializable(event(spark, log4j, "at s3a://me:hidden@bucket/x", "http://me:hidden@host/y"))
+    assert "hidden" not in shown
+    assert "at s3a://******@bucket/x: http://******@host/y" in shown
+    assert shown.count("\n") == 1, "a stack trace"
+
+
 def test_lines_of_spark_are_text_unless_json_is_set(spark, log4j):
     set_up_spark_log(spark, "json")
     set_up_spark_log(spark, "text")

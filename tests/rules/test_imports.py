@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent.parent / "namesrv_stream"
 ENGINES = ("pyspark", "kafka", "deltalake", "delta", "pyarrow")
 OUTSIDE_WORLD = {"socket", "asyncio", "time", "os", "threading", "pathlib", "subprocess"}
 LAYERS = ["errors", "texts", "config", "rules", "records", "wire", "access", "tables", "history"]
-LAYERS += ["kafka", "stream", "fleet", "questions"]
+LAYERS += ["kafka", "stream", "job", "fleet", "questions"]
 """Each may import from those before it; `local`, `replay`, `gateway`, `console` and `cli` come after all of them."""
 
 

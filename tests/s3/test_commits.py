@@ -7,8 +7,8 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import StorageError, TermLostError
+from namesrv_stream.job.failures import storage_errors
 from namesrv_stream.local.ports import free_ports
-from namesrv_stream.stream.failures import storage_errors
 from namesrv_stream.tables.object_store import ConditionalPutMissingError, require_conditional_put, writer_of
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root

@@ -11,8 +11,8 @@ from namesrv_stream.cli import main
 from namesrv_stream.config import as_options
 from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.history.views import register_views
+from namesrv_stream.job.background import BackgroundJob
 from namesrv_stream.local.jars import CHECKOUT, retrieved_jars
-from namesrv_stream.stream.background import BackgroundJob
 from namesrv_stream.tables.maintenance import FILES_BORNE, maintain
 from namesrv_stream.tables.object_store import ConnectorMissingError, give_spark_access
 from namesrv_stream.tables.reader import RouteReader

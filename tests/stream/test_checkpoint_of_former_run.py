@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.job.failures import CheckpointStorageError, storage_errors
 from namesrv_stream.stream.checkpoint import STATE_STORE, Checkpoint, set_up_checkpoint
-from namesrv_stream.stream.failures import CheckpointStorageError, storage_errors
 
 ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
 

@@ -1,10 +1,12 @@
 """The job's metrics: its role and readiness, its lag, and how long each table takes."""
 
+import shutil
 import time
 from types import SimpleNamespace
 
 import pytest
 
+from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import StorageError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.stream.metrics import JobMetrics
@@ -50,6 +52,21 @@ def test_lag_grows_with_the_clock_while_no_batch_comes(metrics):
     metrics.take_role("waiting", StorageError("s3://bucket", "no route"))
     assert value(metrics, "lag_seconds") >= first
     assert (value(metrics, "term"), value(metrics, "epoch")) == (3, 7)
+
+
+def test_maintenance_counts_from_the_start_of_the_query_and_the_disk_is_measured(metrics, tmp_path):
+    given = {"delta.root": str(tmp_path / "not" / "yet"), "checkpoint.location": "/proc", "maintenanceMillis": "60000"}
+    metrics.watch_storage(NamesrvSettings.model_validate(given))
+    assert value(metrics, "maintenance_interval_seconds") == 60
+    usage = shutil.disk_usage(tmp_path)
+    assert value(metrics, "storage_free_ratio") == pytest.approx(usage.free / usage.total, abs=0.05)
+    assert value(metrics, "maintained_timestamp_seconds") == 0
+    metrics.take_role("active")
+    began_s = value(metrics, "maintained_timestamp_seconds")
+    metrics.on_point("maintaining live")
+    assert value(metrics, "maintained_timestamp_seconds") == began_s > 0
+    metrics.on_point("maintained")
+    assert value(metrics, "maintained_timestamp_seconds") > began_s
 
 
 def test_a_standby_has_no_lag_for_the_tables_are_another_jobs(metrics):

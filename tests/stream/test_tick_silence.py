@@ -4,8 +4,8 @@ import contextlib
 
 import pytest
 
+from namesrv_stream.job.watch import TickWatch
 from namesrv_stream.stream.tick_silence import TickSilence
-from namesrv_stream.stream.watch import TickWatch
 from tests.stream.test_micro_batch import A, Registry, as_table, registered, tick
 
 

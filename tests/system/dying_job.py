@@ -11,8 +11,8 @@ from itertools import count
 from pathlib import Path
 
 from namesrv_stream.config import load_settings
+from namesrv_stream.job.registry_job import RouteRegistryJob
 from namesrv_stream.local.spark import local_session
-from namesrv_stream.stream.job import RouteRegistryJob
 
 
 def main():

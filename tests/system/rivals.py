@@ -7,7 +7,7 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import TermLostError
-from namesrv_stream.stream.background import BackgroundJob
+from namesrv_stream.job.background import BackgroundJob
 from namesrv_stream.tables.reader import RouteReader
 from tests.system.heartbeats import assert_told_once, eventually, registration, shown
 

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 from namesrv_stream.config import load_settings
+from namesrv_stream.job.registry_job import RouteRegistryJob
+from namesrv_stream.job.termination import stop_on_signals
 from namesrv_stream.local.spark import local_session
-from namesrv_stream.stream.job import RouteRegistryJob
-from namesrv_stream.stream.termination import stop_on_signals
 
 SLOW_S = 4.0
 

@@ -10,7 +10,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway import heartbeats, resending
+from namesrv_stream.gateway import heartbeats
 from namesrv_stream.gateway import kafka_link as link
 from namesrv_stream.gateway.background import BackgroundGateway
 from namesrv_stream.gateway.kv_file import commands_of, steps_of
@@ -244,16 +244,16 @@ def test_a_crash_of_the_broker_is_the_end_of_its_connection(site):
     site.await_records(RegisterBroker, ChannelClosed)
 
 
-def test_a_new_connection_registers_in_full_before_the_old_one_is_recorded_as_closed(site):
+def test_a_new_connection_keeps_the_lease_when_the_old_one_is_recorded_as_closed(site):
     port = site.start_gateway().gateway.port
     with Peer(port) as new:
         with Peer(port) as old:
             register(old)
             register(new)
-        said = site.await_records(RegisterBroker, RegisterBroker, ChannelClosed)
+        said = site.await_records(RegisterBroker, BrokerHeartbeat, ChannelClosed)
         assert said[2].channel_id == said[0].channel_id != said[1].channel_id
         register(new)
-        site.await_records(RegisterBroker, RegisterBroker, ChannelClosed, RegisterBroker)
+        site.await_records(RegisterBroker, BrokerHeartbeat, ChannelClosed, RegisterBroker)
 
 
 def test_an_orderly_stop_of_the_broker_unregisters_it_and_the_next_start_is_in_full(site):
@@ -301,23 +301,6 @@ def test_a_broker_at_two_gateways_is_two_channels_of_one_lease(site):
         assert said[1].channel_id == said[2].channel_id != said[0].channel_id
         register(first)
         assert isinstance(site.records()[-1], BrokerHeartbeat), "the first gateway has nothing new to say"
-
-
-def test_a_connected_broker_that_a_new_snapshot_lacks_is_registered_again(site, monkeypatch):
-    monkeypatch.setattr(resending, "SEND_AGAIN_AFTER_S", 0)
-    with Peer(site.start_gateway().gateway.port) as peer:
-        register(peer, topics=("A",))
-        register(peer, topics=("B",))
-        for number in range(20):  # the snapshots read past the registrations' places without them
-            site.registry.register(f"10.9.0.{number}:1", "other", f"other-{number}")
-
-        @eventually
-        def again():
-            assert len(site.records(RegisterBroker)) >= 4
-
-        again()
-        first, second, *more = site.records(RegisterBroker)
-        assert more[:2] == [first, second], "all parts, in their order, over the same channel"
 
 
 def test_nothing_that_was_answered_0_is_lost_in_an_outage_and_the_rest_is_answered_busy(site, node):
@@ -462,23 +445,3 @@ def test_whether_kafka_takes_records_is_a_metric(site, node, monkeypatch):
     with node.paused():
         is_connected(0)
     is_connected(1)
-
-
-def test_a_stale_snapshot_has_every_registration_sent_in_full(site):
-    """The registry's snapshots are years old."""
-    running = site.start_gateway()
-    with Peer(running.gateway.port) as peer:
-        register(peer)
-        register(peer)
-        assert [type(each) for each in site.records()] == [RegisterBroker, BrokerHeartbeat]
-        site.registry.register(ADDRESS, "c", "a")
-
-        @eventually
-        def stale():
-            assert running.gateway.metrics.registry.get_sample_value("namesrv_snapshot_stale") == 1
-
-        stale()
-        before = len(site.records(RegisterBroker))
-        register(peer)
-        register(peer)
-        assert len(site.records(RegisterBroker)) == before + 2

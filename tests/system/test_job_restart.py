@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
+from namesrv_stream.job import registry_job as job_module
+from namesrv_stream.job.background import BackgroundJob
 from namesrv_stream.kafka.reader import RecordReader
 from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.rules.requests import BrokerHeartbeat, PutKvConfig, UnregisterBroker
-from namesrv_stream.stream import job as job_module
-from namesrv_stream.stream.background import BackgroundJob
 from namesrv_stream.stream.checkpoint import Checkpoint
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import QUERY_NAME, Beginning, start_query
@@ -278,7 +278,11 @@ def test_an_outage_of_kafka_is_waited_out_and_loses_nothing(topic, spark, tmp_pa
 @eventually
 def await_attempts(caplog, kafka_address, number):
     """The pauses in seconds before the first `number` new attempts, each of which has named Kafka's address."""
-    of_job = [record.getMessage() for record in caplog.records if record.name.startswith("namesrv_stream.stream")]
+    of_job = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name.startswith(("namesrv_stream.stream", "namesrv_stream.job"))
+    ]
     lines = [line for line in of_job if "Next attempt in" in line]
     assert len(lines) >= number
     assert all(kafka_address in line for line in lines)

@@ -6,11 +6,11 @@ from kafka import KafkaProducer
 from pyspark.sql import functions as F
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.job.background import BackgroundJob
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.reader import LOG_PARTITION
 from namesrv_stream.kafka.topic import describe_topic, ensure_topic
 from namesrv_stream.rules.requests import RegisterBroker
-from namesrv_stream.stream.background import BackgroundJob
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.schemas import BROKER_EVENT

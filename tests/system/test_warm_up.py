@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.classic.dataframe import DataFrame
 from pyspark.sql.streaming import StreamingQueryListener
 
-from namesrv_stream.stream.warm_up import WarmUp
+from namesrv_stream.job.warm_up import WarmUp
 from tests.system.heartbeats import eventually, registration
 
 
@@ -50,7 +50,7 @@ def await_stop(query):
 
 
 def said(caplog, level=logging.INFO):
-    own = [each for each in caplog.records if each.name == "namesrv_stream.stream.warm_up"]
+    own = [each for each in caplog.records if each.name == "namesrv_stream.job.warm_up"]
     return [each.getMessage() for each in own if each.levelno >= level]
 
 
@@ -114,6 +114,6 @@ def test_a_job_that_has_its_lock_warms_nothing_up(session, heartbeats, caplog):
     held = threading.Event()
     held.set()
     warm_up = WarmUp(session, heartbeats.settings, "a-run")
-    with caplog.at_level(logging.INFO, "namesrv_stream.stream.warm_up"):
+    with caplog.at_level(logging.INFO, "namesrv_stream.job.warm_up"):
         warm_up.run(threading.Event(), held)
     assert (warm_up.is_done, session.listened.errors, said(caplog)) == (False, [], [])

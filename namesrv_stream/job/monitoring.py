@@ -8,34 +8,30 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.job.hang_watch import HangWatch, pid_of_jvm
 from namesrv_stream.monitoring import MonitoringServer, add_process_metrics
 from namesrv_stream.stream.metrics import JobMetrics, ProgressListener
 from namesrv_stream.stream.query import QUERY_NAME
 
 
 @contextmanager
-def monitoring(spark: SparkSession, settings: NamesrvSettings, metrics: JobMetrics) -> Iterator[None]:
+def monitoring(spark: SparkSession, settings: NamesrvSettings, metrics: JobMetrics, watch: HangWatch) -> Iterator[None]:
     """Serve the pages within the `with`; without job.metricsPort do nothing. Raises MonitoringAddressError.
 
-    A process that answers is healthy: to restart a job that waits for Kafka or for its turn mends nothing.
+    A process that does not hang is healthy: to restart a job that waits for Kafka or for its turn mends nothing.
     """
     if not settings.job_metrics_port:
         yield
         return
-    add_process_metrics(metrics.registry, "namesrv_jvm", _pid_of_jvm(spark))
+    metrics.watch_storage(settings)
+    add_process_metrics(metrics.registry, "namesrv_jvm", pid_of_jvm(spark))
     address = settings.bind_address, settings.job_metrics_port
-    checks = {"/healthz": lambda: None, "/readyz": metrics.readiness}
+    checks = {"/healthz": watch.health, "/readyz": lambda: watch.readiness() or metrics.readiness()}
     server = MonitoringServer(metrics.registry, address, "job.metricsPort", checks)
     try:
         yield
     finally:
         server.close()
-
-
-def _pid_of_jvm(spark: SparkSession) -> int:
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    return int(jvm.java.lang.ProcessHandle.current().pid())
 
 
 @contextmanager

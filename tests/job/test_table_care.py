@@ -10,8 +10,8 @@ import pytest
 from deltalake.exceptions import DeltaError
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.stream import table_care
-from namesrv_stream.stream.table_care import OutOfTimeError, TableCare
+from namesrv_stream.job import table_care
+from namesrv_stream.job.table_care import OutOfTimeError, TableCare
 from namesrv_stream.tables.maintenance import FILES_BORNE
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
@@ -151,7 +151,7 @@ _PROGRAM = """
 import os, signal, sys
 from deltalake import DeltaTable
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.stream.table_care import TableCare
+from namesrv_stream.job.table_care import TableCare
 from namesrv_stream.tables.root import Root
 
 def die(*_arguments, **_options):

@@ -18,6 +18,23 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, sleep_using_e
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, log_notes
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError, StorageError, TermLostError
+from namesrv_stream.job.attempts import FailedAttempts
+from namesrv_stream.job.checkpoint_storage import reach_checkpoint
+from namesrv_stream.job.failures import (
+    CheckpointHeldError,
+    CheckpointUnusableError,
+    JobFailedError,
+    job_failure,
+    require_session,
+    storage_errors,
+)
+from namesrv_stream.job.hang_watch import HangWatch
+from namesrv_stream.job.limits import require_descriptor, require_sound_spark
+from namesrv_stream.job.log_identity import log_to_go_on_with, require_same_log
+from namesrv_stream.job.monitoring import monitoring, progress_to
+from namesrv_stream.job.table_care import TableCare
+from namesrv_stream.job.warm_up import WarmUp
+from namesrv_stream.job.watch import TermWatch, TickWatch
 from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock, candidates
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.reader import LOG_PARTITION, RecordGoneError, RecordReader
@@ -31,26 +48,10 @@ from namesrv_stream.kafka.topic import (
     wait_for_kafka,
 )
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.stream.attempts import FailedAttempts
 from namesrv_stream.stream.checkpoint import Checkpoint
-from namesrv_stream.stream.checkpoint_storage import reach_checkpoint
-from namesrv_stream.stream.failures import (
-    CheckpointHeldError,
-    CheckpointUnusableError,
-    JobFailedError,
-    job_failure,
-    require_session,
-    storage_errors,
-)
-from namesrv_stream.stream.limits import require_descriptor
-from namesrv_stream.stream.log_identity import log_to_go_on_with, require_same_log
 from namesrv_stream.stream.metrics import JobMetrics
 from namesrv_stream.stream.micro_batch import MicroBatches
-from namesrv_stream.stream.monitoring import monitoring, progress_to
 from namesrv_stream.stream.query import Beginning, check_query, start_query
-from namesrv_stream.stream.table_care import TableCare
-from namesrv_stream.stream.warm_up import WarmUp
-from namesrv_stream.stream.watch import TermWatch, TickWatch
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.progress_sign import ProgressFile
 from namesrv_stream.tables.publication import KafkaLog, OnPoint, Publisher
@@ -108,11 +109,13 @@ class RouteRegistryJob:
         self._kafka = kafka_client_arguments(settings)
         self._root = Root(settings.delta_root, settings.storage_options or None)
         self.run_id = uuid.uuid4().hex
+        self._lock = JobLock(self._kafka, settings.kafka_topic, self._root.hadoop_url, self.run_id)
         self.metrics = JobMetrics()
         self.started = threading.Event()
         """Set while a query runs: the tables are there, the term is ours."""
         self.query: StreamingQuery | None = None
         self._batches: MicroBatches | None = None
+        self._steps = 0
         self._has_claimed = False
         self._has_read_tables = settings.standby
         """True once the storage has worked: from then on an error of it is an outage and no wrong setting."""
@@ -128,15 +131,31 @@ class RouteRegistryJob:
     def run(self, stop: threading.Event) -> None:
         """Lead the registry until `stop` is set, as a standby whenever it is this job's turn. Raises NamesrvError."""
         log_notes(self._settings)
-        with monitoring(self._spark, self._settings, self.metrics):
+        trigger_millis = self._settings.trigger_millis
+        with (
+            HangWatch(self._spark, trigger_millis, self._lock.give_up, self._step, self._log_end) as watch,
+            monitoring(self._spark, self._settings, self.metrics, watch),
+        ):
             self._run(stop)
+
+    def _step(self) -> tuple[int, int] | None:
+        """Return a value that changes with each step of the query; None if no query runs."""
+        batches = self._batches if self.started.is_set() else None
+        return None if batches is None else (self._steps, batches.applied_offset)
+
+    def _log_end(self) -> int | None:
+        try:
+            return end_offsets(self._kafka, self._settings.kafka_topic).get(LOG_PARTITION)
+        except NamesrvError as error:
+            log.debug("the end of the log is not known: %s", error)
+            return None
 
     def _run(self, stop: threading.Event) -> None:
         reach_checkpoint(self._spark, self._settings)
         self._retrying(stop)(self._prepare_topic)
         if stop.is_set():
             return
-        with JobLock(self._kafka, self._settings.kafka_topic, self._root.hadoop_url, self.run_id) as lock:
+        with self._lock as lock:
             if self._settings.standby or self._others():
                 self._warm_up.run(stop, lock.held)
             if not self._settings.standby:
@@ -246,6 +265,7 @@ class RouteRegistryJob:
         # A job that cannot run ends before it ends another one by its claim.
         with storage_errors(self._settings):
             self._checkpoint(log_here).make_base()
+        require_sound_spark(self._spark.version)
         check_query(self._spark, self._settings)
         with storage_errors(self._settings):
             publisher = self._claim(log_here)
@@ -298,6 +318,7 @@ class RouteRegistryJob:
         wait_for_kafka(self._kafka, limit_s=0)
         facts = ensure_topic(self._kafka, self._settings.kafka_topic)
         require_one_order(facts, self._kafka, is_replay=self._is_replay)
+        self.metrics.log_retention_s.set(facts.retention_s)
         if not self._has_claimed and not self._is_replay:
             for warning in facts.warnings:
                 log.warning("settings of %s", warning)
@@ -312,7 +333,7 @@ class RouteRegistryJob:
             self.run_id,
             _now_ms(),
             retention_ms,
-            self._note_point,
+            self._note_step,
             lambda former: self._log_of(former, log_here, end),
         )
         self._has_claimed = True
@@ -322,6 +343,10 @@ class RouteRegistryJob:
         if publisher.restored:
             log.warning("restored what another run left half done: %s", ", ".join(publisher.restored))
         return publisher
+
+    def _note_step(self, point: str) -> None:
+        self._steps += 1
+        self._note_point(point)
 
     def _note_point(self, point: str) -> None:
         self.metrics.on_point(point)

@@ -6,14 +6,13 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, StorageError, TermLostError
-from namesrv_stream.stream.failures import (
-    BatchUnreadError,
+from namesrv_stream.job.failures import (
     CheckpointStorageError,
     CheckpointUnusableError,
     JobFailedError,
     job_failure,
 )
-from namesrv_stream.stream.micro_batch import BrokenOffError
+from namesrv_stream.stream.micro_batch import BatchUnreadError, BrokenOffError
 
 SETTINGS = NamesrvSettings()
 KAFKA = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: org.apache.kafka.common.errors."

@@ -8,8 +8,8 @@ import time
 from deltalake.exceptions import DeltaError
 
 from namesrv_stream.errors import NoSuchSnapshotError, NotARegistryError, StorageError, TermLostError
+from namesrv_stream.job.limits import require_descriptor
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.stream.limits import require_descriptor
 from namesrv_stream.stream.tick_silence import TickSilence
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots

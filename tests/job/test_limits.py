@@ -7,8 +7,9 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import StorageError
-from namesrv_stream.stream.failures import BatchUnreadError, job_failure, storage_errors
-from namesrv_stream.stream.limits import LeakingSparkError, LimitReachedError, require_sound_spark
+from namesrv_stream.job.failures import job_failure, storage_errors
+from namesrv_stream.job.limits import LeakingSparkError, LimitReachedError, require_sound_spark
+from namesrv_stream.stream.micro_batch import BatchUnreadError
 
 SETTINGS = NamesrvSettings()
 STATE_STORE = """[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.
@@ -60,7 +61,7 @@ def test_a_process_that_can_open_nothing_is_at_its_limit():
     """In a process of its own, whose limit is the descriptors that it has."""
     code = (
         "import resource\n"
-        "from namesrv_stream.stream.limits import LimitReachedError, require_descriptor\n"
+        "from namesrv_stream.job.limits import LimitReachedError, require_descriptor\n"
         "require_descriptor()\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
         "try:\n    require_descriptor()\n"

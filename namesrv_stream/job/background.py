@@ -13,9 +13,9 @@ from tenacity import RetryError, Retrying, retry_if_not_result, stop_after_delay
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.job.registry_job import RouteRegistryJob
 from namesrv_stream.kafka.reader import LOG_PARTITION
 from namesrv_stream.kafka.topic import end_offsets
-from namesrv_stream.stream.job import RouteRegistryJob
 
 log = logging.getLogger(__name__)
 

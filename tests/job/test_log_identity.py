@@ -2,9 +2,9 @@
 
 import pytest
 
+from namesrv_stream.job.log_identity import OtherLogError, log_to_go_on_with, require_same_log
 from namesrv_stream.kafka.topic import TopicFacts
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.stream.log_identity import OtherLogError, log_to_go_on_with, require_same_log
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter

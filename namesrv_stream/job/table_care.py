@@ -93,6 +93,7 @@ class TableCare:
                 self.look_after()
             except OutOfTimeError:
                 log.debug("the maintenance of the tables left some to the next one")
+                self._on_point("maintained")
             except (NamesrvError, DeltaError, OSError) as error:
                 log.warning("the tables were not maintained, which the next time mends: %s", error)
             except Exception:  # the job goes on without

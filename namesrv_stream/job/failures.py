@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError, StorageError
-from namesrv_stream.stream.limits import limit_reached
+from namesrv_stream.job.limits import limit_reached
 
 _KAFKA_ERROR = "org.apache.kafka.common.errors"
 _KAFKA_AWAY = (_KAFKA_ERROR, "Cannot fetch record for offset")
@@ -43,14 +43,8 @@ _SEE_LOG = (
 )
 
 
-_SAYS_WHAT = re.compile(r"(?!\s+(?:at |\.\.\. )|[+:]- |\s*[+:]- )\s*\S")
-"""A line that is neither a stack frame nor a line of a plan."""
-
 _PLAN = re.compile(r"\s*={2,} .* ={2,}\s*$")
 """Heading of what Spark adds to an error: its plan, its offsets."""
-
-_MAX_LINES = 30
-_MAX_LINE_CHARS = 500
 
 
 class JobFailedError(NamesrvError):
@@ -61,20 +55,19 @@ class JobFailedError(NamesrvError):
         self.cause = cause
 
 
-class BatchUnreadError(NamesrvError):
-    """Spark could not compute the rows of a micro-batch. The message has its errors, without stack traces and plan."""
-
-    def __init__(self, reported: str) -> None:
-        lines = [line[:_MAX_LINE_CHARS] for line in reported.splitlines() if _SAYS_WHAT.match(line)]
-        super().__init__("\n".join(lines[:_MAX_LINES]) or "no rows came from Spark")
-
-
 class SessionLostError(NamesrvError):
     """The Spark session has ended: its JVM died, or the cluster stopped the application."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"the Spark session of this job has ended ({problem}): start the job again. Nothing is lost.")
         self.problem = problem
+
+
+class JobHungError(SessionLostError):
+    """The JVM of this job does not answer, or its query stands still: the job gives the registry up and ends."""
+
+    def __init__(self, problem: str, question: str) -> None:
+        super().__init__(f"{problem}, so the job gave the registry up and ended the JVM; {question}")
 
 
 class CheckpointUnusableError(NamesrvError):

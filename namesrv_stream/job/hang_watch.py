@@ -1,0 +1,159 @@
+"""Ends a job whose JVM no longer answers, or whose query stands still while the log goes on.
+
+Such a job would hold Kafka's lock for ever, because it is Python that answers Kafka. The thread that counts asks
+nobody: another one asks the JVM and Kafka, and may hang. Looks are counted and not seconds: a paused machine has none.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from typing import Self
+
+import psutil
+from pyspark.sql import SparkSession
+
+from namesrv_stream.job.failures import JobHungError, SessionLostError, require_session
+
+LOOK_EVERY_S = 1.0
+JVM_LOOKS = 60
+"""Looks without an answer of the JVM after which it hangs. A full collection of the job's 1 GB takes seconds."""
+
+QUERY_LOOKS = 1_800
+"""Looks without a step of the query, beyond triggerMillis, after which it hangs.
+
+A step is a record applied, or a point of a publication.
+
+The longest step is the part of Spark in a micro-batch: within this time 20,000 records of 1 MB, read twice, come at
+25 MB a second. A commit to a storage that does not answer ends after 180 s, by an error of delta-rs.
+"""
+
+UNREADY_LOOKS = 10
+LOG_LOOKS = 60
+"""Looks after which a query that stands still is compared with the log. If that has not grown, it counts anew."""
+
+
+class Standstill:
+    """Looks since the last answer of the JVM and since the last step of the query."""
+
+    def __init__(self, trigger_millis: int) -> None:
+        self._query_looks = QUERY_LOOKS + round(trigger_millis / 1000 / LOOK_EVERY_S)
+        self.silent_looks = 0
+        self.still_looks = 0
+        self._answers = 0
+        self._seen: tuple[int, Hashable] = (0, None)
+        self._ask_at = LOG_LOOKS
+        self._log_end: int | None = None
+
+    def look(self, step: Hashable) -> JobHungError | None:
+        """Count a look. `step` is another value after each step of the query, and None while no query runs."""
+        answers, former = self._seen
+        self._seen = self._answers, step
+        self.silent_looks = self.silent_looks + 1 if answers == self._answers else 0
+        if step is None or step != former:
+            self.still_looks, self._ask_at = 0, LOG_LOOKS
+        else:
+            self.still_looks += 1
+        if self.silent_looks >= JVM_LOOKS:
+            return JobHungError(f"the JVM of this job has not answered for {_time(JVM_LOOKS)}",
+                                "was it stopped or swapped out, or is spark.driver.memory too small?")  # fmt: skip
+        if self.still_looks >= self._query_looks:
+            return JobHungError(f"the query has not moved for {_time(self._query_looks)} and the log has",
+                                "do Spark's workers run, and does the storage of the tables answer?")  # fmt: skip
+        return None
+
+    def note_answer(self, log_end: Callable[[], int | None]) -> None:
+        """Note an answer of the JVM, from another thread. `log_end` is asked if the query stands still."""
+        self._answers += 1
+        if self.still_looks < self._ask_at:
+            return
+        self._ask_at += LOG_LOOKS
+        former, self._log_end = self._log_end, log_end()
+        if self._log_end in (None, former):
+            self.still_looks, self._ask_at = 0, LOG_LOOKS
+
+    @property
+    def problem(self) -> str | None:
+        """The reason for which the job is not ready, None if there is none."""
+        silent = self.silent_looks
+        return f"the JVM has not answered for {_time(silent)}" if silent >= UNREADY_LOOKS else None
+
+
+class HangWatch:
+    """Looks once a second within a `with`; leaving it raises JobHungError if the job hung.
+
+    Then it calls `give_up` and kills the JVM, which ends every call that waits for it. `step` is that of
+    `Standstill.look`, `log_end` the end of the log, None if Kafka does not say.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        trigger_millis: int,
+        give_up: Callable[[], None],
+        step: Callable[[], Hashable],
+        log_end: Callable[[], int | None],
+    ) -> None:
+        self._hung: JobHungError | None = None
+        self._standstill = Standstill(trigger_millis)
+        self._spark = spark
+        self._jvm = psutil.Process(pid_of_jvm(spark))
+        self._give_up = give_up
+        self._step = step
+        self._log_end = log_end
+        self._stopped = threading.Event()
+
+    def __enter__(self) -> Self:
+        for run in (self._look_on, self._ask_on):
+            threading.Thread(target=run, name="hang-watch", daemon=True).start()
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _at: object) -> None:
+        self._stopped.set()
+        if self._hung is not None:
+            raise self._hung from error
+
+    def health(self) -> str | None:
+        """Return what ends this job, None if nothing does."""
+        return None if self._hung is None else str(self._hung)
+
+    def readiness(self) -> str | None:
+        """Return that the JVM does not answer, None if it does."""
+        return self._standstill.problem
+
+    def _look_on(self) -> None:
+        while self._hung is None and not self._stopped.wait(LOOK_EVERY_S):
+            self._hung = self._standstill.look(self._step())
+        if self._hung is not None:
+            self._give_up()
+            _end_jvm(self._jvm, self._hung)
+
+    def _ask_on(self) -> None:
+        with suppress(SessionLostError):  # which ends the job anyway
+            while not self._stopped.wait(LOOK_EVERY_S):
+                require_session(self._spark)
+                self._standstill.note_answer(self._log_end)
+
+
+def pid_of_jvm(spark: SparkSession) -> int:
+    """Return the process id of the session's JVM, which runs on this machine."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    return int(jvm.java.lang.ProcessHandle.current().pid())
+
+
+def _end_jvm(jvm: psutil.Process, why: JobHungError) -> None:
+    """Kill the JVM. As spark-submit it is our parent and passes on what we print, so `why` goes to its own output."""
+    if jvm.pid == os.getppid():
+        with suppress(OSError):  # its output is a socket, or the system has no /proc
+            output = os.open(f"/proc/{jvm.pid}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
+            os.write(output, f"route_registry: {why}\n".encode())
+            os.close(output)
+    with suppress(psutil.Error):
+        jvm.kill()
+
+
+def _time(looks: int) -> str:
+    return f"{looks * LOOK_EVERY_S:.0f} s"

@@ -1,0 +1,219 @@
+"""Light heartbeat or full registration: every condition of E10, and the connections of a broker (L6)."""
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+from msgspec.structs import replace
+
+from namesrv_stream.gateway import registrations as module
+from namesrv_stream.gateway.registrations import Registrations, token_of
+from namesrv_stream.rules.requests import DataVersion, TopicConfig
+from namesrv_stream.rules.rows import LiveRow, LogPosition
+from namesrv_stream.wire.codes import RequestCode
+from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
+from namesrv_stream.wire.registration import RegisterBrokerBody, TopicConfigSerializeWrapper, encode_registration
+from namesrv_stream.wire.requests import register_broker
+
+ADDRESS = "10.0.0.1:10911"
+RECONCILE_MS = 300_000
+IN_LOG = LogPosition(0, 0, 5)
+NOTHING = SimpleNamespace(live={}, offsets={})
+
+
+def command(counter=1, topics=("A", "B"), filter_servers=(), **changed):
+    header = RegisterBrokerHeader(
+        **{"broker_name": "a", "broker_addr": ADDRESS, "cluster_name": "c", "broker_id": 0} | changed
+    )
+    table = {topic: TopicConfig(8, 8, 6) for topic in topics}
+    wrapper = TopicConfigSerializeWrapper(DataVersion(0, 7, counter), table)
+    body = encode_registration(RegisterBrokerBody(wrapper, list(filter_servers)), 493)
+    return RemotingCommand(
+        code=RequestCode.REGISTER_BROKER,
+        ext_fields=header_fields(header) | {"brokerId": str(header.broker_id)},
+        body=body,
+    )
+
+
+def live(*said, counter=1, broker_id=0, name="a"):
+    """A lease that shows what these commands say."""
+    tokens = tuple(map(token_of, said))
+    return LiveRow(ADDRESS, "c", name, broker_id, 0, 120_000, DataVersion(0, 7, counter), "", 0, tokens=tokens)
+
+
+def published(*rows, offset=100):
+    return SimpleNamespace(live={row.broker_addr: row for row in rows}, offsets={0: offset})
+
+
+@dataclass
+class Gateway:
+    """A gateway's use of it when brokers register."""
+
+    known: Registrations = field(default_factory=lambda: Registrations(RECONCILE_MS))
+    now_ms: int = 0
+
+    def why(self, said, shown=NOTHING):
+        return self.known.why_in_full(ADDRESS, token_of(said), shown, self.now_ms)
+
+    def send(self, said, place=IN_LOG):
+        """Hands it to Kafka, which acknowledges it unless `place` is None."""
+        head = replace(register_broker(said), topic_config_table={}, token=token_of(said))
+        unread = self.known.sent_in_full(head, self.now_ms)
+        unread.place = place
+        return unread
+
+
+@pytest.fixture
+def gateway():
+    return Gateway()
+
+
+def test_what_the_newest_snapshot_shows_is_light_and_anything_else_full(gateway):
+    assert gateway.why(command(), published(live(command()))) is None
+    assert "no lease" in gateway.why(command())
+    assert "do not show" in gateway.why(command(), published(live()))
+    assert "do not show" in gateway.why(command(), published(live(command(counter=2))))
+
+
+def test_each_part_whose_token_the_lease_has_is_light(gateway):
+    parts = [command(topics=topics) for topics in ("AB", "CD")]
+    assert [gateway.why(part, published(live(*parts))) for part in parts] == [None, None]
+
+
+def test_the_very_last_that_was_sent_is_light_before_a_snapshot_has_read_it(gateway):
+    gateway.send(command())
+    assert gateway.why(command()) is None
+    assert gateway.why(command(), published(live(), offset=5)) is None, "it has read up to offset 4"
+    assert "another record" in gateway.why(command(counter=2))
+
+
+def test_an_unread_record_of_the_broker_outweighs_what_the_snapshot_shows(gateway):
+    shown = published(live(command()), offset=5)
+    gateway.send(command(counter=2))
+    assert "another record" in gateway.why(command(), shown)
+    gateway.known.sent_end(ADDRESS)
+    assert "another record" in gateway.why(command(), shown)
+    assert "another record" in gateway.why(command(counter=2), shown)
+
+
+def test_once_the_snapshot_has_read_the_record_its_tokens_decide(gateway):
+    gateway.send(command(counter=2))
+    for shown, is_light in ((published(live(command()), offset=6), True), (published(live(), offset=6), False)):
+        gateway.known.follow(shown)
+        assert (gateway.why(command(), shown) is None) == is_light
+
+
+@pytest.mark.parametrize("place", [None, LogPosition(0, 0, 100), LogPosition(0, 1, 5)])
+def test_a_record_counts_as_unread_until_its_own_place_is_read(gateway, place):
+    gateway.send(command(counter=2), place)
+    shown = published(live(command()))
+    gateway.known.follow(shown)
+    assert gateway.why(command(), shown) is not None
+
+
+def test_a_record_on_its_way_is_in_the_log_only_when_kafka_acknowledges_it(gateway):
+    unread = gateway.send(command(), place=None)
+    assert "not acknowledged" in gateway.why(command())
+    unread.place = IN_LOG
+    assert gateway.why(command()) is None
+
+
+def test_after_a_failed_send_the_next_one_is_full_whatever_the_snapshot_shows(gateway):
+    shown = published(live(command()))
+    gateway.known.failed(ADDRESS, shown)
+    gateway.known.follow(shown)
+    assert gateway.why(command(), shown) is not None
+    gateway.send(command())
+    assert gateway.why(command(), shown) is None
+
+
+@pytest.mark.parametrize(("passed_ms", "is_light"), [(RECONCILE_MS - 1, True), (RECONCILE_MS, False)])
+def test_after_the_reconcile_interval_each_part_is_sent_in_full_once(gateway, passed_ms, is_light):
+    parts = [command(topics=topics) for topics in ("AB", "CD")]
+    shown = published(live(*parts))
+    assert [gateway.why(part, shown) for part in parts] == [None, None]
+    gateway.now_ms = passed_ms
+    assert [gateway.why(part, shown) is None for part in parts] == [is_light] * 2
+    for part in parts:
+        gateway.send(part)
+    gateway.known.follow(shown)
+    assert [gateway.why(part, shown) for part in parts] == [None, None]
+
+
+def test_with_interval_zero_all_is_sent_in_full():
+    gateway = Gateway(Registrations(0))
+    assert gateway.why(command(), published(live(command()))) == "reconcileIntervalMillis"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        command(counter=2),
+        command(topics=("A", "C")),
+        command(topics=("A",)),
+        command(filter_servers=("f:1",)),
+        command(ha_server_addr="10.0.0.1:10912"),
+        command(enable_acting_master=True),
+        command(heartbeat_timeout_millis=10_000),
+        command(zone_name="z"),
+        replace(command(), version=1),
+        replace(command(), body=command().body + b" "),
+    ],
+)
+def test_another_header_version_or_body_is_another_token(other):
+    assert token_of(other) != token_of(command())
+
+
+def test_the_token_is_that_of_all_gateways_and_leaves_out_who_signs():
+    """A gateway of another release or machine has to make the same one: this text may change with its meaning alone."""
+    fields = {"brokerAddr": ADDRESS, "brokerName": "a"}
+    said = RemotingCommand(code=RequestCode.REGISTER_BROKER, version=493, ext_fields=fields, body=b"{}")
+    signed = replace(said, ext_fields={"Signature": "s", **fields, "AccessKey": "k", "SecurityToken": "t"})
+    assert token_of(said) == token_of(signed) == "ec0503521717dae1d93de82d"
+    assert token_of(replace(said, sender="somebody")) == token_of(said)
+
+
+def test_a_closed_connection_names_all_addresses_that_used_it(gateway):
+    for address in ("10.0.0.2:1", "10.0.0.1:1"):
+        gateway.known.note_sign_of_life(address, "g/1", 1)
+    gateway.known.note_sign_of_life("10.0.0.3:1", "g/2", 10_000)
+    assert gateway.known.closed("g/1") == ["10.0.0.1:1", "10.0.0.2:1"]
+    assert gateway.known.closed("g/1") == []
+    assert gateway.known.timeouts_of("g/2") == {"10.0.0.3:1": 10_000}
+
+
+def test_a_connection_and_a_host_speak_for_so_many_brokers_and_no_more(monkeypatch):
+    monkeypatch.setattr(module, "MAX_BROKERS_OF_A_CONNECTION", 2)
+    monkeypatch.setattr(module, "MAX_BROKERS_OF_A_HOST", 3)
+    known = Registrations(RECONCILE_MS)
+    for number in (1, 2):
+        assert known.has_room(f"{number}", "g/1", "h")
+        known.note_sign_of_life(f"{number}", "g/1", 1, "h")
+    assert known.has_room("1", "g/1", "h")
+    assert not known.has_room("3", "g/1", "h"), "the connection has two"
+    known.note_sign_of_life("3", "g/2", 1, "h")
+    assert not known.has_room("4", "g/2", "h"), "the host has three"
+    assert known.has_room("4", "g/3", "another")
+    known.closed("g/1")
+    assert known.has_room("4", "g/2", "h")
+
+
+def test_no_more_than_so_many_unread_records_are_remembered(monkeypatch):
+    monkeypatch.setattr(module, "MOST_UNREAD", 2)
+    known = Registrations(RECONCILE_MS)
+    for address in ("1", "2", "1", "3"):
+        known.sent_end(address)
+    rows = {address: live(command()) for address in "123"}
+    shown = SimpleNamespace(live=rows, offsets={})
+    light = [address for address in "123" if known.why_in_full(address, token_of(command()), shown, 0) is None]
+    assert light == ["2"], "the one whose record is the oldest"
+
+
+def test_a_broker_is_known_by_its_lease_or_by_a_registration_on_its_way(gateway):
+    assert not gateway.known.is_known(ADDRESS, NOTHING)
+    assert gateway.known.is_known(ADDRESS, published(live()))
+    gateway.send(command())
+    assert gateway.known.is_known(ADDRESS, NOTHING)
+    gateway.known.sent_end(ADDRESS)
+    assert not gateway.known.is_known(ADDRESS, NOTHING)

@@ -1,0 +1,180 @@
+"""E10: a lease has the token of a registration while applying that registration again would change nothing but life."""
+
+from contextlib import suppress
+from copy import deepcopy
+
+import pytest
+from hypothesis import given
+from msgspec.structs import replace
+
+from chaos.oracle import Oracle
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import MalformedRecordError
+from namesrv_stream.records import decode_record
+from namesrv_stream.rules.registry import RouteRegistry
+from namesrv_stream.rules.requests import (
+    AddWritePerm,
+    BrokerHeartbeat,
+    DataVersion,
+    DeleteTopic,
+    PutKvConfig,
+    RegisterBroker,
+    TopicConfig,
+    UnregisterBroker,
+    UpdateNamesrvConfig,
+    WipeWritePerm,
+)
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.rules.tokens import MAX_TOKENS
+from tests.examples import examples
+from tests.random_logs import T0, logs
+
+OWN = RegisterBroker(
+    cluster_name="c1",
+    broker_name="broker-a",
+    broker_id=0,
+    broker_addr="10.0.0.1:10911",
+    data_version=DataVersion(0, 1, 1),
+    topic_config_table={"A": TopicConfig(8, 8, 6), "B": TopicConfig(8, 8, 6)},
+    filter_server_list=["f:1"],
+    channel_id="g1/1",
+    token="own",
+)
+SLAVE = replace(OWN, broker_id=1, broker_addr="10.0.0.2:10911", token="slave")
+RIVAL = replace(OWN, broker_addr="10.0.0.9:1", token="rival")
+TOPICS_GO = UpdateNamesrvConfig(properties={"deleteTopicWithBrokerRegistration": "true"})
+
+
+def registry(*said):
+    made = RouteRegistry(NamesrvSettings())
+    for offset, request in enumerate(said):
+        made.apply(request, LogPosition(T0, 0, offset))
+    return made
+
+
+def tokens(made, address=OWN.broker_addr):
+    lease = made.lease(address)
+    return None if lease is None else lease.tokens
+
+
+def changes_nothing(made, request):
+    """Return whether the registration, applied in full, changes nothing but its lease's life."""
+    again = deepcopy(made)
+    again.take_changes()
+    again.apply(request, LogPosition(again.clock.newest_tick_ms or T0, 0, 10_000))
+    return not again.has_changes()
+
+
+def registrations_in(log):
+    found = {}
+    for record in log:
+        with suppress(MalformedRecordError):
+            request = decode_record(record.value, record.key)
+            if isinstance(request, RegisterBroker) and request.token is not None:
+                found[request.broker_addr, request.token] = request
+    return found
+
+
+@examples(300)
+@given(logs())
+def test_e10_what_a_lease_has_the_token_of_changes_nothing_if_it_is_applied_again(log):
+    oracle = Oracle(NamesrvSettings())
+    for record in log:
+        oracle.apply(record)
+    said = registrations_in(log)
+    for lease in oracle.registry.view().live.values():
+        for token in lease.tokens:
+            assert changes_nothing(oracle.registry, said[lease.broker_addr, token])
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        [RIVAL],
+        [RIVAL, UnregisterBroker(broker_addr=RIVAL.broker_addr)],
+        [RIVAL, replace(RIVAL, broker_id=1)],
+        [DeleteTopic(topic="A")],
+        [WipeWritePerm(broker_name="broker-a")],
+        [replace(OWN, broker_name="broker-b", token="elsewhere")],
+        [replace(OWN, topic_config_table={"A": TopicConfig(8, 8, 4)}, token="other")],
+        [replace(OWN, data_version=DataVersion(0, 1, 2), token="other")],
+        [replace(OWN, filter_server_list=[], token="other")],
+        [TOPICS_GO],
+        [replace(OWN, topic_config_table={"C": TopicConfig(8, 8, 6)}, token=None), TOPICS_GO],
+    ],
+    ids=str,
+)
+def test_a_change_of_the_broker_names_rows_or_of_what_a_registration_does_ends_a_token(before):
+    assert tokens(registry(OWN)) == ("own",)
+    made = registry(OWN, *before)
+    assert "own" not in tokens(made)
+    made.apply(OWN, LogPosition(T0, 0, 100))
+    assert "own" in tokens(made)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        [OWN],
+        [BrokerHeartbeat(broker_addr=OWN.broker_addr, channel_id="g2/2")],
+        [replace(OWN, channel_id="g2/2")],
+        [replace(OWN, token=None)],
+        [replace(OWN, broker_name="broker-b", broker_addr="10.0.0.7:1", token="of another name")],
+        [PutKvConfig(namespace="n", key="k", value="v")],
+        [AddWritePerm(broker_name="broker-a")],
+        [UnregisterBroker(broker_addr="10.0.0.7:1")],
+    ],
+    ids=str,
+)
+def test_what_changes_no_row_of_the_broker_name_leaves_the_token(before):
+    assert tokens(registry(OWN, *before)) == ("own",)
+
+
+def test_a_further_part_of_a_split_registration_adds_its_token():
+    """B7: a part that only adds topics, under the same version, leaves what the others say."""
+    part = replace(OWN, topic_config_table={"C": TopicConfig(8, 8, 6)}, token="part")
+    assert tokens(registry(OWN, part)) == ("own", "part")
+    assert tokens(registry(OWN, part, OWN)) == ("own", "part")
+    assert tokens(registry(TOPICS_GO, OWN, part)) == ("part",)
+
+
+def test_queues_that_change_there_and_back_under_one_version_end_each_token():
+    """D10."""
+    other = replace(OWN, topic_config_table={"A": TopicConfig(8, 4, 6)}, token="other")
+    assert tokens(registry(OWN, other)) == ("other",)
+    assert tokens(registry(OWN, other, OWN)) == ("own",)
+
+
+def test_a_slave_has_its_token_beside_its_masters_until_the_master_changes():
+    made = registry(OWN, SLAVE, OWN)
+    assert (tokens(made), tokens(made, SLAVE.broker_addr)) == (("own",), ("slave",))
+    made.apply(UnregisterBroker(broker_addr=OWN.broker_addr), LogPosition(T0, 0, 100))
+    assert tokens(made, SLAVE.broker_addr) == ()
+
+
+def test_a_lease_has_so_many_tokens_and_loses_the_oldest_first():
+    parts = [replace(OWN, topic_config_table={f"T{n}": TopicConfig(8, 8, 6)}, token=f"{n}") for n in range(MAX_TOKENS)]
+    assert tokens(registry(OWN, *parts)) == tuple(f"{n}" for n in range(MAX_TOKENS))
+
+
+def test_a_registration_of_which_only_the_lease_was_read_has_no_token():
+    made = registry(OWN)
+    made.apply(OWN, LogPosition(T0, 0, 100), lease_only=True)
+    assert tokens(made) == ()
+
+
+def test_a_run_that_is_started_with_topics_going_trusts_no_token_of_the_run_before():
+    """T5: the setting may be new in the file, and then the same registration does something else."""
+    made = RouteRegistry(NamesrvSettings(delete_topic_with_broker_registration=True))
+    made.load({"live": [registry(OWN).lease(OWN.broker_addr)]})
+    assert tokens(made) == ()
+    assert made.has_changes()
+
+
+def test_a_token_alone_leaves_no_line_of_history():
+    made = registry(replace(OWN, token=None))
+    made.take_changes()
+    made.apply(OWN, LogPosition(T0, 0, 100))
+    changes = made.take_changes()
+    assert [row.tokens for row in changes.changes["live"].upserts] == [("own",)]
+    assert changes.events == []
