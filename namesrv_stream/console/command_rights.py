@@ -1,4 +1,4 @@
-"""Who may send an operator's command over HTTP."""
+"""Rights of operators who send a command over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may reach the console: proxies that forward requests, and web pages of others that are kept away.
+"""Guard of the console: it believes trusted proxies alone, and keeps web pages of others away.
 
 A browser sends requests for any page that its user visits, to this machine too. A page under a name of its own that
 resolves to this machine (DNS rebinding) is refused by that name; a page that posts across origins, by its origin.

@@ -1,4 +1,4 @@
-"""What happened: lines of the history with their sentences, stories, differences, snapshots, refused records.
+"""Accounts of what happened: lines of history with sentences, stories, differences, snapshots, refused records.
 
 Two moments are compared by their snapshots, or by the events between them if a snapshot is gone, or lacks events that
 had happened by the moment.
@@ -339,7 +339,7 @@ class Comparison(NamedTuple):
 
     @property
     def source(self) -> Literal["snapshots", "events"]:
-        """What the differences are taken from."""
+        """Source of the differences: snapshots, or the events between the moments."""
         return "snapshots" if self.epochs else "events"
 
 

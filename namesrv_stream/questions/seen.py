@@ -1,4 +1,4 @@
-"""What a question is asked of: one snapshot, its settings, and what it lacks of the moment that was asked for.
+"""Subject of a question: one snapshot, its settings, and what it lacks of the moment that was asked for.
 
 Usually a snapshot lacks nothing, as an event is published within a second. A registry that was made from an older log
 has an epoch for an hour of it, or whatever the job read at once: its later events are in the next epoch.
