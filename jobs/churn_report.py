@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from namesrv_stream.cli.job import submitted_session, table_job
+from namesrv_stream.cli.submitted import submitted_session, table_job
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.progress_lines import progress
 from namesrv_stream.tables.root import Root

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import click
 
-from namesrv_stream.cli.job import submitted_session, table_job
+from namesrv_stream.cli.submitted import submitted_session, table_job
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.history.session_keeping import keep_past_sessions
 from namesrv_stream.progress_lines import progress

@@ -17,7 +17,7 @@ from dataclasses import replace
 import click
 from pyspark.sql import SparkSession
 
-from namesrv_stream.cli.job import settings_options
+from namesrv_stream.cli.submitted import settings_options
 from namesrv_stream.config import Invocation, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.job.failures import JobHungError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from typing import overload
 
 _DIGITS = re.compile(r"(\d+)")
 _PERMS = ((4, "R"), (2, "W"), (1, "X"))
@@ -15,6 +16,10 @@ def perm_text(perm: int) -> str:
     return f"P{letters}" if perm & 8 else letters
 
 
+@overload
+def iso_text(epoch_ms: int) -> str: ...
+@overload
+def iso_text(epoch_ms: int | None) -> str | None: ...
 def iso_text(epoch_ms: int | None) -> str | None:
     """Return the time in UTC with milliseconds, for JSON."""
     if epoch_ms is None:

@@ -9,7 +9,7 @@ from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
 from namesrv_stream.tables.rust_writer import RustWriter
-from namesrv_stream.tables.writer import changes_to_write
+from namesrv_stream.tables.writer import RowChanges, changes_to_write
 
 
 class Published:
@@ -41,9 +41,14 @@ class Published:
         published_at_ms: int,
         rejected: Iterable[RejectedRow] = (),
     ) -> SnapshotRow:
-        """Publish all changes since the last call."""
+        """Publish all changes since the last call, with the signs of life and the log's clock, as the job does."""
         self._batch_id += 1
         came, offsets = rules.take_changes(), {0: next_offset}
-        changes = changes_to_write(came.changes)
-        batch = Batch("query", self._batch_id, event_ms, offsets, changes, came.events, list(rejected))
+        changes, heard = dict(changes_to_write(came.changes)), rules.take_signs_of_life()
+        if heard:
+            live = changes.get("live", RowChanges((), ()))
+            rows = {row[0]: row for row in (*live.upserts, *heard)}
+            changes["live"] = RowChanges(list(rows.values()), live.deletes)
+        rows_of = (changes, came.events, list(rejected))
+        batch = Batch("query", self._batch_id, event_ms, offsets, *rows_of, clock=rules.clock)
         return self._publisher.publish(batch, published_at_ms)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 
 import click
@@ -12,16 +11,16 @@ from namesrv_stream.backup.content import Content, content_of
 from namesrv_stream.backup.file import BackupFileError, backup_name, read_backup, write_backup
 from namesrv_stream.backup.putting_back import import_content, restore_content
 from namesrv_stream.backup.repair import content_of_newest_whole, nothing, of_backup, repair
-from namesrv_stream.cli.changes import requested_by_option
-from namesrv_stream.cli.group import say
-from namesrv_stream.cli.moments import ACCEPTED, Moment
-from namesrv_stream.cli.output import counted, time_text
-from namesrv_stream.cli.termination import ends_on_sigterm
-from namesrv_stream.cli.view import moment_of, open_reader, root_of
+from namesrv_stream.cli.commanding import requested_by_option
+from namesrv_stream.cli.options import as_of_option
+from namesrv_stream.cli.output import say, time_text
+from namesrv_stream.cli.sigterm import ends_on_sigterm
+from namesrv_stream.cli.view import open_reader, root_of
 from namesrv_stream.config import Invocation
-from namesrv_stream.errors import NamesrvError
+from namesrv_stream.history.events import AsOf
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.verification import damages
+from namesrv_stream.texts import counted
 
 _WHOLE_OR_NOT = "A file is written whole or not at all, and no backup was removed before that. Run it again."
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -30,14 +29,13 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 @click.command("export")
 @click.argument("file", type=_FILE)
-@click.option("--as-of", type=Moment(epochs=True), help=f"Export the snapshot of this epoch or event time: {ACCEPTED}.")
+@as_of_option
 @click.pass_obj
-def export(invocation: Invocation, file: Path, as_of: int | datetime | None) -> None:
+def export(invocation: Invocation, file: Path, as_of: AsOf | None) -> None:
     """Write the route tables of one snapshot to FILE. The history is not in it. A job may run meanwhile."""
-    asked = moment_of(as_of) if as_of is not None else None
     with ends_on_sigterm("namesrv-stream export", _WHOLE_OR_NOT):
         reader = open_reader(invocation.settings)
-        content = content_of(reader, asked.epoch, asked.at_ms) if asked else content_of(reader)
+        content = content_of(reader, *(as_of or AsOf()))
         write_backup(file, content)
     click.echo(_written(file, content))
 
@@ -106,17 +104,9 @@ def _content(invocation: Invocation, epoch: int, folder: Path | None) -> Content
         return content_of(open_reader(invocation.settings), epoch)
     content = read_backup(folder / backup_name(epoch))
     if content.snapshot.epoch != epoch:
-        raise WrongEpochError(folder / backup_name(epoch), content.snapshot.epoch)
+        held = content.snapshot.epoch
+        raise BackupFileError(folder / backup_name(epoch), f"holds epoch {held}: rename it, and give that epoch")
     return content
-
-
-class WrongEpochError(NamesrvError):
-    """A backup whose name has another epoch than its content."""
-
-    def __init__(self, file: Path, epoch: int) -> None:
-        super().__init__(f"{file} holds epoch {epoch}. Rename it, and give that epoch. Nothing was changed.")
-        self.file = file
-        self.epoch = epoch
 
 
 def _written(file: Path, content: Content) -> str:
@@ -168,12 +158,4 @@ def _newest_backup(folder: Path) -> Content:
             return read_backup(file)
         except BackupFileError as error:
             say(str(error))
-    raise NoBackupError(folder)
-
-
-class NoBackupError(NamesrvError):
-    """A folder without a backup that can be read."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(f"{folder} has no backup epoch-N.zip that can be read. Nothing was changed.")
-        self.folder = folder
+    raise BackupFileError(folder, "has no backup epoch-N.zip that can be read")

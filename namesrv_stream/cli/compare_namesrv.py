@@ -7,16 +7,18 @@ from typing import Any
 import click
 from rich.console import Group, RenderableType
 
-from namesrv_stream.cli.group import say
-from namesrv_stream.cli.output import counted, heading, print_shown, table
+from namesrv_stream.cli.options import LEAST_WATCH_S, json_option, seconds_option
+from namesrv_stream.cli.output import heading, print_shown, say, table
 from namesrv_stream.cli.view import looks, open_reader
 from namesrv_stream.comparison.comparison import Compared
 from namesrv_stream.comparison.comparison import compare as compare_sides
 from namesrv_stream.comparison.sides import Namesrv, Tables
 from namesrv_stream.config import Invocation
+from namesrv_stream.texts import counted
 from namesrv_stream.wire.json_text import encode_json
 
 DEFAULT_WATCH_S = 2.0
+_AGAIN = f"Compare again every {DEFAULT_WATCH_S:g} s until there is no difference."
 EXIT_NOT_COMPARED = 3
 """Status of a comparison without a difference in which both sides refused a question. 2 is a wrong command line."""
 _MAX_TEXT = 200
@@ -25,16 +27,8 @@ _MAX_TEXT = 200
 @click.command("compare")
 @click.option("-n", "--namesrvAddr", "address", metavar="HOST:PORT", required=True, help="Ask this NameServer.")
 @click.option("--namespace", "namespaces", multiple=True, help="Compare this KV namespace too; repeatable.")
-@click.option("--json", "as_json", is_flag=True, help="Print standard JSON, one line for each comparison.")
-@click.option(
-    "--watch",
-    "watch_s",
-    type=click.FloatRange(min=0.1),
-    is_flag=False,
-    flag_value=DEFAULT_WATCH_S,
-    metavar="[SECONDS]",
-    help=f"Compare again every {DEFAULT_WATCH_S:g} s until there is no difference.",
-)
+@json_option
+@seconds_option("watch", DEFAULT_WATCH_S, _AGAIN, least_s=LEAST_WATCH_S)
 @click.pass_context
 def compare(
     context: click.Context, address: str, namespaces: tuple[str, ...], as_json: bool, watch_s: float | None
@@ -50,7 +44,7 @@ def compare(
     invocation: Invocation = context.obj
     reader = open_reader(invocation.settings)
     found = Compared(0, [], {})
-    for _ in looks(watch_s) if watch_s is not None else [None]:
+    for _ in looks(watch_s):
         with Namesrv(address) as theirs:
             ours = Tables(reader.follow(), invocation.settings)
             found = compare_sides(ours, theirs, {*ours.routes.kv, *namespaces}, ours.routes.queues)

@@ -1,18 +1,139 @@
-"""`demo`: a short story played on a real Kafka, Spark and Delta with simulated brokers, which ends by itself."""
+"""`demo` and `demo-rocketmq`: short stories that end by themselves, played on a real Kafka, Spark and Delta."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
+from rich.console import Console
+from rich.rule import Rule
 
-from namesrv_stream.cli.output import duration_text
-from namesrv_stream.cli.stage import Stage, data_option, open_stage
+from namesrv_stream.cli.entry import main
+from namesrv_stream.cli.output import console, say
 from namesrv_stream.config import Invocation
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.fleet.plan import FleetPlan
 from namesrv_stream.fleet.player import BrokerState, Fleet
+from namesrv_stream.local.rocketmq import LocalServer, broker, java_client, mqadmin
+from namesrv_stream.local.stack import LocalStack
 from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.texts import duration_text
+
+_SCENE_LIMIT_S = 180.0
+_LOOK_EVERY_S = 0.2
+_INTERRUPTED = 130
+"""Exit status in shells of a program that Ctrl-C has ended."""
+_MADE_ANEW = ("kafka", "registry", "registry-checkpoint")
+
+
+class SceneFailedError(NamesrvError):
+    """A demo did not see within its limit what it waited for, or a command of it ended with a status that is not 0."""
+
+
+class Stage:
+    """Running parts of a demo, and its output. Each answer comes from the command printed above it."""
+
+    def __init__(self, invocation: Invocation, stack: LocalStack, output: Console) -> None:
+        self._invocation = invocation
+        self.stack = stack
+        self.root = invocation.settings.delta_root
+        self.reader = RouteReader(self.root)
+        self.output = output
+
+    def scene(self, title: str) -> None:
+        """Print a title across the screen."""
+        self.output.print()
+        self.output.print(Rule(title, align="left") if self.output.is_terminal else f"--- {title}", highlight=False)
+
+    def say(self, text: str) -> None:
+        """Print plain text."""
+        self.output.print(text, highlight=False)
+
+    def say_command(self, program: str, *arguments: str) -> None:
+        """Print a command line as in a shell."""
+        self.output.print(f"[dim]$ {program}[/] [bold]{' '.join(arguments)}[/]")
+
+    def run(self, name: str, *arguments: str) -> None:
+        """Print and run a command of this project on the stage's tables.
+
+        Raises the command's own errors, and SceneFailedError if its exit status is not 0.
+        """
+        program = f"namesrv-stream --root {self.root}"
+        self.say_command(program, name, *arguments)
+        command = main.get_command(click.Context(main), name)
+        assert command is not None, "the story names commands that there are"
+        status = command.main([*arguments], prog_name=name, standalone_mode=False, obj=self._invocation)
+        if status:
+            line = " ".join((program, name, *arguments))
+            raise SceneFailedError(
+                f"`{line}` ended with status {status}: its output above has the reason. The tables are kept."
+            )
+
+    def until(self, what: str, condition: Callable[[RouteTables], bool]) -> None:
+        """Wait until the route tables meet a condition; show progress in the last line, then print the time it took.
+
+        Raises SceneFailedError after 180 s.
+        """
+        started_s = time.monotonic()
+        with self.output.status(f"until {what} ...") as line:
+            while not condition((view := self.reader.follow()).routes):
+                self.stack.check()
+                waited_s = time.monotonic() - started_s
+                if waited_s > _SCENE_LIMIT_S:
+                    raise SceneFailedError(
+                        f"waited {_SCENE_LIMIT_S:.0f} s for this: {what}. Is the machine busy? The tables are kept."
+                    )
+                line.update(f"until {what} ... {waited_s:.0f} s, epoch {view.snapshot.epoch}")
+                time.sleep(_LOOK_EVERY_S)
+        self.output.print(f"[green]{what}[/] after {time.monotonic() - started_s:.1f} s")
+
+
+def data_option(default: str, *more: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the option --data of a demo. `more` names further folders that the demo makes anew."""
+    return click.option(
+        "--data",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path(default),
+        show_default=True,
+        help=f"Folder for tables, Kafka's data and logs: a new one, or the demo's from before. "
+        f"{', '.join((*_MADE_ANEW, *more))} in it are made anew.",
+    )
+
+
+@contextmanager
+def open_stage(given: Invocation, data: Path, *more: str) -> Iterator[Stage]:
+    """Run Kafka, the streaming job and the gateway within the `with`, and yield their stage.
+
+    The tables and the folders `more` in `data` are made anew at the start and kept at the end. Settings that are given
+    are refused and those of the environment have no effect, so a demo is the same everywhere. Ctrl-C ends it in order,
+    with exit status 130.
+    """
+    if given.file is not None or given.options:
+        raise click.UsageError("a demo has its own settings: leave -c, --root and --set out. --data sets the folder.")
+    # Any free port and no KV file: a name server may be running on this machine.
+    own = Invocation(None, {"delta.root": str(data / "registry"), "listenPort": "0", "kvConfigPath": ""}, {})
+    try:
+        with _running(own, data, more) as stage:
+            yield stage
+    except KeyboardInterrupt:
+        say(f"interrupted: all of it is stopped. What there is of the tables is in {own.settings.delta_root}.")
+        raise click.exceptions.Exit(_INTERRUPTED) from None
+
+
+@contextmanager
+def _running(own: Invocation, data: Path, more: tuple[str, ...]) -> Iterator[Stage]:
+    output = console()
+    with ExitStack() as open_things:
+        with output.status("Starting Kafka, Spark and the gateway ..."):
+            stack = open_things.enter_context(LocalStack(own.settings, data, made_anew=(*_MADE_ANEW, *more)))
+        yield Stage(own, stack, output)
+        with output.status("Stopping all of it ..."):
+            open_things.close()
+
 
 PLAN = FleetPlan(
     brokers=8,
@@ -100,3 +221,72 @@ def _show_next_steps(stage: Stage, first_epoch: int) -> None:
         '  SPARK_CONF_DIR=conf spark-sql -e "SELECT event_time, type, broker_name, broker_id, cause\n'
         f'    FROM delta.\\`{Path(root).resolve()}/broker_event\\` ORDER BY epoch, seq"'
     )
+
+
+TOPIC = "Orders"
+MESSAGES = 100
+BROKER, CLIENT, MQADMIN = FOLDERS = ("broker", "client", "mqadmin")
+
+
+@click.command("demo-rocketmq")
+@data_option("data/demo-rocketmq", *FOLDERS)
+@click.pass_obj
+def demo_rocketmq(invocation: Invocation, data: Path) -> None:
+    """Register a real RocketMQ 5.4.0 broker here, send messages by its routes, kill the broker. Takes two minutes.
+
+    The demo has its own settings: -c, --root and --set are refused, NAMESRV_* in the environment has no effect.
+    """
+    with open_stage(invocation, data, *FOLDERS) as stage, ExitStack() as open_things:
+        with stage.output.status("Starting RocketMQ's broker ..."):
+            real = open_things.enter_context(broker(data / BROKER, stage.stack.gateway.address, "broker-a"))
+        _Scenes(data, stage, real).play()
+    stage.scene("What is left")
+    stage.say(
+        f"Broker, gateway, Kafka and Spark are stopped; all tables are in {stage.root}. Go on with these:\n\n"
+        f"  .venv/bin/namesrv-stream --root {stage.root} why broker-a\n"
+        f"  .venv/bin/namesrv-stream --root {stage.root} snapshots\n\n"
+        "or give your own broker a name server on this machine, until Ctrl-C:\n\n"
+        "  .venv/bin/namesrv-stream up --brokers 0"
+    )
+
+
+class _Scenes:
+    """Scenes of the demo. All output is that of RocketMQ's own tools and of this project's command line."""
+
+    def __init__(self, data: Path, stage: Stage, real: LocalServer) -> None:
+        self._data = data
+        self._namesrv = stage.stack.gateway.address
+        self._broker = real
+        self._stage = stage
+
+    def play(self) -> None:
+        """Play all scenes in order."""
+        stage = self._stage
+        stage.scene(f"A RocketMQ 5.4.0 broker has namesrvAddr={self._namesrv} and registers")
+        stage.until("it is in the tables", lambda tables: self._broker.address in tables.live)
+        self._mqadmin("clusterList")
+        stage.scene(f"mqadmin makes the topic {TOPIC}")
+        self._mqadmin("updateTopic", "-c", "RealCluster", "-t", TOPIC)
+        stage.until("its route is published", lambda tables: TOPIC in tables.queues)
+        stage.scene("RocketMQ's Java client sends and receives through that route")
+        self._send_and_receive()
+        stage.scene("kill -9 of the broker: its connection to the gateway closes")
+        self._broker.kill()
+        stage.until("its route is gone", lambda tables: TOPIC not in tables.queues)
+        stage.say("So the next answer of mqadmin is an error, as it should be:")
+        self._mqadmin("topicRoute", "-t", TOPIC)
+        stage.scene("What happened, and why")
+        stage.run("history")
+
+    def _send_and_receive(self) -> None:
+        bodies = [f"message {number}" for number in range(MESSAGES)]
+        with java_client(self._data / CLIENT, self._namesrv) as client:
+            client.send(TOPIC, bodies)
+            received = client.receive(TOPIC, MESSAGES)
+        self._stage.output.print(f"{len(bodies)} messages sent, {len(set(received) & set(bodies))} of them received")
+
+    def _mqadmin(self, *arguments: str) -> None:
+        self._stage.say_command("mqadmin", *arguments)
+        output = mqadmin(self._data / MQADMIN, self._namesrv, *arguments)
+        lines = [line for line in output.strip().splitlines() if not line.startswith("\tat ")]  # no Java stack
+        self._stage.output.print("\n".join(lines[:8]), markup=False, highlight=False)

@@ -1,80 +1,174 @@
-"""Options that all commands share, and the list of commands."""
+"""Command line: the list of commands, imported lazily, the options that all share, and errors as one line."""
 
 from __future__ import annotations
 
+import copy
+import importlib
 import logging
-from collections.abc import Mapping
+import traceback
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
-from namesrv_stream.cli.group import DEBUG, LazyCommand, LazyGroup
+from namesrv_stream.cli.output import say
 from namesrv_stream.config import Invocation, log_notes, to_properties_text
+from namesrv_stream.errors import NamesrvError, did_you_mean
 from namesrv_stream.logs import set_up_logging
+from namesrv_stream.masking import masked
+
+DEBUG = "namesrv_stream.debug"
+"""Key in click's meta; its value is True if --debug was given."""
+
+
+class LazyCommand(NamedTuple):
+    """Place of a command, `module:attribute` in this package, and its heading and words in the help."""
+
+    target: str
+    heading: str
+    summary: str
+
+
+class LazyGroup(click.Group):
+    """Click group that imports each command when it is called; click's own `commands` stays empty.
+
+    The options `shared` are accepted before and after the name of each command.
+    """
+
+    def __init__(
+        self, lazy: Mapping[str, LazyCommand], shared: Sequence[click.Option] = (), **settings: object
+    ) -> None:
+        super().__init__(**settings)  # type: ignore[arg-type]  # click's own keywords, passed on
+        self.params += shared
+        self._lazy = lazy
+        self._shared = shared
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse as click does, but refuse arguments that are not UTF-8: neither JSON nor a table can hold them."""
+        for argument in args:
+            try:
+                argument.encode()
+            except UnicodeEncodeError:
+                problem = f"{argument!a} is not UTF-8. Is the terminal set to another encoding?"
+                raise click.UsageError(problem, ctx) from None
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Return all names, in the order of the help."""
+        return list(self._lazy)
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return the command. RocketMQ's names are camelCase; any case is accepted."""
+        name = {each.lower(): each for each in self._lazy}.get(cmd_name.lower())
+        if name is None:
+            return None
+        module, attribute = self._lazy[name].target.split(":")
+        return _with_options(getattr(importlib.import_module(f"namesrv_stream.{module}"), attribute), self._shared)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve as click does, but name the nearest command if there is none of this name."""
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            ctx.fail(f"no command {args[0]}. {did_you_mean(args[0], self._lazy)}--help lists all.")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help's list of commands without importing any of them."""
+        for heading in dict.fromkeys(command.heading for command in self._lazy.values()):
+            rows = [(name, command.summary) for name, command in self._lazy.items() if command.heading == heading]
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command. Print an error as one line, with --debug after its traceback, and exit with its status."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise  # click handles these, also a reader of our output that has ended, as in `| head`
+        except Exception as error:
+            if ctx.meta.get(DEBUG):
+                click.echo(masked(traceback.format_exc()), nl=False, err=True)
+            if isinstance(error, NamesrvError):
+                say(str(error))
+                ctx.exit(error.exit_status)
+            message = " ".join(str(error).split()).removesuffix(".")  # delta-rs writes several lines of an object store
+            say(f"unexpected {type(error).__name__}: {message}. --debug shows where.")
+            ctx.exit(1)
+
+
+def _with_options(command: click.Command, options: Sequence[click.Option]) -> click.Command:
+    """Return a copy of the command that accepts `options` too, but for spellings that are the command's own."""
+    own = {spelling for parameter in command.params for spelling in parameter.opts}
+    extended = copy.copy(command)
+    extended.params = [
+        *command.params,
+        *(_without(option, own) for option in options if not own.issuperset(option.opts)),
+    ]
+    return extended
+
+
+def _without(option: click.Option, taken: set[str]) -> click.Option:
+    """Return the option without the spellings in `taken`."""
+    reduced = copy.copy(option)
+    reduced.opts = [spelling for spelling in option.opts if spelling not in taken]
+    return reduced
+
 
 _LOOK, _CHANGE, _KEEP, _RUN = "Look", "Change (a record on Kafka each)", "Keep", "Run"
 
 COMMANDS = {
-    "status": LazyCommand("namesrv_stream.cli.status:status", _LOOK, "State of the job, the served snapshot, its lag."),
-    "topicRoute": LazyCommand("namesrv_stream.cli.routes:topic_route", _LOOK, "Route of a topic."),
-    "topicList": LazyCommand("namesrv_stream.cli.routes:topic_list", _LOOK, "All topics, or a cluster's."),
-    "clusterList": LazyCommand("namesrv_stream.cli.routes:cluster_list", _LOOK, "Clusters and their brokers."),
-    "brokerList": LazyCommand("namesrv_stream.cli.routes:broker_list", _LOOK, "Live broker addresses."),
-    "history": LazyCommand("namesrv_stream.cli.past:history", _LOOK, "Events of brokers and topics, newest last."),
-    "why": LazyCommand("namesrv_stream.cli.compare:why", _LOOK, "Story of a broker or a topic, in sentences."),
-    "diff": LazyCommand("namesrv_stream.cli.compare:diff", _LOOK, "Differences between two moments."),
-    "snapshots": LazyCommand("namesrv_stream.cli.past:snapshots", _LOOK, "Published snapshots, newest last."),
-    "rejected": LazyCommand("namesrv_stream.cli.past:rejected", _LOOK, "Records that were refused, newest last."),
-    "getKvConfig": LazyCommand("namesrv_stream.cli.configs:get_kv_config", _LOOK, "One value of the KV table."),
-    "listKvConfig": LazyCommand("namesrv_stream.cli.configs:list_kv_config", _LOOK, "A namespace of the KV table."),
+    "status": LazyCommand("cli.job_screen:status", _LOOK, "State of the job, the served snapshot, its lag."),
+    "topicRoute": LazyCommand("cli.routes:topic_route", _LOOK, "Route of a topic."),
+    "topicList": LazyCommand("cli.routes:topic_list", _LOOK, "All topics, or a cluster's."),
+    "clusterList": LazyCommand("cli.routes:cluster_list", _LOOK, "Clusters and their brokers."),
+    "brokerList": LazyCommand("cli.routes:broker_list", _LOOK, "Live broker addresses."),
+    "history": LazyCommand("cli.what_happened:history", _LOOK, "Events of brokers and topics, newest last."),
+    "why": LazyCommand("cli.what_happened:why", _LOOK, "Story of a broker or a topic, in sentences."),
+    "diff": LazyCommand("cli.what_happened:diff", _LOOK, "Differences between two moments."),
+    "snapshots": LazyCommand("cli.what_happened:snapshots", _LOOK, "Published snapshots, newest last."),
+    "rejected": LazyCommand("cli.what_happened:rejected", _LOOK, "Records that were refused, newest last."),
+    "getKvConfig": LazyCommand("cli.routes:get_kv_config", _LOOK, "One value of the KV table."),
+    "listKvConfig": LazyCommand("cli.routes:list_kv_config", _LOOK, "A namespace of the KV table."),
     "getNamesrvConfig": LazyCommand(
-        "namesrv_stream.cli.configs:get_namesrv_config", _LOOK, "Settings, with those changed at run time."
+        "cli.routes:get_namesrv_config", _LOOK, "Settings, with those changed at run time."
     ),
-    "updateKvConfig": LazyCommand("namesrv_stream.cli.changes:update_kv_config", _CHANGE, "Put a value."),
-    "deleteKvConfig": LazyCommand("namesrv_stream.cli.changes:delete_kv_config", _CHANGE, "Delete a value."),
+    "updateKvConfig": LazyCommand("cli.commanding:update_kv_config", _CHANGE, "Put a value."),
+    "deleteKvConfig": LazyCommand("cli.commanding:delete_kv_config", _CHANGE, "Delete a value."),
     "wipeWritePerm": LazyCommand(
-        "namesrv_stream.cli.changes:wipe_write_perm", _CHANGE, "Make all topics of a broker name read-only."
+        "cli.commanding:wipe_write_perm", _CHANGE, "Make all topics of a broker name read-only."
     ),
-    "addWritePerm": LazyCommand(
-        "namesrv_stream.cli.changes:add_write_perm", _CHANGE, "Make all topics of a broker name writable."
-    ),
-    "deleteTopic": LazyCommand("namesrv_stream.cli.changes:delete_topic", _CHANGE, "Remove a topic from the routes."),
+    "addWritePerm": LazyCommand("cli.commanding:add_write_perm", _CHANGE, "Make all topics of a broker name writable."),
+    "deleteTopic": LazyCommand("cli.commanding:delete_topic", _CHANGE, "Remove a topic from the routes."),
     "updateNamesrvConfig": LazyCommand(
-        "namesrv_stream.cli.changes:update_namesrv_config", _CHANGE, "Change a setting at run time."
+        "cli.commanding:update_namesrv_config", _CHANGE, "Change a setting at run time."
     ),
-    "liftExpiryGuard": LazyCommand(
-        "namesrv_stream.cli.changes:lift_expiry_guard", _CHANGE, "End the leases of suspect brokers."
-    ),
-    "compare": LazyCommand(
-        "namesrv_stream.cli.compare_namesrv:compare", _LOOK, "Compare the answers of a RocketMQ NameServer."
-    ),
-    "export": LazyCommand("namesrv_stream.cli.backups:export", _KEEP, "Write one snapshot's tables to a file."),
-    "import": LazyCommand("namesrv_stream.cli.backups:import_", _KEEP, "Make a new registry of such a file."),
-    "backup": LazyCommand("namesrv_stream.cli.backups:backup", _KEEP, "Export the newest snapshot to a folder."),
-    "restore": LazyCommand("namesrv_stream.cli.backups:restore", _KEEP, "Publish an earlier epoch's tables again."),
-    "repair": LazyCommand("namesrv_stream.cli.backups:repair_", _KEEP, "Mend tables with damaged files."),
-    "doctor": LazyCommand("namesrv_stream.cli.doctor:doctor", _RUN, "Check this machine, Kafka and the storage."),
-    "up": LazyCommand("namesrv_stream.cli.up:up", _RUN, "Run Kafka, the job and brokers here, until Ctrl-C."),
-    "demo": LazyCommand("namesrv_stream.cli.demo:demo", _RUN, "Show an outage and its end as a story."),
-    "demo-rocketmq": LazyCommand(
-        "namesrv_stream.cli.demo_rocketmq:demo_rocketmq", _RUN, "Show a real RocketMQ broker and client as a story."
-    ),
-    "gateway": LazyCommand("namesrv_stream.gateway.command:gateway", _RUN, "Serve real RocketMQ brokers and clients."),
-    "fleet": LazyCommand("namesrv_stream.cli.fleet:fleet", _RUN, "Simulate brokers against any Kafka."),
-    "replay": LazyCommand(
-        "namesrv_stream.replay.command:replay", _RUN, "Replay scenario cases through the rules or the job."
-    ),
-    "console": LazyCommand("namesrv_stream.console.command:console", _RUN, "Serve a page and an HTTP API."),
-    "submit": LazyCommand("namesrv_stream.cli.submit:submit", _RUN, "Run the job by spark-submit."),
+    "liftExpiryGuard": LazyCommand("cli.commanding:lift_expiry_guard", _CHANGE, "End the leases of suspect brokers."),
+    "compare": LazyCommand("cli.compare_namesrv:compare", _LOOK, "Compare the answers of a RocketMQ NameServer."),
+    "export": LazyCommand("cli.backups:export", _KEEP, "Write one snapshot's tables to a file."),
+    "import": LazyCommand("cli.backups:import_", _KEEP, "Make a new registry of such a file."),
+    "backup": LazyCommand("cli.backups:backup", _KEEP, "Export the newest snapshot to a folder."),
+    "restore": LazyCommand("cli.backups:restore", _KEEP, "Publish an earlier epoch's tables again."),
+    "repair": LazyCommand("cli.backups:repair_", _KEEP, "Mend tables with damaged files."),
+    "doctor": LazyCommand("cli.doctor:doctor", _RUN, "Check this machine, Kafka and the storage."),
+    "up": LazyCommand("cli.up:up", _RUN, "Run Kafka, the job and brokers here, until Ctrl-C."),
+    "demo": LazyCommand("cli.demo:demo", _RUN, "Show an outage and its end as a story."),
+    "demo-rocketmq": LazyCommand("cli.demo:demo_rocketmq", _RUN, "Show a real RocketMQ broker and client as a story."),
+    "gateway": LazyCommand("gateway.command:gateway", _RUN, "Serve real RocketMQ brokers and clients."),
+    "fleet": LazyCommand("cli.fleet:fleet", _RUN, "Simulate brokers against any Kafka."),
+    "replay": LazyCommand("replay.command:replay", _RUN, "Replay scenario cases through the rules or the job."),
+    "console": LazyCommand("console.serving:console", _RUN, "Serve a page and an HTTP API."),
+    "submit": LazyCommand("cli.submit:submit", _RUN, "Run the job by spark-submit."),
     "archive": LazyCommand(
-        "namesrv_stream.cli.archive:archive", _RUN, "Let the job start sooner, by an archive of Java's classes."
+        "cli.java_files:archive", _RUN, "Let the job start sooner, by an archive of Java's classes."
     ),
-    "jars": LazyCommand("namesrv_stream.cli.jars:jars", _RUN, "Fetch the jars of Spark, once."),
+    "jars": LazyCommand("cli.java_files:jars", _RUN, "Fetch the jars of Spark, once."),
 }
 
 
-def _invocation(context: click.Context) -> Invocation:
+def invocation_of(context: click.Context) -> Invocation:
     """Return the invocation with the options read so far. A command begins with that of the program."""
     if not isinstance(context.obj, Invocation):
         context.obj = Invocation(None, {})
@@ -82,13 +176,13 @@ def _invocation(context: click.Context) -> Invocation:
 
 
 def _add_options(context: click.Context, options: Mapping[str, str]) -> None:
-    given = _invocation(context)
+    given = invocation_of(context)
     context.obj = replace(given, options={**given.options, **options})
 
 
 def _note_file(context: click.Context, _parameter: click.Parameter, file: Path | None) -> None:
     if file is not None:
-        context.obj = replace(_invocation(context), file=file)
+        context.obj = replace(invocation_of(context), file=file)
 
 
 def _note_root(context: click.Context, _parameter: click.Parameter, root: str | None) -> None:
@@ -113,27 +207,27 @@ def _note_debug(context: click.Context, _parameter: click.Parameter, debug: bool
         set_up_logging(logging.DEBUG if debug else logging.WARNING)
 
 
-_FILE = click.Option(
+def set_option(*names: str) -> click.Option:
+    """Return the option that sets settings; the programs of jobs/ have a short name for it."""
+    help_text = "Set any setting; repeatable."
+    return click.Option(
+        names, multiple=True, expose_value=False, callback=_note_pairs, metavar="KEY=VALUE", help=help_text
+    )
+
+
+FILE = click.Option(
     ["-c", "--config"],
     type=click.Path(path_type=Path),
     expose_value=False,
     callback=_note_file,
     help="File of settings, in Java properties format.",
 )
-_ROOT = click.Option(
+ROOT = click.Option(
     ["--root"],
     metavar="FOLDER",
     expose_value=False,
     callback=_note_root,
     help="Folder or URL of the tables (setting delta.root).",
-)
-_SET = click.Option(
-    ["--set"],
-    multiple=True,
-    expose_value=False,
-    callback=_note_pairs,
-    metavar="KEY=VALUE",
-    help="Set any setting; repeatable.",
 )
 _DEBUG = click.Option(
     ["--debug"],
@@ -142,7 +236,7 @@ _DEBUG = click.Option(
     callback=_note_debug,
     help="Show tracebacks, and the logs of libraries.",
 )
-SHARED = (_FILE, _ROOT, _SET, _DEBUG)
+SHARED = (FILE, ROOT, set_option("--set"), _DEBUG)
 """Options that are accepted before and after the name of every command. The last value given wins."""
 
 
@@ -158,7 +252,7 @@ SHARED = (_FILE, _ROOT, _SET, _DEBUG)
 @click.pass_context
 def main(context: click.Context, print_only: bool) -> None:
     """Route registry of a RocketMQ cluster: Kafka to Spark to Delta Lake, and lookups from there."""
-    settings_of = _invocation(context)
+    settings_of = invocation_of(context)
     if print_only:
         log_notes(settings_of.settings)
         click.echo(to_properties_text(settings_of.settings), nl=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from namesrv_stream.cli.group import say
+from namesrv_stream.cli.output import say
 from namesrv_stream.fleet.chronicle import DAY_MS, MINUTE_MS, SHAPE, Chronicle, chronicle_plan
 from namesrv_stream.fleet.command import fleet as live_fleet
 from namesrv_stream.logs import errors_alone

@@ -13,19 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from namesrv_stream.logs import printable
-from namesrv_stream.texts import counted, duration_text, iso_text, perm_text
-
-__all__ = [
-    "console",
-    "counted",
-    "duration_text",
-    "heading",
-    "iso_text",
-    "perm_text",
-    "print_shown",
-    "table",
-    "time_text",
-]
+from namesrv_stream.masking import masked
 
 _PLAIN_WIDTH = 10_000
 """Width of a line that is written to a file or a pipe: nothing is wrapped or cut."""
@@ -75,11 +63,11 @@ def _visible(text: str) -> str:
     return text if text == text.strip() else f'"{text}"'
 
 
-def time_text(epoch_ms: int | None, *, with_zone: bool = False) -> str:
-    """Return local time to the second, with the day unless it is today; `-` for None."""
-    if epoch_ms is None:
+def time_text(at: int | str | None, *, with_zone: bool = False) -> str:
+    """Return a time, epoch milliseconds or ISO 8601, as local time to the second, with the day unless it is today."""
+    if at is None:
         return "-"
-    moment = datetime.fromtimestamp(epoch_ms / 1000).astimezone()
+    moment = (datetime.fromtimestamp(at / 1000) if isinstance(at, int) else datetime.fromisoformat(at)).astimezone()
     is_today = moment.date() == datetime.now().astimezone().date()
     return moment.strftime(("" if is_today else "%Y-%m-%d ") + "%H:%M:%S" + (" %Z" if with_zone else ""))
 
@@ -99,3 +87,8 @@ def print_shown(shown: Callable[[bool], RenderableType]) -> None:
         output.print(shown(True))
     for line in captured.get().splitlines():
         click.echo(line.rstrip())
+
+
+def say(message: str) -> None:
+    """Print a line on standard error, so that standard output has only the answer."""
+    click.echo(f"namesrv-stream: {masked(message)}", err=True)

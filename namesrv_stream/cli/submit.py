@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from namesrv_stream.cli.entry import key_values
-from namesrv_stream.cli.group import DEBUG
+from namesrv_stream.cli.entry import DEBUG, key_values
 from namesrv_stream.config import Invocation, as_options
 from namesrv_stream.local.folder import is_in_service
 from namesrv_stream.local.submission import PROGRAMS, submission

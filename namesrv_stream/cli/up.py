@@ -12,8 +12,7 @@ import click
 from rich.console import Group
 from rich.table import Table
 
-from namesrv_stream.cli.group import say
-from namesrv_stream.cli.output import console
+from namesrv_stream.cli.output import console, say
 from namesrv_stream.config import Invocation
 from namesrv_stream.fleet.plan import FleetPlan
 from namesrv_stream.job.termination import stop_on_signals

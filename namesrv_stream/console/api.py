@@ -2,53 +2,132 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
 from typing import Annotated
 
-import msgspec
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from msgspec import Struct
 
-from namesrv_stream.console import answers, glance, models, period_models, periods
-from namesrv_stream.console.hub import route_json
-from namesrv_stream.console.moments import moment_up_to, span_up_to, time_at
-from namesrv_stream.console.problems import BadQuestionError, NoSuchNameError
-from namesrv_stream.console.questions import (
-    After,
-    Asked,
-    Containing,
-    Limit,
-    Name,
-    Question,
-    Since,
-    Until,
-    Wanted,
-    check_parameters,
-)
-from namesrv_stream.console.told import row_fields, told
+from namesrv_stream import __version__
+from namesrv_stream.console.running import Running
 from namesrv_stream.errors import did_you_mean
-from namesrv_stream.history.diff import Difference
-from namesrv_stream.history.events import newest_events, recorded_names
-from namesrv_stream.history.fields import snapshot_fields
-from namesrv_stream.history.story import story_of, topic_story
-from namesrv_stream.history.topics import topic_history
-from namesrv_stream.rules.rows import BrokerEventRow
-from namesrv_stream.tables.reader import RegistryView
-from namesrv_stream.texts import iso_text
+from namesrv_stream.history.events import AsOf, Span
+from namesrv_stream.questions import accounts, lists, overview, periods
+from namesrv_stream.questions.lists import Chosen
+from namesrv_stream.questions.seen import MOST_LISTED, BadQuestionError, Seen
+from namesrv_stream.questions.times import moment_up_to, span_up_to, time_at, time_ms, zone_named
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.wire.json_text import encode_json
 
-MOST_SUGGESTED = 2_000
-"""Most topics among which the nearest name is looked for."""
+_FORMS = (
+    "2026-11-21T03:12:00Z, 03:12, 10m, 2h ago. A time without a zone is in tz, or in the zone of the console's machine."
+)
 
-_MANY_ROWS = ("topic", "topic_mapping")
-"""Tables whose differences come last: a broker that leaves takes a row of each of its topics with it."""
+
+def check_parameters(request: Request) -> None:
+    """Refuse a parameter that the path does not have: a misspelt `epoch` must not answer the present."""
+    described = request.app.openapi()["paths"][request.scope["route"].path_format][request.method.lower()]
+    known = [each["name"] for each in described.get("parameters", ()) if each["in"] == "query"]
+    for name in request.query_params:
+        if name not in known:
+            advice = did_you_mean(name, known) or (f"Accepted are {', '.join(known)}. " if known else "It has none. ")
+            raise BadQuestionError(f"{name[:100]!r} is no parameter of this path. {advice}/docs describes all.")
+
+
+def _running(request: Request) -> Running:
+    running: Running = request.app.state.running
+    return running
+
+
+def _zone(
+    tz: Annotated[
+        str | None,
+        Query(description="Zone of times without one: Europe/Berlin. Without it that of the console's machine."),
+    ] = None,
+) -> tzinfo | None:
+    return zone_named(tz)
+
+
+Zone = Annotated[tzinfo | None, Depends(_zone)]
+
+
+def _moment(
+    zone: Zone,
+    epoch: Annotated[int | None, Query(ge=1, description="As it was in this epoch.")] = None,
+    at: Annotated[str | None, Query(description=f"As it was at this event time: {_FORMS}")] = None,
+) -> AsOf:
+    if epoch is not None and at is not None:
+        raise BadQuestionError("epoch and at both name a moment: give one of them.")
+    return AsOf(epoch, None if at is None else time_ms(at, datetime.now(UTC), zone))
+
+
+Console = Annotated[Running, Depends(_running)]
+Moment = Annotated[AsOf, Depends(_moment)]
+Limit = Annotated[int, Query(ge=1, le=MOST_LISTED, description="Most items of the answer.")]
+After = Annotated[str, Query(description="Begin behind this item: `next` of the page before.")]
+Since = Annotated[str | None, Query(description=f"From this event time on: {_FORMS}")]
+Until = Annotated[str | None, Query(description="Up to this event time.")]
+Containing = Annotated[str, Query(description="Only those whose name contains this text.")]
+Name = Annotated[str, Path(min_length=1, max_length=1000)]
+
+
+def _chosen(
+    cluster: Annotated[str | None, Query(description="Only of this cluster.")] = None,
+    zone: Annotated[str | None, Query(description="Only of this zone; empty: only those without one.")] = None,
+    q: Annotated[str, Query(description="Only those whose name or address contains this text.")] = "",
+) -> Chosen:
+    return Chosen(cluster, zone, q)
+
+
+Wanted = Annotated[Chosen, Depends(_chosen)]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request about a moment."""
+
+    console: Console
+    request: Request
+    moment: Moment
+    zone: Zone
+
+    def answer(self, compute: Callable[[Seen], Struct], *, oldest: SnapshotRow | None = None) -> Response:
+        """Answer from memory if this was asked before, and with 304 if the sender has the answer.
+
+        `oldest`: the oldest snapshot that can be read, if the answer depends on it too. A moment between two
+        snapshots is answered from the one before, and the answer says so.
+        """
+        row, request = self.console.row(self.moment), self.request
+        lacking = self.console.lacking(row, self.moment.at_ms) if self.moment.at_ms is not None else None
+        begin = "" if oldest is None else f"{oldest.epoch}-"
+        end = "" if lacking is None else f"-{lacking.at_ms}-{lacking.events}"
+        etag = f'"{begin}{row.epoch}-{row.published_at:x}-{__version__}{end}"'
+        headers = {"etag": etag, "cache-control": "no-cache", "x-registry-epoch": str(row.epoch)}
+        known = {each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")}
+        if etag in known:
+            return Response(status_code=304, headers=headers)
+        asked = sorted(each for each in request.query_params.multi_items() if each[0] not in ("epoch", "at"))
+        about = (begin, end, request.url.path, tuple(asked))
+        body = self.console.snapshots.answer(row, about, lambda: encode_json(compute(self.console.seen(row, lacking))))
+        return Response(body, media_type="application/json", headers=headers)
+
+    def span(self, seen: Seen, since: str | None, until: str | None) -> Span:
+        """Return the stretch between two parameters, which count back from the moment."""
+        return span_up_to(seen.snapshot, since, until, self.zone)
+
+
+Asked = Annotated[Question, Depends()]
+
 
 router = APIRouter(prefix="/v1", dependencies=[Depends(check_parameters)])
 
 
 @router.get("/overview", summary="A moment at a glance: what is wrong, clusters and zones, the last hour's events")
-def overview(asked: Asked) -> Response:
+def at_a_glance(asked: Asked) -> Response:
     """Return what is wrong, the clusters and zones as numbers, brokers that are gone, and the last hour's events."""
-    return asked.answer(lambda view: glance.overview(asked.console.root, view))
+    return asked.answer(overview.overview)
 
 
 @router.get("/topics", summary="All topics, by name")
@@ -61,7 +140,7 @@ def topics(
 ) -> Response:
     """Return topics in order of their names."""
     return asked.answer(
-        lambda view: answers.topic_page(view, limit=limit, after=after, containing=q, with_system=system)
+        lambda seen: lists.topics(seen, containing=q, with_system=system, limit=limit, after=after),
     )
 
 
@@ -70,21 +149,7 @@ def topic(
     asked: Asked, topic: Name, zone: Annotated[str | None, Query(description="As a client of this zone.")] = None
 ) -> Response:
     """Return RocketMQ's TopicRouteData in `route`, and the leases of the route's brokers."""
-
-    def compute(view: RegistryView) -> dict[str, object]:
-        route = route_json(view, asked.console.in_force(view), topic, zone)
-        if route == b"null":
-            raise NoSuchNameError("topic with a route", topic, view.snapshot.epoch, _nearest_topic(view, topic))
-        brokers = answers.brokers_of(view, (row.broker_name for row in view.routes.queues[topic]))
-        shown = answers.moment_fields(view.snapshot)
-        return {"snapshot": shown, "topic": topic, "route": msgspec.Raw(route), "brokers": brokers}
-
-    return asked.answer(compute)
-
-
-def _nearest_topic(view: RegistryView, topic: str) -> str:
-    queues = view.routes.queues
-    return did_you_mean(topic, queues) if len(queues) <= MOST_SUGGESTED else ""
+    return asked.answer(lambda seen: lists.route(seen, topic, zone))
 
 
 @router.get("/brokers", summary="Every broker address with a lease")
@@ -93,59 +158,29 @@ def brokers(  # noqa: PLR0913, PLR0917  # one argument a parameter of the reques
     wanted: Wanted,
     limit: Limit = 100,
     after: After = "",
-    sort: Annotated[
-        str, Query(description="address, name, cluster, zone, state, silent, since or topics; with - the other way.")
-    ] = "address",
-    state: Annotated[models.State | None, Query(description="Only those in this state.")] = None,
+    sort: Annotated[str, Query(description=f"One of {lists.ORDERS}; with - the other way.")] = "address",
+    state: Annotated[lists.State | None, Query(description="Only those in this state.")] = None,
 ) -> Response:
     """Return leases; addresses and names are in natural order, a-2 before a-10."""
-    return asked.answer(
-        lambda view: answers.brokers_page(view, limit=limit, after=after, order=sort, chosen=wanted, state=state)
-    )
+    return asked.answer(lambda seen: lists.brokers(seen, wanted, state, sort, limit=limit, after=after))
 
 
 @router.get("/gone", summary="Broker addresses that left within the last hour")
 def gone(asked: Asked, wanted: Wanted, limit: Limit = 100, after: After = "") -> Response:
     """Return the addresses that have no lease any more, newest first."""
-    return asked.answer(lambda view: glance.gone_page(asked.console.root, view, limit, after, wanted))
+    return asked.answer(lambda seen: overview.gone_page(seen, wanted, limit=limit, after=after))
 
 
 @router.get("/brokers/{name:path}", summary="One broker name or address")
 def broker(asked: Asked, name: Name, limit: Limit = 200, after: After = "") -> Response:
     """Return the leases of a broker name or address, and its topics. A broker that is gone has none of both."""
-
-    def compute(view: RegistryView) -> models.BrokerNamePageFields:
-        lease = view.routes.live.get(name)
-        broker_name = lease.broker_name if lease else name
-        leases = answers.brokers_of(view, [broker_name])
-        shown = [each for each in leases if lease is None or each["brokerAddr"] == name]
-        if not shown and broker_name not in view.routes.brokers:
-            _check_known(asked, view, name)
-        page = answers.topics_of_broker(view, broker_name, limit, after)
-        return {
-            "snapshot": answers.moment_fields(view.snapshot),
-            "brokerName": broker_name,
-            "brokers": shown,
-            "total": page.total,
-            "topics": page.topics,
-            "next": page.next,
-        }
-
-    return asked.answer(compute)
-
-
-def _check_known(asked: Question, view: RegistryView, name: str) -> None:
-    ever = recorded_names(asked.console.root, view.snapshot)
-    if name not in ever:
-        raise NoSuchNameError("broker", name, view.snapshot.epoch, did_you_mean(name, ever))
+    return asked.answer(lambda seen: lists.broker_page(seen, name, limit=limit, after=after))
 
 
 @router.get("/clusters", summary="Clusters, their broker names, and who holds each id")
 def clusters(asked: Asked) -> Response:
     """Return all clusters."""
-    return asked.answer(
-        lambda view: {"snapshot": answers.moment_fields(view.snapshot), "clusters": answers.clusters(view)},
-    )
+    return asked.answer(lists.clusters)
 
 
 @router.get("/events", summary="Lines of the history, newest last, each with its sentence")
@@ -161,36 +196,14 @@ def events(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     limit: Limit = 100,
 ) -> Response:
     """Return the newest events up to the moment; go further back with `before` or `until`."""
+    epoch, _, seq = (before or "").partition(".")
+    below = None if before is None else (int(epoch), int(seq))
 
-    def compute(view: RegistryView) -> dict[str, object]:
-        lines = lines_of(view)[-(limit + 1) :]
-        following = f"{lines[1].epoch}.{lines[1].seq}" if len(lines) > limit else None
-        shown = [told(line) for line in lines[-limit:]]
-        return {"snapshot": answers.moment_fields(view.snapshot), "events": shown, "next": following}
-
-    def lines_of(view: RegistryView) -> Sequence[BrokerEventRow]:
-        row, root = view.snapshot, asked.console.root
-        span = span_up_to(row, since, until, asked.zone)
-        place = _place(before)
-        if topic is None:
-            lines = newest_events(root, row, broker, span, limit + 1, below=place)
-            if not lines and broker is not None:
-                _check_known(asked, view, broker)
-            return lines
-        found = topic_history(root, row, topic, span).lines
-        if not found and topic_story(root, row, topic, span, view.routes.queues) is None:
-            raise NoSuchNameError("topic", topic, row.epoch, _nearest_topic(view, topic))
-        return [line for line in found if place is None or (line.epoch, line.seq) < place]
+    def compute(seen: Seen) -> accounts.Events:
+        span = asked.span(seen, since, until)
+        return accounts.events(seen, broker, topic, span, limit=limit, below=below)
 
     return asked.answer(compute)
-
-
-def _place(text: str | None) -> tuple[int, int] | None:
-    """Return the place of an event, epoch and number."""
-    if text is None:
-        return None
-    epoch, _, seq = text.partition(".")
-    return int(epoch), int(seq)
 
 
 @router.get("/why/{name:path}", summary="The story of a broker or a topic, in sentences")
@@ -203,29 +216,13 @@ def why(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
         bool, Query(alias="topic", description="Take the name for a topic also where a broker has it.")
     ] = False,
     before: Annotated[int | None, Query(ge=0, description="Before this place: `next` of the page before.")] = None,
-    limit: Limit = answers.MOST_LISTED,
+    limit: Limit = MOST_LISTED,
 ) -> Response:
     """Return the newest sentences, newest last."""
 
-    def compute(view: RegistryView) -> period_models.StoryFields:
-        row, queues = view.snapshot, view.routes.queues
-        span = span_up_to(row, since, until, asked.zone)
-        story = (topic_story if is_topic else story_of)(asked.console.root, row, name, span, queues)
-        if story is None:
-            advice = did_you_mean(name, recorded_names(asked.console.root, row)) if not is_topic else ""
-            raise NoSuchNameError("topic" if is_topic else "broker or topic", name, row.epoch, advice)
-        end = len(story) if before is None else min(before, len(story))
-        first = max(0, end - limit)
-        return {
-            "snapshot": answers.moment_fields(row),
-            "name": name,
-            "total": len(story),
-            "sentences": [
-                {"epoch": each.epoch, "eventTime": iso_text(each.event_time) or "", "text": each.text}
-                for each in story[first:end]
-            ],
-            "next": str(first) if first else None,
-        }
+    def compute(seen: Seen) -> accounts.Story:
+        span = asked.span(seen, since, until)
+        return accounts.why(seen, name, span, is_topic=is_topic, limit=limit, below=before)
 
     return asked.answer(compute)
 
@@ -238,63 +235,27 @@ def diff(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
         str | None, Query(alias="to", description="An epoch or an event time; without it the moment of epoch or at.")
     ] = None,
     table: Annotated[str | None, Query(description="Only the rows of this table.")] = None,
-    limit: Limit = answers.MOST_LISTED,
+    limit: Limit = MOST_LISTED,
     after: Annotated[int, Query(ge=0, description="Begin behind so many differences: `next` of the page before.")] = 0,
 ) -> Response:
     """Return the rows of each table that were added, removed or changed, up to the moment of epoch or at."""
 
-    def compute(view: RegistryView) -> dict[str, object]:
-        row = view.snapshot
-        moments = (moment_up_to(row, text, asked.zone) for text in (start, end))
-        found = asked.console.snapshots.compare(*moments)
-        differences = sorted(found.diff.differences, key=lambda each: each.table in _MANY_ROWS)
-        counts = _change_counts(differences)
-        if table is not None and table not in counts and differences:
-            raise BadQuestionError(f"table={table[:100]!r} has no difference. Tables with some: {', '.join(counts)}.")
-        wanted = [each for each in differences if table in (None, each.table)]
-        return {
-            "from": found.before.as_json,
-            "to": found.after.as_json,
-            "source": found.source,
-            "epochs": found.epochs,
-            "counts": counts,
-            "unnamedTopics": found.diff.unnamed,
-            "total": len(wanted),
-            "differences": [_difference_fields(each) for each in wanted[after : after + limit]],
-            "next": str(after + limit) if after + limit < len(wanted) else None,
-        }
+    def compute(seen: Seen) -> accounts.Diff:
+        first, last = (moment_up_to(seen.snapshot, text, asked.zone) for text in (start, end))
+        return accounts.diff(asked.console.snapshots.compare(first, last), table, limit=limit, after=after)
 
     return asked.answer(compute)
-
-
-def _change_counts(differences: Sequence[Difference]) -> dict[str, dict[str, int]]:
-    counted = Counter((each.table, _kind(each)) for each in differences)
-    tables = dict.fromkeys(each.table for each in differences)
-    return {table: {kind: counted[table, kind] for kind in ("added", "removed", "changed")} for table in tables}
-
-
-def _kind(each: Difference) -> str:
-    return "added" if each.before is None else "removed" if each.after is None else "changed"
-
-
-def _difference_fields(each: Difference) -> dict[str, object]:
-    before, after = (None if side is None else row_fields(side) for side in (each.before, each.after))
-    return {"table": each.table, "key": each.key, "before": before, "after": after}
 
 
 @router.get("/snapshots", summary="The published snapshots that can be read, newest first")
 def snapshots(asked: Asked, limit: Limit = 20) -> Response:
     """Return snapshot rows up to the moment; go further back with `next` as `epoch`."""
-    oldest = asked.console.snapshots.oldest()
+    kept = asked.console.snapshots
+    oldest = kept.read(lambda reader: reader.snapshots.oldest_readable())
 
-    def compute(view: RegistryView) -> dict[str, object]:
-        rows = asked.console.snapshots.newest_first(limit, view.snapshot.epoch)
-        has_more = bool(rows) and rows[-1].epoch > oldest.epoch
-        return {
-            "oldestEpoch": oldest.epoch,
-            "snapshots": [snapshot_fields(row) for row in rows],
-            "next": str(rows[-1].epoch - 1) if has_more else None,
-        }
+    def compute(seen: Seen) -> accounts.Snapshots:
+        rows = kept.read(lambda reader: reader.snapshots.readable(limit, seen.snapshot.epoch))
+        return accounts.snapshots(rows, oldest)
 
     return asked.answer(compute, oldest=oldest)
 
@@ -311,20 +272,16 @@ def timeline(
     A mark with `epochs` stands for that many of them, from `firstEpoch` to `epoch`. To get their own marks ask with
     `epoch` and with `above`, which is below `firstEpoch` by one.
     """
-    console = asked.console
-    oldest = console.snapshots.oldest()
+    kept = asked.console.snapshots
+    oldest = kept.read(lambda reader: reader.snapshots.oldest_readable())
 
-    def compute(view: RegistryView) -> period_models.TimelineFields:
-        row = view.snapshot
-        since_ms = max(time_at(since, row, asked.zone) or 0, oldest.event_time or 0)
-        until_ms = time_at(until, row, asked.zone)
-        marks = periods.timeline(console.root, row, console.snapshots.event_times, since_ms, until_ms, above)
-        return {
-            "snapshot": answers.moment_fields(row),
-            "oldest": answers.moment_fields(oldest),
-            "since": iso_text(since_ms) or "",
-            "marks": marks,
-        }
+    def event_times(first: int, last: int) -> dict[int, int]:
+        return kept.read(lambda reader: reader.snapshots.event_times(first, last))
+
+    def compute(seen: Seen) -> periods.Timeline:
+        since_ms = max(time_at(since, seen.snapshot, asked.zone) or 0, oldest.event_time or 0)
+        until_ms = time_at(until, seen.snapshot, asked.zone)
+        return periods.timeline(seen, oldest, event_times, since_ms, until_ms, above)
 
     return asked.answer(compute, oldest=oldest)
 
@@ -336,12 +293,4 @@ def churn(
     broker: Annotated[str | None, Query(description="Only of this broker name or address.")] = None,
 ) -> Response:
     """Return the sessions since a time, up to the moment."""
-
-    def compute(view: RegistryView) -> period_models.ChurnFields:
-        since_ms = time_at(since, view.snapshot, asked.zone) or 0
-        found = periods.churn(asked.console.root, view.snapshot, since_ms, broker)
-        if broker is not None and not found["sessions"]:
-            _check_known(asked, view, broker)
-        return found
-
-    return asked.answer(compute)
+    return asked.answer(lambda seen: periods.churn(seen, time_at(since, seen.snapshot, asked.zone) or 0, broker))

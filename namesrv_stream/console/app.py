@@ -1,4 +1,4 @@
-"""The ASGI application: the API, the page, and what both are guarded by."""
+"""The ASGI application: the API, the page, probes and metrics, and what all of them are guarded by."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from prometheus_client import CollectorRegistry, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from namesrv_stream import __version__
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.console import api, described, present, probes
-from namesrv_stream.console.forwarded import Forwarded
-from namesrv_stream.console.guard import Guard
+from namesrv_stream.console import api, described, present
+from namesrv_stream.console.guard import Forwarded, Guard
 from namesrv_stream.console.problems import answer_of, problem_response
 from namesrv_stream.console.running import Running
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.monitoring import PROMETHEUS_TEXT, add_process_metrics
 
 PAGE = Path(__file__).parent / "page"
 
@@ -72,7 +72,7 @@ def make_app(settings: NamesrvSettings) -> FastAPI:
     app.state.running = running
     app.include_router(api.router)
     app.include_router(present.router)
-    app.include_router(probes.router)
+    app.include_router(_probes)
     app.add_api_route("/docs", _docs, include_in_schema=False)
     app.mount("/", _Page(directory=PAGE, html=True))
     app.add_exception_handler(NamesrvError, _on_error)
@@ -106,3 +106,29 @@ async def _on_http_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     return problem_response(status, f"{error.detail}. /docs describes the API.", dict(error.headers or {}))
+
+
+_probes = APIRouter(include_in_schema=False)
+
+_OF_PROCESS = CollectorRegistry()
+add_process_metrics(_OF_PROCESS)
+
+
+@_probes.get("/healthz")
+async def healthz() -> PlainTextResponse:
+    """Answer 200 while the event loop runs."""
+    return PlainTextResponse("ok\n")
+
+
+@_probes.get("/readyz")
+async def readyz(request: Request) -> PlainTextResponse:
+    """Answer 200 once a snapshot is served, and 503 before."""
+    if request.app.state.running.is_ready:
+        return PlainTextResponse("ok\n")
+    return PlainTextResponse("no snapshot has been read yet\n", HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+@_probes.get("/metrics")
+async def metrics() -> Response:
+    """Return descriptors, threads, memory and CPU time of this process."""
+    return Response(generate_latest(_OF_PROCESS), media_type=PROMETHEUS_TEXT)

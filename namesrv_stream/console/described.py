@@ -6,10 +6,19 @@ from typing import Any
 
 import msgspec
 
-from namesrv_stream.console import models, period_models
-from namesrv_stream.console.commands import OperatorCommand
+from namesrv_stream.console.present import Sent, Watched
+from namesrv_stream.questions import accounts, job_status, lists, overview, periods
+from namesrv_stream.questions.orders import OperatorCommand
 
-_PROBLEM = models.ProblemFields
+
+class Problem(msgspec.Struct):
+    """An error; `message` says what to do."""
+
+    error: str
+    status: int
+    message: str
+
+
 _ERRORS = {
     400: "A parameter or a body that the console cannot use.",
     404: "There never was such a name or such an epoch.",
@@ -18,30 +27,33 @@ _ERRORS = {
 }
 _OF_PRESENT = (400, 503)
 ANSWERS: dict[str, type] = {
-    "/v1/overview": models.OverviewFields,
-    "/v1/topics": models.TopicsFields,
-    "/v1/topics/{topic}": models.TopicRouteFields,
-    "/v1/brokers": models.BrokersFields,
-    "/v1/brokers/{name}": models.BrokerNamePageFields,
-    "/v1/gone": models.GonePageFields,
-    "/v1/clusters": models.ClustersFields,
-    "/v1/events": period_models.EventsFields,
-    "/v1/why/{name}": period_models.StoryFields,
-    "/v1/diff": period_models.DiffFields,
-    "/v1/snapshots": period_models.SnapshotsFields,
-    "/v1/timeline": period_models.TimelineFields,
-    "/v1/churn": period_models.ChurnFields,
-    "/v1/status": models.StatusFields,
-    "/v1/watch": models.WatchFields,
-    "/v1/commands": models.SentFields,
+    "/v1/overview": overview.Overview,
+    "/v1/topics": lists.Topics,
+    "/v1/topics/{topic}": lists.Route,
+    "/v1/brokers": lists.Brokers,
+    "/v1/brokers/{name}": lists.BrokerPage,
+    "/v1/gone": overview.GonePage,
+    "/v1/clusters": lists.Clusters,
+    "/v1/events": accounts.Events,
+    "/v1/why/{name}": accounts.Story,
+    "/v1/diff": accounts.Diff,
+    "/v1/snapshots": accounts.Snapshots,
+    "/v1/timeline": periods.Timeline,
+    "/v1/churn": periods.Churn,
+    "/v1/status": job_status.Status,
+    "/v1/watch": Watched,
+    "/v1/commands": Sent,
 }
 _PRESENT = {"/v1/status", "/v1/watch", "/v1/commands"}
 
 
 def complete(description: dict[str, Any]) -> dict[str, Any]:
     """Add the shapes of answers, errors and commands to FastAPI's description, in place."""
-    kinds = [OperatorCommand, _PROBLEM, *ANSWERS.values()]
-    schemas, parts = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    kinds = [OperatorCommand, Problem, *ANSWERS.values()]
+    template = "#/components/schemas/{name}"
+    schemas, parts = msgspec.json.schema_components(
+        kinds, schema_hook=lambda _: {"type": "object"}, ref_template=template
+    )
     description.setdefault("components", {}).setdefault("schemas", {}).update(parts)
     shapes = dict(zip(ANSWERS, schemas[2:], strict=True))
     for path, methods in description["paths"].items():

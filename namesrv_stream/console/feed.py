@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deltalake.exceptions import DeltaError
 
-from namesrv_stream.console.snapshots import KeptSnapshots
+from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.errors import NamesrvError, StorageError
 from namesrv_stream.logs import Kinds
 from namesrv_stream.tables.reader import RegistryView, RouteReader

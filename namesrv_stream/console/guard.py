@@ -1,4 +1,4 @@
-"""Keeps web pages of others away from the console: which names it is asked under, and from where it takes commands.
+"""Guard of the console: it believes trusted proxies alone, and keeps web pages of others away.
 
 A browser sends requests for any page that its user visits, to this machine too. A page under a name of its own that
 resolves to this machine (DNS rebinding) is refused by that name; a page that posts across origins, by its origin.
@@ -7,13 +7,58 @@ resolves to this machine (DNS rebinding) is refused by that name; a page that po
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable
 from http import HTTPStatus
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from namesrv_stream.access.proxies import TrustedProxies
 from namesrv_stream.console.problems import problem_response
+
+_FORWARDED = ("host", "proto", "prefix", "for")
+_PREFIX = re.compile(r"(/[\w.~-]+)*")
+
+
+class Forwarded:
+    """ASGI middleware that takes over what a trusted proxy forwards, X-Forwarded-Host, -Proto, -Prefix and -For.
+
+    The headers of everybody else do not count. `base` is the path below which the console is asked if a proxy leaves
+    it in the URL, or empty.
+    """
+
+    def __init__(self, app: ASGIApp, proxies: str, base: str) -> None:
+        self._app = app
+        self._proxies = TrustedProxies(proxies)
+        self._base = base
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on as the browser has sent it. One for the base itself is redirected to its page."""
+        app = self._app
+        if scope["type"] == "http":
+            scope = self._as_asked(scope)
+            if self._base and scope["path"] == self._base:
+                app = RedirectResponse(f"{self._base}/")
+        await app(scope, receive, send)
+
+    def _as_asked(self, scope: Scope) -> Scope:
+        asked = {**scope, "root_path": self._base}
+        peer = scope["client"]
+        if peer is None or peer[0] not in self._proxies:
+            return asked
+        headers = Headers(scope=scope)
+        last = {name: headers.get(f"x-forwarded-{name}", "").rpartition(",")[2].strip() for name in _FORWARDED}
+        if _PREFIX.fullmatch(last["prefix"].rstrip("/")):
+            asked["root_path"] = last["prefix"].rstrip("/") or self._base
+        if last["host"]:
+            asked["headers"] = list(scope["headers"])
+            MutableHeaders(scope=asked)["host"] = last["host"]
+        asked["scheme"] = last["proto"] if last["proto"] in ("http", "https") else scope["scheme"]
+        asked["client"] = (last["for"] or peer[0], 0 if last["for"] else peer[1])
+        return asked
+
 
 _PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "

@@ -15,8 +15,10 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
+from msgspec import Raw
+
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.console.snapshots import KeptSnapshots
+from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.errors import NamesrvError, SnapshotGoneError
 from namesrv_stream.history.events import AsOf
 from namesrv_stream.rules import lookup
@@ -43,14 +45,8 @@ Topics = tuple[str, ...]
 """The topics of a subscription, sorted; empty for the subscription to all snapshots."""
 
 
-class TooManyWatchersError(NamesrvError):
-    """Refusal of one more watcher."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(
-            f"{limit} watchers are connected, which is the limit console.maxWatchers. Ask another console, or raise it."
-        )
-        self.limit = limit
+class CannotWatchError(NamesrvError):
+    """Refusal of a watcher: too many are connected, or there is no snapshot from which to watch."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +95,6 @@ class Moment:
         """`settings` are those with which the console was started."""
         self.view = view
         self._in_force = settings.restored(view.routes.namesrv_config)
-        self._opening = encode_json(_moment(view.snapshot))[:-1]
 
     def bodies(self, topics: Topics) -> Bodies:
         """Return the routes of topics."""
@@ -107,16 +102,12 @@ class Moment:
 
     def routes_event(self, topics: Topics, now: Bodies, before: Bodies | None) -> Event | None:
         """Return the event with the routes that differ from those before, None if none does."""
-        changed = [
-            (topic, route)
-            for index, (topic, route) in enumerate(zip(topics, now, strict=True))
-            if before is None or before[index] != route
-        ]
+        former = (None,) * len(topics) if before is None else before
+        changed = {topic: Raw(route) for topic, route, was in zip(topics, now, former, strict=True) if route != was}
         if not changed:
             return None
-        routes = b",".join(b"%s:%s" % (encode_json(topic), route) for topic, route in changed)
-        data = b'%s,"routes":{%s}}' % (self._opening, routes)
-        return Event("route", self.view.snapshot.epoch, data, self.view.registry)
+        row = self.view.snapshot
+        return Event("route", row.epoch, encode_json(_moment(row) | {"routes": changed}), self.view.registry)
 
 
 def route_json(view: RegistryView, settings: NamesrvSettings, topic: str, zone: str | None = None) -> bytes:
@@ -197,12 +188,32 @@ class Watcher:
 
 
 class _Subscription:
-    """All watchers of the same topics, and the routes that they know."""
+    """All watchers of the same topics, and the routes that they know: those of `moment`, then of each later one."""
 
-    def __init__(self, topics: Topics, known: Bodies) -> None:
+    def __init__(self, topics: Topics, moment: Moment) -> None:
         self.topics = topics
-        self.known = known
+        self._known = moment.bodies(topics)
         self.watchers: set[Watcher] = set()
+
+    def event(self, before: SnapshotRow | None, moment: Moment) -> Event | None:
+        """Return what a moment changes, None if it changes nothing. `before`: the moment that was known."""
+        if not self.topics:
+            return snapshot_event(moment.view, before)
+        if before is not None and not may_change(before, moment.view, self.topics):
+            return None
+        former, self._known = self._known, moment.bodies(self.topics)
+        return moment.routes_event(self.topics, self._known, former)
+
+    def events_of_leap(self, moment: Moment) -> Iterator[Event]:
+        """Yield the events of a moment that does not follow the one that was known."""
+        self._known = moment.bodies(self.topics)
+        yield from reset_events(moment, self.topics, "snapshots are missing in between")
+
+    def push(self, *events: Event) -> None:
+        """Send events to all watchers."""
+        for watcher in self.watchers:
+            for event in events:
+                watcher.push(event)
 
 
 class Hub:
@@ -228,20 +239,21 @@ class Hub:
         return self.view.snapshot.epoch if self.view else 0
 
     def check_room(self) -> None:
-        """Raise TooManyWatchersError if there is no room for one more watcher."""
+        """Raise CannotWatchError if there is no room for one more watcher."""
         if self._count >= self._limit:
-            raise TooManyWatchersError(self._limit)
+            raise CannotWatchError(
+                f"{self._limit} watchers are connected, which is the limit console.maxWatchers. Ask another console, "
+                "or raise it."
+            )
 
     def attach(self, topics: Topics) -> Watcher:
-        """Return a new watcher of the events after `epoch`. Raises TooManyWatchersError."""
+        """Return a new watcher of the events after `epoch`. Raises CannotWatchError."""
         assert self.view is not None
         self.check_room()
-        subscription = self._subscriptions.get(topics)
-        if subscription is None:
-            known = Moment(self.view, self._settings).bodies(topics)
-            subscription = self._subscriptions[topics] = _Subscription(topics, known)
+        if topics not in self._subscriptions:
+            self._subscriptions[topics] = _Subscription(topics, Moment(self.view, self._settings))
         watcher = Watcher()
-        subscription.watchers.add(watcher)
+        self._subscriptions[topics].watchers.add(watcher)
         self._count += 1
         return watcher
 
@@ -259,10 +271,8 @@ class Hub:
         self.view = view
         moment = Moment(view, self._settings)
         for subscription in self._subscriptions.values():
-            event = _event(subscription, moment, before)
-            if event is not None:
-                for watcher in subscription.watchers:
-                    watcher.push(event)
+            if (event := subscription.event(before, moment)) is not None:
+                subscription.push(event)
         self.has_view.set()
 
     def leap(self, view: RegistryView) -> None:
@@ -270,11 +280,7 @@ class Hub:
         self.view = view
         moment = Moment(view, self._settings)
         for subscription in self._subscriptions.values():
-            subscription.known = moment.bodies(subscription.topics)
-            events = list(reset_events(moment, subscription.topics, "snapshots are missing in between"))
-            for watcher in subscription.watchers:
-                for event in events:
-                    watcher.push(event)
+            subscription.push(*subscription.events_of_leap(moment))
         self.has_view.set()
 
     def tell_progress(self) -> None:
@@ -291,17 +297,6 @@ class Hub:
 
     def _watchers(self) -> Iterator[Watcher]:
         return (watcher for each in self._subscriptions.values() for watcher in each.watchers)
-
-
-def _event(subscription: _Subscription, moment: Moment, before: SnapshotRow | None) -> Event | None:
-    """Return what a moment changes for a subscription, None if it changes nothing."""
-    topics = subscription.topics
-    if not topics:
-        return snapshot_event(moment.view, before)
-    if before is not None and not may_change(before, moment.view, topics):
-        return None
-    known, subscription.known = subscription.known, moment.bodies(topics)
-    return moment.routes_event(topics, subscription.known, known)
 
 
 def may_change(before: SnapshotRow, view: RegistryView, topics: Iterable[str]) -> bool:
@@ -361,14 +356,9 @@ def _replayed(
     snapshots: KeptSnapshots, settings: NamesrvSettings, topics: Topics, rows: Sequence[SnapshotRow]
 ) -> Iterator[Event]:
     """Yield an event for each row after the first that changed a route of the topics."""
-    known = Moment(snapshots.view(rows[0]), settings).bodies(topics)
+    subscription = _Subscription(topics, Moment(snapshots.view(rows[0]), settings))
     for before, row in pairwise(rows):
-        if not _tables_of_routes_changed(before, row):
-            continue
-        view = snapshots.view(row)
-        if may_change(before, view, topics):
-            moment = Moment(view, settings)
-            former, known = known, moment.bodies(topics)
-            event = moment.routes_event(topics, known, former)
+        if _tables_of_routes_changed(before, row):
+            event = subscription.event(before, Moment(snapshots.view(row), settings))
             if event is not None:
                 yield event

@@ -4,20 +4,40 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from namesrv_stream.config.values import parsed_duration
-from namesrv_stream.console.commands import MAX_BODY_BYTES
+from namesrv_stream.console.api import Console, check_parameters
+from namesrv_stream.console.command_rights import check_reason
 from namesrv_stream.console.hub import Place
-from namesrv_stream.console.problems import BadQuestionError
-from namesrv_stream.console.questions import Console, check_parameters
 from namesrv_stream.console.stream import Watch, WatchResponse
+from namesrv_stream.questions.orders import checked_order, parsed_order, send_order
+from namesrv_stream.questions.seen import BadQuestionError, Fields
 from namesrv_stream.wire.json_text import encode_json
 
+MAX_BODY_BYTES = 64 * 1024
 MOST_WAIT_S = 300.0
 _MOST_WATCHED = 100
+
+
+class Sent(Fields):
+    """A command that Kafka has; `epoch` shows its effect, null if none does yet."""
+
+    partition: int
+    offset: int
+    epoch: int | None
+    requested_by: str | None
+
+
+class Watched(Fields):
+    """The first events after an epoch, and the registry and epoch from which to ask next."""
+
+    registry: str
+    epoch: int
+    events: list[dict[str, Any]]
+
 
 router = APIRouter(prefix="/v1", dependencies=[Depends(check_parameters)])
 
@@ -78,15 +98,17 @@ async def command(
 ) -> Response:
     """Send a record of the Kafka contract, with a reason, which the history keeps; `wait` until it is published."""
     wait_s = 0.0 if wait is None else _wait_s(wait)
-    parsed = console.commands.parsed(await _body(request))
+    parsed = parsed_order(await _body(request))
+    check_reason(parsed.reason)
+    parsed = checked_order(console.settings, parsed)
     if not unknown:
         console.check_brokers(parsed)
     peer = f"{request.client.host}:{request.client.port}" if request.client else "unknown"
-    allowed = await asyncio.to_thread(console.commands.admitted, parsed, request.headers.get("authorization"), peer)
-    at = await console.commands.sent(allowed)
+    allowed = await asyncio.to_thread(console.admission.admitted, parsed, request.headers.get("authorization"), peer)
+    at = await asyncio.to_thread(send_order, console.settings, allowed)
     epoch = await console.published(at, wait_s) if wait_s else None
-    fields = {"partition": at.partition, "offset": at.offset, "epoch": epoch, "requestedBy": allowed.requested_by}
-    return Response(encode_json(fields), 202, media_type="application/json")
+    sent = Sent(at.partition, at.offset, epoch, allowed.requested_by)
+    return Response(encode_json(sent), 202, media_type="application/json")
 
 
 async def _body(request: Request) -> bytes:

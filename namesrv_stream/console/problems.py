@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from namesrv_stream.access.rights import NotAllowedError
 from namesrv_stream.config import ConfigBlackListError
-from namesrv_stream.console.hub import TooManyWatchersError
+from namesrv_stream.console.hub import CannotWatchError
 from namesrv_stream.errors import (
     KafkaRefusedError,
     KafkaUnreachableError,
@@ -20,27 +20,8 @@ from namesrv_stream.errors import (
     SnapshotGoneError,
     StorageError,
 )
+from namesrv_stream.questions.seen import BadQuestionError, NotFoundError
 from namesrv_stream.wire.json_text import encode_json
-
-
-class NoSuchNameError(NamesrvError):
-    """Neither the tables nor the history have the name that was asked for."""
-
-    def __init__(self, kind: str, name: str, epoch: int, advice: str) -> None:
-        super().__init__(f"there is no {kind} {name} up to epoch {epoch}. {advice}".rstrip())
-        self.kind = kind
-        self.name = name
-
-
-class NothingToWatchError(NamesrvError):
-    """No snapshot has been read, so there is no place from which to watch."""
-
-    def __init__(self, problem: str | None) -> None:
-        super().__init__(problem or "no snapshot is read yet: try again in a moment.")
-
-
-class BadQuestionError(NamesrvError):
-    """A parameter or a body that the console cannot use."""
 
 
 class UnknownBrokersError(NamesrvError):
@@ -52,7 +33,7 @@ class UnknownBrokersError(NamesrvError):
 
 
 _STATUS: tuple[tuple[type[NamesrvError], HTTPStatus], ...] = (
-    (NoSuchNameError, HTTPStatus.NOT_FOUND),
+    (NotFoundError, HTTPStatus.NOT_FOUND),
     (NoSuchSnapshotError, HTTPStatus.NOT_FOUND),
     (SnapshotGoneError, HTTPStatus.GONE),
     (BadQuestionError, HTTPStatus.BAD_REQUEST),
@@ -61,8 +42,7 @@ _STATUS: tuple[tuple[type[NamesrvError], HTTPStatus], ...] = (
     (SettingError, HTTPStatus.BAD_REQUEST),
     (ConfigBlackListError, HTTPStatus.BAD_REQUEST),
     (NotAllowedError, HTTPStatus.FORBIDDEN),
-    (NothingToWatchError, HTTPStatus.SERVICE_UNAVAILABLE),
-    (TooManyWatchersError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (CannotWatchError, HTTPStatus.SERVICE_UNAVAILABLE),
     (NotARegistryError, HTTPStatus.SERVICE_UNAVAILABLE),
     (StorageError, HTTPStatus.SERVICE_UNAVAILABLE),
     (KafkaUnreachableError, HTTPStatus.SERVICE_UNAVAILABLE),

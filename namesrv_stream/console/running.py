@@ -8,19 +8,19 @@ from contextlib import suppress
 from typing import Self
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.console.commands import Commands, OperatorCommand
+from namesrv_stream.console.command_rights import Admission
 from namesrv_stream.console.feed import Feed
-from namesrv_stream.console.hub import Hub
-from namesrv_stream.console.problems import NothingToWatchError, UnknownBrokersError
-from namesrv_stream.console.snapshots import KeptSnapshots
+from namesrv_stream.console.hub import CannotWatchError, Hub
+from namesrv_stream.console.kept_snapshots import KeptSnapshots
+from namesrv_stream.console.problems import UnknownBrokersError
 from namesrv_stream.history.events import AsOf
+from namesrv_stream.questions.job_status import Status, health, status
+from namesrv_stream.questions.orders import OperatorCommand, has_read
+from namesrv_stream.questions.seen import Between, Seen, between
 from namesrv_stream.rules.order_config import unknown_brokers
-from namesrv_stream.rules.progress import is_stale, job_progress
 from namesrv_stream.rules.rows import LogPosition, SnapshotRow
-from namesrv_stream.tables.progress_sign import ProgressFile
 from namesrv_stream.tables.reader import RegistryView
 from namesrv_stream.tables.root import Root
-from namesrv_stream.texts import iso_text
 
 PROGRESS_EVERY_S = 15.0
 FIRST_SNAPSHOT_LIMIT_S = 5.0
@@ -34,7 +34,7 @@ class Running:
         self.settings = settings
         self.root = Root(settings.delta_root, settings.storage_options or None)
         self.snapshots = KeptSnapshots(self.root)
-        self.commands = Commands(settings)
+        self.admission = Admission(settings)
         self.hub: Hub
         self._feed: Feed
         self._progress: asyncio.Task[None]
@@ -67,29 +67,18 @@ class Running:
         newest = self.hub.view
         return newest if newest is not None and newest.snapshot == row else self.snapshots.view(row)
 
-    def in_force(self, view: RegistryView) -> NamesrvSettings:
-        """Return the settings with those changed at run time up to a view."""
-        return self.settings.restored(view.routes.namesrv_config)
+    def lacking(self, row: SnapshotRow, at_ms: int) -> Between | None:
+        """Return what the snapshot in force at a moment lacks of it, None if it lacks nothing. May block."""
+        return self.snapshots.read(lambda reader: between(self.root, reader.snapshots, row, at_ms))
 
-    def status(self) -> dict[str, object]:
+    def seen(self, row: SnapshotRow, lacking: Between | None = None) -> Seen:
+        """Return a snapshot as questions see it. May block."""
+        return Seen.of(self.root, self.view(row), self.settings, lacking)
+
+    def status(self) -> Status:
         """Return the state of the job, judged now. May block. Raises NamesrvError if there is no snapshot."""
-        row = self.row(AsOf())
-        row_now = ProgressFile(self.root).row_now(row)
-        now_ms = time.time_ns() // 1_000_000
-        progress = job_progress(row_now, now_ms)
-        has_leases = self.hub.view is not None and bool(self.hub.view.routes.live)
-        return {
-            "state": progress.state,
-            "since": iso_text(progress.since_ms),
-            "lagMillis": progress.lag_ms,
-            "stale": has_leases and is_stale(row_now, now_ms),
-            "epoch": row.epoch,
-            "eventTime": iso_text(row.event_time),
-            "publishedAt": iso_text(row.published_at),
-            "term": row.term,
-            "runId": row.run_id,
-            "problem": self._feed.problem,
-        }
+        seen = self.seen(self.row(AsOf()))
+        return status(seen, health(seen, time.time_ns() // 1_000_000), problem=self._feed.problem)
 
     def check_brokers(self, command: OperatorCommand) -> None:
         """Raise UnknownBrokersError if a command puts an order configuration of brokers that the registry lacks."""
@@ -102,12 +91,12 @@ class Running:
         return self.hub.has_view.is_set()
 
     async def await_snapshot(self) -> None:
-        """Return when there is a snapshot to watch from. Raises NothingToWatchError after a few seconds without."""
+        """Return when there is a snapshot to watch from. Raises CannotWatchError after a few seconds without."""
         try:
             async with asyncio.timeout(FIRST_SNAPSHOT_LIMIT_S):
                 await self.hub.has_view.wait()
         except TimeoutError as error:
-            raise NothingToWatchError(self._feed.problem) from error
+            raise CannotWatchError(self._feed.problem or "no snapshot is read yet: try again in a moment.") from error
 
     async def published(self, at: LogPosition, limit_s: float) -> int | None:
         """Return the epoch that has a record, None if there is none within `limit_s`."""
@@ -125,7 +114,7 @@ class Running:
 
     def _has(self, at: LogPosition) -> bool:
         view = self.hub.view
-        return view is not None and view.snapshot.offsets.get(at.partition, 0) > at.offset
+        return view is not None and has_read(view.snapshot, at)
 
     async def _tell_progress(self) -> None:
         while True:

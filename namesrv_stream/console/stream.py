@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console.hub import Event, Hub, Moment, Place, Topics, Watcher, past_events, present_event
-from namesrv_stream.console.snapshots import KeptSnapshots
+from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.wire.json_text import encode_json
 
 _HEADERS = [

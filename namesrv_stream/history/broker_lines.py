@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from namesrv_stream.history.membership import recorded_rows
+from namesrv_stream.history.story import changes, end_text, taken_from
+from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import QUIET_COLUMNS, BrokerEventRow
 from namesrv_stream.texts import duration_text
 
 MOST_LINES = 20
 """Most lines of one publication that name a broker each. A last line counts the others."""
 
-_ENDS = {
-    "UNREGISTERED": "unregistered",
-    "CHANNEL_CLOSED": "connection lost",
-    "MOVED": "it registers under another name or cluster",
-    "REFUSED": "it was refused under another identity",
-}
 LEFT, REFUSED, HELD, COUNTED = "left", "was refused", "is suspect", "came or left"
 _VERBS = {
     "REGISTERED": "came",
     "ID_TAKEN": "came",
     "ID_LOST": "changed",
     "CHANGED": "changed",
-    **dict.fromkeys((*_ENDS, "EXPIRED"), LEFT),
+    **dict.fromkeys(LEASE_ENDS, LEFT),
 }
 _IN_DISORDER = frozenset({"CHANNEL_CLOSED", "EXPIRED", "REFUSED"})
 
@@ -77,22 +73,19 @@ def _line(event: BrokerEventRow) -> BrokerLine | None:
 
 
 def _detail(event: BrokerEventRow) -> str:
-    """Return what is to be said of a change of a broker; an empty text if nothing is."""
-    lasted = duration_text(event.lease_millis or 0)
+    """Return what is to be said of a change of a broker, in the words of its story; an empty text if nothing is."""
+    before, after = recorded_rows(event.before), recorded_rows(event.after)
     match event.type:
         case "REGISTERED":
-            return f"cluster {event.cluster_name}{_former_holder(event)}"
+            return f"cluster {event.cluster_name}{taken_from(event, before)}"
         case "ID_TAKEN":
-            return f"the address was alive under another id{_former_holder(event)}"
+            return f"the address was alive under another id{taken_from(event, before)}"
         case "ID_LOST":
             return "another address or another id replaced this one"
         case "CHANGED":
-            return ", ".join(_changed_columns(event))
-        case "EXPIRED":
-            silence = duration_text(event.event_time - (event.last_heard_at or event.event_time))
-            return f"silent for {silence}, after {lasted}"
-        case type_ if type_ in _ENDS:
-            return f"{_ENDS[type_]} after {lasted}"
+            return ", ".join(changes(before, after, without=QUIET_COLUMNS["live"]))
+        case type_ if type_ in LEASE_ENDS:
+            return f"{end_text(event)}, after {duration_text(event.lease_millis or 0)}"
         case _:
             return ""
 
@@ -100,24 +93,3 @@ def _detail(event: BrokerEventRow) -> str:
 def _is_refusal(event: BrokerEventRow) -> bool:
     """Return whether the line is a refusal that ended no lease."""
     return event.type == "REFUSED" and event.lease_millis is None
-
-
-def _former_holder(event: BrokerEventRow) -> str:
-    holders = [row["broker_addr"] for row in recorded_rows(event.before).get("broker", [])]
-    former = next((address for address in holders if address != event.broker_addr), None)
-    return f", in the place of {former}" if former else ""
-
-
-def _changed_columns(event: BrokerEventRow) -> list[str]:
-    """Return the changed columns of `broker`, `live` and `filter`, without those that each registration changes."""
-    before, after = recorded_rows(event.before), recorded_rows(event.after)
-    found: dict[str, None] = {}
-    for table in ("broker", "live", "filter"):
-        was, became = (_row_of(event, side.get(table, [])) for side in (before, after))
-        columns = (column for column in {**was, **became} if was.get(column) != became.get(column))
-        found |= dict.fromkeys(column for column in columns if column not in QUIET_COLUMNS.get(table, ()))
-    return list(found)
-
-
-def _row_of(event: BrokerEventRow, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    return next((row for row in rows if row.get("broker_addr") == event.broker_addr), {})

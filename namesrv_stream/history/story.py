@@ -18,10 +18,27 @@ from namesrv_stream.texts import counted, duration_text, perm_text
 
 _NAMED = 5
 _COMMANDS = frozenset(kind.__struct_config__.tag for kind in get_args(Command))
-_BY_OPERATORS = _COMMANDS | {"IMPORT", "RESTORE"}
+BY_OPERATORS = _COMMANDS | {"IMPORT", "RESTORE"}
+"""Types of lines that an operator has asked for."""
+
 _WIPE, _ADD = (str(kind.__struct_config__.tag) for kind in (WipeWritePerm, AddWritePerm))
+_NOT_SHOWN = ("type", "requestedBy", "reason")
+"""Fields of a command that a sentence has in other words."""
+
 _TOPIC_TABLES = {"topic": "topic", "topic_mapping": "static mapping"}
 _SETTING_TABLES: dict[str, tuple[str, ...]] = {"kv_config": ("namespace", "key"), "namesrv_config": ("key",)}
+_ENDS = {
+    "UNREGISTERED": "unregistered in order",
+    "CHANNEL_CLOSED": "lost its last connection",
+    "MOVED": "left, to register under another name or cluster",
+    "REFUSED": "was refused under another identity, which ended its lease",
+}
+_CAUSES = {
+    "REGISTER_BROKER": "registered",
+    "SILENCE": "expired in silence",
+    "UNREGISTER_BROKER": "unregistered",
+    "CHANNEL_CLOSED": "lost its last connection",
+}
 _LABELS = {
     "zone_name": "its zone",
     "enable_acting_master": "its acting flag",
@@ -146,9 +163,9 @@ def _of_broker(line: BrokerEventRow) -> Iterator[str]:
     who = _who(line)
     match line.type:
         case "REGISTERED":
-            yield f"{line.broker_addr} registered as {_identity(line)}{_taken_from(line, before)}{_by(line)}."
+            yield f"{line.broker_addr} registered as {_identity(line)}{taken_from(line, before)}{_by(line)}."
         case "ID_TAKEN":
-            yield f"{line.broker_addr}, alive already, is {_identity(line)} now{_taken_from(line, before)}{_by(line)}."
+            yield f"{line.broker_addr}, alive already, is {_identity(line)} now{taken_from(line, before)}{_by(line)}."
         case "ID_LOST":
             yield f"{line.broker_addr} is no longer {_identity(line)}, which another address or another id replaced."
         case "CHANGED":
@@ -160,16 +177,14 @@ def _of_broker(line: BrokerEventRow) -> Iterator[str]:
         case "UNREGISTERED" | "CHANNEL_CLOSED" | "EXPIRED" | "MOVED" | "REFUSED":
             lost = f"{line.broker_addr}, which was {_identity(line)} no longer,"
             lasted = duration_text(line.lease_millis or 0)
-            yield f"{who if 'broker' in before else lost} {_end(line)}; it had been alive for {lasted}."
+            yield f"{who if 'broker' in before else lost} {end_text(line)}; it had been alive for {lasted}."
         case "LOG_GAP":
             yield (
                 f"{log_gap_text(line)}: Kafka or all gateways were away, or a clock stepped. Leases counted no more "
                 "than tickGapMillis of it."
             )
-        case command if command in _BY_OPERATORS:
-            effects = [*_topics(line, before, after), *_settings(before, after)]
-            effect = ", ".join(effects) or "nothing changed"
-            yield f"{_asker(line)} asked for {line.type}: {effect}{_given_reason(line)}."
+        case command if command in BY_OPERATORS:
+            yield f"{_asker(line)} asked for {line.type}{_effect(line, before, after)}{_given_reason(line)}."
         case other:
             yield f"{other}, which this release does not know, because of {line.cause}."
 
@@ -181,14 +196,14 @@ def _changed(line: BrokerEventRow, before: Rows, after: Rows) -> str:
             return "was silent for its whole lease and is suspect: the guard against mass expiry keeps it in the routes"
         case "BROKER_HEARTBEAT":
             return "gave a sign of life and is no longer suspect"
-    changes = ", ".join(_changes(before, after)) or "nothing that a lookup shows"
-    return f"registered again and changed {changes}{_by(line)}"
+    changed = ", ".join(changes(before, after)) or "nothing that a lookup shows"
+    return f"registered again and changed {changed}{_by(line)}"
 
 
 def _of_topic(topic: str, line: BrokerEventRow) -> Iterator[str]:
-    changes = [*_row_changes(topic, line, "topic", _topic_change), *_row_changes(topic, line, "topic_mapping", _mapped)]
-    yield from (f"{change}, {_because(line)}." for change in changes)
-    if not changes and line.type in _COMMANDS:
+    found = [*_row_changes(topic, line, "topic", _topic_change), *_row_changes(topic, line, "topic_mapping", _mapped)]
+    yield from (f"{change}, {_because(line)}." for change in found)
+    if not found and line.type in _COMMANDS:
         yield f"{_asker(line)} asked for {line.type} of {topic}: nothing changed{_given_reason(line)}."
 
 
@@ -226,7 +241,8 @@ def _identity(line: BrokerEventRow) -> str:
     return f"{line.broker_name} {line.broker_id} of {line.cluster_name}"
 
 
-def _taken_from(line: BrokerEventRow, before: Rows) -> str:
+def taken_from(line: BrokerEventRow, before: Rows) -> str:
+    """Return from which address a broker has taken its id; empty text if from none."""
     former = [row["broker_addr"] for row in before.get("broker", []) if row["broker_addr"] != line.broker_addr]
     return f", in the place of {former[0]}" if former else ""
 
@@ -235,37 +251,33 @@ def _by(line: BrokerEventRow) -> str:
     return f", as {line.requested_by}" if line.requested_by else ""
 
 
-def _end(line: BrokerEventRow) -> str:
-    match line.type:
-        case "EXPIRED":
-            silence = duration_text(line.event_time - (line.last_heard_at or line.event_time))
-            return f"gave no sign of life for {silence} and expired"
-        case "UNREGISTERED" if line.cause == "RESTORE":
-            return f"was taken out by the restore that {line.requested_by} asked for"
-        case "UNREGISTERED":
-            return "unregistered in order"
-        case "CHANNEL_CLOSED":
-            return "lost its last connection"
-        case "MOVED":
-            return "left, to register under another name or cluster"
-        case _:
-            return "was refused under another identity, which ended its lease"
+def end_text(line: BrokerEventRow) -> str:
+    """Return how a lease ended."""
+    if line.type == "EXPIRED":
+        silence = duration_text(line.event_time - (line.last_heard_at or line.event_time))
+        return f"gave no sign of life for {silence} and expired"
+    if line.type == "UNREGISTERED" and line.cause == "RESTORE":
+        return f"was taken out by the restore that {line.requested_by} asked for"
+    return _ENDS[line.type]
+
+
+def _effect(line: BrokerEventRow, before: Rows, after: Rows) -> str:
+    """Return what a command changed, and on which broker name; of one without effect what it was about."""
+    if topics := list(_topics(line, before, after)):
+        return f" on {line.broker_name}: {', '.join(topics)}"
+    if settings := list(_settings(before, after)):
+        return f": {', '.join(settings)}"
+    command = msgspec.json.decode(line.after or "{}").get("command", {})
+    about = [f"{key}={text}" for key, text in command.items() if isinstance(text, str) and key not in _NOT_SHOWN]
+    return ": nothing changed" + (f" ({', '.join(about)})" if about else "")
 
 
 def _because(line: BrokerEventRow) -> str:
-    match line.cause:
-        case "REGISTER_BROKER":
-            return f"because {line.broker_addr} registered"
-        case "SILENCE":
-            return f"because {line.broker_addr} expired in silence"
-        case "UNREGISTER_BROKER":
-            return f"because {line.broker_addr} unregistered"
-        case "CHANNEL_CLOSED":
-            return f"because {line.broker_addr} lost its last connection"
-        case cause if cause == ONE_OF_SEVERAL:
-            return "in one or more of several changes of very many topics at once"
-        case _:
-            return f"because {_asker(line)} asked for {line.cause}{_given_reason(line)}"
+    if line.cause == ONE_OF_SEVERAL:
+        return "in one or more of several changes of very many topics at once"
+    if line.cause in _CAUSES:
+        return f"because {line.broker_addr} {_CAUSES[line.cause]}"
+    return f"because {_asker(line)} asked for {line.cause}{_given_reason(line)}"
 
 
 def _asker(line: BrokerEventRow) -> str:
@@ -276,20 +288,25 @@ def _given_reason(line: BrokerEventRow) -> str:
     return f" (reason: {line.reason})" if line.reason else ""
 
 
-def _changes(before: Rows, after: Rows) -> Iterator[str]:
-    """Yield the changed fields of one address. Its `filter` row may exist only before or only after."""
+def changes(before: Rows, after: Rows, *, without: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Yield the changed fields of one address, but for columns `without`.
+
+    Its `filter` row may exist only before or only after.
+    """
     for table in ("broker", "live", "filter"):
         was, became = (side.get(table, [{}])[-1] for side in (before, after))
         if was or became:
-            yield from _field_changes(was, became)
+            yield from _field_changes(was, became, without)
 
 
-def _field_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+def _field_changes(
+    before: Mapping[str, Any], after: Mapping[str, Any], without: frozenset[str] = frozenset()
+) -> Iterator[str]:
     if before.get("perm") != after.get("perm"):
         yield f"its permission {perm_text(before['perm'])} to {perm_text(after['perm'])}"
     for column, label in _LABELS.items():
         was, became = before.get(column), after.get(column)
-        if was != became:
+        if was != became and column not in without:
             yield f"{label} {_value(was)} to {_value(became)}"
 
 

@@ -153,6 +153,15 @@ class LogClock:
         self.tick_append_ms = append_time_ms
 
 
+def silence_ms(lease: LiveRow, snapshot: SnapshotRow) -> int:
+    """Return how long an address had been silent at a snapshot by the log's clock, 0 before the first tick (D9).
+
+    Only this time counts towards the end of the lease: an outage of the way to the log is no silence.
+    """
+    heard_ms = with_reading(lease).clock_millis or 0
+    return max(0, (LogClock.of(snapshot).reading_ms or 0) - heard_ms)
+
+
 class LeaseEnds:
     """The ends of all leases (`end_ms`), from which the overdue ones are found without a look at each.
 

@@ -8,7 +8,7 @@ import time
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from namesrv_stream.cli.changes import NotPublishedError
+from namesrv_stream.cli.commanding import NotPublishedError
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic
 from namesrv_stream.records import decode_record
 from namesrv_stream.rules.requests import (

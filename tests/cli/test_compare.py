@@ -88,11 +88,11 @@ def test_diff_shows_all_columns_but_the_key_and_times_and_permissions_as_people_
     told = {row.split()[0]: row for row in lines(run("diff 1 2"))[2:]}
     assert (
         told["broker"].split("broker-a 1")[1].split()
-        == f"broker_addr {MASTER}, cluster_name c1, enable_acting_master True".split()
+        == f"brokerAddr {MASTER}, clusterName c1, enableActingMaster True".split()
     )
-    assert told["topic"].endswith("read_queue_nums 8, write_queue_nums 8, perm R--, topic_sys_flag 0")
+    assert told["topic"].endswith("readQueueNums 8, writeQueueNums 8, perm R--, topicSysFlag 0")
     began = datetime.fromtimestamp(registry.now_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    assert f"heartbeat_timeout_millis 2m, ha_server_addr {MASTER}1, lease_began_at {began[:-6]}Z" in told["live"]
+    assert f"heartbeatTimeoutMillis 2m, haServerAddr {MASTER}1, leaseBeganAt {began[:-6]}Z" in told["live"]
 
 
 def test_diff_of_a_text_that_is_no_time_names_what_is_accepted(run, story):
@@ -105,8 +105,8 @@ def test_why_shows_a_broker_name_in_order(run, story):
     assert texts(run("why broker-a --json")) == [
         f"{MASTER} registered as broker-a 0 of c1.",
         f"broker-a: 2 topics came (Orders, TopicA), because {MASTER} registered.",
-        "ann@desk asked for WIPE_WRITE_PERM_OF_BROKER: 2 topics changed (Orders, TopicA).",
-        "an operator without a name asked for DELETE_TOPIC_IN_NAMESRV: 1 topic went (Orders).",
+        "ann@desk asked for WIPE_WRITE_PERM_OF_BROKER on broker-a: 2 topics changed (Orders, TopicA).",
+        "an operator without a name asked for DELETE_TOPIC_IN_NAMESRV on broker-a: 1 topic went (Orders).",
     ]
 
 

@@ -109,7 +109,7 @@ def test_help_lists_every_command():
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_at_the_place_in_the_list(name):
     module, attribute = COMMANDS[name].target.split(":")
-    assert isinstance(getattr(importlib.import_module(module), attribute), click.Command)
+    assert isinstance(getattr(importlib.import_module(f"namesrv_stream.{module}"), attribute), click.Command)
 
 
 def test_command_names_may_be_written_in_any_case(run, registry):

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.console.server import BackgroundConsole
 from tests.cli.registry import PublishedRegistry
+from tests.console.background import BackgroundConsole
 
 A, B, C = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 

@@ -6,8 +6,7 @@ import time
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.console import periods
-from namesrv_stream.console.server import BackgroundConsole
+from namesrv_stream.questions import periods
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.requests import (
     DEFAULT_HEARTBEAT_TIMEOUT_MS,
@@ -18,6 +17,7 @@ from namesrv_stream.rules.requests import (
 )
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.wire import bodies
+from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, B, C, Client
 
 
@@ -58,6 +58,19 @@ def test_a_silent_broker_that_the_guard_holds_is_suspect(registry, client):
     states = {each["brokerAddr"]: each["state"] for each in client.get("/v1/brokers?epoch=4").json["brokers"]}
     assert states == {A: "alive", B: "suspect"}
     assert client.get("/v1/overview?epoch=4").json["counts"]["suspect"] == 1
+
+
+def test_silence_and_lateness_follow_the_logs_clock(registry, client):
+    registry.gap(100_000)  # nobody could write: the clock goes on by 3 s (D9)
+    brokers = client.get("/v1/brokers?epoch=4").json["brokers"]
+    assert [(each["silentMillis"], each["state"]) for each in brokers] == [(3_000, "alive")] * 2
+    assert client.get("/v1/overview?epoch=4").json["counts"]["late"] == 0
+    for _ in range(20):
+        registry.now_ms += 3_000
+        registry.command(Scan(), publish=False)
+    registry.publish()
+    brokers = client.get("/v1/brokers?epoch=5").json["brokers"]
+    assert [(each["silentMillis"], each["state"]) for each in brokers] == [(63_000, "late")] * 2
 
 
 def test_an_answer_that_its_sender_has_is_not_sent_again(registry, client):

@@ -2,9 +2,9 @@
 
 from kafka import KafkaConsumer, TopicPartition
 
-from namesrv_stream.console.server import BackgroundConsole
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.records import decode_record
+from tests.console.background import BackgroundConsole
 from tests.console.conftest import Client
 
 WIPE = {"type": "WIPE_WRITE_PERM_OF_BROKER", "brokerName": "broker-a", "reason": "disk full"}

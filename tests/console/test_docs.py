@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.console.server import BackgroundConsole
 from tests.cli.registry import PublishedRegistry
+from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, B, make_settings
 
 DOCUMENT = Path(__file__).parents[2] / "docs/console.md"

@@ -13,10 +13,10 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from namesrv_stream.console import periods
-from namesrv_stream.console.server import BackgroundConsole
+from namesrv_stream.questions import periods
 from namesrv_stream.rules.requests import PutKvConfig, WipeWritePerm
 from tests.cli.registry import PublishedRegistry
+from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, B, C, make_registry
 from tests.console.crowd import lose_zone, publish_crowd
 
@@ -308,7 +308,7 @@ def test_nothing_is_hidden_in_a_box_that_scrolls_on_its_own(page):
 
 def test_the_description_of_the_api_is_a_page_of_its_own(page):
     page.driver.get(f"{page.url}/docs")
-    page.until(lambda: "GET /v1/overview" in page.text and "BrokerFields" in page.text)
+    page.until(lambda: "GET /v1/overview" in page.text and "BrokerPage" in page.text)
 
 
 CROWD = 200

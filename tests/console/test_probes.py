@@ -7,8 +7,8 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from namesrv_stream.console.server import BackgroundConsole
 from namesrv_stream.local.jars import CHECKOUT
+from tests.console.background import BackgroundConsole
 
 
 def test_a_console_with_a_snapshot_answers_each_probe_of_the_deployment(client):

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.console.server import BackgroundConsole
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.local.ports import HOST, free_ports, listens
 from namesrv_stream.local.process import OwnedProcess
 from namesrv_stream.rules.requests import PutKvConfig
 from namesrv_stream.watch import watch
+from tests.console.background import BackgroundConsole
 from tests.console.conftest import Client
 from tests.console.test_commands import WIPE, first_record
 from tests.console.test_page import Page, driver  # noqa: F401  # a fixture

@@ -5,8 +5,9 @@ import base64
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.console.server import BackgroundConsole, ConsoleAddressError, ConsoleServer
+from namesrv_stream.console.serving import ConsoleAddressError, ConsoleServer
 from namesrv_stream.errors import SettingError
+from tests.console.background import BackgroundConsole
 from tests.console.conftest import Client, make_settings
 
 ORDER = {"type": "PUT_KV_CONFIG", "namespace": "ORDER_TOPIC_CONFIG", "key": "TopicA", "reason": "r"}

@@ -11,14 +11,14 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console import hub
-from namesrv_stream.console.hub import Event, Hub, TooManyWatchersError, Watcher
-from namesrv_stream.console.server import BackgroundConsole
-from namesrv_stream.console.snapshots import KeptSnapshots
+from namesrv_stream.console.hub import CannotWatchError, Event, Hub, Watcher
+from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.history.events import AsOf
 from namesrv_stream.rules.requests import DeleteTopic, PutKvConfig, WipeWritePerm
 from namesrv_stream.tables.root import Root
 from namesrv_stream.watch import watch
 from tests.cli.registry import PublishedRegistry
+from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, C, Client
 
 
@@ -160,7 +160,7 @@ def test_an_event_is_encoded_once_for_all_watchers_of_the_same_topics(still_root
         both = [watchers.attach(("Shared",)) for _ in range(2)]
         watchers.step(kept.view(kept.find(AsOf(epoch=3))))
         watchers.attach(())
-        with pytest.raises(TooManyWatchersError):
+        with pytest.raises(CannotWatchError):
             watchers.attach(())
         return [watcher.take() for watcher in both]
 

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from namesrv_stream.history.between import between
-from namesrv_stream.history.comparison import comparison
 from namesrv_stream.history.events import AsOf
+from namesrv_stream.questions.accounts import comparison
+from namesrv_stream.questions.seen import between
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from tests.cli.registry import PublishedRegistry

@@ -57,8 +57,8 @@ def test_a_broker_that_takes_an_id_names_its_former_holder(log):
 
 @pytest.mark.parametrize(
     ("kind", "said", "is_warning"),
-    [("UNREGISTERED", "left: unregistered after 2m 14s", False),
-     ("CHANNEL_CLOSED", "left: connection lost after 2m 14s", True)],
+    [("UNREGISTERED", "left: unregistered in order, after 2m 14s", False),
+     ("CHANNEL_CLOSED", "left: lost its last connection, after 2m 14s", True)],
 )  # fmt: skip
 def test_a_broker_that_goes_is_named_with_the_reason_and_how_long_it_was_there(log, kind, said, is_warning):
     log.register(A)
@@ -74,7 +74,7 @@ def test_a_silent_broker_leaves_with_a_warning_that_has_its_silence(log):
     log.register(A, at_s=500)
     log.apply(Scan(), 1_501)
     (line,) = log.lines()
-    assert line.text == "broker-x 0 (10.0.0.2:10911) left: silent for 16m 41s, after 25m 1s"
+    assert line.text == "broker-x 0 (10.0.0.2:10911) left: gave no sign of life for 16m 41s and expired, after 25m 1s"
     assert line.is_warning
 
 
@@ -89,13 +89,15 @@ def test_a_refused_broker_is_a_warning(log):
     assert line.is_warning
 
 
-def test_a_change_names_the_columns_and_a_new_data_version_alone_has_no_line(log):
+def test_a_change_names_what_changed_and_a_new_data_version_alone_has_no_line(log):
     log.register(A)
     log.lines()
     log.register(A, at_s=1, data_version=DataVersion(counter=1))
     assert log.texts() == []
     log.register(A, at_s=2, data_version=DataVersion(counter=2), zone_name="z2", ha_server_addr="10.0.0.2:10912")
-    assert log.texts() == ["broker-x 0 (10.0.0.2:10911) changed: zone_name, ha_server_addr"]
+    assert log.texts() == [
+        "broker-x 0 (10.0.0.2:10911) changed: its zone none to z2, its HA address none to 10.0.0.2:10912"
+    ]
 
 
 def test_an_operators_command_has_no_line(log):

@@ -147,23 +147,23 @@ def test_what_brokers_do_has_a_sentence(life, happens, told):
 @pytest.mark.parametrize(
     ("command", "effect"),
     [
-        (WipeWritePerm(broker_name="broker-a"), "1 topic changed (T)"),
-        (WipeWritePerm(broker_name="nobody"), "nothing changed"),
-        (AddWritePerm(broker_name="broker-a"), "nothing changed"),
-        (DeleteTopic(topic="T"), "1 topic went (T)"),
-        (DeleteTopic(topic="U"), "nothing changed"),
-        (RegisterTopic(topic="N", queue_datas=[QueueData("broker-a", 4, 4, 6)]), "1 topic came (N)"),
-        (RegisterTopic(topic="N", queue_datas=[QueueData("nobody", 4, 4, 6)]), "nothing changed"),
-        (PutKvConfig(namespace="NS", key="k", value="v"), "NS/k was set to v"),
-        (PutKvConfig(namespace="OLD", key="k", value="w"), "OLD/k was set to w instead of v"),
-        (PutKvConfig(namespace="OLD", key="k", value="v"), "nothing changed"),
-        (DeleteKvConfig(namespace="OLD", key="k"), "OLD/k was removed, which was v"),
-        (DeleteKvConfig(namespace="NS", key="k"), "nothing changed"),
+        (WipeWritePerm(broker_name="broker-a"), " on broker-a: 1 topic changed (T)"),
+        (WipeWritePerm(broker_name="nobody"), ": nothing changed (brokerName=nobody)"),
+        (AddWritePerm(broker_name="broker-a"), ": nothing changed (brokerName=broker-a)"),
+        (DeleteTopic(topic="T"), " on broker-a: 1 topic went (T)"),
+        (DeleteTopic(topic="U"), ": nothing changed (topic=U)"),
+        (RegisterTopic(topic="N", queue_datas=[QueueData("broker-a", 4, 4, 6)]), " on broker-a: 1 topic came (N)"),
+        (RegisterTopic(topic="N", queue_datas=[QueueData("nobody", 4, 4, 6)]), ": nothing changed (topic=N)"),
+        (PutKvConfig(namespace="NS", key="k", value="v"), ": NS/k was set to v"),
+        (PutKvConfig(namespace="OLD", key="k", value="w"), ": OLD/k was set to w instead of v"),
+        (PutKvConfig(namespace="OLD", key="k", value="v"), ": nothing changed (namespace=OLD, key=k, value=v)"),
+        (DeleteKvConfig(namespace="OLD", key="k"), ": OLD/k was removed, which was v"),
+        (DeleteKvConfig(namespace="NS", key="k"), ": nothing changed (namespace=NS, key=k)"),
         (
             UpdateNamesrvConfig(properties={"orderMessageEnable": "false"}),
-            "orderMessageEnable was set to false instead of true",
+            ": orderMessageEnable was set to false instead of true",
         ),
-        (UpdateNamesrvConfig(properties={"orderMessageEnable": "true"}), "nothing changed"),
+        (UpdateNamesrvConfig(properties={"orderMessageEnable": "true"}), ": nothing changed"),
     ],
 )
 def test_an_operators_command_has_a_sentence_with_its_effect(life, command, effect):
@@ -171,7 +171,7 @@ def test_an_operators_command_has_a_sentence_with_its_effect(life, command, effe
     life.command(UpdateNamesrvConfig(properties={"orderMessageEnable": "true"}))
     life.lines()
     life.command(command)
-    assert texts(story_of_broker(life.lines())) == [f"{NOBODY} asked for {command.__struct_config__.tag}: {effect}."]
+    assert texts(story_of_broker(life.lines())) == [f"{NOBODY} asked for {command.__struct_config__.tag}{effect}."]
 
 
 def test_a_refusal_has_a_sentence_with_and_without_a_former_lease(life):

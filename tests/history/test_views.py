@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from namesrv_stream.history.churn import availability, flapping, outages, sessions
 from namesrv_stream.history.events import AsOf, events_between
 from namesrv_stream.history.membership import Membership
+from namesrv_stream.history.sessions import availability, flapping, outages, sessions
 from namesrv_stream.history.views import NoSuchViewError, create_views, register_views
 from namesrv_stream.rules.requests import WipeWritePerm
 from namesrv_stream.rules.rows import RejectedRow

@@ -2,7 +2,8 @@
 
 import pytest
 
-from namesrv_stream.history.churn import (
+from namesrv_stream.history.membership import Membership
+from namesrv_stream.history.sessions import (
     EXPECTED_MS,
     FLAP_MS,
     OUTAGE_GAP_MS,
@@ -12,7 +13,6 @@ from namesrv_stream.history.churn import (
     outages,
     sessions,
 )
-from namesrv_stream.history.membership import Membership
 from namesrv_stream.rules.rows import BrokerEventRow
 from tests.history.fleet import RandomLife
 

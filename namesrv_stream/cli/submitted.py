@@ -7,14 +7,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import click
 from pyspark.sql import SparkSession
 
-from namesrv_stream.cli.entry import key_values
-from namesrv_stream.cli.termination import TerminatesMainThread, ends_on_sigterm
+from namesrv_stream.cli.entry import FILE, ROOT, invocation_of, set_option
+from namesrv_stream.cli.sigterm import TerminatesMainThread, ends_on_sigterm
 from namesrv_stream.cli.view import root_of
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import NamesrvError
@@ -27,21 +26,11 @@ from namesrv_stream.tables.schemas import SNAPSHOT
 def settings_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add -c, --set and --root to a click command, and pass their `Invocation` as its first argument."""
 
-    @click.option("-c", "--config", type=click.Path(path_type=Path), help="Properties file with the settings.")
-    @click.option("--root", metavar="FOLDER", help="Where the tables are (setting delta.root).")
-    @click.option(
-        "-s",
-        "--set",
-        "settings",
-        multiple=True,
-        callback=key_values,
-        metavar="KEY=VALUE",
-        help="A setting; wins over the file. Repeatable.",
-    )
     @functools.wraps(function)
-    def command(config: Path | None, root: str | None, settings: dict[str, str], **options: Any) -> None:
-        function(Invocation(config, settings | ({} if root is None else {"delta.root": root})), **options)
+    def command(**options: Any) -> None:
+        function(invocation_of(click.get_current_context()), **options)
 
+    command.__dict__.setdefault("__click_params__", []).extend([FILE, ROOT, set_option("-s", "--set")])
     return command
 
 

@@ -1,14 +1,12 @@
-"""Operator commands over HTTP: each is a record of the Kafka contract with a reason, checked and sent to Kafka."""
+"""Rights of operators who send a command over HTTP."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import get_args
 
 import msgspec
 
@@ -16,38 +14,21 @@ from namesrv_stream.access.exposure import check_exposure, is_loopback
 from namesrv_stream.access.rights import Mode, NotAllowedError, check_right, check_settings
 from namesrv_stream.access.users import Sender, Users
 from namesrv_stream.access.users_file import UsersFile
-from namesrv_stream.config import NamesrvSettings, checked_changes, kafka_client_arguments
-from namesrv_stream.console.problems import BadQuestionError
-from namesrv_stream.records import decode_record
-from namesrv_stream.rules.order_config import problem_of_put
-from namesrv_stream.rules.requests import (
-    AddWritePerm,
-    DeleteKvConfig,
-    DeleteTopic,
-    LiftExpiryGuard,
-    PutKvConfig,
-    UpdateNamesrvConfig,
-    WipeWritePerm,
-)
-from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.questions.orders import OperatorCommand
+from namesrv_stream.questions.seen import BadQuestionError
+from namesrv_stream.rules.requests import LiftExpiryGuard, UpdateNamesrvConfig
 from namesrv_stream.wire.bodies import encode_properties
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.command import RemotingCommand
 
 log = logging.getLogger(__name__)
 
-OperatorCommand = (
-    WipeWritePerm | AddWritePerm | DeleteTopic | PutKvConfig | DeleteKvConfig | UpdateNamesrvConfig | LiftExpiryGuard
-)
-"""Commands that operators send. Topics are registered by brokers and by mqadmin, at a gateway."""
-
-MAX_BODY_BYTES = 64 * 1024
 MAX_REASON_CHARS = 500
-_DELIVERY_LIMIT_MS = 15_000
 
 
-class Commands:
-    """Decides who may send a command, and sends it to Kafka."""
+class Admission:
+    """Decides who may send a command."""
 
     def __init__(self, settings: NamesrvSettings) -> None:
         """Read the users file.
@@ -57,28 +38,10 @@ class Commands:
         """
         check_exposure(settings, "console.bindAddress", settings.console_bind_address)
         mode = settings.auth_mode
-        self._settings = settings
         self._file = None if mode == "off" else UsersFile(Path(settings.auth_users_path))
         self._mode: Mode | None = None if mode == "off" else "operators" if mode == "operators" else "writes"
         self._is_observing = mode == "observe"
         self._is_local = is_loopback(settings.console_bind_address)
-
-    def parsed(self, body: bytes) -> OperatorCommand:
-        """Return the command in a body.
-
-        Raises MalformedRecordError or BadQuestionError, and for changed settings SettingError or ConfigBlackListError.
-        """
-        command = decode_record(body)
-        if not isinstance(command, OperatorCommand):
-            kinds = ", ".join(str(kind.__struct_config__.tag) for kind in get_args(OperatorCommand))
-            raise BadQuestionError(f"{command.__struct_config__.tag} is no operator's command. Send one of {kinds}.")
-        _check_reason(command.reason)
-        if problem := problem_of_put(command):
-            raise BadQuestionError(f"{problem}.")
-        if isinstance(command, UpdateNamesrvConfig):
-            checked = checked_changes(self._settings, command.properties)
-            return msgspec.structs.replace(command, properties=checked)
-        return command
 
     def admitted(self, command: OperatorCommand, authorization: str | None, peer: str) -> OperatorCommand:
         """Return the command with the name of its sender. Raises NotAllowedError.
@@ -98,21 +61,6 @@ class Commands:
         name = f"{sender.user.name}@{peer}" if sender.user else peer
         return msgspec.structs.replace(command, requested_by=name)
 
-    def send(self, command: OperatorCommand) -> LogPosition:
-        """Send the command, and return its place in the log. Blocks until Kafka has acknowledged it.
-
-        Raises KafkaUnreachableError or KafkaRefusedError.
-        """
-        from namesrv_stream.kafka.producer import HeartbeatProducer  # noqa: PLC0415  # a console may do without Kafka
-
-        kafka, topic = kafka_client_arguments(self._settings), self._settings.kafka_topic
-        with HeartbeatProducer(kafka, topic, delivery_timeout_ms=_DELIVERY_LIMIT_MS) as producer:
-            return producer.send(command).result()
-
-    async def sent(self, command: OperatorCommand) -> LogPosition:
-        """Send the command in a thread."""
-        return await asyncio.to_thread(self.send, command)
-
     def _sender(self, authorization: str | None) -> Sender:
         if self._file is None:
             return Sender(None, "this console has no users file")
@@ -130,7 +78,8 @@ class Commands:
             log.warning("console: %s would be refused: %s", peer, error)
 
 
-def _check_reason(reason: str | None) -> None:
+def check_reason(reason: str | None) -> None:
+    """Raise BadQuestionError for a command without a reason that the history can keep."""
     if reason is None or not reason.strip():
         raise BadQuestionError('say why: the body needs a "reason", which the history keeps.')
     if len(reason) > MAX_REASON_CHARS or not reason.isprintable():

@@ -10,9 +10,8 @@ from typing import TypeVar
 from deltalake.exceptions import DeltaError
 
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGoneError, StorageError
-from namesrv_stream.history.between import Between, between
-from namesrv_stream.history.comparison import Comparison, comparison
 from namesrv_stream.history.events import AsOf
+from namesrv_stream.questions.accounts import Comparison, comparison
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
@@ -47,39 +46,18 @@ class KeptSnapshots:
             kept = self._views.get(moment.epoch or 0)
             if kept is not None:
                 return kept.snapshot
-            return self._read(lambda reader: reader.snapshots.find(moment.epoch, moment.at_ms))
+            return self.read(lambda reader: reader.snapshots.find(moment.epoch, moment.at_ms))
 
     def after(self, epoch: int) -> list[SnapshotRow]:
         """Return the rows of higher epochs that can be read, lowest first. Raises SnapshotGoneError if one is gone."""
-        with self._lock:
-            return self._read(lambda reader: _after(reader, epoch))
-
-    def event_times(self, first: int, last: int) -> dict[int, int]:
-        """Return the event time of each epoch from `first` to `last` that has one."""
-        with self._lock:
-            return self._read(lambda reader: reader.snapshots.event_times(first, last))
-
-    def between(self, row: SnapshotRow, at_ms: int | None) -> Between | None:
-        """Return what the snapshot in force at a moment lacks of it, None if it lacks nothing."""
-        with self._lock:
-            return self._read(lambda reader: between(self.root, reader.snapshots, row, at_ms))
-
-    def oldest(self) -> SnapshotRow:
-        """Return the row of the oldest snapshot that can be read."""
-        with self._lock:
-            return self._read(lambda reader: reader.snapshots.oldest_readable())
-
-    def newest_first(self, limit: int, up_to: int) -> list[SnapshotRow]:
-        """Return at most `limit` rows that can be read, newest first, from epoch `up_to` on."""
-        with self._lock:
-            return self._read(lambda reader: reader.snapshots.readable(limit, up_to))
+        return self.read(lambda reader: _after(reader, epoch))
 
     def view(self, row: SnapshotRow) -> RegistryView:
         """Return the view of a row."""
         with self._lock:
             view = self._views.get(row.epoch)
             if view is None or view.snapshot != row:
-                view = self._read(lambda reader: reader.view(row, self._nearest(row.epoch)))
+                view = self.read(lambda reader: reader.view(row, self._nearest(row.epoch)))
             self.keep(view)
             return view
 
@@ -100,10 +78,10 @@ class KeptSnapshots:
     def compare(self, before: AsOf, after: AsOf) -> Comparison:
         """Return the differences between two moments. The last ones are kept for whoever reads them page by page."""
         with self._lock:
-            newest = self._read(lambda reader: reader.snapshots.newest())
+            newest = self.read(lambda reader: reader.snapshots.newest())
             asked = (before, after, newest)
             if self._compared is None or self._compared[0] != asked:
-                self._compared = asked, self._read(lambda reader: comparison(reader, self.root, before, after))
+                self._compared = asked, self.read(lambda reader: comparison(reader, self.root, before, after))
             return self._compared[1]
 
     def answer(self, row: SnapshotRow, question: Hashable, compute: Callable[[], bytes]) -> bytes:
@@ -119,20 +97,22 @@ class KeptSnapshots:
         """Return the kept view of the highest epoch below: a change feed leads from it to the next."""
         return self._views.get(max((each for each in self._views if each < epoch), default=0))
 
-    def _read(self, read: Callable[[RouteReader], T]) -> T:
-        try:
-            if self._reader is None:
-                self._reader = RouteReader(self.root)
-            former = self._reader.snapshots.table_id
-            self._reader.refresh()
-            if self._reader.snapshots.table_id != former:
-                self._views.clear()
-            return read(self._reader)
-        except NamesrvError:
-            raise
-        except (DeltaError, OSError) as error:
-            self._reader = None  # a folder that was made anew is opened anew
-            raise StorageError(self.root.url, str(error)) from error
+    def read(self, read: Callable[[RouteReader], T]) -> T:
+        """Return what `read` reads from the tables as they are now. One thread reads at a time."""
+        with self._lock:
+            try:
+                if self._reader is None:
+                    self._reader = RouteReader(self.root)
+                former = self._reader.snapshots.table_id
+                self._reader.refresh()
+                if self._reader.snapshots.table_id != former:
+                    self._views.clear()
+                return read(self._reader)
+            except NamesrvError:
+                raise
+            except (DeltaError, OSError) as error:
+                self._reader = None  # a folder that was made anew is opened anew
+                raise StorageError(self.root.url, str(error)) from error
 
 
 def _after(reader: RouteReader, epoch: int) -> list[SnapshotRow]:

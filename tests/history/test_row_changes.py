@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from namesrv_stream.errors import NoSuchSnapshotError
-from namesrv_stream.history.changes import FEED_TABLES, EpochsReversedError, changes_between
+from namesrv_stream.history.row_changes import FEED_TABLES, EpochsReversedError, changes_between
 from namesrv_stream.history.views import register_views
 from namesrv_stream.rules.history import MAX_LISTED_TOPICS
 from namesrv_stream.rules.requests import WipeWritePerm

@@ -2,8 +2,8 @@
 
 import pytest
 
-from namesrv_stream.cli.status import FromKafka, job_state
 from namesrv_stream.kafka.election import Candidate
+from namesrv_stream.questions.job_status import FromKafka, job_state
 from namesrv_stream.rules.progress import JobProgress
 
 ACTIVE, WAITING = Candidate("run-1", "host", True), Candidate("run-2", "host", False)

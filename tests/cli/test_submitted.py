@@ -4,7 +4,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli.job import settings_options
+from namesrv_stream.cli.submitted import settings_options
 
 
 @click.command()

@@ -1,27 +1,27 @@
-"""Serves the console, in this thread or beside other work."""
+"""`namesrv-stream console`: the registry over HTTP, and a page that shows it at any moment."""
 
 from __future__ import annotations
 
 import logging
 import signal
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Self
+from dataclasses import replace
+from pathlib import Path
 
+import click
 import uvicorn
 
 from namesrv_stream.access.exposure import is_loopback
-from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.console.app import make_app
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.logs import set_up_logging
 from namesrv_stream.texts import who_listens
 
 log = logging.getLogger(__name__)
 
-_START_LIMIT_S = 30.0
 _STOP_LIMIT_S = 5
 _BACKLOG = 2048
 
@@ -36,13 +36,6 @@ class ConsoleAddressError(NamesrvError):
         )
         self.host = host
         self.port = port
-
-
-class ConsoleStuckError(NamesrvError):
-    """A console did not start within its limit, and raised no error."""
-
-    def __init__(self) -> None:
-        super().__init__(f"the console did not start within {_START_LIMIT_S:.0f} s. `py-spy dump` shows why.")
 
 
 class ConsoleServer(uvicorn.Server):
@@ -93,34 +86,6 @@ class ConsoleServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-class BackgroundConsole:
-    """A console that runs in a thread of its own for as long as its `with` block."""
-
-    def __init__(self, settings: NamesrvSettings) -> None:
-        self.server = ConsoleServer(settings)
-        self._thread = threading.Thread(target=self.server.serve_until_stopped, name="console", daemon=True)
-
-    @property
-    def url(self) -> str:
-        """The console's URL, without a slash at the end."""
-        return self.server.url
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        waited = threading.Event()
-        for _ in range(int(_START_LIMIT_S * 100)):
-            if self.server.started:
-                return self
-            waited.wait(0.01)
-        raise ConsoleStuckError
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None
-    ) -> None:
-        self.server.should_exit = True
-        self._thread.join(_START_LIMIT_S)
-
-
 def _listening(settings: NamesrvSettings) -> socket.socket:
     host, port = settings.console_bind_address, settings.console_port
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -132,3 +97,19 @@ def _listening(settings: NamesrvSettings) -> socket.socket:
         raise ConsoleAddressError(host, port, str(error.strerror or error)) from error
     listening.listen(_BACKLOG)
     return listening
+
+
+@click.command("console")
+@click.option("-c", "--config", "file", type=click.Path(path_type=Path), help="Settings, Java properties.")
+@click.pass_obj
+def console(invocation: Invocation, file: Path | None) -> None:
+    """Serve the page and the HTTP API at console.port, until SIGTERM or Ctrl-C.
+
+    Several may run side by side. Kafka and the job may be away: answers are from the last snapshot.
+    """
+    settings = replace(invocation, file=file or invocation.file).settings
+    set_up_logging(log_format=settings.log_format)
+    server = ConsoleServer(settings)
+    server.stop_on_signals()
+    click.echo(f"console: {server.url}/")
+    server.serve_until_stopped()

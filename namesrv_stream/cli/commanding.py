@@ -1,0 +1,189 @@
+"""Commands that change the registry: each sends one record to Kafka, which the job applies in the order of the log."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import time
+from collections.abc import Callable
+
+import click
+
+from namesrv_stream.cli.options import seconds_option
+from namesrv_stream.cli.output import say, time_text
+from namesrv_stream.cli.view import open_reader
+from namesrv_stream.config import Invocation, NamesrvSettings
+from namesrv_stream.errors import NamesrvError, did_you_mean
+from namesrv_stream.questions.orders import (
+    OperatorCommand,
+    checked_order,
+    has_read,
+    names_in,
+    send_order,
+    unknown_names,
+)
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.order_config import unknown_brokers
+from namesrv_stream.rules.requests import (
+    AddWritePerm,
+    DeleteKvConfig,
+    DeleteTopic,
+    LiftExpiryGuard,
+    PutKvConfig,
+    UpdateNamesrvConfig,
+    WipeWritePerm,
+)
+from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.tables.reader import RegistryView
+
+DEFAULT_WAIT_S = 30.0
+_POLL_S = 0.2
+
+
+class NotPublishedError(NamesrvError):
+    """No snapshot has the record within the time that `--wait` allows, or none ever will."""
+
+
+def _login() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def _checked_name(_context: click.Context, _option: click.Parameter, name: str) -> str:
+    if not name or not name.isprintable():
+        raise click.BadParameter("a name that can be printed is accepted")
+    return name
+
+
+requested_by_option = click.option(
+    "--as",
+    "requested_by",
+    metavar="NAME",
+    default=_login,
+    callback=_checked_name,
+    help="Name to record in the history as the sender. Default: the login.",
+)
+_UNTIL_PUBLISHED = f"Wait until it is published, {DEFAULT_WAIT_S:g} s at most unless given."
+
+
+def _change(
+    name: str, help_text: str, record: Callable[..., OperatorCommand], *options: click.Parameter
+) -> click.Command:
+    """Return the command that sends a record; `options` are named as the record's fields."""
+
+    @click.command(name, help=help_text)
+    @seconds_option("wait", DEFAULT_WAIT_S, _UNTIL_PUBLISHED, least_s=0)
+    @requested_by_option
+    @click.pass_obj
+    def command(invocation: Invocation, /, wait_s: float | None, yes: bool = False, **fields: str) -> None:
+        _send(invocation.settings, record(**fields), wait_s, is_sure=yes)
+
+    command.params = [*options, *command.params]
+    return command
+
+
+def _send(settings: NamesrvSettings, command: OperatorCommand, wait_s: float | None, *, is_sure: bool) -> None:
+    checked, before = checked_order(settings, command), _newest(settings)
+    if before is not None:
+        if not is_sure:
+            _ask_about_brokers(checked, before.routes)
+        for sentence in unknown_names(checked, before.routes):
+            say(f"warning: {sentence}")
+    elif names := [f"{kind} {name}" for kind, name, _ in names_in(checked, RouteTables())]:
+        place = settings.delta_root
+        say(
+            f"warning: the tables at {place} cannot be read here, so nothing tells whether there is {', '.join(names)}."
+        )
+    at = send_order(settings, checked)
+    click.echo(f"{settings.kafka_topic} partition {at.partition} offset {at.offset}")
+    if wait_s is not None:
+        if before is not None and has_read(before.snapshot, at):
+            raise NotPublishedError(
+                f"the tables had passed offset {before.snapshot.offsets[at.partition]} before this record got offset "
+                f"{at.offset}: they are of another topic or another Kafka. Check kafka.bootstrap.servers, kafka.topic "
+                "and delta.root."
+            )
+        _wait(settings, at, wait_s)
+
+
+def _newest(settings: NamesrvSettings) -> RegistryView | None:
+    """Return the newest snapshot, None if this machine cannot read the tables: the record can be sent without them."""
+    try:
+        return open_reader(settings).follow()
+    except NamesrvError:
+        return None
+
+
+def _ask_about_brokers(command: OperatorCommand, tables: RouteTables) -> None:
+    """Ask before an order configuration is put that names brokers which are not in the tables."""
+    if unknown := unknown_brokers(command, tables.brokers):
+        advice = did_you_mean(unknown[0], tables.brokers)
+        say(f"no broker {', '.join(unknown)} is in the tables now. {advice}--yes puts the value without asking.")
+        click.confirm("Put it all the same?", abort=True, err=True)
+
+
+def _wait(settings: NamesrvSettings, at: LogPosition, limit_s: float) -> None:
+    say(f"waiting up to {limit_s:g} s for a snapshot that has offset {at.offset} ...")
+    reader = open_reader(settings)
+    deadline = time.monotonic() + limit_s
+    while not has_read(snapshot := reader.follow().snapshot, at):
+        if time.monotonic() > deadline:
+            raise NotPublishedError(
+                f"offset {at.offset} is on Kafka, but no snapshot has passed it within {limit_s:g} s. Is the job "
+                "running? It will apply the record; `namesrv-stream status` shows how far behind the tables are."
+            )
+        time.sleep(_POLL_S)
+    click.echo(f"published with epoch {snapshot.epoch} at {time_text(snapshot.published_at)}")
+
+
+def _required(*names: str, metavar: str | None = None) -> click.Option:
+    return click.Option(names, required=True, metavar=metavar)
+
+
+_NAMESPACE, _KEY, _VALUE = _required("-s", "--namespace"), _required("-k", "--key"), _required("-v", "--value")
+_BROKER = _required("-b", "--broker", "broker_name", metavar="NAME")
+_YES = click.Option(
+    ["--yes"], is_flag=True, help="Do not ask whether broker names that are not in the tables are right."
+)
+_CLUSTER = click.Option(["-c", "--cluster", "cluster_name"], help="Remove it only from brokers of this cluster.")
+
+update_kv_config = _change(
+    "updateKvConfig",
+    "Put a value into the KV table. Makes the namespace if it is missing.",
+    PutKvConfig,
+    _NAMESPACE,
+    _KEY,
+    _VALUE,
+    _YES,
+)
+delete_kv_config = _change("deleteKvConfig", "Delete a value from the KV table.", DeleteKvConfig, _NAMESPACE, _KEY)
+wipe_write_perm = _change(
+    "wipeWritePerm",
+    "Make all topics of a broker name read-only, until it registers with a new data version.",
+    WipeWritePerm,
+    _BROKER,
+)
+add_write_perm = _change(
+    "addWritePerm",
+    "Make all topics of a broker name readable and writable, also those that were write-only or read-only before.",
+    AddWritePerm,
+    _BROKER,
+)
+delete_topic = _change(
+    "deleteTopic",
+    "Remove a topic from the routes. A broker that still has the topic adds it again with its next registration.",
+    DeleteTopic,
+    _required("-t", "--topic"),
+    _CLUSTER,
+)
+lift_expiry_guard = _change(
+    "liftExpiryGuard",
+    "End the leases of all silent brokers that the guard against mass expiry holds (setting expiryGuardRatio).",
+    LiftExpiryGuard,
+)
+update_namesrv_config = _change(
+    "updateNamesrvConfig",
+    "Change a setting of all running processes. Accepts only settings that docs/configuration.md calls live.",
+    lambda key, value, requested_by: UpdateNamesrvConfig(properties={key: value}, requested_by=requested_by),
+    _KEY,
+    _VALUE,
+)

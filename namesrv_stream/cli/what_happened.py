@@ -1,0 +1,242 @@
+"""`history`, `why`, `diff`, `snapshots` and `rejected`: what happened to brokers and topics, and when."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from namesrv_stream import palette
+from namesrv_stream.cli import options
+from namesrv_stream.cli.output import heading, say, table, time_text
+from namesrv_stream.cli.view import Answer, Looked, looks, open_reader, print_answer, reads, root_of
+from namesrv_stream.config import Invocation
+from namesrv_stream.history.events import AsOf
+from namesrv_stream.history.views import history_sql, permanent_sql
+from namesrv_stream.logs import printable
+from namesrv_stream.questions import accounts
+from namesrv_stream.questions.lists import broker
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import TABLES
+from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.texts import counted, duration_text, iso_text, perm_text
+
+_UNCHANGED = {"CLAIM": "(a run began)", "STOP": "(the run ended)"}
+_COLOURS = {kind: shades.terminal for kind, shades in palette.TEXT.items()}
+_READABLE: dict[str, Callable[[int], str]] = {"perm": perm_text, "heartbeatTimeoutMillis": duration_text}
+
+
+@reads("history", remembers="all of them up to that moment")
+@click.option("-b", "--broker", "name", metavar="NAME|ADDRESS", help="Show events of this broker name or address.")
+@options.since_option
+@options.until_option
+@options.limit_option(50)
+@options.versions_option
+def history(  # noqa: PLR0913, PLR0917  # one argument an option
+    looked: Looked, name: str | None, since: AsOf | None, until: AsOf | None, limit: int, versions: bool
+) -> Answer:
+    """List the events of brokers and topics, newest last: registrations, ends of leases, commands, and their causes."""
+    span = options.span_of(since, until, looked.seen.remembered)
+    found = accounts.events(looked.seen, name, span=span, limit=limit, with_versions=versions).events
+    return Answer(found, lambda plain: _events_shown(looked, found, plain))
+
+
+def _events_shown(looked: Looked, events: list[accounts.Event], plain: bool) -> RenderableType:
+    rows = [
+        [time_text(each.event_time), each.epoch, Text(each.type, _COLOURS.get(each.type, "")), each.text]
+        for each in events
+    ]
+    title = looked.heading(counted(len(events), "event"))
+    return Group(title, table(["time", "#epoch", "event", "what happened+"], rows, plain=plain))
+
+
+@reads("why", as_of=False, watch=False)
+@click.argument("subject", metavar="BROKER|ADDRESS|TOPIC")
+@options.since_option
+@options.until_option
+@click.option("--topic", "is_topic", is_flag=True, help="Read SUBJECT as a topic even if a broker has this name.")
+@options.versions_option
+def why(  # noqa: PLR0913, PLR0917  # one argument an option
+    looked: Looked, subject: str, since: AsOf | None, until: AsOf | None, is_topic: bool, versions: bool
+) -> Answer:
+    """Show the story of a broker name, a broker address or a topic, in sentences, newest last."""
+    story = accounts.why(looked.seen, subject, options.span_of(since, until), is_topic=is_topic, with_versions=versions)
+    return Answer(story.sentences, lambda plain: _story_shown(looked, story, plain))
+
+
+def _story_shown(looked: Looked, story: accounts.Story, plain: bool) -> RenderableType:
+    rows = [[time_text(each.event_time), each.epoch, each.text] for each in story.sentences]
+    rows.append(["now", looked.seen.snapshot.epoch, _present(looked, story.name)])
+    return Group(looked.heading(f"why {story.name}"), table(["time", "#epoch", "what happened+"], rows, plain=plain))
+
+
+def _present(looked: Looked, subject: str) -> str:
+    tables = looked.seen.tables
+    if lease := tables.live.get(subject):
+        silence = duration_text(broker(looked.seen, lease).silent_millis or 0)
+        return (
+            f"{subject} is alive as {lease.broker_name} {lease.broker_id} of {lease.cluster_name}, "
+            f"last sign of life {silence} ago."
+        )
+    if holders := tables.brokers.get(subject):
+        return f"{subject} has {', '.join(f'{number} at {row.broker_addr}' for number, row in holders.items())}."
+    if queues := tables.queues.get(subject):
+        return f"{subject} is on {', '.join(row.broker_name for row in queues)}."
+    return f"{subject} is in no route table."
+
+
+@click.command("diff")
+@click.argument("before", metavar="A", type=options.Moment(epochs=True))
+@click.argument("after", metavar="B", type=options.Moment(epochs=True))
+@options.json_option
+@click.pass_obj
+def diff(invocation: Invocation, before: AsOf, after: AsOf, as_json: bool) -> None:
+    """Show what changed from A to B, two epochs or times: rows of each table that were added, removed or changed.
+
+    If a moment is past snapshot.retention, or no snapshot has all events until then, the differences are taken from
+    the events between A and B.
+    """
+    compared = accounts.comparison(open_reader(invocation.settings), root_of(invocation.settings), before, after)
+    if compared.gone:
+        gone = " and ".join(map(str, compared.gone))
+        say(f"past snapshot.retention: {gone}. Compared by the events between the two moments.")
+    if compared.inexact:
+        inexact = " and ".join(map(str, compared.inexact))
+        say(f"between two snapshots, with events in between: {inexact}. Compared by the events between the moments.")
+    found = accounts.diff(compared)
+    span = f"{before} to {after}, by {found.source}"
+    if found.epochs is not None:
+        span += " of epochs {} and {}".format(*found.epochs)
+    print_answer(Answer(found, lambda plain: _diff_shown(found, span, plain)), as_json=as_json)
+
+
+def _diff_shown(found: accounts.Diff, span: str, plain: bool) -> RenderableType:
+    rows = [
+        [each.table, "+" if each.before is None else "-" if each.after is None else "~", _key(each), _values(each)]
+        for each in found.differences
+    ]
+    rows += [["topic", "~", name, f"{counted(count, 'topic')}, which the events do not name"] for name, count in
+             found.unnamed_topics.items()]  # fmt: skip
+    title = heading(counted(found.total, "difference"), span)
+    return Group(title, table(["table:", "", "key", "what+"], rows, plain=plain))
+
+
+def _key(each: accounts.DifferentRow) -> str:
+    return " ".join(map(str, each.key)).strip()
+
+
+def _values(each: accounts.DifferentRow) -> str:
+    if each.before is None or each.after is None:
+        row = list((each.after or each.before or {}).items())[len(TABLES[each.table].key) :]
+        return ", ".join(f"{name} {_text(name, value)}" for name, value in row if value not in (None, "", []))
+    was, became = each.before, each.after
+    return ", ".join(
+        f"{name} {_text(name, was.get(name))} -> {_text(name, became.get(name))}"
+        for name in became
+        if was.get(name) != became.get(name)
+    )
+
+
+def _text(name: str, value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(_READABLE.get(name, str)(value))
+
+
+def _schema_name(context: click.Context, _parameter: click.Parameter, name: str | None) -> str | None:
+    if name is not None and not re.fullmatch(r"[A-Za-z0-9_]+", name):
+        raise click.BadParameter("a schema's name has letters, digits and _ alone.")
+    if name is not None and not context.params.get("sql"):
+        raise click.BadParameter("it needs --sql.")
+    return name
+
+
+@click.command("snapshots")
+@options.limit_option(20)
+@click.option("--sql", is_flag=True, is_eager=True, help="Print the statements by which spark-sql reads one snapshot.")
+@click.option("--schema", callback=_schema_name, metavar="NAME", help="With --sql: permanent views in this schema.")
+@options.view_options()
+@click.pass_obj
+def snapshots(invocation: Invocation, limit: int, sql: bool, schema: str | None, view: options.View) -> None:
+    """List the published snapshots that can be read, newest last. With --as-of only the one that was in force then.
+
+    With --sql and --watch print the statements of each new snapshot, for a client that keeps permanent views fresh.
+    """
+    if view.watch_s is not None and not sql:
+        raise click.UsageError("--watch needs --sql: it prints the statements of each new snapshot.")
+    published = open_reader(invocation.settings).snapshots
+    if sql:
+        _print_statements(root_of(invocation.settings), published, view, schema)
+        return
+    rows = published.readable(limit)[::-1] if view.as_of is None else [published.find(*view.as_of)]
+    found = list(map(accounts.Snapshot.of, rows))
+    print_answer(Answer(found, lambda plain: _snapshots_shown(found, plain)), as_json=view.as_json)
+
+
+def _print_statements(root: Root, published: Snapshots, view: options.View, schema: str | None) -> None:
+    """Print the statements of the snapshot asked for, with --watch those of each newer one too until Ctrl-C."""
+    last = 0
+    for _ in looks(view.watch_s):
+        published.refresh()
+        snapshot = published.find(*(view.as_of or AsOf()))
+        if snapshot.epoch != last:
+            click.echo(pinning_sql(root, snapshot, schema), nl=False)
+        last = snapshot.epoch
+
+
+def pinning_sql(root: Root, snapshot: SnapshotRow, schema: str | None = None) -> str:
+    """Return Spark SQL that makes views of one snapshot's tables, and the views for analysts over them.
+
+    The views are temporary, or permanent ones of `schema`.
+    """
+    pinned = history_sql(root, snapshot) if schema is None else permanent_sql(root, snapshot, schema)
+    statements = "".join(f"{statement};\n" for statement in pinned)
+    return f"-- epoch {snapshot.epoch}, event time {iso_text(snapshot.event_time)}\n{statements}"
+
+
+def _snapshots_shown(found: list[accounts.Snapshot], plain: bool) -> RenderableType:
+    columns = ["#epoch", "published", "event time", "#term", "run", "#batch", "offsets", "rows changed+"]
+    cells = [
+        [
+            each.epoch,
+            time_text(each.published_at),
+            time_text(each.event_time),
+            each.term,
+            each.run_id,
+            each.batch_id,
+            _pairs(each.offsets),
+            _pairs(each.changes) or _UNCHANGED.get(each.kind or "CLAIM", "(event time alone)"),
+        ]
+        for each in found
+    ]
+    newest = time_text(found[-1].published_at if found else None, with_zone=True)
+    title = heading(counted(len(found), "snapshot"), f"newest last, published {newest}")
+    return Group(title, table(columns, cells, plain=plain))
+
+
+@reads("rejected", watch=False)
+@options.limit_option(20)
+def rejected(looked: Looked, limit: int) -> Answer:
+    """List records that violate the contract, newest last: the job has kept them and changed nothing."""
+    found = accounts.rejected(looked.seen, limit)[::-1]
+    return Answer(found, lambda plain: _rejected_shown(looked, found, plain))
+
+
+def _rejected_shown(looked: Looked, found: list[accounts.Rejected], plain: bool) -> RenderableType:
+    columns = ["event time", "#offset", "key", "#bytes", "reason+"]
+    cells = [
+        [time_text(each.event_time), each.offset, printable(each.key or ""), each.length, printable(each.reason)]
+        for each in found
+    ]
+    return Group(looked.heading(counted(len(found), "rejected record")), table(columns, cells, plain=plain))
+
+
+def _pairs(counts: Mapping[Any, int]) -> str:
+    return ", ".join(f"{key} {count}" for key, count in sorted(counts.items()))

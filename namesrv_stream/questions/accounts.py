@@ -1,0 +1,397 @@
+"""Accounts of what happened: lines of history with sentences, stories, differences, snapshots, refused records.
+
+Two moments are compared by their snapshots, or by the events between them if a snapshot is gone, or lacks events that
+had happened by the moment.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from namesrv_stream.errors import SnapshotGoneError
+from namesrv_stream.history.diff import Diff as RowDiff
+from namesrv_stream.history.diff import Difference, diff_of_events, diff_of_views
+from namesrv_stream.history.events import EVERYTHING, AsOf, Span, events_between, newest_events, recorded_names
+from namesrv_stream.history.story import story_of, story_of_broker, topic_story
+from namesrv_stream.history.topics import topic_history
+from namesrv_stream.questions.lists import check_known
+from namesrv_stream.questions.seen import BadQuestionError, Fields, Moment, Seen, between, camel
+from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.rows import BrokerEventRow, RejectedRow, SnapshotRow
+from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.rejected import newest_rejected
+from namesrv_stream.tables.root import Root
+from namesrv_stream.texts import iso_text, natural_key
+
+_FEW = 3
+"""More lines of one epoch and type than this are told as one."""
+
+_NAMED = 3
+_MANY = {
+    "EXPIRED": "{} brokers expired",
+    "CHANNEL_CLOSED": "{} brokers lost their last connection",
+    "UNREGISTERED": "{} brokers unregistered in order",
+    "REGISTERED": "{} brokers registered",
+    "ID_TAKEN": "{} addresses took an id",
+    "ID_LOST": "{} addresses lost their id",
+    "TOPICS_CHANGED": "topics of {} brokers changed",
+}
+_TIMES = frozenset({"leaseBeganAt", "suspectSince", "lastUpdateTimestamp", "eventTime"})
+_SHOWN_VALUE_BYTES = 300
+Place = tuple[int, int]
+"""Place of a line in the history: its epoch and its number there."""
+
+
+class Event(Fields, omit_defaults=True):
+    """A line of the history with a sentence. `before` and `after` have the rows that changed, by table."""
+
+    epoch: int
+    seq: int
+    event_time: str
+    type: str
+    cause: str
+    text: str
+    partition: int | None = None
+    offset: int | None = None
+    cluster_name: str | None = None
+    broker_name: str | None = None
+    broker_id: int | None = None
+    broker_addr: str | None = None
+    data_version: DataVersion | None = None
+    requested_by: str | None = None
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+    last_heard_at: str | None = None
+    lease_millis: int | None = None
+    reason: str | None = None
+
+    @classmethod
+    def of(cls, line: BrokerEventRow) -> Event:
+        """Return a line with what happened, in the words of `why`."""
+        fields: dict[str, Any] = line._asdict() | {"text": sentence(line), "event_time": iso_text(line.event_time)}
+        fields |= {"last_heard_at": iso_text(line.last_heard_at)}
+        return cls(**fields | {side: _rows(fields[side]) for side in ("before", "after")})
+
+
+class Events(Fields):
+    """A page of the history, newest last; `next` is the place before which the next page ends, null at the end."""
+
+    snapshot: Moment
+    events: list[Event]
+    next: str | None
+
+
+class Told(Fields):
+    """A line of history, or `count` lines of one epoch and type, with a sentence."""
+
+    epoch: int
+    event_time: str
+    type: str
+    text: str
+    count: int
+
+
+class StorySentence(Fields):
+    """One sentence of a story."""
+
+    epoch: int
+    event_time: str
+    text: str
+
+
+class Story(Fields):
+    """The newest of `total` sentences, newest last; `next` is the place before which the next page ends."""
+
+    snapshot: Moment
+    name: str
+    total: int
+    sentences: list[StorySentence]
+    next: str | None
+
+
+class Snapshot(Fields, omit_defaults=True):
+    """A published snapshot."""
+
+    epoch: int
+    term: int
+    run_id: str
+    published_at: str
+    event_time: str | None
+    offsets: dict[int, int]
+    versions: dict[str, int]
+    changes: dict[str, int]
+    query_id: str | None = None
+    batch_id: int | None = None
+    kind: str | None = None
+    last_tick: str | None = None
+    kafka_cluster_id: str | None = None
+    kafka_topic_id: str | None = None
+    log_accepted_at: str | None = None
+    last_tick_append: int | None = None
+    clock_millis: int | None = None
+    last_append: int | None = None
+
+    @classmethod
+    def of(cls, row: SnapshotRow) -> Snapshot:
+        """Return a snapshot row with its times as text."""
+        times = ("published_at", "event_time", "last_tick", "log_accepted_at")
+        return cls(**row._asdict() | {name: iso_text(getattr(row, name)) for name in times})
+
+
+class Snapshots(Fields):
+    """Snapshots, newest first; `next` is the epoch with which the next page begins, null at the end."""
+
+    oldest_epoch: int
+    snapshots: list[Snapshot]
+    next: str | None
+
+
+class Rejected(Fields):
+    """A record outside the contract; `text` is the beginning of its value, `length` that of the whole."""
+
+    event_time: str
+    partition: int
+    offset: int
+    key: str | None
+    length: int
+    reason: str
+    text: str
+
+    @classmethod
+    def of(cls, row: RejectedRow) -> Rejected:
+        """Return a rejected record."""
+        text = (row.value or b"")[:_SHOWN_VALUE_BYTES].decode(errors="replace")
+        return cls(iso_text(row.event_time), *row[1:4], row.length, row.reason, text)
+
+
+def sentence(line: BrokerEventRow) -> str:
+    """Return what happened, in the words of `why`."""
+    return " ".join(each.text for each in story_of_broker([line]))
+
+
+def _rows(side: str | None) -> dict[str, Any] | None:
+    """Return `before` or `after` of a line, table by table."""
+    if side is None:
+        return None
+    tables: dict[str, Any] = msgspec.json.decode(side)
+    return {
+        name: list(map(row_fields, rows)) if isinstance(rows, list) else row_fields(rows)
+        for name, rows in tables.items()
+    }
+
+
+def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table's row with camelCase names and times as text."""
+    fields = {camel(name): row_fields(value) if isinstance(value, dict) else value for name, value in row.items()}
+    times = {name: value for name, value in fields.items() if name in _TIMES and isinstance(value, int)}
+    return fields | {name: iso_text(value) for name, value in times.items()}
+
+
+def told_together(lines: Iterable[BrokerEventRow], limit: int) -> list[Told]:
+    """Return the newest lines, newest first; many of one epoch, type and cluster are told as one.
+
+    In an epoch the changes of topics come last: most of them follow from what happened to a broker.
+    """
+    found: list[Told] = []
+    for _, of_epoch in groupby(lines, lambda line: line.epoch):
+        kinds: dict[tuple[str, str | None], list[BrokerEventRow]] = {}
+        for line in of_epoch:
+            kinds.setdefault((line.type, line.cluster_name), []).append(line)
+        for of_kind in sorted(kinds.values(), key=lambda lines: lines[0].type == "TOPICS_CHANGED"):
+            found += (
+                [_told(of_kind, _many(of_kind))] if len(of_kind) > _FEW else [_told([e], sentence(e)) for e in of_kind]
+            )
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
+def _told(lines: Sequence[BrokerEventRow], text: str) -> Told:
+    return Told(lines[0].epoch, iso_text(lines[0].event_time), lines[0].type, text, len(lines))
+
+
+def _many(lines: Sequence[BrokerEventRow]) -> str:
+    names = sorted({line.broker_name or "" for line in lines}, key=natural_key)
+    words = _MANY.get(lines[0].type, lines[0].type.lower().replace("_", " ") + ", {} times")
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    cluster = f" of {lines[0].cluster_name}" if lines[0].cluster_name else ""
+    text = f"{words.format(f'{len(lines):,}')}{cluster}: {', '.join(names[:_NAMED])}{more}."
+    return text[:1].upper() + text[1:]
+
+
+def events(  # noqa: PLR0913  # what a reader may choose
+    seen: Seen,
+    broker: str | None = None,
+    topic: str | None = None,
+    span: Span = EVERYTHING,
+    *,
+    limit: int,
+    below: Place | None = None,
+    with_versions: bool = True,
+) -> Events:
+    """Return the newest events of a span, of all, of a broker name or address, or of a topic."""
+    if topic is not None:
+        lines = _events_of_topic(seen, topic, span, below)
+    else:
+        most, row = limit + 1, seen.snapshot
+        lines = newest_events(seen.root, row, broker, span, most, with_versions=with_versions, below=below)
+        if broker is not None and not lines:
+            check_known(seen, broker)
+    lines = lines[-(limit + 1) :]
+    following = f"{lines[1].epoch}.{lines[1].seq}" if len(lines) > limit else None
+    return Events(seen.moment, list(map(Event.of, lines[-limit:])), following)
+
+
+def _events_of_topic(seen: Seen, topic: str, span: Span, below: Place | None) -> list[BrokerEventRow]:
+    found = topic_history(seen.root, seen.snapshot, topic, span).lines
+    if not found and topic_story(seen.root, seen.snapshot, topic, span, seen.tables.queues) is None:
+        raise seen.not_found("topic", topic, seen.tables.queues)
+    return [line for line in found if below is None or (line.epoch, line.seq) < below]
+
+
+def why(  # noqa: PLR0913  # what a reader may choose
+    seen: Seen,
+    name: str,
+    span: Span = EVERYTHING,
+    *,
+    is_topic: bool = False,
+    with_versions: bool = False,
+    limit: int | None = None,
+    below: int | None = None,
+) -> Story:
+    """Return the story of a broker name, a broker address or a topic; `below`: its first so many sentences alone."""
+    root, row, queues = seen.root, seen.snapshot, seen.tables.queues
+    if is_topic:
+        story = topic_story(root, row, name, span, queues)
+    else:
+        story = story_of(root, row, name, span, queues, with_versions=with_versions)
+    if story is None:
+        ever = set[str]() if is_topic else recorded_names(root, row)
+        raise seen.not_found("topic" if is_topic else "broker or topic", name, [*ever, *queues])
+    end = len(story) if below is None else min(below, len(story))
+    first = 0 if limit is None else max(0, end - limit)
+    told = [StorySentence(each.epoch, iso_text(each.event_time), each.text) for each in story[first:end]]
+    return Story(seen.moment, name, len(story), told, str(first) if first else None)
+
+
+def snapshots(rows: Sequence[SnapshotRow], oldest: SnapshotRow) -> Snapshots:
+    """Return snapshots, newest first; `oldest` is the oldest that can be read."""
+    has_more = bool(rows) and rows[-1].epoch > oldest.epoch
+    return Snapshots(oldest.epoch, list(map(Snapshot.of, rows)), str(rows[-1].epoch - 1) if has_more else None)
+
+
+def rejected(seen: Seen, limit: int) -> list[Rejected]:
+    """Return the newest rejected records, newest first."""
+    return list(map(Rejected.of, newest_rejected(seen.root, seen.snapshot, limit)))
+
+
+_MANY_ROWS = ("topic", "topic_mapping")
+"""Tables whose differences come last: a broker that leaves takes a row of each of its topics with it."""
+
+
+class DifferentRow(Fields):
+    """A row that one of two moments lacks, or has with other values."""
+
+    table: str
+    key: list[str | int]
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+    @classmethod
+    def of(cls, each: Difference) -> DifferentRow:
+        """Return a difference with camelCase names and times as text."""
+        before, after = (None if side is None else row_fields(side) for side in (each.before, each.after))
+        return cls(each.table, list(each.key), before, after)
+
+
+class Diff(Fields):
+    """The differences between two moments, `counts` of them by table: added, removed and changed rows."""
+
+    from_: str | None
+    to: str | None
+    source: Literal["snapshots", "events"]
+    epochs: tuple[int, int] | None
+    counts: dict[str, dict[str, int]]
+    unnamed_topics: Mapping[str, int]
+    total: int
+    differences: list[DifferentRow]
+    next: str | None
+
+
+class Comparison(NamedTuple):
+    """The differences between two moments.
+
+    `gone`: those of the two whose snapshot is past retention. `inexact`: those that lie between two snapshots, with
+    events in between. `epochs`: the epochs of the two snapshots, None if the differences are from the events.
+    """
+
+    before: AsOf
+    after: AsOf
+    diff: RowDiff
+    gone: tuple[AsOf, ...] = ()
+    inexact: tuple[AsOf, ...] = ()
+    epochs: tuple[int, int] | None = None
+
+    @property
+    def source(self) -> Literal["snapshots", "events"]:
+        """Source of the differences: snapshots, or the events between the moments."""
+        return "snapshots" if self.epochs else "events"
+
+
+def comparison(reader: RouteReader, root: Root, before: AsOf, after: AsOf) -> Comparison:
+    """Compare two moments. Raises NoSuchSnapshotError if there never was a snapshot of one of them."""
+    found = [_found(reader, moment) for moment in (before, after)]
+    asked = list(zip((before, after), found, strict=True))
+    gone = tuple(moment for moment, row in asked if row is None)
+    inexact = tuple(moment for moment, row in asked if row and between(root, reader.snapshots, row, moment.at_ms))
+    if found[0] and found[1] and not inexact:
+        first = reader.view(found[0], None)
+        diff = diff_of_views(first, reader.view(found[1], first))
+        return Comparison(before, after, diff, epochs=(found[0].epoch, found[1].epoch))
+    newest = reader.snapshots.newest()
+    undone, done = events_between(root, newest, after, before), events_between(root, newest, before, after)
+    return Comparison(before, after, diff_of_events(done, undone), gone, inexact)
+
+
+def _found(reader: RouteReader, moment: AsOf) -> SnapshotRow | None:
+    """Return the snapshot of a moment, None if it is past retention."""
+    try:
+        return reader.snapshots.find(moment.epoch, moment.at_ms)
+    except SnapshotGoneError:
+        return None
+
+
+def diff(compared: Comparison, table: str | None = None, *, limit: int | None = None, after: int = 0) -> Diff:
+    """Return what a comparison of two moments has found, all of it or the rows of one table."""
+    found = sorted(compared.diff.differences, key=lambda each: each.table in _MANY_ROWS)
+    counts = _change_counts(found)
+    if table is not None and table not in counts and found:
+        raise BadQuestionError(f"table={table[:100]!r} has no difference. Tables with some: {', '.join(counts)}.")
+    wanted = [each for each in found if table in (None, each.table)]
+    last = len(wanted) if limit is None else after + limit
+    return Diff(
+        from_=compared.before.as_json,
+        to=compared.after.as_json,
+        source=compared.source,
+        epochs=compared.epochs,
+        counts=counts,
+        unnamed_topics=compared.diff.unnamed,
+        total=len(wanted),
+        differences=list(map(DifferentRow.of, wanted[after:last])),
+        next=str(last) if last < len(wanted) else None,
+    )
+
+
+def _change_counts(differences: Sequence[Difference]) -> dict[str, dict[str, int]]:
+    counted = Counter((each.table, _kind(each)) for each in differences)
+    tables = dict.fromkeys(each.table for each in differences)
+    return {table: {kind: counted[table, kind] for kind in ("added", "removed", "changed")} for table in tables}
+
+
+def _kind(each: Difference) -> str:
+    return "added" if each.before is None else "removed" if each.after is None else "changed"

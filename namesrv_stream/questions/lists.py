@@ -1,0 +1,354 @@
+"""Lookups in one snapshot: topics, routes, clusters, brokers and their leases, KV values.
+
+Each answer follows from the tables alone, so it is the same whenever it is asked for. Whether a broker is late is
+judged by the log's clock as of the snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+from msgspec import UNSET, UnsetType
+
+from namesrv_stream.errors import did_you_mean
+from namesrv_stream.history.events import recorded_names
+from namesrv_stream.questions.seen import BadQuestionError, Fields, Moment, Seen, paged
+from namesrv_stream.rules import lookup
+from namesrv_stream.rules.lease import silence_ms
+from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.rows import LiveRow
+from namesrv_stream.rules.system_topics import is_system_topic
+from namesrv_stream.texts import iso_text, natural_key
+from namesrv_stream.wire.bodies import TopicRouteData, topic_route_data
+
+State = Literal["alive", "late", "suspect"]
+
+
+class Chosen(NamedTuple):
+    """Which brokers of a list are wanted; an empty `zone` is that of brokers without one, None every zone."""
+
+    cluster: str | None = None
+    zone: str | None = None
+    containing: str = ""
+
+    def has(self, cluster: str, zone: str | None, *names: str) -> bool:
+        """Return whether a broker is among them; one of its `names` has to contain the text."""
+        is_near = self.cluster in (None, cluster) and self.zone in (None, zone or "")
+        return is_near and any(self.containing.lower() in name.lower() for name in names)
+
+
+EVERY_BROKER = Chosen()
+
+
+class Broker(Fields):
+    """A broker address with a lease. `silentMillis`: time by the log's clock since its last sign of life.
+
+    `late`: silent for more than half its lease. `suspect`: its lease is over, and the guard against mass expiry holds
+    it. What is taken from the events has no state, no signs of life and no data version.
+    """
+
+    broker_addr: str
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    holds_id: bool
+    zone_name: str | None
+    state: State | UnsetType
+    silent_millis: int | UnsetType
+    suspect_since: str | None
+    heartbeat_timeout_millis: int
+    last_update_timestamp: str | UnsetType | None
+    lease_began_at: str | None
+    ha_server_addr: str
+    data_version: DataVersion | UnsetType
+    filter_server_list: list[str]
+    topics: int
+
+
+class Brokers(Fields):
+    """A page of brokers; `next` is the address behind which the next page begins, null at the end."""
+
+    snapshot: Moment
+    total: int
+    brokers: list[Broker]
+    next: str | None
+
+
+class BrokerPage(Fields):
+    """The leases of a broker name or address, and a page of its topics."""
+
+    snapshot: Moment
+    broker_name: str
+    brokers: list[Broker]
+    total: int
+    topics: list[TopicOfBroker]
+    next: str | None
+
+
+class TopicOfBroker(Fields):
+    """A topic on one broker name."""
+
+    topic: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+
+
+class Holder(Fields):
+    """Holder of a broker id."""
+
+    broker_id: int
+    broker_addr: str
+    state: State
+    silent_millis: int | None
+    lease_began_at: str | None
+
+
+class BrokerName(Fields):
+    """A broker name and the holders of its ids."""
+
+    broker_name: str
+    zone_name: str | None
+    topics: int
+    holders: list[Holder]
+
+
+class Cluster(Fields):
+    """A cluster and its broker names."""
+
+    name: str
+    brokers: list[BrokerName]
+
+
+class Clusters(Fields):
+    """All clusters."""
+
+    snapshot: Moment
+    clusters: list[Cluster]
+
+
+class Topic(Fields):
+    """A topic, its queues over all broker names, and the number of these."""
+
+    topic: str
+    read_queue_nums: int
+    write_queue_nums: int
+    broker_names: int
+    is_system: bool
+
+
+class Topics(Fields):
+    """A page of topics; `next` is the topic behind which the next page begins, null at the end."""
+
+    snapshot: Moment
+    total: int
+    hidden: int
+    topics: list[Topic]
+    next: str | None
+
+
+class Route(Fields):
+    """The route of a topic: RocketMQ's TopicRouteData, and the leases of its brokers."""
+
+    snapshot: Moment
+    topic: str
+    route: TopicRouteData
+    brokers: list[Broker]
+
+
+def broker(seen: Seen, lease: LiveRow) -> Broker:
+    """Return a lease as an answer shows it."""
+    tables = seen.tables
+    holder = tables.brokers.get(lease.broker_name, {}).get(lease.broker_id)
+    holds_id = holder is not None and holder.broker_addr == lease.broker_addr
+    is_known = seen.remembered is None
+    return Broker(
+        broker_addr=lease.broker_addr,
+        cluster_name=lease.cluster_name,
+        broker_name=lease.broker_name,
+        broker_id=lease.broker_id,
+        holds_id=holds_id,
+        zone_name=holder.zone_name if holder and holds_id else None,
+        state=state_of(seen, lease) if is_known else UNSET,
+        silent_millis=silence_ms(lease, seen.snapshot) if is_known else UNSET,
+        suspect_since=iso_text(lease.suspect_since),
+        heartbeat_timeout_millis=lease.heartbeat_timeout_millis,
+        last_update_timestamp=iso_text(lease.last_update_timestamp) if is_known else UNSET,
+        lease_began_at=iso_text(lease.lease_began_at),
+        ha_server_addr=lease.ha_server_addr,
+        data_version=lease.data_version if is_known else UNSET,
+        filter_server_list=list(tables.filters.get(lease.broker_addr, ())),
+        topics=tables.queues.topic_counts.get(lease.broker_name, 0),
+    )
+
+
+def state_of(seen: Seen, lease: LiveRow | None) -> State:
+    """Return the state of a lease. An id whose holder has no lease is late: it is about to leave the routes."""
+    if lease is None:
+        return "late"
+    if lease.suspect_since is not None:
+        return "suspect"
+    return "late" if silence_ms(lease, seen.snapshot) > lease.heartbeat_timeout_millis // 2 else "alive"
+
+
+_ORDERS: dict[str, Callable[[Broker], Any]] = {
+    "address": lambda _: 0,
+    "name": lambda each: (natural_key(each.broker_name), each.broker_id),
+    "cluster": lambda each: natural_key(each.cluster_name),
+    "zone": lambda each: natural_key(each.zone_name or ""),
+    "state": lambda each: ("suspect", "late", "alive").index(str(each.state)),
+    "silent": lambda each: each.silent_millis,
+    "since": lambda each: each.lease_began_at or "",
+    "topics": lambda each: each.topics,
+}
+ORDERS = ", ".join(_ORDERS)
+
+
+def brokers(  # noqa: PLR0913  # what a reader may choose
+    seen: Seen,
+    chosen: Chosen = EVERY_BROKER,
+    state: State | None = None,
+    order: str = "address",
+    *,
+    limit: int | None = None,
+    after: str = "",
+) -> Brokers:
+    """Return a page of the leases that are chosen, in an order; `-` before its name turns it around."""
+    found = [
+        each
+        for each in (broker(seen, lease) for lease in seen.tables.live.values())
+        if chosen.has(each.cluster_name, each.zone_name, each.broker_name, each.broker_addr)
+        and state in (None, each.state)
+    ]
+    found.sort(key=lambda each: natural_key(each.broker_addr))
+    found.sort(key=_order(order), reverse=order.startswith("-"))
+    page, following = paged(found, lambda each: each.broker_addr, limit, after)
+    return Brokers(seen.moment, len(found), page, following)
+
+
+def _order(text: str) -> Callable[[Broker], Any]:
+    name = text.removeprefix("-")
+    if name not in _ORDERS:
+        advice = did_you_mean(name, _ORDERS)
+        raise BadQuestionError(f"sort={text[:100]}: {advice}accepted are {ORDERS}, with - the other way.")
+    return _ORDERS[name]
+
+
+def brokers_of(seen: Seen, names: Iterable[str]) -> list[Broker]:
+    """Return the leases of broker names, by address."""
+    wanted = frozenset(names)
+    leases = [lease for lease in seen.tables.live.values() if lease.broker_name in wanted]
+    return [broker(seen, lease) for lease in sorted(leases, key=lambda each: natural_key(each.broker_addr))]
+
+
+def broker_page(seen: Seen, name: str, *, limit: int | None = None, after: str = "") -> BrokerPage:
+    """Return the leases of a broker name or address, and topics of it. A broker that is gone has none of both."""
+    lease, queues = seen.tables.live.get(name), seen.tables.queues
+    broker_name = lease.broker_name if lease else name
+    shown = [each for each in brokers_of(seen, [broker_name]) if lease is None or each.broker_addr == name]
+    if not shown and broker_name not in seen.tables.brokers:
+        check_known(seen, name)
+    topics = queues.topics_on({broker_name})
+    page, following = _names_behind(topics, after, limit)
+    rows = [row for topic in page for row in queues[topic] if row.broker_name == broker_name]
+    of_broker = [TopicOfBroker(row.topic, row.read_queue_nums, row.write_queue_nums, row.perm) for row in rows]
+    return BrokerPage(seen.moment, broker_name, shown, len(topics), of_broker, following)
+
+
+def _names_behind(names: Sequence[str], after: str, limit: int | None) -> tuple[list[str], str | None]:
+    """Return the names behind another, which may have gone, and the last one if more follow. `names` are in order."""
+    page = [name for name in names if name > after][:limit]
+    return page, page[-1] if page and page[-1] != names[-1] else None
+
+
+def check_known(seen: Seen, name: str) -> None:
+    """Raise NotFoundError if the history has no broker name or address of this name."""
+    if name not in (ever := recorded_names(seen.root, seen.snapshot)):
+        raise seen.not_found("broker", name, ever)
+
+
+def clusters(seen: Seen) -> Clusters:
+    """Return the clusters, their broker names, and who holds each id."""
+    tables, info = seen.tables, lookup.cluster_info(seen.tables)
+
+    def name_of(cluster: str, name: str) -> BrokerName:
+        group, holders = info.brokers[name], tables.brokers[name]
+        of_cluster = [
+            _holder(seen, number, address)
+            for number, address in group.broker_addrs.items()
+            if holders[number].cluster_name == cluster
+        ]
+        return BrokerName(name, group.zone_name, tables.queues.topic_counts.get(name, 0), of_cluster)
+
+    found = [
+        Cluster(cluster, [name_of(cluster, name) for name in sorted(names, key=natural_key)])
+        for cluster, names in sorted(info.clusters.items())
+    ]
+    return Clusters(seen.moment, found)
+
+
+def _holder(seen: Seen, broker_id: int, address: str) -> Holder:
+    lease = seen.tables.live.get(address)
+    if lease is None:
+        return Holder(broker_id, address, state_of(seen, None), None, None)
+    silence = silence_ms(lease, seen.snapshot) if seen.remembered is None else None
+    return Holder(broker_id, address, state_of(seen, lease), silence, iso_text(lease.lease_began_at))
+
+
+def system_topics(seen: Seen) -> frozenset[str]:
+    """Return the topics that brokers have made by themselves."""
+    of_brokers = seen.tables.brokers.keys() | seen.tables.clusters.keys()
+    return frozenset(topic for topic in seen.tables.queues if is_system_topic(topic, of_brokers))
+
+
+def topics(  # noqa: PLR0913  # what a reader may choose
+    seen: Seen,
+    cluster: str | None = None,
+    *,
+    containing: str = "",
+    with_system: bool = True,
+    limit: int | None = None,
+    after: str = "",
+) -> Topics:
+    """Return topics in order of their names, with their queues over all brokers, or over those of a cluster."""
+    tables, system = seen.tables, system_topics(seen)
+    if cluster is not None and cluster not in tables.clusters:
+        raise seen.not_found("cluster", cluster, tables.clusters)
+    found = list(tables.queues) if cluster is None else sorted(lookup.topics_by_cluster(tables, cluster))
+    named = [topic for topic in found if containing.lower() in topic.lower()] if containing else found
+    names = named if with_system else [topic for topic in named if topic not in system]
+    page, following = _names_behind(names, after, limit)
+    of_cluster = None if cluster is None else frozenset(tables.clusters[cluster])
+    shown = [_topic(seen, topic, of_cluster, topic in system) for topic in page]
+    return Topics(seen.moment, len(names), len(named) - len(names), shown, following)
+
+
+def _topic(seen: Seen, topic: str, broker_names: frozenset[str] | None, is_system: bool) -> Topic:
+    rows = [row for row in seen.tables.queues[topic] if broker_names is None or row.broker_name in broker_names]
+    read, write = sum(row.read_queue_nums for row in rows), sum(row.write_queue_nums for row in rows)
+    return Topic(topic, read, write, len(rows), is_system)
+
+
+def route(seen: Seen, topic: str, zone: str | None = None) -> Route:
+    """Return the route of a topic as clients get it, those of a zone if one is given."""
+    found = lookup.route(seen.tables, topic, seen.settings, zone)
+    if found is None:
+        raise seen.not_found("topic", topic, seen.tables.queues)
+    leases = brokers_of(seen, (row.broker_name for row in seen.tables.queues[topic]))
+    return Route(seen.moment, topic, topic_route_data(found), leases)
+
+
+def kv_values(seen: Seen, namespace: str) -> dict[str, str]:
+    """Return the values of a namespace, which may be empty, by key. Raises NotFoundError if it was never made (K4)."""
+    if namespace not in seen.tables.kv:
+        raise seen.not_found("namespace", namespace, seen.tables.kv)
+    return dict(sorted(seen.tables.kv[namespace].items()))
+
+
+def kv_value(seen: Seen, namespace: str, key: str) -> str:
+    """Return one value of the KV table."""
+    values = kv_values(seen, namespace)
+    if key not in values:
+        raise seen.not_found(f"key in namespace {namespace}", key, values)
+    return values[key]

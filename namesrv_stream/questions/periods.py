@@ -1,0 +1,179 @@
+"""Answers about a stretch of time up to a snapshot: where something changed, sessions of brokers, rejected records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from namesrv_stream.history.events import AsOf, EpochEvents, Span, events_between, events_by_epoch, members_at
+from namesrv_stream.history.sessions import (
+    UNPLANNED,
+    BrokerKey,
+    Outage,
+    Session,
+    availability,
+    flapping,
+    outages,
+    sessions,
+)
+from namesrv_stream.history.story import BY_OPERATORS
+from namesrv_stream.questions.accounts import Rejected, rejected
+from namesrv_stream.questions.lists import check_known
+from namesrv_stream.questions.seen import Fields, Moment, Seen, now_of
+from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.texts import iso_text, natural_key
+
+MOST_MARKS = 2_000
+_MOST_REJECTED = 50
+EpochTimes = Callable[[int, int], Mapping[int, int]]
+"""Event times of snapshots by epoch, from one epoch to another."""
+
+
+class Mark(Fields, omit_defaults=True):
+    """An epoch with events, or several that are close together: `epochs` of them, from `firstEpoch` to `epoch`."""
+
+    epoch: int
+    event_time: str
+    ends: int
+    begins: int
+    commands: int
+    gaps: int
+    others: int
+    epochs: int = 1
+    first_epoch: int | None = None
+
+
+class Timeline(Fields):
+    """The moments at which something changed."""
+
+    snapshot: Moment
+    oldest: Moment
+    since: str
+    marks: list[Mark]
+
+
+class PastSession(Fields):
+    """A stretch of time in which a broker was in the routes; `to` is null while it lasts."""
+
+    broker: str
+    broker_name: str
+    broker_addr: str
+    from_: str
+    to: str | None
+    ended_by: str | None
+    unplanned: bool
+
+
+class Flapping(Fields):
+    """A broker with unplanned ends."""
+
+    broker: str
+    unplanned_ends: int
+    flaps: int
+    shortest_millis: int
+
+
+class SharedOutage(Fields):
+    """Brokers that ended unplanned together, by cluster."""
+
+    first_gone_at: str
+    last_gone_at: str
+    count: int
+    clusters: dict[str, int]
+    brokers: list[str]
+
+
+class Churn(Fields):
+    """Sessions of brokers since a time. `rejected` are the newest, `rejectedMore` whether there are older ones."""
+
+    snapshot: Moment
+    since: str
+    sessions: list[PastSession]
+    availability: dict[str, float]
+    flapping: list[Flapping]
+    outages: list[SharedOutage]
+    rejected: list[Rejected]
+    rejected_more: bool
+
+
+def timeline(  # noqa: PLR0913, PLR0917  # what a reader may choose
+    seen: Seen, oldest: SnapshotRow, times: EpochTimes, since_ms: int, until_ms: int | None = None, above: int = 0
+) -> Timeline:
+    """Return the epochs above `above` with events after `since_ms`, as marks along a track; at most MOST_MARKS of them.
+
+    Between two marks no route, lease or setting changed. If there are too many epochs, neighbours in time share a mark,
+    and neighbours in number if all are of one moment. A mark has the time of its snapshot, as all other answers do.
+    `oldest` is the oldest snapshot that can be read.
+    """
+    span = Span(since_ms, () if until_ms is None else (AsOf(at_ms=until_ms),))
+    found = [each for each in events_by_epoch(seen.root, seen.snapshot, span) if each.epoch > above]
+    at_ms = times(found[0].epoch, found[-1].epoch) if found else {}
+    found = [each._replace(event_time=at_ms.get(each.epoch, each.event_time)) for each in found]
+    return Timeline(seen.moment, Moment.of(oldest), iso_text(since_ms), _marks(found))
+
+
+def _marks(found: Sequence[EpochEvents]) -> list[Mark]:
+    """Return a mark for each epoch or, of too many, one for all epochs in the same stretch of the track."""
+    places = [each.event_time for each in found]
+    if found and places[-1] - places[0] < MOST_MARKS:
+        places = list(range(len(found)))
+    width = (places[-1] - places[0]) // MOST_MARKS + 1 if len(found) > MOST_MARKS else 1
+    together: dict[int, list[EpochEvents]] = {}
+    for index, (each, place) in enumerate(zip(found, places, strict=True)):
+        bucket = index if len(found) <= MOST_MARKS else (place - places[0]) // width
+        together.setdefault(bucket, []).append(each)
+    return list(map(_mark, together.values()))
+
+
+def _mark(epochs: Sequence[EpochEvents]) -> Mark:
+    counts = sum((Counter(each.counts) for each in epochs), Counter[str]())
+    ends, begins, commands = (sum(counts[kind] for kind in kinds) for kinds in (LEASE_ENDS, BEGINS, BY_OPERATORS))
+    gaps = counts["LOG_GAP"]
+    others = counts.total() - ends - begins - commands - gaps
+    several = (len(epochs), epochs[0].epoch) if len(epochs) > 1 else ()
+    return Mark(epochs[-1].epoch, iso_text(epochs[-1].event_time), ends, begins, commands, gaps, others, *several)
+
+
+def churn(seen: Seen, since_ms: int, broker: str | None = None) -> Churn:
+    """Return the sessions of brokers from `since_ms` to the snapshot, who flapped, and outages of several at once."""
+    root, row, until_ms = seen.root, seen.snapshot, now_of(seen.snapshot)
+    lines = events_between(root, row, AsOf(at_ms=since_ms), AsOf(epoch=row.epoch))
+    found = sessions(members_at(root, row, AsOf(at_ms=since_ms)), lines)
+    if broker is not None:
+        found = [each for each in found if broker in (each.broker_name, each.address)]
+        lines = [line for line in lines if broker in (line.broker_name, line.broker_addr)]
+        if not found:
+            check_known(seen, broker)
+    refused = rejected(seen, _MOST_REJECTED + 1)
+    shares = {
+        _text(key): round(each.up_ms / each.expected_ms, 6)
+        for key, each in sorted(availability(found, since_ms, until_ms).items())
+        if each.expected_ms
+    }
+    return Churn(
+        snapshot=seen.moment,
+        since=iso_text(since_ms),
+        sessions=list(map(_session, found)),
+        availability=shares,
+        flapping=[Flapping(_text(each[0]), *each[1:]) for each in flapping(found)],
+        outages=list(map(_outage, outages(lines))),
+        rejected=refused[:_MOST_REJECTED],
+        rejected_more=len(refused) > _MOST_REJECTED,
+    )
+
+
+def _outage(outage: Outage) -> SharedOutage:
+    names = sorted(map(_text, outage.brokers), key=natural_key)
+    clusters = Counter(broker[0] for broker in outage.brokers)
+    return SharedOutage(iso_text(outage.first_gone_ms), iso_text(outage.last_gone_ms), len(names), clusters, names)
+
+
+def _session(each: Session) -> PastSession:
+    began, ended = iso_text(each.from_ms), iso_text(each.to_ms)
+    planned = each.ended_by in UNPLANNED
+    return PastSession(_text(each.broker), each.broker_name, each.address, began, ended, each.ended_by, planned)
+
+
+def _text(broker: BrokerKey) -> str:
+    return " ".join(map(str, broker))

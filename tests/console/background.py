@@ -1,0 +1,33 @@
+"""A console that runs in a thread of its own for as long as its `with` block."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Self
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.console.serving import ConsoleServer
+
+_LIMIT_S = 30.0
+
+
+class BackgroundConsole:
+    """Serves while its `with` block runs; `url` has no slash at the end."""
+
+    def __init__(self, settings: NamesrvSettings) -> None:
+        self.server = ConsoleServer(settings)
+        self.url = self.server.url
+        self._thread = threading.Thread(target=self.server.serve_until_stopped, name="console", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        deadline_s = time.monotonic() + _LIMIT_S
+        while not self.server.started:
+            assert time.monotonic() < deadline_s, "the console did not start"
+            time.sleep(0.01)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.should_exit = True
+        self._thread.join(_LIMIT_S)
