@@ -35,23 +35,25 @@ from namesrv_stream.wire.headers import BrokerHeader
 class Answers:
     """Answers of one snapshot. Lives in the event loop.
 
-    `epoch`: the snapshot's number, 0 if nothing is published yet. `offsets`, `event_time_ms`: how far the snapshot has
-    read the log, by partition and in event time.
+    `epoch`: the snapshot's number, 0 if nothing is published yet. `offsets`: how far the snapshot has read the log, by
+    partition. `reading_ms`: the log's clock there (D9). `log_id`: the id of the log's topic.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # what of a snapshot counts here
         self,
         tables: RouteTables,
         settings: NamesrvSettings,
         epoch: int = 0,
         offsets: Mapping[int, int] = MappingProxyType({}),
-        event_time_ms: int = 0,
+        reading_ms: int = 0,
+        log_id: str | None = None,
     ) -> None:
         self.tables = tables
         self.settings = settings
         self.epoch = epoch
         self.offsets = offsets
-        self.event_time_ms = event_time_ms
+        self.reading_ms = reading_ms
+        self.log_id = log_id
         self.routes = KeptRoutes()
         self._kept: dict[int, KeptAnswers[Asked]] = {}
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 from namesrv_stream.gateway.connection import Connection
+from namesrv_stream.rules.requests import RegisterBroker
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.texts import duration_text
 
@@ -26,11 +27,11 @@ class BrokerLog:
         self._lines: int | None = None
         """Lines of the present window, None outside of one."""
 
-    def came(self, address: str, name: str, connection: Connection) -> None:
-        """Log that a broker sends its first registration over a connection. `name`: broker name and id."""
+    def came(self, head: RegisterBroker, connection: Connection) -> None:
+        """Log that a broker sends its first registration over a connection."""
         if self._has_room():
-            log.info("%s (%s) registers over the connection of %s", name, address, connection.peer,
-                     extra={"address": address})  # fmt: skip
+            log.info("%s %d (%s) registers over the connection of %s", head.broker_name, head.broker_id,
+                     head.broker_addr, connection.peer, extra={"address": head.broker_addr})  # fmt: skip
 
     def unregisters(self, address: str, lease: LiveRow | None) -> None:
         """Log that a broker leaves in order."""

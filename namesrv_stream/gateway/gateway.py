@@ -152,7 +152,8 @@ class Gateway:
         """Serve a new snapshot as a whole, and keep the encoded answers that its changes do not affect."""
         settings = self._settings.restored(snapshot.tables.namesrv_config)
         row = snapshot.row
-        answers = Answers(snapshot.tables, settings, row.epoch, row.offsets, row.event_time or 0)
+        clock = LogClock.of(row)
+        answers = Answers(snapshot.tables, settings, row.epoch, row.offsets, clock.reading_ms or 0, row.kafka_topic_id)
         answers.take_over(self._answers, snapshot.changed_tables, snapshot.changed_routes)
         if settings.notify_min_broker_id_changed and self._latest is not None:
             for notice in notices.notices(self._latest.tables.brokers, answers.tables.brokers, answers.live):
@@ -161,7 +162,7 @@ class Gateway:
         self._dispatcher.serve(answers)
         self._writes.follow(answers)
         if "live" in snapshot.changed_tables:
-            self._link.ticks.follow(LogClock.of(row).late_at_ms(snapshot.tables.live.values()))
+            self._link.ticks.follow(clock.late_at_ms(snapshot.tables.live.values()))
         self._has_looked.set()
         self._has_snapshot.set()
         self.metrics.epoch.set(answers.epoch)

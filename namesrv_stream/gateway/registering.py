@@ -35,7 +35,6 @@ from namesrv_stream.rules.requests import (
     MAX_HEARTBEAT_TIMEOUT_MS,
     ChannelClosed,
     RegisterBroker,
-    UnregisterBroker,
 )
 from namesrv_stream.wire.codes import ResponseCode
 from namesrv_stream.wire.command import RemotingCommand
@@ -68,7 +67,7 @@ _AT_A_TIME = 20
 
 KAFKA_IS_AWAY = "Kafka is away, so its brokers have to use another gateway"
 
-_NOT_READ = (KafkaUnreachableError, GatewayBusyError, NoTurnError, ReadingProcessLostError)
+_NOT_SENT = (KafkaUnreachableError, GatewayBusyError, NoTurnError, ReadingProcessLostError)
 
 
 class TooManyBrokersError(BadRequestError):
@@ -147,17 +146,17 @@ class Registering:
             place = self._light(command, connection)
             head = self._shown_head(broker_address(command))
             if place is None:
-                read = await self._read(command, connection)
-                head, place = read.head, self._full(read, connection)
+                head, place = await self._read_and_sent(command, connection)
         await self._sending.in_log(place, REGISTRATION_LIMIT_S)
         return self._answer(command, head)
 
-    async def _read(self, command: RemotingCommand, connection: Connection) -> _Read:
+    async def _read_and_sent(self, command: RemotingCommand, connection: Connection) -> tuple[RegisterBroker, InLog]:
         reading = self._reading(command, connection, DEFAULT_LIMITS)
         try:
-            return await self._sending.made(command, connection, reading)
-        except _NOT_READ:
-            self._registrations.left_out(broker_address(command), self._answers)
+            read = await self._sending.made(command, connection, reading)
+            return read.head, self._full(read, connection)
+        except _NOT_SENT:
+            self._registrations.failed(broker_address(command), self._answers)
             raise
 
     def answer_to_registration(self, command: RemotingCommand, error: BaseException | None) -> KeptAnswer:
@@ -178,8 +177,11 @@ class Registering:
         if why is not None:
             log.debug("%s registers in full: %s", address, why)
             return None
-        self._note_broker(address, self._shown_head(address), connection)
-        return self.sign_of_life(address, connection)
+        is_first = self._is_first(address, connection)
+        place = self.sign_of_life(address, connection)
+        if is_first and (head := self._shown_head(address)) is not None:
+            self._broker_log.came(head, connection)
+        return place
 
     def _reading(self, command: RemotingCommand, connection: Connection, limits: BodyLimits) -> Callable[[], _Read]:
         """Return what decodes a registration, which may be run in another process. Raises BadRequestError."""
@@ -196,10 +198,11 @@ class Registering:
             connection.note_left_out(address, ", ".join(ascii(name[:100]) for name in read.left_out))
         place = self._sending.link.send(read.head, read.record, connection.host)
         unread = self._registrations.sent_in_full(read.head, self._sending.now_ms)
-        known = self._answers.tables.queues
-        new_topics = [topic for topic in read.topics if topic not in known]
+        shown = self._answers.tables.queues.settings_on(read.head.broker_name, read.topics)
+        new_topics = [topic for topic, known in zip(read.topics, shown, strict=True) if known is None]
         place.add_done_callback(partial(self._on_full_acknowledged, unread, address, new_topics))
-        self._note_broker(address, read.head, connection)
+        if self._is_first(address, connection):
+            self._broker_log.came(read.head, connection)
         self._note_sign_of_life(address, connection)
         self._heartbeats.sent(address, channel_id, place)
         return place
@@ -251,10 +254,9 @@ class Registering:
         self._speaking[channel_id] = connection
         self._registrations.note_sign_of_life(address, channel_id, self._timeout_ms(address), connection.host)
 
-    def _note_broker(self, address: str, head: RegisterBroker | None, connection: Connection) -> None:
-        """Log the first registration of a broker over a connection."""
-        if head is not None and address not in self._registrations.timeouts_of(self._sending.channel_id(connection)):
-            self._broker_log.came(address, f"{head.broker_name} {head.broker_id}", connection)
+    def _is_first(self, address: str, connection: Connection) -> bool:
+        """Return whether no sign of life of the address has come over this connection."""
+        return address not in self._registrations.timeouts_of(self._sending.channel_id(connection))
 
     def _shown_head(self, address: str) -> RegisterBroker | None:
         """Return a broker's last registration without its topics, as far as it is in the log or in the tables."""
@@ -284,11 +286,8 @@ class Registering:
         address = request.broker_addr
         self._heartbeats.forget(address)
         self._broker_log.unregisters(address, self._answers.live.get(address))
-        return self._send_end(request, connection)
-
-    def _send_end(self, request: UnregisterBroker | ChannelClosed, connection: Connection) -> InLog:
         place = self._sending.link.send(request, host=connection.host)
-        place.add_done_callback(partial(_note_place, self._registrations.sent_end(request.broker_addr)))
+        place.add_done_callback(partial(_note_place, self._registrations.sent_unregistration(address)))
         return place
 
     def _answer(self, command: RemotingCommand, head: RegisterBroker | None) -> RemotingCommand:
@@ -351,7 +350,9 @@ class Registering:
 
     def _send_closed(self, address: str, channel_id: str, connection: Connection) -> None:
         try:
-            self._send_end(ChannelClosed(broker_addr=address, channel_id=channel_id), connection)
+            closed = ChannelClosed(broker_addr=address, channel_id=channel_id)
+            place = self._sending.link.send(closed, host=connection.host)
+            place.add_done_callback(partial(_note_place, self._registrations.sent_closed(address)))
         except NamesrvError as error:
             log.warning("connection of %s lost, its lease runs to its end: %s", address, error)
 

@@ -24,10 +24,11 @@ from namesrv_stream.wire.frame import pieces_of
 MAX_BROKERS_OF_A_CONNECTION = 1_000
 MAX_BROKERS_OF_A_HOST = 10_000
 MOST_UNREAD = 100_000
-"""Limit of addresses with unread records. Beyond it the oldest is forgotten: it may be thinned once too often."""
+"""Limit of addresses with unread records. Beyond it the oldest record is forgotten, and its broker may send one
+registration as a light heartbeat that should be full."""
 
 _MEANING = "1"
-"""To be changed when a release makes another record of the same request, so that it is sent in full again."""
+"""A release that makes another record of the same request changes this, so that it is sent in full again."""
 
 _CHANGE_BY_THEMSELVES = frozenset({"AccessKey", "Signature", "SecurityToken"})
 """Fields of a request that tell who sends it."""
@@ -48,24 +49,36 @@ def token_of(command: RemotingCommand) -> str:
 
 
 class Published(Protocol):
-    """The newest snapshot: its leases by broker address, and how far it has read the log, by partition."""
+    """The newest snapshot: its leases by broker address, the log, and how far it has read that, by partition."""
 
     @property
-    def live(self) -> Mapping[str, LiveRow]: ...  # noqa: D102 - see the class
+    def live(self) -> Mapping[str, LiveRow]:
+        """The leases by broker address."""
+
     @property
-    def offsets(self) -> Mapping[int, int]: ...  # noqa: D102
+    def offsets(self) -> Mapping[int, int]:
+        """Partition -> next offset to read."""
+
+    @property
+    def log_id(self) -> str | None:
+        """The id of the log's topic."""
 
 
 @dataclass(slots=True, eq=False)
 class Unread:
     """The last record of a broker address that this gateway sent, other than a heartbeat; no snapshot has read it.
 
-    `head`: the registration without its topics, with its token; None for an end of the lease, and for a record that
-    failed, which the log may have all the same. `place`: its place in the log, None until Kafka has acknowledged it.
+    `head`: the broker's last registration without its topics; None if it has unregistered. `is_it`: the record is that
+    registration, and has not failed. `place`: its place in the log, None until Kafka has acknowledged it.
     """
 
     head: RegisterBroker | None = None
+    is_it: bool = False
     place: LogPosition | None = None
+
+    def is_read_by(self, published: Published) -> bool:
+        """Return whether the snapshot has read the record."""
+        return self.place is not None and self.place.offset < published.offsets.get(self.place.partition, 0)
 
 
 @dataclass(slots=True)
@@ -85,16 +98,22 @@ class Registrations:
     def __init__(self, reconcile_interval_ms: int) -> None:
         self._reconcile_interval_ms = reconcile_interval_ms
         self._unread: dict[str, Unread] = {}
+        self._log_id: str | None = None
         self._sent_in_full_ms: dict[str, dict[str, int]] = {}
         self._channels: dict[str, _Channel] = {}
+        self._channels_of: Counter[str] = Counter()
         self._addresses_of_host: Counter[str] = Counter()
-        self._incomplete: set[str] = set()
+
+    @property
+    def kept(self) -> int:
+        """The number of records and times that are kept of all brokers."""
+        return len(self._unread) + sum(map(len, self._sent_in_full_ms.values()))
 
     def why_in_full(self, address: str, token: str, published: Published, now_ms: int) -> str | None:
         """Return the reason why a registration has to be sent in full; None if a light heartbeat is enough (E10)."""
         unread, lease = self._unread.get(address), published.live.get(address)
-        if unread is not None:
-            if unread.head is None or unread.head.token != token:
+        if unread is not None and not unread.is_read_by(published):
+            if not unread.is_it or unread.head is None or unread.head.token != token:
                 return "the snapshot has not read another record of its broker"
             if unread.place is None:
                 return "not acknowledged by Kafka"
@@ -102,76 +121,85 @@ class Registrations:
             return "its broker has no lease"
         elif token not in lease.tokens:
             return "the tables do not show what it says"
-        return "reconcileIntervalMillis" if self._is_overdue(address, token, now_ms) else None
+        is_overdue = now_ms - self._note_time(address, token, now_ms) >= self._reconcile_interval_ms
+        return "reconcileIntervalMillis" if is_overdue else None
 
-    def _is_overdue(self, address: str, token: str, now_ms: int) -> bool:
-        """Return whether the registration was sent in full, or first seen, so long ago that it is sent once more."""
+    def _note_time(self, address: str, token: str, now_ms: int) -> int:
+        """Return when a registration was sent in full, or else first seen, which is now if it is not known."""
         of_address = self._sent_in_full_ms.setdefault(address, {})
-        if len(of_address) > MAX_TOKENS:
-            of_address.clear()
-        return now_ms - of_address.setdefault(token, now_ms) >= self._reconcile_interval_ms
+        if token not in of_address and len(of_address) >= MAX_TOKENS:
+            del of_address[next(iter(of_address))]
+        return of_address.setdefault(token, now_ms)
 
     def sent_in_full(self, head: RegisterBroker, now_ms: int) -> Unread:
         """Note a registration that was handed to Kafka; return what to give its place to. `head` has no topics."""
-        self._sent_in_full_ms.setdefault(head.broker_addr, {})[head.token or ""] = now_ms
-        return self._sent(head.broker_addr, head)
+        token = head.token or ""
+        self._note_time(head.broker_addr, token, now_ms)
+        self._sent_in_full_ms[head.broker_addr][token] = now_ms
+        return self._sent(head.broker_addr, Unread(head, is_it=True))
 
-    def sent_end(self, address: str) -> Unread:
-        """Note a record that ends a lease, or its connection; return what to give its place to."""
-        return self._sent(address, None)
+    def sent_closed(self, address: str) -> Unread:
+        """Note that a connection's end was handed to Kafka; return what to give its place to.
 
-    def _sent(self, address: str, head: RegisterBroker | None) -> Unread:
+        Another connection may keep the lease.
+        """
+        return self._sent(address, Unread(self.unread_head(address)))
+
+    def sent_unregistration(self, address: str) -> Unread:
+        """Note that an unregistration was handed to Kafka; return what to give its place to."""
+        return self._sent(address, Unread())
+
+    def _sent(self, address: str, unread: Unread) -> Unread:
         self._unread.pop(address, None)
-        unread = self._unread[address] = Unread(head)
+        self._unread[address] = unread
         if len(self._unread) > MOST_UNREAD:
             del self._unread[next(iter(self._unread))]
         return unread
 
     def failed(self, address: str, published: Published) -> None:
-        """Note that a registration failed. The log may have it all the same: its broker's next one is sent in full."""
-        self.left_out(address, published)
-        self._sent(address, None)
+        """Note that a registration of a known broker was not sent, or was sent and failed.
 
-    def left_out(self, address: str, published: Published) -> None:
-        """Note that a registration was not sent."""
+        The log may have it all the same. So the broker's next one is sent in full.
+        """
         if self.is_known(address, published):  # others have to register anyway
-            self._incomplete.add(address)
+            self._sent(address, Unread(self.unread_head(address)))
 
     def follow(self, published: Published) -> None:
-        """Forget the records that the newest snapshot has read."""
-        read = [
-            address
-            for address, each in self._unread.items()
-            if each.place is not None and each.place.offset < published.offsets.get(each.place.partition, 0)
-        ]
-        for address in read:
+        """Forget the records that the newest snapshot has read. Of another log no record is known to be there."""
+        if self._log_id not in (None, published.log_id):
+            for unread in self._unread.values():
+                unread.is_it, unread.place = False, None
+        self._log_id = published.log_id
+        for address in [address for address, each in self._unread.items() if each.is_read_by(published)]:
             del self._unread[address]
 
     def unread_head(self, address: str) -> RegisterBroker | None:
-        """Return the last registration that was sent if the snapshot has not read it, and nothing followed it."""
+        """Return the broker's last registration, as long as the snapshot has not read this gateway's last record."""
         unread = self._unread.get(address)
         return None if unread is None else unread.head
 
     def is_known(self, address: str, published: Published) -> bool:
-        """Return whether the address has a lease, or a registration that is not read yet: others have no life (L2)."""
+        """Return whether the address has a lease, or a registration that is not read yet.
+
+        No other has signs of life (L2).
+        """
         return address in published.live or self.unread_head(address) is not None
 
-    def has_failed(self, address: str) -> bool:
-        """Return whether a registration of the address has failed since its broker was last asked to register.
+    def is_in_doubt(self, address: str, published: Published) -> bool:
+        """Return whether its broker has to register whatever its version is.
 
-        The tables may show its version all the same: a broker sends several parts under one version (B7).
+        The snapshot has not read this gateway's last record of it, which ends a connection or the lease. Or a
+        registration has failed: the tables may show its version, as a broker sends several parts under one (B7).
         """
-        return address in self._incomplete
-
-    def asked_for_all(self, address: str) -> None:
-        """Note that the broker was asked to register."""
-        self._incomplete.discard(address)
+        unread = self._unread.get(address)
+        return unread is not None and not unread.is_it and not unread.is_read_by(published)
 
     def note_sign_of_life(self, address: str, channel_id: str, timeout_ms: int, host: str = "") -> None:
         """Note a sign of life that came over this connection, for a lease of `timeout_ms`."""
         channel = self._channels.setdefault(channel_id, _Channel(host))
         if address not in channel.addresses:
             self._addresses_of_host[channel.host] += 1
+            self._channels_of[address] += 1
         channel.addresses[address] = timeout_ms
 
     def timeouts_of(self, channel_id: str) -> Mapping[str, int]:
@@ -191,7 +219,14 @@ class Registrations:
         if channel is None:
             return []
         self._addresses_of_host -= Counter({channel.host: len(channel.addresses)})  # drops hosts that have none left
+        self._channels_of -= Counter(channel.addresses.keys())
         for address in channel.addresses:
-            self._sent_in_full_ms.pop(address, None)
-            self._incomplete.discard(address)
+            if address not in self._channels_of:
+                self._forget(address)
         return sorted(channel.addresses)
+
+    def _forget(self, address: str) -> None:
+        """Forget an address that speaks no more, except for what Kafka has and no snapshot has read."""
+        self._sent_in_full_ms.pop(address, None)
+        if (unread := self._unread.get(address)) is not None and unread.place is None:
+            del self._unread[address]

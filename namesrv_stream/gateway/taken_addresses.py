@@ -15,7 +15,7 @@ from namesrv_stream.wire.errors import BadRequestError
 log = logging.getLogger(__name__)
 
 SPEAKS_WITHIN_MS = 45_000
-"""A broker that was heard so long before the newest snapshot lives: the log has a sign of life every 30 to 35 s."""
+"""A broker lives that was heard, by the log's clock, so long before the newest snapshot: every 30 to 35 s it is."""
 
 _WARNED_EVERY_MS = 60_000
 """Pause between two warnings."""
@@ -48,7 +48,7 @@ class TakenAddresses:
         lease = answers.live.get(fields.get("brokerAddr", ""))
         if lease is None or lease[1:3] == (fields.get("clusterName"), fields.get("brokerName")):
             return
-        own, heard_from_ms = self._sending.channel_id(connection), answers.event_time_ms - SPEAKS_WITHIN_MS
+        own, heard_from_ms = self._sending.channel_id(connection), answers.reading_ms - SPEAKS_WITHIN_MS
         others = [each for each, heard_ms in lease.channels.items() if each != own and heard_ms >= heard_from_ms]
         if other := next(filter(self._may_speak, others), None):
             error = AddressTakenError(lease, self._peer_of(other), connection.peer)

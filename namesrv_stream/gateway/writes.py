@@ -86,9 +86,8 @@ class Writes:
         read = partial(decode_body, command.body or b"{}", DataVersion)
         version = await self._sending.made(command, connection, read)
         await self._sign_of_life(asking.broker_addr, connection)
-        changed = self._answers.is_changed(asking, version) or self._registrations.has_failed(asking.broker_addr)
-        if not command.is_oneway:
-            self._registrations.asked_for_all(asking.broker_addr)
+        is_in_doubt = self._registrations.is_in_doubt(asking.broker_addr, self._answers)
+        changed = is_in_doubt or self._answers.is_changed(asking, version)
         live = self._answers.live.get(asking.broker_addr)
         body = encode_body(live.data_version) if live else b""
         return command.answer(ext_fields=header_fields(QueryDataVersionResponseHeader(changed=changed)), body=body)

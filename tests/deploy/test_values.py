@@ -33,7 +33,7 @@ def test_numbers_and_booleans_are_read_as_they_are_written(tmp_path):
     file = tmp_path / "namesrv.properties"
     file.write_text("\n".join(f"{k}={v}" for k, v in properties_of(rendered({"settings": given}, tmp_path)).items()))
     settings = load_settings(file)
-    assert (settings.registration_cache_max_bytes, settings.expiry_guard_ratio) == (268435456, 0.3)
+    assert (settings.peer_buffer_max_bytes, settings.expiry_guard_ratio) == (268435456, 0.3)
     assert settings.order_message_enable
 
 

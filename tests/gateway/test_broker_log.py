@@ -10,11 +10,12 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.broker_log import MOST_LINES, WINDOW_S, BrokerLog
 from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.tls import Certificates
-from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.requests import DataVersion, RegisterBroker
 from namesrv_stream.rules.rows import LiveRow
 from tests.gateway.transport import connected
 
 ADDRESS = "10.0.0.2:10911"
+HEAD = RegisterBroker(cluster_name="c1", broker_name="broker-x", broker_id=0, broker_addr=ADDRESS)
 LEASE = LiveRow(ADDRESS, "c1", "broker-x", 0, 0, 120_000, DataVersion(), "", 0)
 
 
@@ -51,7 +52,7 @@ def run(scenario):
 
 def test_a_broker_is_named_when_it_comes_and_when_it_leaves_in_order(log):
     def scenario(connection):
-        log.brokers.came(ADDRESS, "broker-x 0", connection)
+        log.brokers.came(HEAD, connection)
         log.brokers.unregisters(ADDRESS, LEASE)
 
     run(scenario)

@@ -310,11 +310,11 @@ async def answered(site, said, connection):
     return (await asked).code
 
 
-@pytest.mark.parametrize("lease_of", ["ledger", "snapshot"])
-def test_the_shorter_lease_counts_if_ledger_and_snapshot_have_different_ones(lease_of):
+@pytest.mark.parametrize("lease_of", ["registration", "snapshot"])
+def test_the_shorter_lease_counts_if_a_registration_on_its_way_has_another(lease_of):
     async def scenario(site):
         broker = site.connect()
-        mine, other = (LEASE_MS, 120_000) if lease_of == "ledger" else (120_000, LEASE_MS)
+        mine, other = (LEASE_MS, 120_000) if lease_of == "registration" else (120_000, LEASE_MS)
         await answered(site, command(heartbeat_timeout_millis=mine), broker)
         lease = live()._replace(heartbeat_timeout_millis=other)
         site.writes.follow(site.answers(0, **{ADDRESS: lease}))

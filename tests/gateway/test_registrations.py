@@ -10,6 +10,7 @@ from namesrv_stream.gateway import registrations as module
 from namesrv_stream.gateway.registrations import Registrations, token_of
 from namesrv_stream.rules.requests import DataVersion, TopicConfig
 from namesrv_stream.rules.rows import LiveRow, LogPosition
+from namesrv_stream.rules.tokens import MAX_TOKENS
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
@@ -19,7 +20,7 @@ from namesrv_stream.wire.requests import register_broker
 ADDRESS = "10.0.0.1:10911"
 RECONCILE_MS = 300_000
 IN_LOG = LogPosition(0, 0, 5)
-NOTHING = SimpleNamespace(live={}, offsets={})
+NOTHING = SimpleNamespace(live={}, offsets={}, log_id="log")
 
 
 def command(counter=1, topics=("A", "B"), filter_servers=(), **changed):
@@ -42,8 +43,8 @@ def live(*said, counter=1, broker_id=0, name="a"):
     return LiveRow(ADDRESS, "c", name, broker_id, 0, 120_000, DataVersion(0, 7, counter), "", 0, tokens=tokens)
 
 
-def published(*rows, offset=100):
-    return SimpleNamespace(live={row.broker_addr: row for row in rows}, offsets={0: offset})
+def published(*rows, offset=100, log_id="log"):
+    return SimpleNamespace(live={row.broker_addr: row for row in rows}, offsets={0: offset}, log_id=log_id)
 
 
 @dataclass
@@ -92,9 +93,10 @@ def test_an_unread_record_of_the_broker_outweighs_what_the_snapshot_shows(gatewa
     shown = published(live(command()), offset=5)
     gateway.send(command(counter=2))
     assert "another record" in gateway.why(command(), shown)
-    gateway.known.sent_end(ADDRESS)
-    assert "another record" in gateway.why(command(), shown)
-    assert "another record" in gateway.why(command(counter=2), shown)
+    for end in (gateway.known.sent_closed, gateway.known.sent_unregistration):
+        end(ADDRESS)
+        assert "another record" in gateway.why(command(), shown)
+        assert "another record" in gateway.why(command(counter=2), shown)
 
 
 def test_once_the_snapshot_has_read_the_record_its_tokens_decide(gateway):
@@ -121,6 +123,7 @@ def test_a_record_on_its_way_is_in_the_log_only_when_kafka_acknowledges_it(gatew
 
 def test_after_a_failed_send_the_next_one_is_full_whatever_the_snapshot_shows(gateway):
     shown = published(live(command()))
+    gateway.send(command(counter=2), place=None)
     gateway.known.failed(ADDRESS, shown)
     gateway.known.follow(shown)
     assert gateway.why(command(), shown) is not None
@@ -203,9 +206,9 @@ def test_no_more_than_so_many_unread_records_are_remembered(monkeypatch):
     monkeypatch.setattr(module, "MOST_UNREAD", 2)
     known = Registrations(RECONCILE_MS)
     for address in ("1", "2", "1", "3"):
-        known.sent_end(address)
+        known.sent_closed(address)
     rows = {address: live(command()) for address in "123"}
-    shown = SimpleNamespace(live=rows, offsets={})
+    shown = SimpleNamespace(live=rows, offsets={}, log_id="log")
     light = [address for address in "123" if known.why_in_full(address, token_of(command()), shown, 0) is None]
     assert light == ["2"], "the one whose record is the oldest"
 
@@ -215,5 +218,66 @@ def test_a_broker_is_known_by_its_lease_or_by_a_registration_on_its_way(gateway)
     assert gateway.known.is_known(ADDRESS, published(live()))
     gateway.send(command())
     assert gateway.known.is_known(ADDRESS, NOTHING)
-    gateway.known.sent_end(ADDRESS)
+    gateway.known.sent_closed(ADDRESS)
+    assert gateway.known.is_known(ADDRESS, NOTHING), "another connection may keep it"
+    gateway.known.sent_unregistration(ADDRESS)
     assert not gateway.known.is_known(ADDRESS, NOTHING)
+
+
+def test_a_record_that_fails_after_the_next_was_taken_takes_the_next_with_it(gateway):
+    for counter in (1, 2):
+        gateway.send(command(counter=counter))
+    gateway.known.failed(ADDRESS, NOTHING)
+    assert gateway.why(command(counter=2)) is not None
+    assert gateway.known.is_in_doubt(ADDRESS, NOTHING), "its broker has said more than the log has"
+
+
+def test_what_fails_of_an_unknown_broker_is_not_remembered(gateway):
+    """Peers may name any number of addresses."""
+    gateway.known.failed(ADDRESS, NOTHING)
+    assert gateway.known.kept == 0
+
+
+def test_a_late_acknowledgement_is_compared_with_the_snapshot_that_has_read_the_record(gateway):
+    unread, shown = gateway.send(command(), place=None), published(live(), offset=6)
+    gateway.known.follow(shown)
+    unread.place = IN_LOG
+    assert "do not show" in gateway.why(command(), shown)
+
+
+def test_of_another_log_no_record_is_known_to_be_there(gateway):
+    gateway.known.follow(published())
+    gateway.send(command(), LogPosition(0, 0, 1_000_000))
+    assert gateway.why(command(), published()) is None
+    gateway.known.follow(published(log_id="made anew"))
+    assert gateway.why(command(), published(log_id="made anew")) is not None
+    gateway.send(command())
+    assert gateway.why(command(), published(log_id="made anew")) is not None, "read, and not shown"
+
+
+def test_registrations_that_are_never_repeated_take_no_more_room_than_a_lease_has_tokens(gateway):
+    gateway.known.note_sign_of_life(ADDRESS, "g/1", 1)
+    for counter in range(3 * MAX_TOKENS):
+        gateway.send(command(counter=counter))
+    assert gateway.known.kept == MAX_TOKENS + 1
+    gateway.known.closed("g/1")
+    assert gateway.known.kept == 1, "the last record, which no snapshot has read"
+
+
+def test_a_broker_is_in_doubt_from_the_end_of_its_connection_until_that_is_read(gateway):
+    assert not gateway.known.is_in_doubt(ADDRESS, published(live(command())))
+    gateway.known.sent_closed(ADDRESS).place = IN_LOG
+    assert gateway.known.is_in_doubt(ADDRESS, published(live(command()), offset=5))
+    assert not gateway.known.is_in_doubt(ADDRESS, published(live(command()), offset=6))
+
+
+def test_what_failed_is_forgotten_with_the_last_connection_of_its_broker(gateway):
+    for channel in ("g/1", "g/2"):
+        gateway.known.note_sign_of_life(ADDRESS, channel, 1)
+    shown = published(live(command()))
+    gateway.send(command(), place=None)
+    gateway.known.failed(ADDRESS, shown)
+    gateway.known.closed("g/1")
+    assert gateway.known.is_in_doubt(ADDRESS, shown)
+    gateway.known.closed("g/2")
+    assert not gateway.known.is_in_doubt(ADDRESS, shown)

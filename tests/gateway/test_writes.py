@@ -13,6 +13,7 @@ from namesrv_stream.gateway import registering as registering_module
 from namesrv_stream.gateway import registrations
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.connections import Connections
+from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.gateway.registering import REGISTRATION_LIMIT_S
 from namesrv_stream.gateway.sending import LARGE_BODY_BYTES, Sending
 from namesrv_stream.gateway.tls import Certificates
@@ -20,7 +21,7 @@ from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, RegisterBroker
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
+from namesrv_stream.wire.codes import RequestCode, ResponseCode
 from namesrv_stream.wire.command import RemotingCommand
 from tests.gateway.test_registrations import ADDRESS, command, live
 from tests.gateway.transport import connected
@@ -48,11 +49,13 @@ class Log:
         self.ticks = ticks
         self.sent = []
         self.waiting = []
-        self.is_full = False
+        self.is_full = self.refuses = False
         self.working = asyncio.Event()
         self.working.set()
 
     def send(self, request, record=None, host=None):
+        if self.refuses:
+            raise GatewayBusyError(1)
         place = asyncio.get_running_loop().create_future()
         self.sent.append(request)
         self.waiting.append((len(self.sent) - 1, place))
@@ -128,10 +131,10 @@ class Site:
         self.writes = Writes(Sending(self.log, "g", self.clock), 300_000, self.answers())
         self._connections = Connections(Certificates(self.settings), "disabled")
 
-    def answers(self, read_to=None, event_time_ms=0, **live):
+    def answers(self, read_to=None, reading_ms=0, **live):
         """Return a snapshot's answers that has read the log up to `read_to`, by default all, with these leases."""
         offset = len(self.log.sent) if read_to is None else read_to
-        return Answers(RouteTables(live=live), self.settings, offsets={0: offset}, event_time_ms=event_time_ms)
+        return Answers(RouteTables(live=live), self.settings, offsets={0: offset}, reading_ms=reading_ms)
 
     def connect(self):
         return connected(SimpleNamespace(lookups=None), self._connections)
@@ -421,7 +424,7 @@ def test_d14_an_address_that_another_living_broker_has_is_refused(run, caplog, h
         first = site.connect()
         own = f"g/{first.number}" if channel == "g/1" else channel
         lease = live()._replace(channels={own: 1_000_000 - heard_ago_s * 1_000})
-        site.writes.follow(site.answers(event_time_ms=1_000_000, **{ADDRESS: lease}))
+        site.writes.follow(site.answers(reading_ms=1_000_000, **{ADDRESS: lease}))
         for _ in range(2):
             asked = site.ask(command(**other), first)
             await settle()
@@ -556,19 +559,24 @@ def test_a_broker_whose_registration_may_be_undone_has_to_register(run):
     run(scenario)
 
 
-def test_after_a_part_failed_its_broker_is_asked_for_all_once(run):
+@pytest.mark.parametrize("is_full", [False, True], ids=["Kafka lost it", "Kafka had no room"])
+def test_after_a_part_failed_its_broker_is_asked_for_all_until_it_registers(run, is_full):
     """The tables have the version by the other part."""
 
     async def scenario(site):
         broker = site.connect()
         await site.acknowledged(PARTS[0], broker)
+        site.log.refuses = is_full
         failing = site.ask(PARTS[1], broker)
         await settle()
         site.log.fail()
         assert (await failing).code == ResponseCode.SYSTEM_BUSY
-        site.writes.follow(site.answers(**{ADDRESS: live(command())}))
-        await site.acknowledged(query(flag=Flag.ONEWAY), broker)  # whose answer nobody hears
+        site.log.refuses = False
+        site.writes.follow(site.answers(**{ADDRESS: live(PARTS[0])}))
         assert await is_changed(site, query(), broker)
+        for part in PARTS:
+            await site.acknowledged(part, broker)
+        site.writes.follow(site.answers(**{ADDRESS: live(*PARTS)}))
         assert not await is_changed(site, query(), broker)
 
     run(scenario)
@@ -587,6 +595,9 @@ def test_what_failed_is_forgotten_with_the_connection_and_not_before(run, is_los
         site.writes.follow(site.answers(**{ADDRESS: live(command())}))
         if is_lost:
             await site.lose(broker)
+            site.log.acknowledge()
+            await settle()
+            site.writes.follow(site.answers(**{ADDRESS: live(command())}))
         assert await is_changed(site, query(), site.connect()) == (not is_lost)
 
     run(scenario)
