@@ -1,7 +1,7 @@
 -- Temporary views over the tables of one snapshot, for analysts who query the history.
 --
 -- In Python register_views(spark, root) makes them. For a plain spark-sql:
---     namesrv-stream snapshots --sql > registry.sql && spark-sql -i registry.sql
+--     namesrv-stream snapshots --sql > registry.sql && spark-sql -S -i registry.sql
 --
 -- A broker here is (cluster_name, broker_name, broker_id): it stays the same broker when its address changes.
 -- Days, hours and months are those of UTC, whatever spark.sql.session.timeZone is. They are computed from milliseconds,

@@ -7,10 +7,10 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from namesrv_stream.analysis import ask
 from namesrv_stream.cli import main
 from namesrv_stream.config import as_options
 from namesrv_stream.gateway.background import BackgroundGateway
-from namesrv_stream.analysis import ask
 from namesrv_stream.history.views import register_views
 from namesrv_stream.local.jars import CHECKOUT, retrieved_jars
 from namesrv_stream.stream.background import BackgroundJob
