@@ -57,7 +57,7 @@ class _ShareText(NamedTuple):
 
 _WIDE, _NARROW = _ShareText(32, 7, 2), _ShareText(19, 6, 1)
 _OF_DOUBLES = 1e-6
-"""What is added before a share is rounded down: 0.57 times 100 is a little less than 57."""
+"""Added before a share is rounded down, because 0.57 times 100 is a little less than 57 in doubles."""
 
 _ROOMY_COLUMNS = 10
 """Most columns of a heat map in which whole days have their 100 too. In more of them it would hide the other shares."""

@@ -61,7 +61,7 @@ _TABLES = {
           WHERE after IS NOT NULL
           GROUP BY broker_key
         )
-        SELECT coalesce(zone_name, 'none') AS zone, count(*) AS brokers_before,
+        SELECT coalesce(placed.zone_name, 'none') AS zone, count(*) AS brokers_before,
                count_if(array_contains(broker_keys, broker_key)) AS brokers_gone
         FROM outage
         JOIN broker_session ON from_time <= first_gone_at AND coalesce(to_time, last_gone_at) >= first_gone_at
