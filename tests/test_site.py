@@ -29,5 +29,23 @@ def test_every_page_of_the_docs_is_in_the_site(site):
     assert all((site / page).exists() for page in pages)
 
 
+def test_every_page_of_the_docs_is_in_the_navigation_and_nothing_else(site):
+    pages = {str(file.relative_to(PROJECT / "docs")) for file in (PROJECT / "docs").rglob("*.md")}
+    text = (PROJECT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    assert set(re.findall(r"- (?:\w+: )?([\w./-]+\.md)", text)) == {*pages, "index.md"}
+
+
+def test_no_diagram_needs_a_program_to_be_drawn():
+    """Mermaid's own is loaded from the web."""
+    pages = [PROJECT / "README.md", *(PROJECT / "docs").rglob("*.md")]
+    assert [page.name for page in pages if "```mermaid" in page.read_text()] == []
+
+
+def test_search_works_in_pages_from_the_disk(site):
+    assert (site / "search" / "search_index.js").read_text().startswith("var __index = {")
+    assert '<script src="assets/iframe-worker.js">' in (site / "index.html").read_text()
+    assert (site / "assets" / "iframe-worker.js").exists()
+
+
 def test_no_page_loads_anything_from_elsewhere(site):
     assert [str(page) for page in site.rglob("*.html") if _LOADED.search(page.read_text())] == []

@@ -218,7 +218,8 @@ def _show_next_steps(stage: Stage, first_epoch: int) -> None:
         "  .venv/bin/namesrv-stream up\n\n"
         "or ask with Spark SQL:\n\n"
         "  . .venv/bin/activate\n"
-        '  SPARK_CONF_DIR=conf spark-sql -e "SELECT event_time, type, broker_name, broker_id, cause\n'
+        "  SPARK_CONF_DIR=conf spark-sql -S --conf spark.sql.cli.print.header=true \\\n"
+        '    -e "SELECT event_time, type, broker_name, broker_id, cause\n'
         f'    FROM delta.\\`{Path(root).resolve()}/broker_event\\` ORDER BY epoch, seq"'
     )
 

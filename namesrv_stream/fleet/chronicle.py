@@ -9,14 +9,23 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from namesrv_stream.fleet.broker import Broker, BrokerGroup
 from namesrv_stream.fleet.model import FleetModel
 from namesrv_stream.fleet.plan import Churn, FleetPlan
-from namesrv_stream.rules.requests import AddWritePerm, Command, DeleteTopic, Request, Scan, WipeWritePerm
+from namesrv_stream.rules.requests import (
+    DEFAULT_HEARTBEAT_TIMEOUT_MS,
+    AddWritePerm,
+    Command,
+    DeleteTopic,
+    Request,
+    Scan,
+    UnregisterBroker,
+    WipeWritePerm,
+)
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -83,7 +92,7 @@ class Chronicle:
         """Return (epoch milliseconds, request) in order of time. May be called once, for it consumes the model."""
         ticks = ((at_ms, Scan()) for at_ms in range(self.start_ms, self.end_ms + 1, TICK_MS))
         of_brokers: Iterator[tuple[int, Request]] = self._model.due(self.end_ms)
-        return heapq.merge(of_brokers, sorted(self._commands, key=_time), ticks, key=_time)
+        return _with_ends_of_leases(heapq.merge(of_brokers, sorted(self._commands, key=_time), ticks, key=_time))
 
     def _at(self, share: float) -> int:
         return self.start_ms + round(share * (self.end_ms - self.start_ms))
@@ -141,3 +150,17 @@ class Chronicle:
 
 def _time(timed: tuple[int, object]) -> int:
     return timed[0]
+
+
+def _with_ends_of_leases(records: Iterable[tuple[int, Request]]) -> Iterator[tuple[int, Request]]:
+    """Yield the records, and a tick at each time at which a silent broker's lease ends, as gateways send them."""
+    due_ms: dict[str, int] = {}  # address -> the end of its lease, in order of time
+    for at_ms, request in records:
+        while due_ms and (end_ms := next(iter(due_ms.values()))) < at_ms:
+            del due_ms[next(iter(due_ms))]
+            yield end_ms, Scan()
+        yield at_ms, request
+        if address := getattr(request, "broker_addr", None):
+            due_ms.pop(address, None)
+            if not isinstance(request, UnregisterBroker):
+                due_ms[address] = at_ms + DEFAULT_HEARTBEAT_TIMEOUT_MS + 1

@@ -56,6 +56,9 @@ class _ShareText(NamedTuple):
 
 
 _WIDE, _NARROW = _ShareText(32, 7, 2), _ShareText(19, 6, 1)
+_OF_DOUBLES = 1e-6
+"""Added before a share is rounded down, because 0.57 times 100 is a little less than 57 in doubles."""
+
 _ROOMY_COLUMNS = 10
 """Most columns of a heat map in which whole days have their 100 too. In more of them it would hide the other shares."""
 
@@ -122,7 +125,7 @@ def _write_shares(axes: Axes, shares: Any, edges: Sequence[Any], since: datetime
         for row in np.flatnonzero(~np.isnan(shares[:, column])):
             share = shares[row, column]
             if share < 1 or len(edges) - 1 <= _ROOMY_COLUMNS:
-                percent = np.floor(100 * 10**form.digits * share) / 10**form.digits
+                percent = np.floor(100 * 10**form.digits * share + _OF_DOUBLES) / 10**form.digits
                 place = (begin + (end - begin) / 2, row + 0.5)
                 colour = _text_colour(share)
                 axes.text(*place, f"{percent:g}", ha="center", va="center", fontsize=form.points, color=colour)

@@ -29,8 +29,8 @@ _GREATEST_OUTAGE = """
 _PLOTS: dict[str, tuple[plots.Plot, str]] = {
     "Availability": (
         plots.availability_heat_map,
-        "Each broker's share of each day in the routes, in percent, rounded down. Pale without a number: the whole "
-        "day. White: nobody expected the broker.",
+        "How much of its expected time on each day each broker was in the routes, in percent, rounded down: 100 is all "
+        "of it. A cell without a number is at 100 or too narrow for one. White: nobody expected the broker.",
     ),
     "Sessions": (
         plots.up_down_timeline,
@@ -44,7 +44,7 @@ _PLOTS: dict[str, tuple[plots.Plot, str]] = {
 _CLUSTERS = """
     SELECT cluster_name, count(DISTINCT broker_name, broker_id) AS brokers,
            floor(100 * sum(up_millis) / sum(expected_millis), 2) AS availability_percent,
-           floor(100 * min(availability), 2) AS lowest_percent,
+           floor(100 * min(availability) + 1e-9, 2) AS lowest_percent,
            min_by(concat(broker_name, ' ', broker_id), (availability, day, broker_name, broker_id)) AS of_broker,
            min_by(day, (availability, day, broker_name, broker_id)) AS on_day
     FROM broker_availability WHERE day BETWEEN :first_day AND :last_day
@@ -61,7 +61,7 @@ _TABLES = {
           WHERE after IS NOT NULL
           GROUP BY broker_key
         )
-        SELECT coalesce(zone_name, 'none') AS zone, count(*) AS brokers_before,
+        SELECT coalesce(placed.zone_name, 'none') AS zone, count(*) AS brokers_before,
                count_if(array_contains(broker_keys, broker_key)) AS brokers_gone
         FROM outage
         JOIN broker_session ON from_time <= first_gone_at AND coalesce(to_time, last_gone_at) >= first_gone_at
@@ -85,8 +85,8 @@ _SUMMARY = (
     SELECT concat('Brokers were in the routes ', floor(100 * sum(up_millis) / sum(expected_millis), 2),
                   ' % of the time they were expected. The lowest was ',
                   min_by(concat(cluster_name, ' ', broker_name, ' ', broker_id), (availability, day, broker_key)),
-                  ' on ', min_by(day, (availability, day, broker_key)), ', with ', floor(100 * min(availability), 2),
-                  ' %.')
+                  ' on ', min_by(day, (availability, day, broker_key)), ', with ',
+                  floor(100 * min(availability) + 1e-9, 2), ' %.')
     FROM broker_availability WHERE day BETWEEN :first_day AND :last_day""",
     f"""
     SELECT concat('The greatest outage took ', brokers, ' brokers at once, from ',

@@ -58,10 +58,9 @@ def register_views(  # noqa: PLR0913 -- open_snapshot's arguments and one more
     give_spark_access(spark, place)
     snapshot = Snapshots(place).find(epoch, event_time_ms(at))
     past = past_sessions(place, snapshot)
-    statements = _history_statements(place, past)
-    queries = dict(_CREATE_VIEW.split(statement, maxsplit=1)[1:] for statement in statements)
+    queries = _queries(_history_statements(place, past))
     tables = [*VIEWS, SNAPSHOT, *([] if past is None else [PAST_SESSION])]
-    wanted = _wanted(queries, {spec.name for spec in tables}, only)
+    wanted = wanted_views(queries, {spec.name for spec in tables}, only)
     register_tables(spark, place, snapshot, [spec for spec in VIEWS if spec.name in wanted])
     if SNAPSHOT.name in wanted:
         table_as_of(spark, place, SNAPSHOT).where(_up_to(snapshot)).createOrReplaceTempView(SNAPSHOT.name)
@@ -75,7 +74,7 @@ def register_views(  # noqa: PLR0913 -- open_snapshot's arguments and one more
     return snapshot
 
 
-def _wanted(queries: dict[str, str], tables: set[str], only: Collection[str] | None) -> set[str]:
+def wanted_views(queries: Mapping[str, str], tables: set[str], only: Collection[str] | None) -> set[str]:
     """Return `only` and the names of all views and tables that they are made of. None stands for all."""
     known = tables | queries.keys()
     if only is None:
@@ -83,7 +82,7 @@ def _wanted(queries: dict[str, str], tables: set[str], only: Collection[str] | N
     wanted = {only} if isinstance(only, str) else set(only)
     if unknown := wanted - known:
         raise NoSuchViewError(unknown, known)
-    for name in reversed(queries):  # a view is made of those before it
+    for name in reversed(list(queries)):  # a view is made of those before it
         if name in wanted:
             wanted.update(_SOURCE.findall(queries[name]))
     return wanted
@@ -130,11 +129,17 @@ def create_views(
     return snapshot
 
 
+def history_queries(past: PastSessions | None) -> dict[str, str]:
+    """Return name -> query of each view of views.sql, in an order in which a view follows those that it reads."""
+    return _queries(_view_statements(past))
+
+
+def _queries(statements: Iterable[str]) -> dict[str, str]:
+    return dict(_CREATE_VIEW.split(statement, maxsplit=1)[1:] for statement in statements)
+
+
 def _history_statements(root: Root, past: PastSessions | None) -> list[str]:
-    statements = [_publications(root)]
-    if past is not None:
-        statements.append(_recent_events(past))
-    return [*statements, *_view_statements(has_past_sessions=past is not None)]
+    return [_publications(root), *_view_statements(past)]
 
 
 def _recent_events(past: PastSessions) -> str:
@@ -180,9 +185,10 @@ def _up_to(snapshot: SnapshotRow) -> str:
     return f"epoch <= {snapshot.epoch}"
 
 
-def _view_statements(*, has_past_sessions: bool) -> list[str]:
+def _view_statements(past: PastSessions | None) -> list[str]:
     """Return the statements of views.sql. No comment or literal in that file holds a semicolon."""
     text = files("namesrv_stream.history").joinpath("views.sql").read_text("utf-8")
-    if not has_past_sessions:
+    if past is None:
         text = _OF_PAST_SESSIONS.sub("", text).replace("recent_event", BROKER_EVENT.name)
-    return [statement.strip() for statement in text.split(";") if statement.strip()]
+    found = [statement.strip() for statement in text.split(";") if statement.strip()]
+    return found if past is None else [_recent_events(past), *found]

@@ -1,7 +1,7 @@
 -- Temporary views over the tables of one snapshot, for analysts who query the history.
 --
 -- In Python register_views(spark, root) makes them. For a plain spark-sql:
---     namesrv-stream snapshots --sql > registry.sql && spark-sql -i registry.sql
+--     namesrv-stream snapshots --sql > registry.sql && spark-sql -S -i registry.sql
 --
 -- A broker here is (cluster_name, broker_name, broker_id): it stays the same broker when its address changes.
 -- Days, hours and months are those of UTC, whatever spark.sql.session.timeZone is. They are computed from milliseconds,
@@ -9,6 +9,9 @@
 -- broker_event is partitioned by event_month ('2026-11'). If a view has this column, a condition on it leaves the files
 -- of other months unopened. Of conditions on event_time and on a session's to_time, the statistics in each file's footer
 -- leave the rows unread.
+--
+-- Spark and DuckDB read the same text: namesrv_stream/analysis.py translates the few names that differ. So sums of
+-- whole numbers are cast (DuckDB makes them wider), and times are added to in hours, which no time zone changes.
 --
 -- What stands between <past_session> marks is left out while maintenance has not made that table: the history is short,
 -- and the plan of a question shorter. Then recent_event is broker_event itself.
@@ -47,14 +50,14 @@ handed_over AS (
   SELECT /*+ BROADCAST(handed_over) */
          cluster_name, broker_name, broker_id, broker_addr, broker_addr AS first_addr, epoch, seq, event_time, type,
          last_heard_at, type IN ('REGISTERED', 'ID_TAKEN') AS begins
-  FROM recent_event LEFT SEMI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
+  FROM recent_event SEMI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
   WHERE type IN ('REGISTERED', 'ID_TAKEN', 'ID_LOST')
      OR type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
   -- <past_session>
   UNION ALL
   SELECT /*+ BROADCAST(handed_over) */
          cluster_name, broker_name, broker_id, last_addr, first_addr, as_of_epoch, -1, from_time, 'REGISTERED', NULL, true
-  FROM latest LEFT SEMI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
+  FROM latest SEMI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
   WHERE to_time IS NULL
   -- </past_session>
 ), followed AS (
@@ -89,12 +92,12 @@ handed_over AS (
   SELECT /*+ BROADCAST(handed_over) */
          cluster_name, broker_name, broker_id, broker_addr, broker_addr,
          timestamp_millis(unix_millis(event_time) - lease_millis), event_time, type, last_heard_at, false
-  FROM recent_event LEFT ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
+  FROM recent_event ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
   WHERE type IN ('EXPIRED', 'UNREGISTERED', 'CHANNEL_CLOSED', 'MOVED', 'REFUSED') AND lease_millis IS NOT NULL
   UNION ALL
   SELECT cluster_name, broker_name, broker_id, broker_addr, broker_addr, lease_began_at, NULL, NULL, NULL, false
   FROM broker JOIN (SELECT broker_addr, lease_began_at FROM live) USING (broker_addr)
-       LEFT ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
+       ANTI JOIN handed_over ON xxhash64(cluster_name, broker_name, broker_id) = broker
   -- <past_session>
   UNION ALL
   SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at,
@@ -110,8 +113,17 @@ SELECT *,
        ) AS back_at
 FROM session;
 
+-- One row for each broker of which a line of the history has the zone: that of its latest registration.
+CREATE OR REPLACE TEMPORARY VIEW broker_zone AS
+SELECT cluster_name, broker_name, broker_id,
+       max_by(get_json_object(after, '$.broker[0].zone_name'), (epoch, seq)) AS zone_name
+FROM broker_event
+WHERE type IN ('REGISTERED', 'ID_TAKEN', 'CHANGED') AND get_json_object(after, '$.broker[0].broker_name') IS NOT NULL
+GROUP BY cluster_name, broker_name, broker_id;
+
 -- One row for each session: a stretch of time in which a broker was in the routes. While a session lasts, to_time and
 -- ended_by are NULL and last_addr is the present address. back_at is the time at which the broker's next session began.
+-- zone_name is the broker's, of its latest registration (a question without this column does not look for it).
 CREATE OR REPLACE TEMPORARY VIEW broker_session AS
 WITH session AS (
   -- <past_session>
@@ -123,10 +135,10 @@ WITH session AS (
   SELECT cluster_name, broker_name, broker_id, first_addr, last_addr, from_time, to_time, ended_by, last_heard_at, back_at
   FROM recent_session
 )
-SELECT *,
+SELECT session.*,
        unix_millis(coalesce(to_time, (SELECT at FROM known_until))) - unix_millis(from_time) AS session_millis,
-       concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key
-FROM session;
+       concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key, zone_name
+FROM session LEFT JOIN broker_zone USING (cluster_name, broker_name, broker_id);
 
 -- One row for each broker and day on which it was expected: its time in the routes and its expected time.
 --
@@ -140,19 +152,22 @@ WITH stretch AS (  -- a session, and the time after it in which the broker was s
          unix_millis(coalesce(to_time, at)) AS up_until_ms,
          CASE WHEN to_time IS NULL THEN unix_millis(at)
               WHEN ended_by IN ('UNREGISTERED', 'MOVED', 'ID_LOST') THEN unix_millis(to_time)
-              ELSE unix_millis(least(to_time + INTERVAL 7 DAYS, coalesce(back_at, at))) END AS expected_until_ms
+              ELSE unix_millis(least(to_time + INTERVAL 168 HOURS, coalesce(back_at, at))) END AS expected_until_ms
   FROM broker_session CROSS JOIN known_until
-), of_day AS (
-  SELECT cluster_name, broker_name, broker_id, day_number,
-         sum(greatest(0, least(up_until_ms, (day_number + 1) * 86400000) - greatest(from_ms, day_number * 86400000)))
-           AS up_millis,
-         sum(least(expected_until_ms, (day_number + 1) * 86400000) - greatest(from_ms, day_number * 86400000))
-           AS expected_millis
-  FROM stretch LATERAL VIEW explode(  -- most stretches lie within one day, for which an array is faster than a sequence
+), part AS (
+  SELECT *, explode(  -- most stretches lie within one day, for which an array is faster than a sequence
     IF(from_ms DIV 86400000 = expected_until_ms DIV 86400000, array(from_ms DIV 86400000),
        sequence(from_ms DIV 86400000, expected_until_ms DIV 86400000))
   ) AS day_number
-  GROUP BY ALL
+  FROM stretch
+), of_day AS (
+  SELECT cluster_name, broker_name, broker_id, day_number,
+         CAST(sum(greatest(0, least(up_until_ms, (day_number + 1) * 86400000)
+                              - greatest(from_ms, day_number * 86400000))) AS BIGINT) AS up_millis,
+         CAST(sum(least(expected_until_ms, (day_number + 1) * 86400000)
+                  - greatest(from_ms, day_number * 86400000)) AS BIGINT) AS expected_millis
+  FROM part
+  GROUP BY cluster_name, broker_name, broker_id, day_number
 )
 SELECT cluster_name, broker_name, broker_id, date_from_unix_date(CAST(day_number AS INT)) AS day,
        up_millis, expected_millis, up_millis / expected_millis AS availability,
@@ -166,12 +181,12 @@ WHERE expected_millis > 0;
 CREATE OR REPLACE TEMPORARY VIEW cluster_availability AS
 SELECT cluster_name, day,
        count(*) AS brokers,
-       sum(up_millis) AS up_millis,
-       sum(expected_millis) AS expected_millis,
+       CAST(sum(up_millis) AS BIGINT) AS up_millis,
+       CAST(sum(expected_millis) AS BIGINT) AS expected_millis,
        sum(up_millis) / sum(expected_millis) AS availability,
        min(availability) AS worst_availability,
-       min_by(concat(broker_name, ' ', broker_id), availability) AS worst_broker,
-       min_by(broker_key, availability) AS worst_broker_key
+       min_by(concat(broker_name, ' ', broker_id), (availability, broker_name, broker_id)) AS worst_broker,
+       min_by(broker_key, (availability, broker_name, broker_id)) AS worst_broker_key
 FROM broker_availability
 GROUP BY cluster_name, day;
 
@@ -190,34 +205,54 @@ WITH gone AS (
          IF(type = 'EXPIRED', last_heard_at, event_time) AS gone_at
   FROM broker_event
   WHERE type IN ('EXPIRED', 'CHANNEL_CLOSED')
+), following AS (
+  SELECT *, IF(gone_at <= lag(gone_at) OVER (PARTITION BY event_month ORDER BY gone_at) + INTERVAL 1 MINUTE, 0, 1) AS begins
+  FROM gone
+), numbered AS (
+  SELECT *, sum(begins) OVER (PARTITION BY event_month ORDER BY gone_at) AS group_number FROM following
 )
 SELECT event_month,
        min(gone_at) AS first_gone_at,
        max(gone_at) AS last_gone_at,
-       size(collect_set(broker)) AS brokers,
+       count(DISTINCT broker) AS brokers,
        array_sort(collect_set(cluster_name)) AS cluster_names,
        array_sort(collect_set(broker)) AS which,
        array_sort(collect_set(broker_key)) AS broker_keys
-FROM gone
-GROUP BY event_month, session_window(gone_at, '1 minute')
-HAVING brokers >= 2;
+FROM numbered
+GROUP BY event_month, group_number
+HAVING count(DISTINCT broker) >= 2;
+
+-- One row for each outage of a broker: a session of it that ended unplanned. away_millis: how long it was away until it
+-- was back, NULL while it is not.
+CREATE OR REPLACE TEMPORARY VIEW outage AS
+SELECT date_format(date_from_unix_date(CAST(unix_millis(to_time) DIV 86400000 AS INT)), 'yyyy-MM') AS month,
+       cluster_name, zone_name, broker_name, broker_id, broker_key, ended_by, to_time AS gone_at, back_at,
+       unix_millis(back_at) - unix_millis(to_time) AS away_millis, session_millis
+FROM broker_session
+WHERE ended_by IN ('EXPIRED', 'CHANNEL_CLOSED');
+
+-- One row for each cluster, zone and month with outages: their number, how many of them are over (repaired), the mean
+-- time to repair of those (mttr_millis), and the longest. zone_name NULL: brokers that sent none.
+CREATE OR REPLACE TEMPORARY VIEW zone_outage AS
+SELECT month, cluster_name, zone_name, count(*) AS outages, count(DISTINCT broker_key) AS brokers,
+       count(away_millis) AS repaired, CAST(sum(away_millis) AS BIGINT) DIV nullif(count(away_millis), 0) AS mttr_millis,
+       max(away_millis) AS longest_millis
+FROM outage
+GROUP BY month, cluster_name, zone_name;
 
 -- One row for each broker and month in which a session of it ended unplanned. A flap is an unplanned end after which
 -- the broker was back within 10 minutes. The broker with flap_rank 1 has flapped most in that month.
 CREATE OR REPLACE TEMPORARY VIEW broker_flapping AS
 WITH fallen AS (
-  SELECT trunc(date_from_unix_date(CAST(unix_millis(to_time) DIV 86400000 AS INT)), 'MONTH') AS month,
-         cluster_name, broker_name, broker_id,
+  SELECT month, cluster_name, broker_name, broker_id,
          count(*) AS unplanned_ends,
-         count_if(back_at <= to_time + INTERVAL 10 MINUTES) AS flaps,
+         count_if(away_millis <= 600000) AS flaps,
          min(session_millis) AS shortest_session_millis
-  FROM broker_session
-  WHERE ended_by IN ('EXPIRED', 'CHANNEL_CLOSED')
-  GROUP BY ALL
+  FROM outage
+  GROUP BY month, cluster_name, broker_name, broker_id
 )
 SELECT rank() OVER (PARTITION BY month ORDER BY flaps DESC, unplanned_ends DESC) AS flap_rank,
-       date_format(month, 'yyyy-MM') AS month, cluster_name, broker_name, broker_id, unplanned_ends, flaps,
-       shortest_session_millis,
+       month, cluster_name, broker_name, broker_id, unplanned_ends, flaps, shortest_session_millis,
        concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key
 FROM fallen;
 
@@ -248,7 +283,7 @@ GROUP BY broker_name;
 -- One row for each topic and broker name, with the cluster and zone of the broker name.
 CREATE OR REPLACE TEMPORARY VIEW topic_placement AS
 SELECT topic, broker_name, cluster_name, zone_name, read_queue_nums, write_queue_nums, perm,
-       perm & 4 <> 0 AS is_readable, perm & 2 <> 0 AS is_writable
+       (perm & 4) <> 0 AS is_readable, (perm & 2) <> 0 AS is_writable
 FROM topic LEFT JOIN broker_name_dim USING (broker_name);
 
 -- One row for each broker that has ever been in the routes. broker_key is its one key, the same in every view that has
@@ -257,30 +292,24 @@ FROM topic LEFT JOIN broker_name_dim USING (broker_name);
 -- Columns: first_seen_at and last_seen_at (while it is in the routes: the time up to which the history is known),
 -- is_in_routes, broker_addr (the latest), zone_name (of the latest registration that the history has), sessions.
 CREATE OR REPLACE TEMPORARY VIEW broker_dim AS
-WITH zone AS (
-  SELECT cluster_name, broker_name, broker_id,
-         max_by(get_json_object(after, '$.broker[0].zone_name'), (epoch, seq)) AS zone_name
-  FROM broker_event
-  WHERE type IN ('REGISTERED', 'ID_TAKEN', 'CHANGED') AND get_json_object(after, '$.broker[0].broker_name') IS NOT NULL
-  GROUP BY ALL
-), seen AS (
+WITH seen AS (
   SELECT cluster_name, broker_name, broker_id, min(from_time) AS first_seen_at,
          max(coalesce(to_time, at)) AS last_seen_at, count_if(to_time IS NULL) > 0 AS is_in_routes,
          max_by(last_addr, from_time) AS broker_addr, count(*) AS sessions
   FROM broker_session CROSS JOIN known_until
-  GROUP BY ALL
+  GROUP BY cluster_name, broker_name, broker_id
 )
 SELECT concat_ws('/', url_encode(cluster_name), url_encode(broker_name), broker_id) AS broker_key,
        cluster_name, broker_name, broker_id, zone_name, broker_addr, is_in_routes, first_seen_at, last_seen_at, sessions
-FROM seen LEFT JOIN zone USING (cluster_name, broker_name, broker_id);
+FROM seen LEFT JOIN broker_zone USING (cluster_name, broker_name, broker_id);
 
 -- One row for each broker name: its place as in broker_name_dim, and its number of topics and queues.
 CREATE OR REPLACE TEMPORARY VIEW topic_spread AS
 SELECT cluster_name, zone_name, broker_name,
        count(topic) AS topics,
-       sum(write_queue_nums) AS write_queues,
-       sum(read_queue_nums) AS read_queues,
-       count_if(perm & 2 = 0) AS topics_not_writable
+       CAST(sum(write_queue_nums) AS BIGINT) AS write_queues,
+       CAST(sum(read_queue_nums) AS BIGINT) AS read_queues,
+       count_if((perm & 2) = 0) AS topics_not_writable
 FROM broker_name_dim LEFT JOIN topic USING (broker_name)
 GROUP BY cluster_name, zone_name, broker_name;
 
@@ -346,6 +375,89 @@ SELECT event_month, event_time, epoch, seq, type, cause, requested_by, reason,
        IF(became[key] IS NULL, NULL, named_struct('broker_addr', became[key].broker_addr, 'cluster_name', became[key].cluster_name,
                     'zone_name', became[key].zone_name, 'enable_acting_master', became[key].enable_acting_master)) AS after
 FROM row;
+
+-- One row for each session of a topic: a stretch of time in which a broker name had it. While it lasts, to_time and
+-- ended_by are NULL. ended_by is the cause of the line that ended it, such as SILENCE or DELETE_TOPIC_IN_NAMESRV.
+--
+-- A line that changed more than 200 topics does not name them. If a session's beginning or end is in no other line, it is
+-- the latest such line before, or the first one after, that brought or took topics of the broker name, and from_time is
+-- NULL if there is none. A session of which no line names the topic is there only while it lasts.
+CREATE OR REPLACE TEMPORARY VIEW topic_session AS
+WITH counted AS (
+  SELECT broker_name AS of_name, epoch AS at_epoch, seq AS at_seq, event_time AS at, cause AS ended_by,
+         coalesce(contains(after, '"topic":{'), false) AS brings, coalesce(contains(before, '"topic":{'), false) AS takes
+  FROM broker_event
+  WHERE contains(before, '"topic":{') OR contains(after, '"topic":{')
+), edge AS (
+  SELECT topic, broker_name, epoch, seq, event_time, cause, before IS NULL AS begins
+  FROM topic_change
+  WHERE unnamed_topics IS NULL AND (before IS NULL OR after IS NULL)
+  UNION ALL
+  SELECT topic, broker_name, 9223372036854775807, 0, NULL, NULL, false FROM topic
+), beside AS (
+  SELECT *, NOT lead(begins) OVER of_topic AS ends_next, lead(event_time) OVER of_topic AS next_time,
+         lead(cause) OVER of_topic AS next_cause, lag(begins) OVER of_topic AS began_before
+  FROM edge
+  WINDOW of_topic AS (PARTITION BY topic, broker_name ORDER BY epoch, seq)
+), named AS (
+  SELECT topic, broker_name, epoch, seq, begins, NOT begins OR coalesce(ends_next, false) AS is_end_named,
+         IF(begins, event_time, NULL) AS from_time, IF(begins, next_time, event_time) AS to_time,
+         IF(begins, next_cause, cause) AS ended_by
+  FROM beside
+  WHERE begins OR NOT coalesce(began_before, false)
+)
+SELECT topic, broker_name,
+       IF(begins, from_time, max(at)) AS from_time,
+       IF(is_end_named, to_time, min(at)) AS to_time,
+       IF(is_end_named, named.ended_by, min_by(counted.ended_by, (at_epoch, at_seq))) AS ended_by
+FROM named LEFT JOIN counted
+  ON of_name = broker_name
+ AND IF(begins, NOT is_end_named AND takes AND NOT brings AND (at_epoch, at_seq) > (epoch, seq),
+                brings AND NOT takes AND (at_epoch, at_seq) < (epoch, seq))
+GROUP BY topic, broker_name, epoch, seq, begins, is_end_named, from_time, to_time, named.ended_by;
+
+-- One row for each topic and day on which it was expected: the time in which at least one broker name had it, and its
+-- expected time. A topic is expected from its first session on. After a planned end (a command, an unregistration, a
+-- registration without it) it is not expected until it is back, after any other end for 7 days at most, as a broker is.
+CREATE OR REPLACE TEMPORARY VIEW topic_availability AS
+WITH session AS (
+  SELECT topic, unix_millis(from_time) AS from_ms, unix_millis(coalesce(to_time, at)) AS to_ms, unix_millis(at) AS known_ms,
+         IF(coalesce(ended_by, 'SILENCE') IN ('SILENCE', 'CHANNEL_CLOSED'), 604800000, 0) AS patience_ms
+  FROM topic_session CROSS JOIN known_until
+  WHERE from_time IS NOT NULL
+), beside AS (
+  SELECT *, IF(from_ms <= max(to_ms) OVER (PARTITION BY topic ORDER BY from_ms, to_ms
+                                          ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0, 1) AS begins
+  FROM session
+), numbered AS (
+  SELECT *, sum(begins) OVER (PARTITION BY topic ORDER BY from_ms, to_ms
+                              ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS number
+  FROM beside
+), up AS (
+  SELECT topic, min(from_ms) AS from_ms, max(to_ms) AS up_until_ms, max(known_ms) AS known_ms,
+         max_by(patience_ms, (to_ms, patience_ms)) AS patience_ms
+  FROM numbered
+  GROUP BY topic, number
+), stretch AS (
+  SELECT topic, from_ms, up_until_ms,
+         least(up_until_ms + patience_ms, coalesce(lead(from_ms) OVER (PARTITION BY topic ORDER BY from_ms), known_ms))
+           AS expected_until_ms
+  FROM up
+), part AS (
+  SELECT *, explode(sequence(from_ms DIV 86400000, expected_until_ms DIV 86400000)) AS day_number FROM stretch
+), of_day AS (
+  SELECT topic, day_number,
+         CAST(sum(greatest(0, least(up_until_ms, (day_number + 1) * 86400000)
+                              - greatest(from_ms, day_number * 86400000))) AS BIGINT) AS up_millis,
+         CAST(sum(least(expected_until_ms, (day_number + 1) * 86400000)
+                  - greatest(from_ms, day_number * 86400000)) AS BIGINT) AS expected_millis
+  FROM part
+  GROUP BY topic, day_number
+)
+SELECT topic, date_from_unix_date(CAST(day_number AS INT)) AS day, up_millis, expected_millis,
+       up_millis / expected_millis AS availability
+FROM of_day
+WHERE expected_millis > 0;
 
 -- One row for each hour and type of event.
 CREATE OR REPLACE TEMPORARY VIEW route_changes AS

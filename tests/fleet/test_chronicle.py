@@ -48,6 +48,11 @@ def test_a_rolling_restart_wipes_permissions_and_gives_them_back():
     assert len(set(wiped)) == len(wiped) == 3
 
 
+def test_a_silent_broker_leaves_when_its_lease_ends(told):
+    silent_ms = {line.event_time - line.last_heard_at for line in told if line.type == "EXPIRED"}
+    assert silent_ms == {120_001}
+
+
 def test_one_broker_flaps(told):
     expired = Counter(line.broker_addr for line in told if line.type == "EXPIRED")
     assert expired.most_common(1)[0][1] >= FLAPS

@@ -123,8 +123,8 @@ def test_a_session_is_a_bar_of_its_part_of_the_period():
 
 
 def test_a_heat_map_of_a_week_has_the_share_of_each_cell_rounded_down():
-    figure = drawing.heat_map(shares(WEEK, 1.0, 0.99996, 0.98765, 0.5, 0.0, 1.0, 1.0), *WEEK)
-    assert numbers(figure) == ["100", "99.99", "98.76", "50", "0", "100", "100"]
+    figure = drawing.heat_map(shares(WEEK, 1.0, 0.99996, 0.98765, 0.57, 0.0, 1.0, 1.0), *WEEK)
+    assert numbers(figure) == ["100", "99.99", "98.76", "57", "0", "100", "100"]
 
 
 def test_a_heat_map_of_the_reports_default_period_has_the_share_of_each_cell_below_the_whole_day():

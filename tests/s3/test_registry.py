@@ -7,6 +7,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from namesrv_stream.analysis import ask
 from namesrv_stream.cli import main
 from namesrv_stream.config import as_options
 from namesrv_stream.gateway.background import BackgroundGateway
@@ -108,6 +109,8 @@ def test_views_maintenance_and_reader_agree_on_a_bucket(spark, root):
     register_views(session, root.url, epoch=4, storage_options=root.storage_options)
     assert {row.topic for row in session.table("topic").collect()} == {"shared", "batch-0", "batch-1", "batch-2"}
     assert session.table("broker_event").count() == 3
+    in_duckdb = ask(root.url, "SELECT topic FROM topic_placement", epoch=4, storage_options=root.storage_options)
+    assert {row["topic"] for row in in_duckdb.to_pylist()} == {"shared", "batch-0", "batch-1", "batch-2"}
     care = {each.table: each for each in maintain(spark, root)}
     assert [each.put_off for each in care.values() if each.put_off] == []
     assert all(each.files_after <= FILES_BORNE for each in care.values())

@@ -1,0 +1,212 @@
+"""DuckDB and Spark give the same views, and topics have the sessions and the availability of their history."""
+
+import duckdb
+import pytest
+from chispa import assert_df_equality
+
+from namesrv_stream.analysis import ask
+from namesrv_stream.analysis import register_views as register_in_duckdb
+from namesrv_stream.fleet.chronicle import HOUR_MS, Chronicle, chronicle_plan
+from namesrv_stream.history import session_keeping
+from namesrv_stream.history.session_keeping import keep_past_sessions
+from namesrv_stream.history.views import NoSuchViewError, history_queries, register_views
+from namesrv_stream.rules.requests import DeleteTopic
+from namesrv_stream.rules.rows import RejectedRow
+from namesrv_stream.tables.root import Root
+from tests.history.by_rules import publish_by_rules
+from tests.history.fleet import RandomHistory
+from tests.history.seeded import DAY_MS, MINUTE_MS, SeededRegistry
+from tests.tables.rows import NOW
+from tests.upgrade import unpack
+
+START_MS = (NOW // DAY_MS - 40) * DAY_MS
+A, B = "10.0.0.1:10911", "10.0.0.2:10911"
+VIEWS = [*history_queries(None), "publication"]
+
+
+@pytest.fixture
+def root(tmp_path):
+    return Root(str(tmp_path / "registry"))
+
+
+def test_files_below_a_name_that_looks_like_a_pattern_are_read_too(tmp_path):
+    root = Root(str(tmp_path / "registry*"))
+    registry = SeededRegistry(root, NOW)
+    registry.register(START_MS, A, "broker-a", topics=("T",))
+    registry.publish()
+    assert ask(root, "SELECT topic, bucket FROM topic").num_rows == 1
+    assert ask(root, "FROM topic_session")["from_time"].null_count == 0
+
+
+def test_tables_of_a_former_release_have_their_views_without_the_later_columns(tmp_path):
+    unpack(tmp_path)
+    assert ask(tmp_path / "registry", "SELECT DISTINCT reason FROM broker_event").to_pylist() == [{"reason": None}]
+    names = ask(tmp_path / "registry", "SELECT DISTINCT broker_name FROM broker_session")["broker_name"].to_pylist()
+    assert sorted(names) == ["broker-1", "broker-2", "broker-3", "broker-4"]
+
+
+@pytest.fixture
+def registry(root):
+    return SeededRegistry(root, NOW)
+
+
+@pytest.fixture
+def same_views(spark):
+    """A function that compares all views of a registry in Spark and in DuckDB, and returns DuckDB's numbers of rows."""
+
+    def same_views(root, views=VIEWS):
+        register_views(spark, root)
+        with duckdb.connect() as db:
+            register_in_duckdb(db, root)
+            return {name: compared(db, name) for name in views}
+
+    def compared(db, name):
+        in_spark = spark.table(name)
+        rows = db.sql(f"FROM {name}").to_arrow_table()
+        assert_df_equality(
+            spark.createDataFrame(rows.to_pylist(), in_spark.schema),
+            in_spark,
+            ignore_nullable=True,
+            ignore_row_order=True,
+        )
+        assert rows.column_names == in_spark.columns
+        return len(rows)
+
+    return same_views
+
+
+def test_a_sample_week_has_the_same_views_in_spark_and_in_duckdb(root, same_views):
+    story = Chronicle(chronicle_plan(seed=3), START_MS, 7)
+    values = (b"{no", b"\xff\xfe", "ü".encode() * 150, None)
+    rejected = [RejectedRow(START_MS, 0, i, "k", value, 9, "why") for i, value in enumerate(values)]
+    publish_by_rules(story.records(), root, NOW, 12 * HOUR_MS, rejected)
+    found = same_views(root)
+    assert [name for name, rows in found.items() if rows == 0] == []
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 6))])
+def test_a_random_history_has_the_same_views_in_spark_and_in_duckdb(spark, root, same_views, monkeypatch, seed):
+    history = RandomHistory(root, seed, START_MS, NOW)
+    for steps in (50, 40):
+        for _ in range(steps):
+            history.step(7 * 37 * MINUTE_MS)
+        history.publish()
+    same_views(root)
+    monkeypatch.setattr(session_keeping, "LEAST_LINES", 1)
+    assert keep_past_sessions(spark, root) > 0
+    for _ in range(10):
+        history.step(7 * 37 * MINUTE_MS)
+    history.publish()
+    same_views(root, ["recent_session", "broker_session"])
+
+
+def test_a_question_about_sessions_does_not_look_for_zones_unless_it_names_them(spark, root, registry):
+    registry.register(START_MS, A, "broker-a", zone="z1")
+    registry.publish()
+    register_views(spark, root, only=["broker_availability"])
+    plans = [
+        spark.sql(statement)._jdf.queryExecution().optimizedPlan().toString()
+        for statement in ("SELECT * FROM broker_availability", "SELECT zone_name FROM broker_session")
+    ]
+    assert ["get_json_object" in plan for plan in plans] == [False, True]
+
+
+def test_an_empty_registry_has_empty_views_in_duckdb(root, registry):
+    with duckdb.connect() as db:
+        register_in_duckdb(db, root)
+        found = {name: len(db.sql(f"FROM {name}").fetchall()) for name in VIEWS}
+    assert {name for name, rows in found.items() if rows} == {"known_until", "publication"}
+
+
+def test_names_of_brokers_are_written_in_keys_as_spark_writes_them(root, registry, same_views):
+    registry.register(START_MS, A, "broker a/b*~ü", cluster="c-1_.")
+    registry.publish(at_ms=START_MS + HOUR_MS)
+    same_views(root, ["broker_dim"])
+    assert ask(root, "SELECT broker_key FROM broker_dim").to_pylist() == [
+        {"broker_key": "c-1_./broker+a%2Fb*%7E%C3%BC/0"}
+    ]
+
+
+def test_a_snapshot_is_asked_for_by_epoch_and_an_unknown_view_is_refused(root, registry):
+    registry.register(START_MS, A, "broker-a")
+    first = registry.publish()
+    registry.register(START_MS + HOUR_MS, B, "broker-b")
+    registry.publish()
+    names = "SELECT broker_name FROM broker_session ORDER BY ALL"
+    assert ask(root, names)["broker_name"].to_pylist() == ["broker-a", "broker-b"]
+    assert ask(root, names, epoch=first)["broker_name"].to_pylist() == ["broker-a"]
+    assert ask(root, names, at=START_MS + 1)["broker_name"].to_pylist() == ["broker-a"]
+    with duckdb.connect() as db, pytest.raises(NoSuchViewError, match="broker_sesion"):
+        register_in_duckdb(db, root, only=["broker_sesion"])
+
+
+def topic_sessions(root, topic):
+    rows = ask(root, f"FROM topic_session WHERE topic = '{topic}' ORDER BY from_time, broker_name").to_pylist()
+    return [(row["broker_name"], hour(row["from_time"]), hour(row["to_time"]), row["ended_by"]) for row in rows]
+
+
+def hour(time):
+    return time and (time.timestamp() * 1000 - START_MS) / HOUR_MS
+
+
+def hours(count):
+    return START_MS + round(count * HOUR_MS)
+
+
+def test_a_session_of_a_topic_goes_from_its_registration_to_what_took_it(root, registry):
+    registry.register(hours(1), A, "broker-a", topics=("T", "U"))
+    registry.register(hours(2), B, "broker-b", topics=("T",))
+    registry.command(hours(3), DeleteTopic(topic="U"))
+    registry.expire(hours(4), A)
+    registry.register(hours(6), A, "broker-a", topics=("T",))
+    registry.unregister(hours(7), B)
+    registry.publish(at_ms=hours(8))
+    assert topic_sessions(root, "T") == [
+        ("broker-a", 1, 4, "SILENCE"),
+        ("broker-b", 2, 7, "UNREGISTER_BROKER"),
+        ("broker-a", 6, None, None),
+    ]
+    assert topic_sessions(root, "U") == [("broker-a", 1, 3, "DELETE_TOPIC_IN_NAMESRV")]
+
+
+def test_a_topic_is_available_while_any_broker_name_has_it_and_expected_after_an_unplanned_end(root, registry):
+    registry.register(hours(1), A, "broker-a", topics=("T", "U"))
+    registry.register(hours(2), B, "broker-b", topics=("T",))
+    registry.expire(hours(3), A)
+    registry.unregister(hours(4), B)
+    registry.register(hours(5), A, "broker-a", topics=("T", "U"))
+    registry.publish(at_ms=hours(26))
+    rows = ask(root, "FROM topic_availability ORDER BY topic, day").to_pylist()
+    found = [(row["topic"], row["up_millis"] / HOUR_MS, row["expected_millis"] / HOUR_MS) for row in rows]
+    assert found == [("T", 22, 22), ("T", 2, 2), ("U", 21, 23), ("U", 2, 2)]
+
+
+def test_topics_of_lines_with_a_number_alone_have_sessions_from_and_to_these_lines(root, registry, same_views):
+    many = tuple(f"topic-{number}" for number in range(201))
+    registry.register(hours(1), A, "broker-a", topics=("topic-0",))
+    registry.register(hours(2), A, "broker-a", topics=(*many, "topic-201"))
+    registry.command(hours(3), DeleteTopic(topic="topic-1"))
+    registry.expire(hours(4), A)
+    registry.publish(at_ms=hours(5))
+    assert topic_sessions(root, "topic-0") == [("broker-a", 1, 4, "SILENCE")]
+    assert topic_sessions(root, "topic-1") == [("broker-a", 2, 3, "DELETE_TOPIC_IN_NAMESRV")]
+    assert topic_sessions(root, "topic-2") == []
+    registry.register(hours(6), A, "broker-a", topics=many)
+    registry.publish(at_ms=hours(7))
+    assert topic_sessions(root, "topic-2") == [("broker-a", 6, None, None)]
+    same_views(root, ["topic_session", "topic_availability"])
+
+
+def test_outages_of_a_zone_have_a_mean_time_to_repair_of_those_that_are_over(root, registry):
+    registry.register(hours(1), A, "broker-a", zone="z1")
+    registry.register(hours(1), B, "broker-b", zone="z1")
+    for gone, back in ((2, 3), (5, 8)):
+        registry.expire(hours(gone), A)
+        registry.register(hours(back), A, "broker-a", zone="z1")
+    registry.unregister(hours(9), A)
+    registry.close_channel(hours(10), B)
+    registry.publish(at_ms=hours(11))
+    [row] = ask(root, "FROM zone_outage").to_pylist()
+    assert (row["cluster_name"], row["zone_name"], row["outages"], row["brokers"]) == ("c1", "z1", 3, 2)
+    assert (row["repaired"], row["mttr_millis"], row["longest_millis"]) == (2, 2 * HOUR_MS, 3 * HOUR_MS)
+    assert {row["zone_name"] for row in ask(root, "FROM broker_session").to_pylist()} == {"z1"}
