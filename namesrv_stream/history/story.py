@@ -40,6 +40,7 @@ _CAUSES = {
     "CHANNEL_CLOSED": "lost its last connection",
 }
 _LABELS = {
+    "cluster_name": "its cluster",
     "zone_name": "its zone",
     "enable_acting_master": "its acting flag",
     "ha_server_addr": "its HA address",
@@ -48,6 +49,7 @@ _LABELS = {
     "filter_server_list": "its filter servers",
     "data_version": "its data version",
     "suspect_since": "its suspicion",
+    "lease_began_at": "the beginning of its lease",
     "read_queue_nums": "read queues",
     "write_queue_nums": "write queues",
     "topic_sys_flag": "sys flag",
