@@ -125,11 +125,12 @@ def _leases_shown(leases: list[lists.Broker], plain: bool) -> RenderableType:
             each.broker_addr,
             _heard(each.silent_millis, each.state),
             duration_text(each.heartbeat_timeout_millis),
+            each.broker_version or "",
             "/".join(map(str, msgspec.structs.astuple(each.data_version))) if each.data_version else "",
         ]
         for each in leases
     ]
-    return table(["cluster:", "broker:", "#id", "address", "heard?", "lease", "version?"], rows, plain=plain)
+    return table(["cluster:", "broker:", "#id", "address", "heard?", "lease", "release?", "version?"], rows, plain=plain)
 
 
 @reads("getKvConfig")

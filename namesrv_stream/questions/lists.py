@@ -61,6 +61,7 @@ class Broker(Fields):
     last_update_timestamp: str | UnsetType | None
     lease_began_at: str | None
     ha_server_addr: str
+    broker_version: str | None
     data_version: DataVersion | UnsetType
     filter_server_list: list[str]
     topics: int
@@ -177,6 +178,7 @@ def broker(seen: Seen, lease: LiveRow) -> Broker:
         last_update_timestamp=iso_text(lease.last_update_timestamp) if is_known else UNSET,
         lease_began_at=iso_text(lease.lease_began_at),
         ha_server_addr=lease.ha_server_addr,
+        broker_version=lease.broker_version,
         data_version=lease.data_version if is_known else UNSET,
         filter_server_list=list(tables.filters.get(lease.broker_addr, ())),
         topics=tables.queues.topic_counts.get(lease.broker_name, 0),

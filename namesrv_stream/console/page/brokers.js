@@ -75,8 +75,8 @@ export const broker = {
 };
 
 function addresses(leases) {
-  const row = (lease) => [h("span", { class: "holder" }, dot(lease.state), lease.brokerAddr), lease.holdsId ? lease.brokerId : `(${lease.brokerId})`, lease.state, visible(lease.clusterName), lease.zoneName, `${duration(lease.silentMillis)} before`, duration(lease.heartbeatTimeoutMillis), stamp(lease.leaseBeganAt)];
-  return pages(["address", "#id", "state", "cluster", "zone", "heard", "lease", "alive since"], { leases, total: leases.length, next: null }, { key: "leases", row, name: "addresses", path: "", empty: "At this moment no address of this broker is alive." });
+  const row = (lease) => [h("span", { class: "holder" }, dot(lease.state), lease.brokerAddr), lease.holdsId ? lease.brokerId : `(${lease.brokerId})`, lease.state, visible(lease.clusterName), lease.zoneName, `${duration(lease.silentMillis)} before`, duration(lease.heartbeatTimeoutMillis), stamp(lease.leaseBeganAt), lease.brokerVersion];
+  return pages(["address", "#id", "state", "cluster", "zone", "heard", "lease", "alive since", "release"], { leases, total: leases.length, next: null }, { key: "leases", row, name: "addresses", path: "", empty: "At this moment no address of this broker is alive." });
 }
 
 function topicsOf(found, moment, { epoch, newest }) {
