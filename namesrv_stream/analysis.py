@@ -7,7 +7,7 @@ with the extra `analysis`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -111,7 +111,8 @@ def ask(
     """
     with duckdb.connect() as db:
         known = {*history_queries(None), *(spec.name for spec in (*VIEWS, SNAPSHOT)), PUBLICATION}
-        register_views(db, root, epoch, at, storage_options, only=known.intersection(re.findall(r"\w+", statement)))
+        asked = {word.lower() for word in re.findall(r"\w+", statement)}
+        register_views(db, root, epoch, at, storage_options, only=known & asked)
         return db.sql(statement).to_arrow_table()
 
 
@@ -138,14 +139,36 @@ def _register_table(
     table = root.open(spec, version)
     columns, rows = f"columns_of_{spec.name}", f"rows_of_{spec.name}"
     db.register(columns, spec.stored_schema.empty_table())
-    paths = [f"{root.spark_path(spec)}/{path}" for path in pa.table(table.get_add_actions())["path"].to_pylist()]
+    files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    paths = [f"{root.spark_path(spec)}/{each['path']}" for each in files]
     if any(_NO_LOCAL_PATH.search(path) for path in paths):
         read = query(table, "SELECT * FROM rows")
         db.register(rows, read.cast(pa.schema([spec.stored_schema.field(name) for name in read.column_names])))
     else:
-        rows = f"read_parquet({paths}, hive_partitioning = true, hive_types_autocast = false, union_by_name = true)"
+        rows = _files_read(spec, paths, [each.get(f"partition.{spec.partition_column}") for each in files])
     both = f"FROM {columns} UNION ALL BY NAME FROM {rows}" if paths else f"FROM {columns}"
     db.execute(f"CREATE OR REPLACE TEMP VIEW {spec.name} AS SELECT * FROM ({both}) WHERE {condition}")
+
+
+def _files_read(spec: TableSpec, paths: Sequence[str], partitions: Sequence[str | None]) -> str:
+    """Return SQL that reads the files. The partition's value is Delta's: folder names above the registry tell nothing."""
+    of_value: dict[str | None, list[str]] = {}
+    for path, value in zip(paths, partitions, strict=True):
+        of_value.setdefault(value, []).append(_quoted(path))
+    reads = []
+    for value, quoted in of_value.items():
+        own = (
+            f", {'NULL' if value is None else _quoted(value)} AS {spec.partition_column}"
+            if spec.partition_column
+            else ""
+        )
+        files = ", ".join(quoted)
+        reads.append(f"SELECT *{own} FROM read_parquet([{files}], hive_partitioning = false, union_by_name = true)")
+    return f"({' UNION ALL BY NAME '.join(reads)})"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _in_duckdb(text: str) -> str:

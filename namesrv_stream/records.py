@@ -17,9 +17,6 @@ DEFAULT_TOPIC = "broker-heartbeats"
 MAX_RECORD_BYTES = 17 * 1024 * 1024
 """Largest record that producers, the topic and consumers accept: a frame of 16 MiB, and 1 MiB that JSON adds."""
 
-NO_BROKER_KEY = b""
-"""The key of ticks and commands, which belong to no broker."""
-
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _HEAVY_FIELDS = ("topicConfigTable", "topicQueueMappingInfoMap", "filterServerList")

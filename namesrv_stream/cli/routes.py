@@ -130,7 +130,8 @@ def _leases_shown(leases: list[lists.Broker], plain: bool) -> RenderableType:
         ]
         for each in leases
     ]
-    return table(["cluster:", "broker:", "#id", "address", "heard?", "lease", "release?", "version?"], rows, plain=plain)
+    columns = ["cluster:", "broker:", "#id", "address", "heard?", "lease", "release?", "version?"]
+    return table(columns, rows, plain=plain)
 
 
 @reads("getKvConfig")

@@ -1,11 +1,12 @@
 """Ends a job whose JVM no longer answers, or whose query stands still while the log goes on.
 
 Such a job would hold Kafka's lock for ever, because it is Python that answers Kafka. The thread that counts asks
-nobody: another one asks the JVM and Kafka, and may hang. Looks are counted and not seconds: a paused machine has none.
+nobody: two others ask the JVM and Kafka, and may hang. Looks are counted and not seconds: a paused machine has none.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Hashable
@@ -16,6 +17,8 @@ import psutil
 from pyspark.sql import SparkSession
 
 from namesrv_stream.job.failures import JobHungError, SessionLostError, require_session
+
+log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 1.0
 JVM_LOOKS = 60
@@ -64,14 +67,20 @@ class Standstill:
                                 "do Spark's workers run, and does the storage of the tables answer?")  # fmt: skip
         return None
 
-    def note_answer(self, log_end: Callable[[], int | None]) -> None:
-        """Note an answer of the JVM, from another thread. `log_end` is asked if the query stands still."""
+    def note_answer(self) -> None:
+        """Note an answer of the JVM, from another thread."""
         self._answers += 1
-        if self.still_looks < self._ask_at:
-            return
+
+    @property
+    def asks_for_the_log(self) -> bool:
+        """True if the query has stood still for so long that it is to be compared with the log."""
+        return self.still_looks >= self._ask_at
+
+    def note_log_end(self, log_end: int | None) -> None:
+        """Note the end of the log, from a third thread; None if Kafka does not say."""
         self._ask_at += LOG_LOOKS
-        former, self._log_end = self._log_end, log_end()
-        if self._log_end in (None, former):
+        former, self._log_end = self._log_end, log_end
+        if log_end in (None, former):
             self.still_looks, self._ask_at = 0, LOG_LOOKS
 
     @property
@@ -106,7 +115,7 @@ class HangWatch:
         self._stopped = threading.Event()
 
     def __enter__(self) -> Self:
-        for run in (self._look_on, self._ask_on):
+        for run in (self._look_on, self._ask_jvm, self._ask_kafka):
             threading.Thread(target=run, name="hang-watch", daemon=True).start()
         return self
 
@@ -130,11 +139,24 @@ class HangWatch:
             self._give_up()
             _end_jvm(self._jvm, self._hung)
 
-    def _ask_on(self) -> None:
+    def _ask_jvm(self) -> None:
         with suppress(SessionLostError):  # which ends the job anyway
             while not self._stopped.wait(LOOK_EVERY_S):
                 require_session(self._spark)
-                self._standstill.note_answer(self._log_end)
+                self._standstill.note_answer()
+
+    def _ask_kafka(self) -> None:
+        """Ask in a thread of its own: a Kafka that does not answer is no JVM that does not."""
+        while not self._stopped.wait(LOOK_EVERY_S):
+            if self._standstill.asks_for_the_log:
+                self._standstill.note_log_end(self._end_of_log())
+
+    def _end_of_log(self) -> int | None:
+        try:
+            return self._log_end()
+        except Exception:
+            log.exception("the end of the log is not known: an error of ours")
+            return None
 
 
 def pid_of_jvm(spark: SparkSession) -> int:

@@ -64,7 +64,7 @@ class Broker(Fields):
     broker_version: str | None
     data_version: DataVersion | UnsetType
     filter_server_list: list[str]
-    topics: int
+    topics: int | UnsetType
 
 
 class Brokers(Fields):
@@ -181,7 +181,7 @@ def broker(seen: Seen, lease: LiveRow) -> Broker:
         broker_version=lease.broker_version,
         data_version=lease.data_version if is_known else UNSET,
         filter_server_list=list(tables.filters.get(lease.broker_addr, ())),
-        topics=tables.queues.topic_counts.get(lease.broker_name, 0),
+        topics=tables.queues.topic_counts.get(lease.broker_name, 0) if is_known else UNSET,
     )
 
 

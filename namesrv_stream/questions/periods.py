@@ -171,8 +171,8 @@ def _outage(outage: Outage) -> SharedOutage:
 
 def _session(each: Session) -> PastSession:
     began, ended = iso_text(each.from_ms), iso_text(each.to_ms)
-    planned = each.ended_by in UNPLANNED
-    return PastSession(_text(each.broker), each.broker_name, each.address, began, ended, each.ended_by, planned)
+    unplanned = each.ended_by in UNPLANNED
+    return PastSession(_text(each.broker), each.broker_name, each.address, began, ended, each.ended_by, unplanned)
 
 
 def _text(broker: BrokerKey) -> str:

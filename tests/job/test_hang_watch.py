@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from namesrv_stream.job.hang_watch import JVM_LOOKS, QUERY_LOOKS, UNREADY_LOOKS, Standstill
+from namesrv_stream.job.hang_watch import JVM_LOOKS, LOG_LOOKS, QUERY_LOOKS, UNREADY_LOOKS, Standstill
 
 TRIGGER_MS = 5_000
 LIMIT = QUERY_LOOKS + TRIGGER_MS // 1000
@@ -23,7 +23,9 @@ class Job:
             if hung := self.standstill.look(next(steps)):
                 return n, str(hung)
             if answers:
-                self.standstill.note_answer(self.log_end)
+                self.standstill.note_answer()
+            if self.standstill.asks_for_the_log and self.log_end is not None:
+                self.standstill.note_log_end(self.log_end())
         return None
 
 
@@ -78,6 +80,12 @@ def test_a_query_hangs_only_if_the_log_grows(job, end):
     job.log_end = count(8).__next__
     looks, _ = job.looks(2 * LIMIT, still())
     assert looks > LIMIT - 100, "the count begins when the log grows again"
+
+
+def test_a_kafka_that_is_asked_and_does_not_answer_is_no_jvm_that_does_not(job):
+    job.log_end = None
+    assert job.looks(LOG_LOOKS + 3 * JVM_LOOKS, still()) is None
+    assert job.standstill.problem is None
 
 
 def test_a_job_without_a_query_has_nothing_to_move(job):
