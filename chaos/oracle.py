@@ -12,7 +12,7 @@ from typing import Any
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import MalformedRecordError
 from namesrv_stream.kafka.reader import LOG_PARTITION, StoredRecord
-from namesrv_stream.records import decode_lease_only, decode_record
+from namesrv_stream.records import decode_readable, decode_record
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import BrokerEventRow, LogPosition
@@ -36,7 +36,8 @@ class Oracle:
         except MalformedRecordError:
             self.rejected.append(record.offset)
             with suppress(MalformedRecordError):
-                self.registry.apply(decode_lease_only(record.value, record.key), at, lease_only=True)
+                request, is_lease_only = decode_readable(record.value, record.key)
+                self.registry.apply(request, at, lease_only=is_lease_only)
 
     def take_history(self) -> list[BrokerEventRow]:
         """Return the lines of history since the last call."""

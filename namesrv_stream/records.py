@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from namesrv_stream.errors import MalformedRecordError
+from namesrv_stream.rules.readable import readable_topics, without_nulls
 from namesrv_stream.rules.requests import BrokerRequest, RegisterBroker, Request, what_is_wrong
 
 DEFAULT_TOPIC = "broker-heartbeats"
@@ -19,6 +20,7 @@ MAX_RECORD_BYTES = 17 * 1024 * 1024
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError, AttributeError)
 _HEAVY_FIELDS = ("topicConfigTable", "topicQueueMappingInfoMap", "filterServerList")
 
 
@@ -36,34 +38,64 @@ def record_key(request: Request) -> bytes:
 def decode_record(value: bytes | str | None, key: bytes | None = None) -> Request:
     """Decode the value of a record. Raises MalformedRecordError, whose reason names the field and the mistake.
 
-    With the record's `key`, a record of a broker has to have the broker address as its key.
+    A null in a registration is what an absent field is (R1a). With the record's `key`, a record of a broker has to have
+    the broker address as its key.
     """
     if value is None:
         raise MalformedRecordError("no value")
     try:
         request = _decoder.decode(value)
     except msgspec.ValidationError as error:
-        raise MalformedRecordError(what_is_wrong(error)) from error
+        request = _decode_with_defaults(value, error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedRecordError(f"not JSON: {error}") from error
     _require_key(request, key)
     return request
 
 
-def decode_lease_only(value: bytes | str | None, key: bytes | None = None) -> RegisterBroker:
-    """Decode a registration without its topics, mappings and filter servers, for one whose other fields cannot be read.
+def _decode_with_defaults(value: bytes | str, error: msgspec.ValidationError) -> RegisterBroker:
+    try:
+        request, left_out = _registration(value)
+    except _UNREADABLE:
+        raise MalformedRecordError(what_is_wrong(error)) from error
+    if left_out:
+        raise MalformedRecordError(f"topics that cannot be read: {', '.join(map(ascii, left_out))}") from error
+    return request
 
-    It keeps the broker's filter list (`keepFilterServers`, R11), since the list that the broker sent is unknown. Raises
+
+def decode_readable(value: bytes | str | None, key: bytes | None = None) -> tuple[RegisterBroker, bool]:
+    """Decode a registration that `decode_record` rejects, and return whether only its lease could be read.
+
+    Topics that cannot be read are left out alone (R1a). If anything else cannot be read, topics, mappings and filter
+    servers are all left out, and the broker keeps its filter list (`keepFilterServers`, R11). Raises
     MalformedRecordError if the remaining fields cannot be read either.
     """
     try:
+        request, is_lease_only = _registration(value or b"")[0], False
+    except _UNREADABLE:
+        request, is_lease_only = _decode_lease(value), True
+    _require_key(request, key)
+    return request, is_lease_only
+
+
+def _registration(value: bytes | str) -> tuple[RegisterBroker, list[str]]:
+    """Return a registration with nulls as absent fields, and its topics that are left out."""
+    said = msgspec.json.decode(value)
+    fields = without_nulls(said)
+    if said.get("filterServerList", ()) is None:
+        fields["keepFilterServers"] = True  # R11
+    table = readable_topics(fields.get("topicConfigTable", {}), strict=True)
+    left_out = [name for name in said.get("topicConfigTable") or () if name not in table]
+    return msgspec.convert(fields | {"topicConfigTable": table}, RegisterBroker), left_out
+
+
+def _decode_lease(value: bytes | str | None) -> RegisterBroker:
+    try:
         fields: dict[str, Any] = msgspec.json.decode(value or b"")
         light = {name: content for name, content in fields.items() if name not in _HEAVY_FIELDS}
-        request = msgspec.convert(light | {"keepFilterServers": True}, RegisterBroker)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError, AttributeError) as error:
+        return msgspec.convert(light | {"keepFilterServers": True}, RegisterBroker)
+    except _UNREADABLE as error:
         raise MalformedRecordError(what_is_wrong(error)) from error
-    _require_key(request, key)
-    return request
 
 
 def _require_key(request: Request, key: bytes | None) -> None:

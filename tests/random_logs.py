@@ -105,6 +105,11 @@ def _said(request):
 def _broken(request):
     """A registration of which only the lease can be read."""
     key, value = _said(request)
+    return key, value[:-1] + b',"topicQueueMappingInfoMap":"?"}'
+
+
+def _with_unreadable_topics(request):
+    key, value = _said(request)
     return key, value.replace(b'"perm":', b'"perm":"none","was":')
 
 
@@ -129,6 +134,7 @@ said = st.one_of(
     ends.map(_said),
     commands.map(_said),
     registrations.map(_broken),
+    registrations.map(_with_unreadable_topics),
     junk,
 )
 

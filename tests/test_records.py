@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from namesrv_stream.errors import MalformedRecordError
-from namesrv_stream.records import decode_lease_only, decode_record, encode_record, record_key
+from namesrv_stream.records import decode_readable, decode_record, encode_record, record_key
 from namesrv_stream.rules.requests import (
     BrokerHeartbeat,
     ChannelClosed,
@@ -21,6 +21,9 @@ REGISTRATION = {
     "brokerId": 0,
     "brokerAddr": ADDRESS,
 }
+
+
+TOPIC = {"readQueueNums": 1, "writeQueueNums": 2, "perm": 4}
 
 
 def value(**fields):
@@ -53,14 +56,39 @@ def test_empty_name_is_no_name(field):
 
 @pytest.mark.parametrize(("field", "content"), [("clusterName", ""), ("brokerName", ""), ("brokerAddr", "a")])
 def test_lease_is_held_to_its_identity_also_when_the_topics_are_unreadable(field, content):
-    assert decode_lease_only(value(topicConfigTable="?")).topic_config_table == {}
+    lease, is_lease_only = decode_readable(value(topicConfigTable="?"))
+    assert (lease.topic_config_table, is_lease_only) == ({}, True)
     with pytest.raises(MalformedRecordError, match=field):
-        decode_lease_only(value(topicConfigTable="?", **{field: content}))
+        decode_readable(value(topicConfigTable="?", **{field: content}))
 
 
 def test_lease_alone_keeps_the_filter_servers_as_they_were():
-    lease = decode_lease_only(value(topicConfigTable={"T": {"perm": "?"}}, filterServerList=["f:1"], zoneName="z1"))
+    unreadable = {"topicQueueMappingInfoMap": "?", "topicConfigTable": {"T": TOPIC}}
+    lease, is_lease_only = decode_readable(value(**unreadable, filterServerList=["f:1"], zoneName="z1"))
+    assert (lease.topic_config_table, is_lease_only) == ({}, True)
     assert (lease.keep_filter_servers, lease.filter_server_list, lease.zone_name) == (True, [], "z1")
+
+
+@pytest.mark.parametrize("topic", [None, {"perm": 6}, TOPIC | {"readQueueNums": None}, TOPIC | {"perm": 2**31}, "?"])
+def test_r1a_a_topic_that_cannot_be_read_is_left_out_alone(topic):
+    said = value(topicConfigTable={"T": TOPIC, "N": topic}, filterServerList=["f:1"], dataVersion={"counter": 7})
+    whole = decode_record(value(topicConfigTable={"T": TOPIC}, filterServerList=["f:1"], dataVersion={"counter": 7}))
+    assert decode_readable(said) == (whole, False)
+
+
+@pytest.mark.parametrize(
+    ("nulls", "same"),
+    [
+        ({"dataVersion": None, "topicConfigTable": None, "haServerAddr": None, "topicQueueMappingInfoMap": None}, {}),
+        ({"dataVersion": {"counter": 7, "timestamp": None}}, {"dataVersion": {"counter": 7}}),
+        ({"filterServerList": None}, {"keepFilterServers": True}),
+        ({"filterServerList": ["f:1", None]}, {"filterServerList": ["f:1"]}),
+        ({"topicConfigTable": {"T": TOPIC | {"topicSysFlag": None}}}, {"topicConfigTable": {"T": TOPIC}}),
+        ({"topicConfigTable": {"T": TOPIC | {"perm": None}}}, {"topicConfigTable": {"T": TOPIC | {"perm": 6}}}),
+    ],
+)
+def test_r1a_a_null_is_what_an_absent_field_is(nulls, same):
+    assert decode_record(value(**nulls)) == decode_record(value(**same))
 
 
 def test_unregistration_needs_the_address_alone():
@@ -85,8 +113,9 @@ def test_unregistration_needs_the_address_alone():
         (value(brokerId="0"), "brokerId"),
         (value(heartbeatTimeoutMillis=0), "heartbeatTimeoutMillis"),
         (value(dataVersion={"counter": 2**63}), "counter"),
-        (value(topicConfigTable={"T": {"readQueueNums": 1, "writeQueueNums": 1}}), "perm"),
-        (value(topicConfigTable={"T": {"readQueueNums": 2**31, "writeQueueNums": 1, "perm": 6}}), "readQueueNums"),
+        (value(topicConfigTable={"T": TOPIC, "N": {"perm": 6}}), "topics that cannot be read: 'N'"),
+        (value(topicConfigTable={"N\n": {"readQueueNums": 2**31, "writeQueueNums": 1, "perm": 6}}), r"'N\n'"),
+        (b'{"type": "UPDATE_NAMESRV_CONFIG", "properties": {"a": null}}', "properties"),
         (b'{"type": "PUT_KV_CONFIG", "namespace": "n", "key": "", "value": "v"}', "key"),
         (b'{"type": "DELETE_KV_CONFIG", "namespace": "n", "key": ""}', "key"),
     ],
@@ -105,10 +134,10 @@ def test_a_record_without_a_value_has_none():
 @pytest.mark.parametrize("key", [b"", b"10.0.0.9:1"])
 def test_a_record_of_a_broker_has_its_address_as_key(key):
     reason = f"the record's key is not brokerAddr {ADDRESS}"
-    for decode in (decode_record, decode_lease_only):
+    for decode in (decode_record, decode_readable):
         with pytest.raises(MalformedRecordError, match=reason):
             decode(value(), key)
-        assert decode(value(), ADDRESS.encode()).broker_addr == ADDRESS
+        decode(value(), ADDRESS.encode())
 
 
 def test_the_key_of_a_record_that_belongs_to_no_broker_is_free():

@@ -18,6 +18,7 @@ from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.kept_answers import KeptAnswer
 from namesrv_stream.gateway.lookup_frames import LookupFrames
 from namesrv_stream.gateway.metrics import Metrics
+from namesrv_stream.gateway.own_writes import until_read
 from namesrv_stream.gateway.readers import READERS, no_route
 from namesrv_stream.gateway.registering import KAFKA_IS_AWAY
 from namesrv_stream.gateway.writes import HANDLERS, Writes
@@ -91,7 +92,7 @@ class Dispatcher:
 
     async def _answered_later(self, read: asyncio.Future[None], command: RemotingCommand) -> KeptAnswer:
         """Answer a lookup once a snapshot has read this gateway's own write, or has not within the limit (E12)."""
-        await read
+        await until_read(read)
         if self._is_open_to(command.code) and self._answers.is_scan(command):
             return await self._scanned(self._answers, command)
         kept = self._read(command)

@@ -20,8 +20,11 @@ from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.command import RemotingCommand
 
-WAIT_LIMIT_S = 3.0
-"""Time after the acknowledgement of a write for which lookups wait until it is read."""
+WAIT_LIMIT_S = 2.5
+"""Longest wait of one lookup. Clients give up after 3 s, and may ask again after an answer without the topic."""
+
+UNREAD_LIMIT_S = 10.0
+"""Time after the acknowledgement of a write from which on no lookup waits for it."""
 
 MOST_KEYS = 50_000
 """Limit of what is waited for. Beyond it lookups are answered from the newest snapshot at once."""
@@ -70,11 +73,11 @@ class OwnWrites:
         self._forget_answers(self._unread)
 
     def awaited(self, command: RemotingCommand, connection: int | None) -> asyncio.Future[None] | None:
-        """Return a future that ends once a lookup may be answered; None if it need not wait."""
+        """Return a future for `until_read` of a lookup that has to wait; None if it need not."""
         if not self._unread:
             return None
         write = next((self._unread[key] for key in self._asked(command, connection) if key in self._unread), None)
-        return None if write is None else asyncio.shield(write.read)
+        return None if write is None else write.read
 
     def _asked(self, command: RemotingCommand, connection: int | None) -> Iterable[Key]:
         fields = command.ext_fields or {}
@@ -94,7 +97,7 @@ class OwnWrites:
         self._writes.add(write)
         self._unread.update(dict.fromkeys(keys, write))
         self._forget_answers(keys)
-        loop.call_later(WAIT_LIMIT_S, self._release, write)
+        loop.call_later(UNREAD_LIMIT_S, self._release, write)
 
     def _release(self, write: _Write) -> None:
         if write in self._writes:
@@ -114,6 +117,11 @@ class OwnWrites:
         self._answers.routes.drop(frozenset(topics))
         if names:
             self._answers.routes.drop_all()
+
+
+async def until_read(read: asyncio.Future[None]) -> None:
+    """Wait until a lookup may be answered, for WAIT_LIMIT_S at most."""
+    await asyncio.wait([read], timeout=WAIT_LIMIT_S)
 
 
 def _concerns(command: Command) -> Iterable[Key]:

@@ -57,10 +57,12 @@ _SMALL_BROKER = {
 
 
 class Release(Enum):
-    """A release line; the value is its configuration in conf/ivy.xml."""
+    """A release line, or a program of one; the value is its configuration in conf/ivy.xml."""
 
     V5 = "rocketmq"
     V4 = "rocketmq4"
+    CLIENT_V4 = "rocketmq-client4"
+    PROXY_V5 = "rocketmq-proxy"
 
     def java(self, home: Path, main: str, *arguments: str, heap: str = "-Xmx256m") -> list[str | Path]:
         """Return the command that runs one of its programs; its logs go to `home`, none to the terminal."""
@@ -161,6 +163,10 @@ class JavaClient:
         self._producer.setNamesrvAddr(namesrv_addr)
         self._producer.setSendMsgTimeout(10_000)
         self._producer.start()
+
+    def create_topic(self, topic: str, cluster: str) -> None:
+        """Create a topic on all masters of a cluster, with a client of 4.x."""
+        self._producer.createTopic(cluster, topic, 4)
 
     def send(self, topic: str, bodies: list[str]) -> None:
         """Send messages one by one, each acknowledged by a broker. Raises MessageNotSentError."""

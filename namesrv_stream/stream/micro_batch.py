@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import MalformedRecordError, NamesrvError, TermLostError
 from namesrv_stream.kafka.reader import LOG_PARTITION, RecordReader, StoredRecord
-from namesrv_stream.records import decode_lease_only, decode_record
+from namesrv_stream.records import decode_readable, decode_record
 from namesrv_stream.rules.lease import LOG_GAP_MS, LogClock, deadline_ms
 from namesrv_stream.rules.progress import SIGN_MS
 from namesrv_stream.rules.registry import RouteRegistry
@@ -252,7 +252,8 @@ class MicroBatches:
         except MalformedRecordError as error:
             self._reject(record, at, error.reason)
             with suppress(MalformedRecordError):
-                self._registry.apply(decode_lease_only(record.value, record.key), at, lease_only=True)
+                request, is_lease_only = decode_readable(record.value, record.key)
+                self._registry.apply(request, at, lease_only=is_lease_only)
         else:
             if isinstance(request, Scan):
                 self._tick(at)

@@ -16,7 +16,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 import msgspec
 from isal.isal_zlib import crc32
 
-from namesrv_stream.rules.requests import PERM_READ_WRITE, DataVersion, TopicConfig
+from namesrv_stream.rules.readable import readable_topics, without_nulls
+from namesrv_stream.rules.requests import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import Version
 from namesrv_stream.wire.errors import (
     BodyTooLargeError,
@@ -158,7 +159,7 @@ def _decode(body: bytes, version: int, compressed: bool, limits: BodyLimits) -> 
     if not body:
         return RegisterBrokerBody(), []
     if compressed or body[0] == _ZLIB_FIRST_BYTE:
-        return _decode_sections(inflate(body, limits.inflated_bytes), has_mappings=version >= Version.V5_0_0), []
+        return _decode_sections(inflate(body, limits.inflated_bytes), has_mappings=version >= Version.V5_0_0)
     return _decode_plain(body, _BODY_DECODERS, RegisterBrokerBody, limits)
 
 
@@ -177,7 +178,7 @@ def _decode_with_defaults(text: bytes, kind: type[T]) -> tuple[T, list[str]]:
     """Decode a body that has nulls, or topics that cannot be read: those are left out alone (R1a)."""
     try:
         said = decode_json(text, _any_decoder, kind.__name__)
-        fields: dict[str, Any] = _without_nulls(said)
+        fields: dict[str, Any] = without_nulls(said)
         if said.get("filterServerList", ()) is None:
             fields["filterServerList"] = None  # keeps the list (R11)
         fields.pop("leftOut", None)
@@ -185,31 +186,12 @@ def _decode_with_defaults(text: bytes, kind: type[T]) -> tuple[T, list[str]]:
         wrapper, in_all = (
             (fields, said) if kind is TopicConfigSerializeWrapper else (fields.get(key, {}), said.get(key))
         )
-        table = {name: config for name, config in wrapper.get("topicConfigTable", {}).items() if _is_topic(config)}
+        table = readable_topics(wrapper.get("topicConfigTable", {}), strict=False)
         wrapper["topicConfigTable"] = table
         left_out = [name for name in (in_all or {}).get("topicConfigTable") or () if name not in table]
         return msgspec.convert(fields, kind, strict=False), left_out
     except (msgspec.ValidationError, AttributeError, RecursionError) as error:
         raise MalformedBodyError(kind.__name__, str(error)) from error
-
-
-def _without_nulls(value: Any) -> Any:
-    match value:
-        case dict():
-            return {key: _without_nulls(each) for key, each in value.items() if each is not None}
-        case list():
-            return [_without_nulls(each) for each in value if each is not None]
-    return value
-
-
-def _is_topic(config: Any) -> bool:
-    """Return whether the registry can take what a registration says of a topic. Without a perm it has RocketMQ's."""
-    try:
-        config.setdefault("perm", PERM_READ_WRITE)
-        msgspec.convert(config, TopicConfig, strict=False)
-    except (msgspec.ValidationError, AttributeError):
-        return False
-    return True
 
 
 def _check_topics(topics: int) -> None:
@@ -288,13 +270,15 @@ class _Sections:
         return (self.block() for _ in range(count))
 
 
-def _decode_sections(text: bytes, *, has_mappings: bool) -> RegisterBrokerBody:
+def _decode_sections(text: bytes, *, has_mappings: bool) -> tuple[RegisterBrokerBody, list[str]]:
     sections = _Sections(text)
     version = _decode_version(sections.block())
-    topics = dict(_decode_topic(block) for block in sections.blocks())
+    said = dict(_decode_topic(block) for block in sections.blocks())
+    topics = {name: config for name, config in said.items() if config is not None}
     filter_servers = decode_json(sections.block(), _filter_servers_decoder, "filterServerList")
     mappings = dict(_decode_mapping(block) for block in sections.blocks()) if has_mappings else {}
-    return RegisterBrokerBody(TopicConfigSerializeWrapper(version, topics, mappings), filter_servers)
+    body = RegisterBrokerBody(TopicConfigSerializeWrapper(version, topics, mappings), filter_servers)
+    return body, [name for name in said if name not in topics]
 
 
 _TOPIC = re.compile(r"(.*) (-?\d+) (-?\d+) (-?\d+) [A-Z_]+(?: \{.*)?", re.DOTALL | re.ASCII)
@@ -305,21 +289,25 @@ def _decode_version(block: bytes) -> DataVersion:
     try:
         return decode_json(block, _version_decoder, "DataVersion")
     except MalformedBodyError:
-        said = _without_nulls(decode_json(block, _any_decoder, "DataVersion"))
+        said = without_nulls(decode_json(block, _any_decoder, "DataVersion"))
         return decode_json(msgspec.json.encode(said or {}), _version_decoder, "DataVersion")
 
 
-def _decode_topic(block: bytes) -> tuple[str, TopicConfig]:
-    """Decode `NAME READ WRITE PERM FILTER`. From 5.0.0 on attributes follow; flag and order are not in this form."""
+def _decode_topic(block: bytes) -> tuple[str, TopicConfig | None]:
+    """Decode `NAME READ WRITE PERM FILTER`. From 5.0.0 on attributes follow; flag and order are not in this form.
+
+    A text without the numbers is no topic: it has None, and is its own name (R1a).
+    """
+    text = block.decode(errors="replace")  # as Java does
+    found = _TOPIC.fullmatch(text)
+    if found is None:
+        return text, None
+    name, read, write, perm = found.groups()
     try:
-        found = _TOPIC.fullmatch(block.decode())
-        if found is None:
-            raise ValueError("not NAME READ WRITE PERM FILTER")
-        name, read, write, perm = found.groups()
         fields = {"readQueueNums": read, "writeQueueNums": write, "perm": perm}
         return name, msgspec.convert(fields, TopicConfig, strict=False)
-    except (ValueError, msgspec.ValidationError) as error:
-        raise MalformedBodyError(_BODY, f"topic {block[:200]!r}: {error}") from error
+    except msgspec.ValidationError:
+        return name, None
 
 
 def _decode_mapping(block: bytes) -> tuple[str, dict[str, object]]:

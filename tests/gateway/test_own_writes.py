@@ -7,7 +7,7 @@ import pytest
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import own_writes
 from namesrv_stream.gateway.answers import Answers
-from namesrv_stream.gateway.own_writes import OwnWrites
+from namesrv_stream.gateway.own_writes import OwnWrites, until_read
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.requests import DeleteTopic, PutKvConfig, WipeWritePerm
 from namesrv_stream.rules.rows import LogPosition
@@ -60,8 +60,25 @@ def test_e12_a_lookup_of_an_unread_write_waits_until_a_snapshot_has_read_it(requ
     asyncio.run(scenario())
 
 
-def test_e12_nothing_waits_for_longer_than_the_limit(monkeypatch):
+def test_e12_each_lookup_of_an_unread_write_waits_up_to_the_limit(monkeypatch):
+    """RocketMQ's proxy asks three times at once for the topic that it has made, and ends if it is not there."""
     monkeypatch.setattr(own_writes, "WAIT_LIMIT_S", 0.01)
+
+    async def scenario():
+        own = OwnWrites(answers())
+        own.registered(["T"], PLACE)
+        for _ in range(3):
+            read = own.awaited(lookup(105, topic="T"), 1)
+            await until_read(read)
+            assert not read.done()
+        own.follow(answers(offset=6))
+        assert own.awaited(lookup(105, topic="T"), 1) is None
+
+    asyncio.run(scenario())
+
+
+def test_e12_nothing_waits_for_a_write_that_nobody_reads(monkeypatch):
+    monkeypatch.setattr(own_writes, "UNREAD_LIMIT_S", 0.01)
 
     async def scenario():
         own = OwnWrites(answers())

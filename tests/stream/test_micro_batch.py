@@ -8,7 +8,7 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.kafka.reader import StoredRecord
-from namesrv_stream.records import encode_record
+from namesrv_stream.records import decode_record, encode_record
 from namesrv_stream.rules.requests import (
     BrokerHeartbeat,
     ChannelClosed,
@@ -120,8 +120,8 @@ def closed(address, at_ms, offset, channel):
     return event(address, at_ms, offset, encode_record(ChannelClosed(broker_addr=address, channel_id=channel)))
 
 
-def with_bad_topic(good):
-    value = good.stored.value.replace(b'"readQueueNums":8', b'"readQueueNums":"8"', 1)
+def with_bad_mappings(good):
+    value = good.stored.value.replace(b'"topicConfigTable"', b'"topicQueueMappingInfoMap":"?","topicConfigTable"')
     return good._replace(stored=good.stored._replace(value=value))
 
 
@@ -287,7 +287,7 @@ def test_an_unreadable_command_is_rejected_with_its_reason(registry):
 def test_topics_that_could_not_be_read_are_taken_when_they_can_though_the_version_is_the_same(registry):
     good = registered(A, 10_000, 1, topics=["TopicA", "TopicB"], data_version=DataVersion(0, 1, 1))
     bad = registered(A, 0, 0, topics=["TopicA", "TopicB"], data_version=DataVersion(0, 1, 1))
-    bad = with_bad_topic(bad)
+    bad = with_bad_mappings(bad)
     registry.handle(bad)
     assert registry.rows("live")[0].data_version == DataVersion()
     assert registry.rows("topic") == []
@@ -300,7 +300,7 @@ def test_topics_that_could_not_be_read_delete_none(tmp_path):
     registry = Registry(tmp_path / "registry", deleteTopicWithBrokerRegistration="true")
     registry.handle(registered(A, 0, 0, data_version=DataVersion(0, 1, 1)))
     bad = registered(A, 10_000, 1, topics=["TopicB"], data_version=DataVersion(0, 1, 2))
-    bad = with_bad_topic(bad)
+    bad = with_bad_mappings(bad)
     registry.handle(bad)
     assert [row.topic for row in registry.rows("topic")] == ["TopicA"]
 
@@ -313,7 +313,7 @@ def test_topics_that_could_not_be_read_are_taken_anew_by_a_slave_that_has_become
     registry.handle(unregistered(A, 2, 2))
     assert [row.perm for row in registry.rows("topic")] == [4]
     bad = registered(B, 3, 3, data_version=version)
-    bad = with_bad_topic(bad)
+    bad = with_bad_mappings(bad)
     registry.handle(bad)
     registry.handle(registered(B, 4, 4, data_version=version))
     assert [row.perm for row in registry.rows("topic")] == [6]
@@ -323,23 +323,33 @@ def test_a_stale_master_stays_refused_by_one_whose_topics_could_not_be_read(regi
     """R6."""
     registry.handle(registered(A, 0, 0, data_version=DataVersion(4, 1, 1)))
     bad = registered(B, 1, 1, data_version=DataVersion(5, 1, 1))
-    bad = with_bad_topic(bad)
+    bad = with_bad_mappings(bad)
     registry.handle(bad)
     registry.handle(registered(A, 2, 2, data_version=DataVersion(4, 1, 1)))
     assert registry.addresses("broker") == [B]
 
 
-def test_a_registration_with_one_bad_topic_keeps_its_lease_topics_and_filter_servers(registry):
+def test_a_registration_with_bad_mappings_keeps_its_lease_topics_and_filter_servers(registry):
     registry.handle(registered(A, 0, 0, filter_server_list=["f:1"]))
     bad = registered(A, 10_000, 1, topics=["TopicA", "TopicB"], data_version=DataVersion(0, 1, 1))
-    bad = with_bad_topic(bad)
+    bad = with_bad_mappings(bad)
     registry.handle(bad)
     assert [(row.broker_addr, row.last_update_timestamp - T0) for row in registry.rows("live")] == [(A, 10_000)]
     assert [row.topic for row in registry.rows("topic")] == ["TopicA"]
     assert [row.filter_server_list for row in registry.rows("filter")] == [("f:1",)]
     [row] = registry.rows("rejected")
     assert (row.offset, row.key, row.value) == (1, A, bad.stored.value)
-    assert "readQueueNums" in row.reason
+    assert "topicQueueMappingInfoMap" in row.reason
+
+
+def test_r1a_a_topic_that_cannot_be_read_is_left_out_alone_and_named(registry):
+    good = registered(A, 0, 0, topics=["TopicA", "TopicB"], filter_server_list=["f:1"])
+    value = good.stored.value.replace(b'"readQueueNums":8', b'"readQueueNums":"8"', 1)
+    registry.handle(event(A, 0, 0, value=value))
+    assert [row.topic for row in registry.rows("topic")] == ["TopicB"]
+    assert [row.filter_server_list for row in registry.rows("filter")] == [("f:1",)]
+    assert [row.data_version for row in registry.rows("live")] == [decode_record(good.stored.value).data_version]
+    assert [row.reason for row in registry.rows("rejected")] == ["topics that cannot be read: 'TopicA'"]
 
 
 @pytest.mark.parametrize("value", [b'{"type": "REGISTER_BROKER"', b'{"type": "REGISTER_BROKER", "brokerName": 1}'])

@@ -156,7 +156,7 @@ def requesters(stack, name, type_):
     return {each.requested_by.partition("@")[0] for each in events_of(stack, name) if each.type == type_}
 
 
-@pytest.mark.parametrize("release", Release)
+@pytest.mark.parametrize("release", [Release.V5, Release.V4])
 def test_mqadmin_writes_with_the_keys_of_an_admin_alone(stack, admin, release):
     put = ("updateKvConfig", "-s", release.value, "-k", "K", "-v", "V")
     for keys in (None, READER, BROKER_A, Keys("ann", "not her secret")):

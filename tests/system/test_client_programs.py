@@ -1,0 +1,109 @@
+"""Clients in other languages, and RocketMQ's proxy, with the gateway as their name server: each from its registry.
+
+A topic is used at once after its creation (E12), and the broker creates none by itself. So a lookup that the gateway
+answers from before the creation is an error of the client.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from namesrv_stream.local.ports import HOST, free_ports, listens
+from namesrv_stream.local.rocketmq import START_LIMIT_S, Release, broker, java_client, mqadmin
+from namesrv_stream.local.server import OwnedServer
+from tests.system.test_gateway_rocketmq import registered, routed
+
+pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.system]
+
+PROGRAMS = Path(__file__).with_name("programs")
+BODIES = [f"message {number}" for number in range(20)]
+NODE_CLIENT = "ali-ons@3.12.0"
+GO_CLIENT = "github.com/apache/rocketmq-client-go/v2@v2.1.2"
+GRPC_CLIENT = "rocketmq-python-client==5.1.2"
+RUN_LIMIT_S = 180
+
+
+@pytest.fixture(scope="module")
+def master(stack, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("master")
+    with broker(folder, stack.namesrv_addr, "broker-a", autoCreateTopicEnable="false") as running:
+        registered(stack, "broker-a", {"0": running.address})
+        yield running
+        running.kill()  # an orderly stop takes it ten seconds
+
+
+class Proxy(OwnedServer):
+    """RocketMQ's proxy in cluster mode, for gRPC clients."""
+
+    name = "the proxy"
+
+    def __init__(self, home, namesrv_addr):
+        super().__init__(home / "console.log")
+        self._home = home
+        self.port, remoting_port = free_ports(1), free_ports(1)
+        settings = {
+            "grpcServerPort": self.port,
+            "localServeAddr": HOST,
+            "namesrvAddr": namesrv_addr,
+            "proxyMode": "cluster",
+            "remotingListenPort": remoting_port,
+            "rocketMQClusterName": "RealCluster",
+        }
+        (home / "proxy.json").write_text(json.dumps(settings))
+
+    def start(self):
+        main = ["org.apache.rocketmq.proxy.ProxyStartup", "-pc", str(self._home / "proxy.json")]
+        self._run(Release.PROXY_V5.java(self._home, *main, heap="-Xmx512m"), lambda: listens(self.port), START_LIMIT_S)
+        return self
+
+
+def fetched(what, *command, cwd):
+    """Have the client of a registry fetch `what`; skip the test if the machine lacks that client, or the registry."""
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{what} was not tried: this machine has no {command[0]}")
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"{what} was not tried: it could not be fetched: {done.stderr[-500:]}")
+
+
+def printed(*command, cwd):
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=RUN_LIMIT_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return sorted(done.stdout.splitlines())
+
+
+def test_a_proxy_starts_the_first_time_and_a_grpc_client_sends_and_receives_through_it(stack, master, tmp_path):
+    with Proxy(tmp_path, stack.namesrv_addr) as proxy:
+        fetched("the gRPC client", sys.executable, "-m", "venv", "venv", cwd=tmp_path)
+        fetched("the gRPC client", tmp_path / "venv/bin/pip", "install", "--quiet", GRPC_CLIENT, cwd=tmp_path)
+        said = mqadmin(tmp_path / "admin", stack.namesrv_addr, "updateTopic", "-c", "RealCluster", "-t", "ByProxy")
+        assert "success" in said, said
+        routed(stack, "ByProxy")
+        client = [tmp_path / "venv/bin/python", PROGRAMS / "grpc_client.py", f"{HOST}:{proxy.port}", "ByProxy"]
+        assert printed(*client, *BODIES, cwd=tmp_path) == sorted(BODIES)
+
+
+def test_e12_a_go_client_creates_a_topic_and_uses_it_at_once(stack, master, tmp_path):
+    shutil.copy(PROGRAMS / "client.go", tmp_path)
+    fetched("the Go client", "go", "mod", "init", "client", cwd=tmp_path)
+    fetched("the Go client", "go", "get", GO_CLIENT, cwd=tmp_path)
+    printed("go", "build", "-o", "client", ".", cwd=tmp_path)
+    assert printed("./client", stack.namesrv_addr, master.address, "ByGo", *BODIES, cwd=tmp_path) == sorted(BODIES)
+
+
+def test_e12_a_node_client_creates_a_topic_and_uses_it_at_once(stack, master, tmp_path):
+    shutil.copy(PROGRAMS / "client.js", tmp_path)
+    fetched("the Node client", "npm", "install", "--no-audit", "--no-fund", NODE_CLIENT, cwd=tmp_path)
+    client = ("node", "client.js", stack.namesrv_addr, master.address, "ByNode")
+    assert printed(*client, *BODIES, cwd=tmp_path) == sorted(BODIES)
+
+
+def test_e12_the_newest_java_client_of_4_9_creates_a_topic_and_uses_it_at_once(stack, master, tmp_path):
+    with java_client(tmp_path, stack.namesrv_addr, Release.CLIENT_V4) as client:
+        client.create_topic("ByJava", "RealCluster")
+        client.send("ByJava", BODIES)
+        assert sorted(client.receive("ByJava", len(BODIES))) == sorted(BODIES)
