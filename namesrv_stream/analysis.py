@@ -151,17 +151,13 @@ def _register_table(
 
 
 def _files_read(spec: TableSpec, paths: Sequence[str], partitions: Sequence[str | None]) -> str:
-    """Return SQL that reads the files. The partition's value is Delta's: folder names above the registry tell nothing."""
-    of_value: dict[str | None, list[str]] = {}
+    """Return SQL that reads the files. The partition's value is Delta's: folders above the registry tell nothing."""
+    column, of_value = spec.partition_column, dict[str | None, list[str]]()
     for path, value in zip(paths, partitions, strict=True):
         of_value.setdefault(value, []).append(_quoted(path))
     reads = []
     for value, quoted in of_value.items():
-        own = (
-            f", {'NULL' if value is None else _quoted(value)} AS {spec.partition_column}"
-            if spec.partition_column
-            else ""
-        )
+        own = f", {'NULL' if value is None else _quoted(value)} AS {column}" if column else ""
         files = ", ".join(quoted)
         reads.append(f"SELECT *{own} FROM read_parquet([{files}], hive_partitioning = false, union_by_name = true)")
     return f"({' UNION ALL BY NAME '.join(reads)})"

@@ -13,6 +13,7 @@ from namesrv_stream.history.views import NoSuchViewError, history_queries, regis
 from namesrv_stream.rules.requests import DeleteTopic
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import TOPIC
 from tests.history.by_rules import publish_by_rules
 from tests.history.fleet import RandomHistory
 from tests.history.seeded import DAY_MS, MINUTE_MS, SeededRegistry
@@ -29,13 +30,16 @@ def root(tmp_path):
     return Root(str(tmp_path / "registry"))
 
 
-def test_files_below_a_name_that_looks_like_a_pattern_are_read_too(tmp_path):
-    root = Root(str(tmp_path / "registry*"))
+@pytest.mark.parametrize("folder", ["registry*", "type=prod", "event_month=x", "env=a", "it's", "a\u00a0blank", "ü ä"])
+def test_files_are_read_whatever_the_folders_above_them_are_called(tmp_path, folder):
+    root = Root(str(tmp_path / folder / "registry"))
     registry = SeededRegistry(root, NOW)
     registry.register(START_MS, A, "broker-a", topics=("T",))
     registry.publish()
     assert ask(root, "SELECT topic, bucket FROM topic").num_rows == 1
     assert ask(root, "FROM topic_session")["from_time"].null_count == 0
+    assert ask(root, "SELECT type, event_month FROM broker_event").to_pylist()[0]["type"] == "REGISTERED"
+    assert ask(root, "FROM topic").column_names == [field.name for field in TOPIC.stored_schema]
 
 
 def test_tables_of_a_former_release_have_their_views_without_the_later_columns(tmp_path):
