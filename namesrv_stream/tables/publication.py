@@ -23,7 +23,16 @@ from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS
-from namesrv_stream.tables.schemas import BROKER_EVENT, PINNED_TABLES, REJECTED, SNAPSHOT, TABLES, TOPIC, TableSpec
+from namesrv_stream.tables.schemas import (
+    BROKER_EVENT,
+    LIVE,
+    PINNED_TABLES,
+    REJECTED,
+    SNAPSHOT,
+    TABLES,
+    TOPIC,
+    TableSpec,
+)
 from namesrv_stream.tables.writer import (
     BaseMovedError,
     Changes,
@@ -58,7 +67,8 @@ POINTS = (
     *(f"{point} {spec.name}" for spec in PINNED_TABLES for point in ("writing", "written")),
     "publishing",
     "published",
-    *(f"{point} {name}" for name in TABLES for point in ("compacting", "compacted")),
+    # `live` is written whole each time, so it has one file.
+    *(f"{point} {name}" for name in TABLES if name != LIVE.name for point in ("compacting", "compacted")),
 )
 """The points of a run that others can see: before and after each commit, in order. A crash may come at any of them."""
 
