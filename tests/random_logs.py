@@ -109,8 +109,9 @@ def _broken(request):
 
 
 def _with_unreadable_topics(request):
+    """A registration whose topics cannot be read. It is another one than that with them, and so is its token."""
     key, value = _said(request)
-    return key, value.replace(b'"perm":', b'"perm":"none","was":')
+    return key, value.replace(b'"perm":', b'"perm":"none","was":').replace(b'"token":"', b'"token":"unreadable-')
 
 
 junk = st.sampled_from([

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from chaos.oracle import Oracle
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import MalformedRecordError
-from namesrv_stream.records import decode_record
+from namesrv_stream.records import decode_readable, decode_record
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.requests import (
     AddWritePerm,
@@ -69,10 +69,17 @@ def registrations_in(log):
     found = {}
     for record in log:
         with suppress(MalformedRecordError):
-            request = decode_record(record.value, record.key)
+            request = decoded(record)
             if isinstance(request, RegisterBroker) and request.token is not None:
                 found[request.broker_addr, request.token] = request
     return found
+
+
+def decoded(record):
+    try:
+        return decode_record(record.value, record.key)
+    except MalformedRecordError:
+        return decode_readable(record.value, record.key)[0]
 
 
 @examples(300)
