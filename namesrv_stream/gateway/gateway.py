@@ -55,6 +55,7 @@ class Gateway:
         self._has_looked = asyncio.Event()
         self._has_snapshot = asyncio.Event()
         self._is_stale = False
+        self._was_kafka_silent = False
         self._looked_around_s = time.monotonic()
         self._tasks: set[asyncio.Task[None]] = set()
         self._notice_slots = asyncio.Semaphore(notices.SENT_AT_A_TIME)
@@ -183,8 +184,13 @@ class Gateway:
             await asyncio.sleep(_LOOK_AROUND_EVERY_S)
 
     def _watch_kafka(self) -> None:
-        """Send brokers to other gateways while Kafka has acknowledged nothing for kafkaAwayMillis."""
-        is_away, was_away = self._is_kafka_away, self._writes.registering.is_kafka_away
+        """Send brokers to other gateways while Kafka has acknowledged nothing for kafkaAwayMillis.
+
+        At two looks in succession: a process that was paused hears from Kafka right after the first one.
+        """
+        is_silent = self._link.silent_s * 1_000 > self._settings.kafka_away_millis
+        is_away, was_away = is_silent and self._was_kafka_silent, self._is_kafka_away
+        self._was_kafka_silent = is_silent
         self.metrics.kafka_away.set(is_away)
         self._writes.registering.note_kafka(is_away=is_away)
         if is_away and not was_away:
@@ -194,7 +200,7 @@ class Gateway:
 
     @property
     def _is_kafka_away(self) -> bool:
-        return self._link.silent_s * 1_000 > self._settings.kafka_away_millis
+        return self._writes.registering.is_kafka_away
 
     @property
     def _kafka_silence(self) -> str:

@@ -26,6 +26,7 @@ from namesrv_stream.rules.rows import BrokerEventRow, RejectedRow, SnapshotRow
 from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.rejected import newest_rejected
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.texts import iso_text, natural_key
 
 _FEW = 3
@@ -291,6 +292,7 @@ def rejected(seen: Seen, limit: int) -> list[Rejected]:
 
 
 _MANY_ROWS = ("topic", "topic_mapping")
+_TABLES = [spec.name for spec in ROUTE_TABLES]
 """Tables whose differences come last: a broker that leaves takes a row of each of its topics with it."""
 
 
@@ -370,8 +372,8 @@ def diff(compared: Comparison, table: str | None = None, *, limit: int | None = 
     """Return what a comparison of two moments has found, all of it or the rows of one table."""
     found = sorted(compared.diff.differences, key=lambda each: each.table in _MANY_ROWS)
     counts = _change_counts(found)
-    if table is not None and table not in counts and found:
-        raise BadQuestionError(f"table={table[:100]!r} has no difference. Tables with some: {', '.join(counts)}.")
+    if table is not None and table not in _TABLES:
+        raise BadQuestionError(f"table={table[:100]!r} is none of {', '.join(_TABLES)}.")
     wanted = [each for each in found if table in (None, each.table)]
     last = len(wanted) if limit is None else after + limit
     return Diff(

@@ -256,7 +256,7 @@ def test_the_reason_of_a_command_is_in_events_and_story(registry, client):
         ("/v1/brokers?limit=0", 400, "limit"),
         ("/v1/brokers?limit=100000", 400, "limit"),
         ("/v1/diff?to=1", 400, "from"),
-        ("/v1/diff?from=2&to=3&table=topics", 400, "Tables with some: "),
+        ("/v1/diff?from=2&to=3&table=topics", 400, "is none of topic, broker"),
         ("/v1/overview?epcoh=3", 400, "Did you mean epoch?"),
         ("/v1/status?epoch=3", 400, "It has none."),
         ("/v1/events?broker=broker-x", 404, "Did you mean broker-"),

@@ -511,7 +511,7 @@ def test_an_expiry_of_the_state_after_the_lease_ended_is_as_it_should_be(tmp_pat
     registry.handle(tick(720_002, 2), expired(A, 0))
     assert registry.addresses() == []
     assert registry.batches.disagreements == 0
-    assert "expire" not in caplog.text
+    assert "keyed state" not in caplog.text
 
 
 def test_a_clock_that_steps_back_by_more_than_it_may_is_named_once(registry, caplog):
