@@ -145,10 +145,8 @@ def test_every_view_that_shows_brokers_has_their_key(session):
     }  # fmt: skip
     assert len(of_brokers) >= 7
     keys = {"broker_key", "worst_broker_key", "broker_keys"}
-    assert [view for view, columns in of_brokers.items() if not columns & keys] == [
-        "broker_zone",
-        "recent_session",
-    ]  # steps
+    steps = [view for view, columns in of_brokers.items() if not columns & keys]
+    assert steps == ["broker_zone", "recent_session"]
 
 
 def test_topic_placement_does_not_fan_out_where_a_broker_name_is_in_two_clusters(spark, root):

@@ -212,7 +212,7 @@ def brokers_leave(both):
     both.same(104, over=address, **who)
     compare_all(both, topics=("Shared", "golden-b-own"))
     for name, broker_id in (("golden-a", 0), ("golden-c", 0)):
-        # Under its old version RocketMQ would keep the queues that REGISTER_TOPIC has set; here the broker's count (D10).
+        # Under its old version RocketMQ keeps the queues of REGISTER_TOPIC; here what the broker says counts (D10).
         _, address = both.registers(name, broker_id, counter=2, version=407 if name == "golden-c" else 493)
         both.close(address)
     compare_all(both, topics=("Shared", "golden-a-own", "golden-c-own"))
