@@ -57,6 +57,10 @@ class OwnWrites:
         self._writes: set[_Write] = set()
         self._unread: dict[Key, _Write] = {}
 
+    def not_awaited(self, topics: Iterable[str]) -> list[str]:
+        """Return the topics that no unread write names: the lookups of the others wait already."""
+        return [topic for topic in topics if ("topic", topic) not in self._unread]
+
     def registered(self, topics: Iterable[str], place: LogPosition) -> None:
         """Note a registration that Kafka has, and its topics that the newest snapshot lacked when it was read."""
         self._note({("topic", topic) for topic in topics}, place)

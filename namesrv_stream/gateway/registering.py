@@ -198,8 +198,9 @@ class Registering:
             connection.note_left_out(address, ", ".join(ascii(name[:100]) for name in read.left_out))
         place = self._sending.link.send(read.head, read.record, connection.host)
         unread = self._registrations.sent_in_full(read.head, self._sending.now_ms)
-        shown = self._answers.tables.queues.settings_on(read.head.broker_name, read.topics)
-        new_topics = [topic for topic, known in zip(read.topics, shown, strict=True) if known is None]
+        topics = self._own.not_awaited(read.topics)
+        shown = self._answers.tables.queues.settings_on(read.head.broker_name, topics)
+        new_topics = [topic for topic, known in zip(topics, shown, strict=True) if known is None]
         place.add_done_callback(partial(self._on_full_acknowledged, unread, address, new_topics))
         if self._is_first(address, connection):
             self._broker_log.came(read.head, connection)
