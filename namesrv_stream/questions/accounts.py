@@ -291,8 +291,8 @@ def rejected(seen: Seen, limit: int) -> list[Rejected]:
     return list(map(Rejected.of, newest_rejected(seen.root, seen.snapshot, limit)))
 
 
-_MANY_ROWS = ("topic", "topic_mapping")
 _TABLES = [spec.name for spec in ROUTE_TABLES]
+_MANY_ROWS = ("topic", "topic_mapping")
 """Tables whose differences come last: a broker that leaves takes a row of each of its topics with it."""
 
 
