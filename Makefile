@@ -49,7 +49,7 @@ install: .venv/.installed jars/.retrieved
 
 install-s3: java install
 	@echo 'Fetching hadoop-aws and the modules of the AWS SDK that it needs (once, 12 MB) ...'
-	@$(BIN)/python -m namesrv_stream.local.jars s3
+	@$(BIN)/python -m namesrv_stream.tools.local.jars s3
 
 demo: java install
 	@$(BIN)/namesrv-stream demo
@@ -160,7 +160,7 @@ jars/job.jsa: jars/.retrieved
 	@$(BIN)/namesrv-stream archive
 
 java: .venv/.installed
-	@$(BIN)/python -m namesrv_stream.local.java
+	@$(BIN)/python -m namesrv_stream.tools.local.java
 
 # Of pip's lines those that name what it fetches, with the size, and what it builds.
 DOWNLOADS := sed -un -E '/^ *(Downloading|Building wheel|Installing collected)/{s/^ +//;s/(collected packages:).*/\1 .../;p;}'
@@ -182,11 +182,11 @@ DOWNLOADS := sed -un -E '/^ *(Downloading|Building wheel|Installing collected)/{
 
 jars/.retrieved: conf/ivy.xml .venv/.installed
 	@echo 'Fetching the jars of Spark and Kafka (once, 45 MB) ...'
-	@$(BIN)/python -m namesrv_stream.local.jars spark kafka
+	@$(BIN)/python -m namesrv_stream.tools.local.jars spark kafka
 	@touch $@
 
 jars/.rocketmq: conf/ivy.xml .venv/.installed
-	@$(BIN)/python -m namesrv_stream.local.jars rocketmq
+	@$(BIN)/python -m namesrv_stream.tools.local.jars rocketmq
 	@touch $@
 
 # The locks name no registry: pip asks the one that it is set up for.

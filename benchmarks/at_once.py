@@ -18,9 +18,9 @@ from rich.table import Table
 
 from benchmarks.gateway import registration
 from namesrv_stream.records import encode_record
-from namesrv_stream.rules.requests import RegisterBroker
-from namesrv_stream.wire.errors import BadRequestError
-from namesrv_stream.wire.registration import DEFAULT_LIMITS, BodyLimits, RegisterBrokerBody, decode_registration
+from namesrv_stream.rules.record_types import RegisterBroker
+from namesrv_stream.wire.registration_request import DEFAULT_LIMITS, BodyLimits, RegisterBrokerBody, decode_registration
+from namesrv_stream.wire.wire_errors import BadRequestError
 
 SIZE_BYTES = 256 * 1024
 _MAPPINGS = "topicQueueMappingInfoMap"

@@ -24,11 +24,11 @@ from rich.table import Table
 from benchmarks.gateway import BROKERS_BY_TOPICS, TOPICS, publish_cluster, registration
 from benchmarks.load import Load, Request
 from benchmarks.program import program
-from namesrv_stream.local.kafka import LocalKafka
-from namesrv_stream.local.ports import free_ports
-from namesrv_stream.local.process import OwnedProcess
+from namesrv_stream.tools.local.kafka_server import LocalKafka
+from namesrv_stream.tools.local.ports import free_ports
+from namesrv_stream.tools.local.process import OwnedProcess
 from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.signature import is_signed_with, signed
 
 MODES = ("off", "writes")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from concurrent.futures import Future
 
 from namesrv_stream.kafka.producer import HeartbeatProducer
-from namesrv_stream.rules.requests import BrokerHeartbeat, DataVersion, RegisterBroker, TopicConfig
+from namesrv_stream.rules.record_types import BrokerHeartbeat, DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import Flag, RequestCode
-from namesrv_stream.wire.command import RemotingCommand, encode_command
+from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 
 _ACKNOWLEDGED_WITHIN_S = 60.0
 

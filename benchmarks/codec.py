@@ -12,19 +12,19 @@ from collections.abc import Callable
 from functools import partial
 
 from namesrv_stream.records import encode_record
-from namesrv_stream.rules.requests import DataVersion, QueueData, TopicConfig
+from namesrv_stream.rules.record_types import DataVersion, QueueData, TopicConfig
 from namesrv_stream.wire.bodies import BrokerData, TopicRouteData, encode_body
 from namesrv_stream.wire.codes import Version
-from namesrv_stream.wire.command import PreparedAnswer, RemotingCommand, encode_command
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
-from namesrv_stream.wire.registration import (
+from namesrv_stream.wire.registration_request import (
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
     body_crc32,
     encode_registration,
 )
-from namesrv_stream.wire.requests import broker_request
+from namesrv_stream.wire.remoting_command import PreparedAnswer, RemotingCommand, encode_command
+from namesrv_stream.wire.write_requests import broker_request
 
 
 def best_us(action: Callable[[], object]) -> float:

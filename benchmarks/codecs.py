@@ -22,9 +22,9 @@ from rich.table import Table
 from benchmarks.gateway import registration
 from benchmarks.processes import cpu_seconds
 from namesrv_stream.kafka.topic import TOPIC_CONFIG, ensure_topic
-from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.records import MAX_RECORD_BYTES, encode_record
-from namesrv_stream.wire.requests import register_broker
+from namesrv_stream.tools.local.kafka_server import LocalKafka
+from namesrv_stream.wire.write_requests import register_broker
 
 CODECS = ("none", "gzip", "lz4", "zstd")
 RECORDS_BY_TOPICS = {20: 30_000, 1_000: 2_000, 10_000: 150}

@@ -21,8 +21,8 @@ from rich.table import Table
 
 from benchmarks.large_registry import TOPICS_PER_BROKER, Plan, Registry
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.record_types import DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root

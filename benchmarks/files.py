@@ -20,8 +20,8 @@ import click
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.job.table_care import VACUUM_EVERY_S
+from namesrv_stream.rules.record_types import BrokerHeartbeat, RegisterBroker, Scan, TopicConfig, UnregisterBroker
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import BrokerHeartbeat, RegisterBroker, Scan, TopicConfig, UnregisterBroker
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.stream.micro_batch import PROGRESS_MS, PUBLICATIONS_BETWEEN_CARE
 from namesrv_stream.tables.maintenance import maintain

@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.gateway import registration
-from namesrv_stream.wire.command import encode_command
 from namesrv_stream.wire.frame import FrameDecoder
+from namesrv_stream.wire.remoting_command import encode_command
 
 _READ_BYTES = 256 * 1024
 _CONNECTIONS = 8

@@ -23,28 +23,28 @@ from rich.table import Table
 from benchmarks.load import Figures, Load, Request
 from benchmarks.program import program
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.local.kafka import LocalKafka
-from namesrv_stream.local.ports import free_ports
-from namesrv_stream.local.process import OwnedProcess
-from namesrv_stream.local.rocketmq import name_server
+from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import DataVersion, TopicConfig
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.writer import RowChanges
+from namesrv_stream.tools.local.kafka_server import LocalKafka
+from namesrv_stream.tools.local.ports import free_ports
+from namesrv_stream.tools.local.process import OwnedProcess
+from namesrv_stream.tools.local.rocketmq_servers import name_server
 from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
-from namesrv_stream.wire.registration import (
+from namesrv_stream.wire.registration_request import (
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
     body_crc32,
     encode_registration,
 )
-from namesrv_stream.wire.requests import register_broker
+from namesrv_stream.wire.remoting_command import RemotingCommand
+from namesrv_stream.wire.write_requests import register_broker
 
 TOPICS = 1_000
 MASTERS = 4

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from benchmarks.gateway import TOPICS, registration
 from benchmarks.peers import AsyncPeer
 from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.remoting_command import RemotingCommand
 
 BROKERS = 50
 CLIENTS = 100

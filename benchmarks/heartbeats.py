@@ -32,11 +32,11 @@ from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic
-from namesrv_stream.local.kafka import LocalKafka
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tools.local.kafka_server import LocalKafka
 
 LAG_LIMIT_S = 3.0
 _START_LIMIT_S = 180.0

@@ -39,10 +39,8 @@ from rich.table import Table
 from benchmarks.drawing import draw
 from namesrv_stream.history.session_keeping import keep_past_sessions
 from namesrv_stream.history.views import register_views
-from namesrv_stream.local.jars import CHECKOUT
-from namesrv_stream.local.spark import local_session
 from namesrv_stream.rules.history import as_json_row
-from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerRow, LiveRow, LogPosition, TopicRow
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.publication import Batch, Publisher
@@ -50,6 +48,8 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import BROKER_EVENT, DATA_VERSION, TIMESTAMP
 from namesrv_stream.tables.writer import RowChanges
+from namesrv_stream.tools.local.jars import CHECKOUT
+from namesrv_stream.tools.local.spark import local_session
 
 BROKERS = 1_000
 BROKER_NAMES = BROKERS // 2

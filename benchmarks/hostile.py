@@ -34,18 +34,18 @@ from benchmarks.good_peers import BROKER_TOPICS, BROKERS, CLIENTS, CLUSTER
 from benchmarks.processes import gateway_process
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.kafka.topic import end_offsets
-from namesrv_stream.local.kafka import LocalKafka
-from namesrv_stream.local.ports import free_ports
-from namesrv_stream.local.process import OwnedProcess
 from namesrv_stream.records import DEFAULT_TOPIC
+from namesrv_stream.rules.record_types import DEFAULT_HEARTBEAT_TIMEOUT_MS
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import DEFAULT_HEARTBEAT_TIMEOUT_MS
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.writer import changes_to_write
-from namesrv_stream.wire.requests import register_broker
+from namesrv_stream.tools.local.kafka_server import LocalKafka
+from namesrv_stream.tools.local.ports import free_ports
+from namesrv_stream.tools.local.process import OwnedProcess
+from namesrv_stream.wire.write_requests import register_broker
 
 SLOWER_AT_MOST = 3.0
 MEMORY_LIMIT_BYTES = 1024 * 1024 * 1024

@@ -35,12 +35,12 @@ from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.topic import ensure_topic
-from namesrv_stream.local.driver import ARCHIVE
-from namesrv_stream.local.kafka import LocalKafka
-from namesrv_stream.local.ports import HOST
 from namesrv_stream.rules.rows import LogPosition, SnapshotRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tools.local.driver import ARCHIVE
+from namesrv_stream.tools.local.kafka_server import LocalKafka
+from namesrv_stream.tools.local.ports import HOST
 
 BROKERS = 100
 TOPICS_PER_BROKER = 20

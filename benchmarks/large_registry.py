@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerRow, ClusterRow, LiveRow, LogPosition, TopicRow
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root

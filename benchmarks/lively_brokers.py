@@ -16,12 +16,16 @@ import socket
 import sys
 import time
 
-from namesrv_stream.rules.requests import DataVersion, TopicConfig
+from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import Flag, RequestCode
-from namesrv_stream.wire.command import RemotingCommand, encode_command
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
-from namesrv_stream.wire.registration import RegisterBrokerBody, TopicConfigSerializeWrapper, encode_registration
+from namesrv_stream.wire.registration_request import (
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    encode_registration,
+)
+from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 
 LEASE_MS = 10_000
 HEARTBEAT_EVERY_S = 1.0

@@ -20,7 +20,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.tables.files import FollowedTable
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root

@@ -13,9 +13,9 @@ import psutil
 from benchmarks.gateway import wait_for_kafka_at
 from benchmarks.program import program
 from namesrv_stream.config import as_options
-from namesrv_stream.local.ports import HOST, free_ports
-from namesrv_stream.local.process import OwnedProcess
-from namesrv_stream.local.submission import submission
+from namesrv_stream.tools.local.ports import HOST, free_ports
+from namesrv_stream.tools.local.process import OwnedProcess
+from namesrv_stream.tools.local.submission import submission
 
 Options = Mapping[str, object]
 

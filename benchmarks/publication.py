@@ -27,18 +27,18 @@ from rich.table import Table
 from benchmarks.brokers import Brokers
 from benchmarks.drawing import draw
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
-from namesrv_stream.job.background import BackgroundJob
+from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.topic import ensure_topic
-from namesrv_stream.local.kafka import LocalKafka
-from namesrv_stream.local.spark import local_session
-from namesrv_stream.logs import set_up_logging
+from namesrv_stream.reporting.logs import set_up_logging
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.stream.query import registry_rows
 from namesrv_stream.stream.source import kafka_records
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES
+from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tools.local.kafka_server import LocalKafka
+from namesrv_stream.tools.local.spark import local_session
 
 TOPICS_PER_BROKER = 20
 BROKERS = 100

@@ -26,18 +26,18 @@ from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
+from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.kafka_link import KafkaLink
-from namesrv_stream.gateway.metrics import Metrics
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.gateway.ticks import Ticks
 from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.records import encode_record
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.requests import Request
+from namesrv_stream.rules.record_types import Request
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import Flag, RequestCode
-from namesrv_stream.wire.command import RemotingCommand, encode_command
+from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 
 BROKERS = 8
 _ROUNDS_BY_TOPICS = {20: 250, 1_000: 40, 10_000: 4}

@@ -24,13 +24,17 @@ from rich.table import Table
 from benchmarks.large_registry import Plan, Registry, address_of
 from benchmarks.processes import cpu_seconds, gateway_process
 from namesrv_stream.gateway.registrations import token_of
-from namesrv_stream.local.kafka import LocalKafka
-from namesrv_stream.rules.requests import DataVersion, TopicConfig
+from namesrv_stream.rules.record_types import DataVersion, TopicConfig
+from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.command import RemotingCommand, encode_command
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
-from namesrv_stream.wire.registration import RegisterBrokerBody, TopicConfigSerializeWrapper, encode_registration
+from namesrv_stream.wire.registration_request import (
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    encode_registration,
+)
+from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 
 REGISTER_EVERY_S = 30.0
 _PUBLISH_EVERY_S = 10.0

@@ -33,10 +33,10 @@ from benchmarks.drawing import draw
 from benchmarks.large_registry import TOPICS_PER_BROKER, Plan, Registry
 from benchmarks.processes import cpu_seconds
 from benchmarks.program import program
-from namesrv_stream.local.ports import HOST, free_ports
-from namesrv_stream.local.process import OwnedProcess
+from namesrv_stream.tools.local.ports import HOST, free_ports
+from namesrv_stream.tools.local.process import OwnedProcess
 from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.command import RemotingCommand, decode_command, encode_command
+from namesrv_stream.wire.remoting_command import RemotingCommand, decode_command, encode_command
 
 _BULK_TOPICS = 50_000
 _LIMIT_S = 300.0

@@ -34,9 +34,9 @@ from benchmarks.job import Tables, parts
 from benchmarks.processes import gateway_process, job_process, wait_until
 from benchmarks.program import program
 from benchmarks.soak_peers import BROKERS, CLIENTS, WATCHERS
-from namesrv_stream.local.kafka import LocalKafka
-from namesrv_stream.local.ports import free_ports, listens
-from namesrv_stream.local.process import OwnedProcess
+from namesrv_stream.tools.local.kafka_server import LocalKafka
+from namesrv_stream.tools.local.ports import free_ports, listens
+from namesrv_stream.tools.local.process import OwnedProcess
 
 RISES_A_MINUTE = {"descriptors": 1.0, "threads": 1.0, "resident MB": 1.0}
 """Bounds of the rise over the second half. Brokers and watchers come and go: a descriptor a minute is no leak yet."""

@@ -17,7 +17,7 @@ from benchmarks.good_peers import Seen, client
 from benchmarks.lively_brokers import HEARTBEAT_EVERY_S, TOPICS, registration
 from benchmarks.peers import AsyncPeer
 from namesrv_stream.wire.codes import Flag, RequestCode
-from namesrv_stream.wire.command import RemotingCommand, encode_command
+from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 
 BROKERS = 20
 CLIENTS = 10

@@ -32,10 +32,10 @@ from benchmarks.gateway import registration
 from benchmarks.job import Tables, parts
 from benchmarks.processes import cores, cpu_by_part, gateway_process, job_process, resident_mb, wait_until
 from benchmarks.scale import Client, Stalls
-from namesrv_stream.local.kafka import LocalKafka
-from namesrv_stream.local.rocketmq import name_server
+from namesrv_stream.tools.local.kafka_server import LocalKafka
+from namesrv_stream.tools.local.rocketmq_servers import name_server
 from namesrv_stream.wire.codes import ResponseCode
-from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.remoting_command import RemotingCommand
 
 FIRST, CHANGED = 1, 2
 """Data versions of a broker's first registration and of the one that changes a topic."""

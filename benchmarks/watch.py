@@ -23,8 +23,15 @@ import uvloop
 
 from benchmarks.program import program
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.record_types import (
+    AddWritePerm,
+    DataVersion,
+    RegisterBroker,
+    Request,
+    TopicConfig,
+    WipeWritePerm,
+)
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import AddWritePerm, DataVersion, RegisterBroker, Request, TopicConfig, WipeWritePerm
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root

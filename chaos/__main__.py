@@ -23,7 +23,7 @@ from chaos.figures import expiry_figures
 from chaos.incidents import ALL, ON_REQUEST
 from chaos.world import World
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.local.spark import local_session
+from namesrv_stream.tools.local.spark import local_session
 
 out = Console()
 

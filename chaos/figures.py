@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from chaos.world import LEASE_MS
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.schemas import BROKER_EVENT
+from namesrv_stream.tables.snapshot_reader import RouteReader
 
 
 def expiry_figures(root: str) -> dict[str, float]:

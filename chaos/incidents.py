@@ -24,12 +24,12 @@ from chaos.lively import LivelyBrokers
 from chaos.world import LEASE_MS, World
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.history.events import AsOf, events_between
-from namesrv_stream.local.process import OwnedProcess
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import LIVE
+from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tools.local.process import OwnedProcess
 
 Figures = dict[str, float]
 Incident = Callable[[World, random.Random], Figures]

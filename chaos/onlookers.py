@@ -12,13 +12,13 @@ from pyspark.sql import SparkSession
 from chaos.oracle import Contents, contents
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.schemas import TOPIC
-from namesrv_stream.tables.views import open_snapshot
+from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.spark_views import open_snapshot
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.command import RemotingCommand, encode_command
 from namesrv_stream.wire.frame import FrameDecoder
+from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 
 _ANSWER_LIMIT_S = 10.0
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import MalformedRecordError
-from namesrv_stream.kafka.reader import LOG_PARTITION, StoredRecord
+from namesrv_stream.kafka.record_reader import LOG_PARTITION, StoredRecord
 from namesrv_stream.records import decode_readable, decode_record
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.registry import RouteRegistry

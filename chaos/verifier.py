@@ -9,13 +9,13 @@ from chaos.onlookers import comparable
 from chaos.oracle import Contents, Oracle, contents, without_place
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.kafka.reader import LOG_PARTITION, RecordReader
+from namesrv_stream.kafka.record_reader import LOG_PARTITION, RecordReader
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.schemas import BROKER_EVENT, REJECTED
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.wire import bodies
 
 REPAIRED = "RESTORE"

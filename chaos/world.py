@@ -17,18 +17,18 @@ from chaos.onlookers import GatewayOnlooker, Onlooker, ReaderOnlooker, SparkOnlo
 from chaos.verifier import Verifier
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, load_settings
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError
-from namesrv_stream.fleet.plan import Churn, FleetPlan
-from namesrv_stream.fleet.player import Fleet
 from namesrv_stream.kafka.producer import HeartbeatProducer
-from namesrv_stream.kafka.reader import LOG_PARTITION, RecordReader
+from namesrv_stream.kafka.record_reader import LOG_PARTITION, RecordReader
 from namesrv_stream.kafka.ticker import Ticker
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic
-from namesrv_stream.local.kafka import LocalKafka
-from namesrv_stream.local.ports import free_ports
-from namesrv_stream.local.process import OwnedProcess
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tools.fleet.plan import Churn, FleetPlan
+from namesrv_stream.tools.fleet.player import Fleet
+from namesrv_stream.tools.local.kafka_server import LocalKafka
+from namesrv_stream.tools.local.ports import free_ports
+from namesrv_stream.tools.local.process import OwnedProcess
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ import click
 
 from namesrv_stream.cli.submitted import submitted_session, table_job
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.progress_lines import progress
+from namesrv_stream.reporting.progress_lines import progress
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
 

@@ -24,9 +24,9 @@ from namesrv_stream.job.failures import JobHungError
 from namesrv_stream.job.registry_job import RouteRegistryJob
 from namesrv_stream.job.termination import stop_on_signals, stop_on_signals_to_jvm
 from namesrv_stream.kafka.election import find_coordinator
-from namesrv_stream.local.spark import forget_session, set_up_spark_log
-from namesrv_stream.logs import set_up_logging
+from namesrv_stream.reporting.logs import set_up_logging
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tools.local.spark import forget_session, set_up_spark_log
 
 log = logging.getLogger("namesrv_stream.route_registry")
 

@@ -16,10 +16,10 @@ import league.scenarios  # noqa: F401 -- fills SCENARIOS
 from league.report import markdown, terminal_table
 from league.scenario import SCENARIOS, Needs, Scenario
 from league.sides import Gateways, NameServers, Side
-from namesrv_stream.local.jars import CHECKOUT
-from namesrv_stream.local.kafka import LocalKafka
-from namesrv_stream.local.rocketmq import Release
-from namesrv_stream.local.spark import local_session
+from namesrv_stream.tools.local.jars import CHECKOUT
+from namesrv_stream.tools.local.kafka_server import LocalKafka
+from namesrv_stream.tools.local.rocketmq_servers import Release
+from namesrv_stream.tools.local.spark import local_session
 
 PAGE = CHECKOUT / "docs" / "league.md"
 SIDES = ("4.9.7", "5.4.0", "gateway")

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from league.peer import Line
-from namesrv_stream.rules.requests import DataVersion, TopicConfig
+from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import RequestCode, Version
-from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
-from namesrv_stream.wire.registration import (
+from namesrv_stream.wire.registration_request import (
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
     body_crc32,
     encode_registration,
 )
+from namesrv_stream.wire.remoting_command import RemotingCommand
 
 _STARTED_MS = 1_700_000_000_000
 

@@ -11,7 +11,7 @@ from tenacity import RetryError, Retrying, retry_if_not_result, stop_after_delay
 from league.broker import Broker, request
 from league.errors import NotSettledError
 from league.peer import Line
-from namesrv_stream.rules.requests import TopicConfig
+from namesrv_stream.rules.record_types import TopicConfig
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 
 LIMIT_S = 90.0

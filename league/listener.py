@@ -8,9 +8,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from namesrv_stream.local.ports import HOST
-from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.tools.local.ports import HOST
 from namesrv_stream.wire.frame import FrameDecoder
+from namesrv_stream.wire.remoting_command import RemotingCommand
 
 
 class Listener:

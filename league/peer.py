@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 from typing import Protocol
 
-from namesrv_stream.local.ports import HOST
+from namesrv_stream.tools.local.ports import HOST
 from namesrv_stream.wire.codes import Flag
-from namesrv_stream.wire.command import RemotingCommand, encode_command
 from namesrv_stream.wire.frame import FrameDecoder
+from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 
 LIMIT_S = 30.0
 """Longest time for an answer: a broker waits 24 s for a registration."""

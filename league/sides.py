@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 from league.fence import settle
 from league.peer import Line, Peer
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.background import BackgroundGateway
-from namesrv_stream.job.background import BackgroundJob
-from namesrv_stream.local.rocketmq import LocalServer, Release, name_server
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.job.background_job import BackgroundJob
+from namesrv_stream.tools.local.rocketmq_servers import LocalServer, Release, name_server
 from namesrv_stream.wire.codes import Version
 
 SERVERS = 2

@@ -16,10 +16,10 @@ from league.fence import becomes
 from league.listener import Listener
 from league.peer import Line
 from league.sides import Side
-from namesrv_stream.rules.requests import TopicConfig
+from namesrv_stream.rules.record_types import TopicConfig
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
-from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.json_text import decode_json
+from namesrv_stream.wire.remoting_command import RemotingCommand
 
 Json = dict[str, Any]
 

@@ -11,11 +11,32 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from namesrv_stream.masking import masked
+MASK = "******"
+
+_USER_IN_ADDRESS = re.compile(r"""://[^\s"'<>]*@""")
+_USER_OF_RUST = re.compile(r'(username: |password: Some\()"(?:[^"\\]|\\.)+"')
+"""User and password as delta-rs prints an address that it has taken apart."""
+
+_LEAST_CHARS = 6
+"""A shorter secret would be found in the middle of words."""
+
+_noted: set[str] = set()
 
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m")
 _TIMES_OF_ATTEMPTS = re.compile(r" in [\d.]+m?s, after \d+ retries, max_retries:? \d+, retry_timeout:? \d+s")
 _MAX_PROBLEM_CHARS = 1_000
+
+
+def note_secrets(values: Iterable[str]) -> None:
+    """Hide these values wherever they appear from now on."""
+    _noted.update(value for value in values if len(value) >= _LEAST_CHARS)
+
+
+def masked(text: str) -> str:
+    """Return the text as it may be printed: without user and password of an address, and without noted secrets."""
+    for secret in sorted(_noted, key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    return _USER_OF_RUST.sub(rf'\1"{MASK}"', _USER_IN_ADDRESS.sub(f"://{MASK}@", text))
 
 
 def did_you_mean(word: str, known: Iterable[str], most: int = 1) -> str:

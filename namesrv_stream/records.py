@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from namesrv_stream.errors import MalformedRecordError
-from namesrv_stream.rules.readable import readable_topics, without_nulls
-from namesrv_stream.rules.requests import BrokerRequest, RegisterBroker, Request, what_is_wrong
+from namesrv_stream.rules.readable_topics import readable_topics, without_nulls
+from namesrv_stream.rules.record_types import BrokerRequest, RegisterBroker, Request, what_is_wrong
 
 DEFAULT_TOPIC = "broker-heartbeats"
 MAX_RECORD_BYTES = 17 * 1024 * 1024

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from namesrv_stream.replay.cases import Expectation, load_case
-from namesrv_stream.replay.steps import RestartStep, ScanStep
+from namesrv_stream.tools.replay.cases import Expectation, load_case
+from namesrv_stream.tools.replay.steps import RestartStep, ScanStep
 
 CASES = Path(__file__).parent / "cases"
 

@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory):
-    from namesrv_stream.local.kafka import LocalKafka  # noqa: PLC0415 -- most tests need no Kafka
+    from namesrv_stream.tools.local.kafka_server import LocalKafka  # noqa: PLC0415 -- most tests need no Kafka
 
     with LocalKafka(tmp_path_factory.mktemp("kafka")) as node:
         yield node
@@ -62,7 +62,7 @@ def topic():
 
 @pytest.fixture(scope="session")
 def spark(request, tmp_path_factory):
-    from namesrv_stream.local.spark import local_session  # noqa: PLC0415 -- pyspark's import takes a second
+    from namesrv_stream.tools.local.spark import local_session  # noqa: PLC0415 -- pyspark's import takes a second
 
     options = {
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),

@@ -5,9 +5,9 @@ from zlib import crc32
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from namesrv_stream.kafka.reader import StoredRecord
+from namesrv_stream.kafka.record_reader import StoredRecord
 from namesrv_stream.records import encode_record, record_key
-from namesrv_stream.rules.requests import (
+from namesrv_stream.rules.record_types import (
     AddWritePerm,
     BrokerHeartbeat,
     ChannelClosed,

@@ -9,10 +9,10 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from namesrv_stream.gateway.metrics import Metrics
-from namesrv_stream.local.jars import CHECKOUT
-from namesrv_stream.monitoring import add_process_metrics
-from namesrv_stream.stream.metrics import JobMetrics
+from namesrv_stream.gateway.gateway_metrics import Metrics
+from namesrv_stream.reporting.metrics_server import add_process_metrics
+from namesrv_stream.stream.job_metrics import JobMetrics
+from namesrv_stream.tools.local.jars import CHECKOUT
 
 PROMETHEUS = CHECKOUT / "deploy" / "prometheus"
 DASHBOARDS = sorted((CHECKOUT / "deploy" / "grafana").glob("*.json"))

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from namesrv_stream import logs
 from namesrv_stream.errors import StorageError
+from namesrv_stream.reporting import logs
 
 SAY = """
 import logging
@@ -20,7 +20,7 @@ LIBRARIES = {"kafka.client CRITICAL", "librdkafka CRITICAL", "py4j CRITICAL"}
 
 def logged(set_up):
     """Return the output of a separate process that has set up its log."""
-    program = f"from namesrv_stream.logs import set_up_logging\n{set_up}\n{SAY}"
+    program = f"from namesrv_stream.reporting.logs import set_up_logging\n{set_up}\n{SAY}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return {" ".join(line.split()[-2:]) for line in done.stderr.splitlines()}
 
@@ -43,7 +43,7 @@ def test_debug_shows_the_libraries_and_stays_but_not_each_call_into_the_jvm(set_
 def test_log_goes_to_what_stands_for_standard_error_at_that_moment():
     program = """
 import io, logging, sys
-from namesrv_stream.logs import set_up_logging
+from namesrv_stream.reporting.logs import set_up_logging
 set_up_logging()
 sys.stderr = display = io.StringIO()
 logging.getLogger("namesrv_stream").info("above the display")
@@ -56,7 +56,7 @@ print(display.getvalue())
 
 
 def test_what_peers_send_neither_begins_a_line_nor_steers_a_terminal():
-    say = "import logging; from namesrv_stream.logs import set_up_logging; set_up_logging(); "
+    say = "import logging; from namesrv_stream.reporting.logs import set_up_logging; set_up_logging(); "
     program = say + r"logging.warning('peer %s', 'a\x1b[2J\n2026-01-01 WARNING forged \u202e\u4e3b')"
     done = subprocess.run(
         [sys.executable, "-X", "utf8", "-c", program], capture_output=True, encoding="utf-8", check=True
@@ -68,7 +68,8 @@ def test_what_peers_send_neither_begins_a_line_nor_steers_a_terminal():
 def said_in_json(say):
     """The objects that a process logs with log.format=json."""
     program = (
-        f"import logging; from namesrv_stream.logs import set_up_logging; set_up_logging(log_format='json')\n{say}"
+        "import logging; from namesrv_stream.reporting.logs import set_up_logging\n"
+        f"set_up_logging(log_format='json')\n{say}"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True)
     return [json.loads(line) for line in done.stderr.splitlines()]

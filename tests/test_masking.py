@@ -8,10 +8,9 @@ from click.testing import CliRunner
 
 from namesrv_stream.cli import main
 from namesrv_stream.config import Invocation
-from namesrv_stream.errors import StorageError
-from namesrv_stream.local.ports import free_ports
-from namesrv_stream.logs import JsonLine, OneLine
-from namesrv_stream.masking import masked
+from namesrv_stream.errors import StorageError, masked
+from namesrv_stream.reporting.logs import JsonLine, OneLine
+from namesrv_stream.tools.local.ports import free_ports
 
 USER, PASSWORD, KEY = "joe", "hun/ter2", "wJalrXUtnFEMI"
 

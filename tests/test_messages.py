@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from namesrv_stream.local.jars import CHECKOUT
+from namesrv_stream.tools.local.jars import CHECKOUT
 
 LEVELS = {"warning", "error", "exception", "critical"}
 FILES = sorted([*(CHECKOUT / "namesrv_stream").rglob("*.py"), *(CHECKOUT / "jobs").glob("*.py")])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import namesrv_stream
-from namesrv_stream import palette
-from namesrv_stream.local.jars import CHECKOUT
+from namesrv_stream.history import palette
+from namesrv_stream.tools.local.jars import CHECKOUT
 
 STYLE = (Path(namesrv_stream.__file__).parent / "console" / "page" / "style.css").read_text("utf-8")
 LIGHT, DARK = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)

@@ -6,9 +6,9 @@ import threading
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 
-from namesrv_stream import progress_lines
-from namesrv_stream.progress_lines import progress
-from namesrv_stream.replay import command as replay_command
+from namesrv_stream.reporting import progress_lines
+from namesrv_stream.reporting.progress_lines import progress
+from namesrv_stream.tools.replay import replay_run as replay_command
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))[:2]
 

@@ -3,7 +3,7 @@ import pytest
 
 from namesrv_stream.errors import MalformedRecordError
 from namesrv_stream.records import decode_readable, decode_record, encode_record, record_key
-from namesrv_stream.rules.requests import (
+from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
     ChannelClosed,
     PutKvConfig,

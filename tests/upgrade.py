@@ -4,7 +4,7 @@ import json
 import tarfile
 from pathlib import Path
 
-from namesrv_stream.kafka.reader import StoredRecord
+from namesrv_stream.kafka.record_reader import StoredRecord
 
 FIXTURES = Path(__file__).parent / "fixtures"
 ARCHIVE = FIXTURES / "registry-0.1.0.tar.gz"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from league.scenario import Needs, scenario
 from league.trial import Trial
-from namesrv_stream.rules.requests import TopicConfig
+from namesrv_stream.rules.record_types import TopicConfig
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 
 

@@ -7,7 +7,7 @@ import time
 from league.broker import Broker
 from league.scenario import Needs, scenario
 from league.trial import Trial
-from namesrv_stream.rules.requests import TopicConfig
+from namesrv_stream.rules.record_types import TopicConfig
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 
 _MANY = 50_000

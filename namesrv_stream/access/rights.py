@@ -13,9 +13,9 @@ from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire.bodies import decode_properties, decode_queue_datas
 from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.command import RemotingCommand
-from namesrv_stream.wire.errors import MalformedBodyError
 from namesrv_stream.wire.headers import request_name
+from namesrv_stream.wire.remoting_command import RemotingCommand
+from namesrv_stream.wire.wire_errors import MalformedBodyError
 
 Mode = Literal["operators", "writes"]
 """The modes in which requests are refused."""

@@ -14,7 +14,7 @@ from namesrv_stream.cli.output import say, time_text
 from namesrv_stream.cli.view import open_reader
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import NamesrvError, did_you_mean
-from namesrv_stream.questions.orders import (
+from namesrv_stream.questions.command_sending import (
     OperatorCommand,
     checked_order,
     has_read,
@@ -24,7 +24,7 @@ from namesrv_stream.questions.orders import (
 )
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.order_config import unknown_brokers
-from namesrv_stream.rules.requests import (
+from namesrv_stream.rules.record_types import (
     AddWritePerm,
     DeleteKvConfig,
     DeleteTopic,
@@ -34,7 +34,7 @@ from namesrv_stream.rules.requests import (
     WipeWritePerm,
 )
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.tables.reader import RegistryView
+from namesrv_stream.tables.snapshot_reader import RegistryView
 
 DEFAULT_WAIT_S = 30.0
 _POLL_S = 0.2

@@ -10,11 +10,11 @@ from rich.console import Group, RenderableType
 from namesrv_stream.cli.options import LEAST_WATCH_S, json_option, seconds_option
 from namesrv_stream.cli.output import heading, print_shown, say, table
 from namesrv_stream.cli.view import looks, open_reader
-from namesrv_stream.comparison.comparison import Compared
-from namesrv_stream.comparison.comparison import compare as compare_sides
-from namesrv_stream.comparison.sides import Namesrv, Tables
 from namesrv_stream.config import Invocation
-from namesrv_stream.texts import counted
+from namesrv_stream.reporting.texts import counted
+from namesrv_stream.tools.comparison.comparison import Compared
+from namesrv_stream.tools.comparison.comparison import compare as compare_sides
+from namesrv_stream.tools.comparison.sides import Namesrv, Tables
 from namesrv_stream.wire.json_text import encode_json
 
 DEFAULT_WATCH_S = 2.0

@@ -15,13 +15,13 @@ from namesrv_stream.cli.entry import main
 from namesrv_stream.cli.output import console, say
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.fleet.plan import FleetPlan
-from namesrv_stream.fleet.player import BrokerState, Fleet
-from namesrv_stream.local.rocketmq import LocalServer, broker, java_client, mqadmin
-from namesrv_stream.local.stack import LocalStack
+from namesrv_stream.reporting.texts import duration_text
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.tables.reader import RouteReader
-from namesrv_stream.texts import duration_text
+from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tools.fleet.plan import FleetPlan
+from namesrv_stream.tools.fleet.player import BrokerState, Fleet
+from namesrv_stream.tools.local.rocketmq_servers import LocalServer, broker, java_client, mqadmin
+from namesrv_stream.tools.local.stack import LocalStack
 
 _SCENE_LIMIT_S = 180.0
 _LOOK_EVERY_S = 0.2

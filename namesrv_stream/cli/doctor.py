@@ -10,8 +10,12 @@ from rich.text import Text
 
 from namesrv_stream.cli.output import print_shown, table
 from namesrv_stream.config import Invocation, NamesrvSettings
-from namesrv_stream.doctor import access, contents, kafka, machine, storage
-from namesrv_stream.doctor.finding import Check, Finding, findings
+from namesrv_stream.tools.doctor import access_checks as access
+from namesrv_stream.tools.doctor import contents_checks as contents
+from namesrv_stream.tools.doctor import kafka_checks as kafka
+from namesrv_stream.tools.doctor import machine_checks as machine
+from namesrv_stream.tools.doctor import storage_checks as storage
+from namesrv_stream.tools.doctor.finding import Check, Finding, findings
 from namesrv_stream.wire.json_text import encode_json
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red", "not checked": "dim"}

@@ -15,9 +15,8 @@ import click
 
 from namesrv_stream.cli.output import say
 from namesrv_stream.config import Invocation, log_notes, to_properties_text
-from namesrv_stream.errors import NamesrvError, did_you_mean
-from namesrv_stream.logs import set_up_logging
-from namesrv_stream.masking import masked
+from namesrv_stream.errors import NamesrvError, did_you_mean, masked
+from namesrv_stream.reporting.logs import set_up_logging
 
 DEBUG = "namesrv_stream.debug"
 """Key in click's meta; its value is True if --debug was given."""

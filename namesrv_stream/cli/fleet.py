@@ -10,10 +10,10 @@ import click
 from click.core import ParameterSource
 
 from namesrv_stream.cli.output import say
-from namesrv_stream.fleet.chronicle import DAY_MS, MINUTE_MS, SHAPE, Chronicle, chronicle_plan
-from namesrv_stream.fleet.command import fleet as live_fleet
-from namesrv_stream.logs import errors_alone
-from namesrv_stream.progress_lines import progress
+from namesrv_stream.reporting.logs import errors_alone
+from namesrv_stream.reporting.progress_lines import progress
+from namesrv_stream.tools.fleet.chronicle import DAY_MS, MINUTE_MS, SHAPE, Chronicle, chronicle_plan
+from namesrv_stream.tools.fleet.fleet_run import fleet as live_fleet
 
 _LONGEST_DAYS = 3660
 _LEAST_BATCH_HOURS, _MOST_BATCH_HOURS = 0.05, 744
@@ -37,7 +37,7 @@ def _run(
 
 
 def _make_history(days: float, seed: int, shape: dict[str, object], out: Path, batch_hours: float) -> None:
-    from namesrv_stream.replay.past import publish_history  # noqa: PLC0415 -- Spark takes seconds to load
+    from namesrv_stream.tools.replay.past import publish_history  # noqa: PLC0415 -- Spark takes seconds to load
 
     end_ms = time.time_ns() // 1_000_000 // MINUTE_MS * MINUTE_MS
     chronicle = Chronicle(chronicle_plan(seed, **shape), end_ms - round(days * DAY_MS), days)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from namesrv_stream.cli.output import say
-from namesrv_stream.local.class_archive import record_archive
-from namesrv_stream.local.driver import ARCHIVE
-from namesrv_stream.local.jars import retrieved_jars
+from namesrv_stream.tools.local.class_archive import record_archive
+from namesrv_stream.tools.local.driver import ARCHIVE
+from namesrv_stream.tools.local.jars import retrieved_jars
 
 CONFIGURATIONS = ("spark", "kafka", "s3")
 

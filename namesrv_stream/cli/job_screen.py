@@ -14,11 +14,10 @@ from namesrv_stream.cli.options import View, view_options
 from namesrv_stream.cli.output import heading, say, time_text
 from namesrv_stream.cli.view import Answer, Looked, root_of, show
 from namesrv_stream.config import Invocation, NamesrvSettings
-from namesrv_stream.errors import NamesrvError
-from namesrv_stream.masking import masked
+from namesrv_stream.errors import NamesrvError, masked
 from namesrv_stream.questions.job_status import NOT_ASKED, FromKafka, Status, facts_from_kafka
 from namesrv_stream.questions.job_status import status as job_status
-from namesrv_stream.texts import counted, duration_text
+from namesrv_stream.reporting.texts import counted, duration_text
 from namesrv_stream.wire.json_text import encode_json
 
 EXIT_STATUS = {

@@ -12,8 +12,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from namesrv_stream.logs import printable
-from namesrv_stream.masking import masked
+from namesrv_stream.errors import masked
+from namesrv_stream.reporting.logs import printable
 
 _PLAIN_WIDTH = 10_000
 """Width of a line that is written to a file or a pipe: nothing is wrapped or cut."""

@@ -14,8 +14,8 @@ from namesrv_stream.cli.output import heading, table
 from namesrv_stream.cli.view import BROKERS_ALONE, Answer, Looked, reads
 from namesrv_stream.config import to_properties_text
 from namesrv_stream.questions import lists
+from namesrv_stream.reporting.texts import counted, duration_text, perm_text
 from namesrv_stream.rules import lookup
-from namesrv_stream.texts import counted, duration_text, perm_text
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.json_text import encode_json
 

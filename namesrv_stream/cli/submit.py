@@ -11,9 +11,9 @@ import click
 
 from namesrv_stream.cli.entry import DEBUG, key_values
 from namesrv_stream.config import Invocation, as_options
-from namesrv_stream.local.folder import is_in_service
-from namesrv_stream.local.submission import PROGRAMS, submission
-from namesrv_stream.masking import masked
+from namesrv_stream.errors import masked
+from namesrv_stream.tools.local.folder import is_in_service
+from namesrv_stream.tools.local.submission import PROGRAMS, submission
 
 _SPARK_KEYS = {"master": "spark.master", "py_files": "spark.submit.pyFiles"}
 

@@ -18,7 +18,7 @@ from namesrv_stream.cli.view import root_of
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.job.termination import stop_on_signals_to_jvm
-from namesrv_stream.logs import set_up_logging
+from namesrv_stream.reporting.logs import set_up_logging
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import SNAPSHOT
 

@@ -14,11 +14,11 @@ from rich.table import Table
 
 from namesrv_stream.cli.output import console, say
 from namesrv_stream.config import Invocation
-from namesrv_stream.fleet.plan import FleetPlan
+from namesrv_stream.errors import masked
 from namesrv_stream.job.termination import stop_on_signals
-from namesrv_stream.local.stack import LocalStack, own_kafka_port
-from namesrv_stream.logs import set_up_logging
-from namesrv_stream.masking import masked
+from namesrv_stream.reporting.logs import set_up_logging
+from namesrv_stream.tools.fleet.plan import FleetPlan
+from namesrv_stream.tools.local.stack import LocalStack, own_kafka_port
 
 DEFAULT_BROKERS = 8
 _LOOK_EVERY_S = 1.0

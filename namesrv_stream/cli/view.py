@@ -20,10 +20,10 @@ from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import SnapshotGoneError
 from namesrv_stream.history.events import AsOf, members_at
 from namesrv_stream.questions.job_status import Health, health
-from namesrv_stream.questions.seen import NotFoundError, Seen, between
-from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.questions.subject import NotFoundError, Seen, between
+from namesrv_stream.reporting.texts import duration_text
 from namesrv_stream.tables.root import Root
-from namesrv_stream.texts import duration_text
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.wire.json_text import encode_json
 
 BROKERS_ALONE = "the brokers, without topics, signs of life and data versions"

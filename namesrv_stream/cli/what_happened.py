@@ -10,21 +10,21 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from namesrv_stream import palette
 from namesrv_stream.cli import options
 from namesrv_stream.cli.output import heading, say, table, time_text
 from namesrv_stream.cli.view import Answer, Looked, looks, open_reader, print_answer, reads, root_of
 from namesrv_stream.config import Invocation
+from namesrv_stream.history import palette
 from namesrv_stream.history.events import AsOf
 from namesrv_stream.history.views import history_sql, permanent_sql
-from namesrv_stream.logs import printable
 from namesrv_stream.questions import accounts
 from namesrv_stream.questions.lists import broker
+from namesrv_stream.reporting.logs import printable
+from namesrv_stream.reporting.texts import counted, duration_text, iso_text, perm_text
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.texts import counted, duration_text, iso_text, perm_text
 
 _UNCHANGED = {"CLAIM": "(a run began)", "STOP": "(the run ended)"}
 _COLOURS = {kind: shades.terminal for kind, shades in palette.TEXT.items()}

@@ -1,6 +1,6 @@
 """Settings: what they are, where their values come from, and which of them change at run time."""
 
-from namesrv_stream.config.kafka import kafka_client_arguments, spark_kafka_options
+from namesrv_stream.config.kafka_settings import kafka_client_arguments, spark_kafka_options
 from namesrv_stream.config.loading import Invocation, SettingsFileError, as_options, checked_changes, load_settings
 from namesrv_stream.config.notes import log_notes, settings_without_effect
 from namesrv_stream.config.settings import (

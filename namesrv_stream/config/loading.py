@@ -14,8 +14,7 @@ from pydantic import ValidationError
 
 from namesrv_stream.config.rocketmq_others import is_other_setting
 from namesrv_stream.config.settings import CATALOGUE, STORAGE_PREFIX, NamesrvSettings, is_passed_through, is_secret
-from namesrv_stream.errors import NamesrvError, SettingError, did_you_mean
-from namesrv_stream.masking import note_secrets
+from namesrv_stream.errors import NamesrvError, SettingError, did_you_mean, note_secrets
 
 ENV_PREFIX = "NAMESRV_"
 _SERVICE_VARIABLE = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$")

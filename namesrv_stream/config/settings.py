@@ -11,8 +11,8 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from namesrv_stream.config.rocketmq import CONFIG_BLACK_LIST, RocketmqSettings, setting
 from namesrv_stream.config.rocketmq_others import is_other_setting
+from namesrv_stream.config.rocketmq_settings import CONFIG_BLACK_LIST, RocketmqSettings, setting
 from namesrv_stream.config.storage import default_checkpoint
 from namesrv_stream.config.values import (
     Boolean,
@@ -27,8 +27,7 @@ from namesrv_stream.config.values import (
     Servers,
     java_text,
 )
-from namesrv_stream.errors import NamesrvError, SettingError
-from namesrv_stream.masking import MASK, masked
+from namesrv_stream.errors import MASK, NamesrvError, SettingError, masked
 
 KAFKA_PREFIX = "kafka."
 STORAGE_PREFIX = "delta.storage."

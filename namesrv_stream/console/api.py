@@ -16,7 +16,7 @@ from namesrv_stream.errors import did_you_mean
 from namesrv_stream.history.events import AsOf, Span
 from namesrv_stream.questions import accounts, lists, overview, periods
 from namesrv_stream.questions.lists import Chosen
-from namesrv_stream.questions.seen import MOST_LISTED, BadQuestionError, Seen
+from namesrv_stream.questions.subject import MOST_LISTED, BadQuestionError, Seen
 from namesrv_stream.questions.times import moment_up_to, span_up_to, time_at, time_ms, zone_named
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.wire.json_text import encode_json

@@ -18,12 +18,13 @@ from starlette.staticfiles import StaticFiles
 
 from namesrv_stream import __version__
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.console import api, described, present
+from namesrv_stream.console import api, present
+from namesrv_stream.console import api_description as described
 from namesrv_stream.console.guard import Forwarded, Guard
 from namesrv_stream.console.problems import answer_of, problem_response
 from namesrv_stream.console.running import Running
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.monitoring import PROMETHEUS_TEXT, add_process_metrics
+from namesrv_stream.reporting.metrics_server import PROMETHEUS_TEXT, add_process_metrics
 
 PAGE = Path(__file__).parent / "page"
 

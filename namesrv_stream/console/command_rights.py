@@ -15,12 +15,12 @@ from namesrv_stream.access.rights import Mode, NotAllowedError, check_right, che
 from namesrv_stream.access.users import Sender, Users
 from namesrv_stream.access.users_file import UsersFile
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.questions.orders import OperatorCommand
-from namesrv_stream.questions.seen import BadQuestionError
-from namesrv_stream.rules.requests import LiftExpiryGuard, UpdateNamesrvConfig
+from namesrv_stream.questions.command_sending import OperatorCommand
+from namesrv_stream.questions.subject import BadQuestionError
+from namesrv_stream.rules.record_types import LiftExpiryGuard, UpdateNamesrvConfig
 from namesrv_stream.wire.bodies import encode_properties
 from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.remoting_command import RemotingCommand
 
 log = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from deltalake.exceptions import DeltaError
 
 from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.errors import NamesrvError, StorageError
-from namesrv_stream.logs import Kinds
-from namesrv_stream.tables.reader import RegistryView, RouteReader
+from namesrv_stream.reporting.logs import Kinds
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import SNAPSHOT
+from namesrv_stream.tables.snapshot_reader import RegistryView, RouteReader
 
 log = logging.getLogger(__name__)
 

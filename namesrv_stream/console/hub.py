@@ -21,10 +21,10 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.errors import NamesrvError, SnapshotGoneError
 from namesrv_stream.history.events import AsOf
+from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.reader import RegistryView
-from namesrv_stream.texts import iso_text
+from namesrv_stream.tables.snapshot_reader import RegistryView
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.json_text import encode_json
 

@@ -13,8 +13,8 @@ from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGon
 from namesrv_stream.history.events import AsOf
 from namesrv_stream.questions.accounts import Comparison, comparison
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshot_reader import RegistryView, RouteReader
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from namesrv_stream.console.api import Console, check_parameters
 from namesrv_stream.console.command_rights import check_reason
 from namesrv_stream.console.hub import Place
 from namesrv_stream.console.stream import Watch, WatchResponse
-from namesrv_stream.questions.orders import checked_order, parsed_order, send_order
-from namesrv_stream.questions.seen import BadQuestionError, Fields
+from namesrv_stream.questions.command_sending import checked_order, parsed_order, send_order
+from namesrv_stream.questions.subject import BadQuestionError, Fields
 from namesrv_stream.wire.json_text import encode_json
 
 MAX_BODY_BYTES = 64 * 1024

@@ -20,7 +20,7 @@ from namesrv_stream.errors import (
     SnapshotGoneError,
     StorageError,
 )
-from namesrv_stream.questions.seen import BadQuestionError, NotFoundError
+from namesrv_stream.questions.subject import BadQuestionError, NotFoundError
 from namesrv_stream.wire.json_text import encode_json
 
 

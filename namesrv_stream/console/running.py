@@ -14,13 +14,13 @@ from namesrv_stream.console.hub import CannotWatchError, Hub
 from namesrv_stream.console.kept_snapshots import KeptSnapshots
 from namesrv_stream.console.problems import UnknownBrokersError
 from namesrv_stream.history.events import AsOf
+from namesrv_stream.questions.command_sending import OperatorCommand, has_read
 from namesrv_stream.questions.job_status import Status, health, status
-from namesrv_stream.questions.orders import OperatorCommand, has_read
-from namesrv_stream.questions.seen import Between, Seen, between
+from namesrv_stream.questions.subject import Between, Seen, between
 from namesrv_stream.rules.order_config import unknown_brokers
 from namesrv_stream.rules.rows import LogPosition, SnapshotRow
-from namesrv_stream.tables.reader import RegistryView
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshot_reader import RegistryView
 
 PROGRESS_EVERY_S = 15.0
 FIRST_SNAPSHOT_LIMIT_S = 5.0

@@ -17,8 +17,8 @@ from namesrv_stream.access.exposure import is_loopback
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.console.app import make_app
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.logs import set_up_logging
-from namesrv_stream.texts import who_listens
+from namesrv_stream.reporting.logs import set_up_logging
+from namesrv_stream.reporting.texts import who_listens
 
 log = logging.getLogger(__name__)
 

@@ -22,14 +22,14 @@ from namesrv_stream.gateway.kept_answers import (
 from namesrv_stream.gateway.readers import READERS, SCANS, Reader, Source
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.registration import order_topic_config
-from namesrv_stream.rules.requests import DataVersion
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
-from namesrv_stream.wire.command import RemotingCommand
-from namesrv_stream.wire.errors import BadRequestError
 from namesrv_stream.wire.headers import BrokerHeader
+from namesrv_stream.wire.remoting_command import RemotingCommand
+from namesrv_stream.wire.wire_errors import BadRequestError
 
 
 class Answers:

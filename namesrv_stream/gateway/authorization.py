@@ -18,10 +18,10 @@ from namesrv_stream.access.rights import WRITING_CODES, Mode, NotAllowedError, c
 from namesrv_stream.access.users import Origin, Sender, Users
 from namesrv_stream.access.users_file import UsersFile
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.metrics import Metrics
+from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.remoting_command import RemotingCommand
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ from typing import cast
 from namesrv_stream.access.users import Origin
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.admission import TooManyConnectionsError, peer_address
+from namesrv_stream.gateway.connection_limits import Turn, Unanswered
 from namesrv_stream.gateway.connections import Connections, Requests
 from namesrv_stream.gateway.handshake import Handshake, HandshakeRefusedError, Stage
-from namesrv_stream.gateway.pace import Turn, Unanswered
 from namesrv_stream.gateway.tls import TlsSession
-from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.frame import FrameDecoder
+from namesrv_stream.wire.remoting_command import RemotingCommand
 
 log = logging.getLogger(__name__)
 

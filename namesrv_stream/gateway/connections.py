@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Protocol
 from namesrv_stream.access.proxies import TrustedProxies
 from namesrv_stream.gateway.admission import Admission
 from namesrv_stream.gateway.budget import Budget
+from namesrv_stream.gateway.fair_shares import HeavyTurns, LoopTime
 from namesrv_stream.gateway.handshake import Terms
 from namesrv_stream.gateway.kept_answers import KeptAnswer
 from namesrv_stream.gateway.lookup_frames import LookupFrames
 from namesrv_stream.gateway.tls import Certificates
-from namesrv_stream.gateway.turns import HeavyTurns, LoopTime
-from namesrv_stream.peer_log import PeerLog
-from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.reporting.peer_log import PeerLog
+from namesrv_stream.wire.remoting_command import RemotingCommand
 
 if TYPE_CHECKING:
     from namesrv_stream.gateway.connection import Connection

@@ -13,12 +13,12 @@ from typing import Any
 from namesrv_stream.access.rights import NotAllowedError
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.authorization import Authorization
-from namesrv_stream.gateway.cluster_test import Production
 from namesrv_stream.gateway.connection import Connection
+from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.kept_answers import KeptAnswer
 from namesrv_stream.gateway.lookup_frames import LookupFrames
-from namesrv_stream.gateway.metrics import Metrics
 from namesrv_stream.gateway.own_writes import until_read
+from namesrv_stream.gateway.production_routes import Production
 from namesrv_stream.gateway.readers import READERS, no_route
 from namesrv_stream.gateway.registering import KAFKA_IS_AWAY
 from namesrv_stream.gateway.writes import HANDLERS, Writes
@@ -26,7 +26,7 @@ from namesrv_stream.rules.lookup import waits_for_service
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.bodies import MAX_PROPERTIES_BYTES
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
-from namesrv_stream.wire.command import RemotingCommand, encode_command
+from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ from deltalake.exceptions import DeltaError
 
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, StorageError
 from namesrv_stream.gateway.readers import READERS
-from namesrv_stream.logs import Kinds
+from namesrv_stream.reporting.logs import Kinds
 from namesrv_stream.rules.lookup import RouteTables, topics_with_other_routes
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.progress_sign import ProgressFile, ProgressSign
-from namesrv_stream.tables.reader import RegistryView, RouteReader
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshot_reader import RegistryView, RouteReader
 from namesrv_stream.wire.codes import RequestCode
 
 log = logging.getLogger(__name__)

@@ -20,18 +20,18 @@ from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.follower import FollowedSnapshot, Follower
+from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
 from namesrv_stream.gateway.kv_log import log_kv
-from namesrv_stream.gateway.metrics import Metrics
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.gateway.server import Server
 from namesrv_stream.gateway.writes import Writes
-from namesrv_stream.monitoring import MonitoringServer
+from namesrv_stream.reporting.metrics_server import MonitoringServer
 from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.progress import is_stale as is_behind
 from namesrv_stream.rules.progress import job_progress
-from namesrv_stream.rules.requests import DeleteKvConfig, PutKvConfig
+from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig
 from namesrv_stream.tables.root import Root
 
 log = logging.getLogger(__name__)

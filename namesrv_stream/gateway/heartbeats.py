@@ -18,7 +18,7 @@ from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.kafka_link import OWN
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.gateway.ticks import Ticks
-from namesrv_stream.rules.requests import BrokerHeartbeat
+from namesrv_stream.rules.record_types import BrokerHeartbeat
 from namesrv_stream.rules.rows import LogPosition
 
 log = logging.getLogger(__name__)

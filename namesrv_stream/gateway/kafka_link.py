@@ -14,12 +14,12 @@ from typing import Self, TypeVar
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
 from namesrv_stream.gateway.body_processes import BodyProcesses
+from namesrv_stream.gateway.fair_shares import Share, Turns
 from namesrv_stream.gateway.ticks import Ticks
-from namesrv_stream.gateway.turns import Share, Turns
 from namesrv_stream.kafka.record_producer import RecordProducer
 from namesrv_stream.kafka.topic import ensure_topic, wait_for_kafka
 from namesrv_stream.records import encode_record, record_key
-from namesrv_stream.rules.requests import Request, Scan
+from namesrv_stream.rules.record_types import Request, Scan
 from namesrv_stream.rules.rows import LogPosition
 
 log = logging.getLogger(__name__)

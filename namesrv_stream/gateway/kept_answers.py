@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from namesrv_stream.wire.command import PreparedAnswer, RemotingCommand
+from namesrv_stream.wire.remoting_command import PreparedAnswer, RemotingCommand
 
 MAX_KEPT_BYTES = 256 * 1024 * 1024
 MAX_KEPT_OF_OTHERS_BYTES = 16 * 1024 * 1024

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from namesrv_stream.rules.requests import DeleteKvConfig, PutKvConfig
-from namesrv_stream.wire.errors import MalformedBodyError
+from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig
 from namesrv_stream.wire.json_text import decode_json
+from namesrv_stream.wire.wire_errors import MalformedBodyError
 
 log = logging.getLogger(__name__)
 

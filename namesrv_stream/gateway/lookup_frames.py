@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from namesrv_stream.gateway.kept_answers import KeptAnswer, KeptAnswers
 from namesrv_stream.wire.codes import RequestCode, SerializeType
-from namesrv_stream.wire.command import RemotingCommand, decode_command
-from namesrv_stream.wire.errors import FrameError
+from namesrv_stream.wire.remoting_command import RemotingCommand, decode_command
+from namesrv_stream.wire.wire_errors import FrameError
 
 _WORDS = struct.Struct(">II")
 _OPAQUE = b'"opaque":'

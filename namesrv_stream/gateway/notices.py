@@ -14,8 +14,8 @@ from typing import NamedTuple
 from namesrv_stream.rules.lookup import latest_registered
 from namesrv_stream.rules.rows import BrokerRow, LiveRow
 from namesrv_stream.wire.codes import Flag, RequestCode
-from namesrv_stream.wire.command import RemotingCommand, encode_command
 from namesrv_stream.wire.headers import NotifyMinBrokerIdChangeHeader, header_fields
+from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 
 log = logging.getLogger(__name__)
 

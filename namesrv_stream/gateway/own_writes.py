@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from namesrv_stream.gateway.answers import Answers
-from namesrv_stream.rules.requests import (
+from namesrv_stream.rules.record_types import (
     AddWritePerm,
     Command,
     DeleteKvConfig,
@@ -18,7 +18,7 @@ from namesrv_stream.rules.requests import (
 )
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.remoting_command import RemotingCommand
 
 WAIT_LIMIT_S = 2.5
 """Longest wait of one lookup. Clients give up after 3 s, and may ask again after an answer without the topic."""

@@ -17,7 +17,6 @@ from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.codes import RequestCode, ResponseCode, Version
-from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.headers import (
     BrokerMemberGroupHeader,
     ClusterHeader,
@@ -29,6 +28,7 @@ from namesrv_stream.wire.headers import (
     header_fields,
     read_header,
 )
+from namesrv_stream.wire.remoting_command import RemotingCommand
 
 FAQ_ADDRESS = "https://rocketmq.apache.org/docs/bestPractice/06FAQ"
 

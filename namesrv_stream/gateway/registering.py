@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.body_processes import ReadingProcessLostError
-from namesrv_stream.gateway.broker_log import BrokerLog
 from namesrv_stream.gateway.connection import Connection
+from namesrv_stream.gateway.connection_log import BrokerLog
 from namesrv_stream.gateway.heartbeats import Heartbeats, InLog
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
 from namesrv_stream.gateway.kept_answers import KeptAnswer
@@ -29,20 +29,20 @@ from namesrv_stream.gateway.registrations import (
 from namesrv_stream.gateway.sending import Sending, is_read_at_once
 from namesrv_stream.gateway.taken_addresses import TakenAddresses
 from namesrv_stream.records import encode_record
-from namesrv_stream.rules.registration import RegisterReply, reply
-from namesrv_stream.rules.requests import (
+from namesrv_stream.rules.record_types import (
     MASTER_ID,
     MAX_HEARTBEAT_TIMEOUT_MS,
     ChannelClosed,
     RegisterBroker,
 )
+from namesrv_stream.rules.registration import RegisterReply, reply
 from namesrv_stream.wire.codes import ResponseCode
-from namesrv_stream.wire.command import RemotingCommand
-from namesrv_stream.wire.errors import BadRequestError
 from namesrv_stream.wire.frame import LARGE_BODY_BYTES
 from namesrv_stream.wire.headers import BrokerHeader, RegisterBrokerResponseHeader, header_fields, read_names
-from namesrv_stream.wire.registration import DEFAULT_LIMITS, BodyLimits
-from namesrv_stream.wire.requests import read_registration, unregister_broker
+from namesrv_stream.wire.registration_request import DEFAULT_LIMITS, BodyLimits
+from namesrv_stream.wire.remoting_command import RemotingCommand
+from namesrv_stream.wire.wire_errors import BadRequestError
+from namesrv_stream.wire.write_requests import read_registration, unregister_broker
 
 log = logging.getLogger(__name__)
 

@@ -15,11 +15,11 @@ from typing import Protocol
 
 from isal.isal_zlib import crc32
 
-from namesrv_stream.rules.requests import RegisterBroker
+from namesrv_stream.rules.record_types import RegisterBroker
 from namesrv_stream.rules.rows import LiveRow, LogPosition
 from namesrv_stream.rules.tokens import MAX_TOKENS
-from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.frame import pieces_of
+from namesrv_stream.wire.remoting_command import RemotingCommand
 
 MAX_BROKERS_OF_A_CONNECTION = 1_000
 MAX_BROKERS_OF_A_HOST = 10_000

@@ -12,9 +12,9 @@ from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.kafka_link import KafkaLink
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.command import RemotingCommand
-from namesrv_stream.wire.errors import BadRequestError
 from namesrv_stream.wire.frame import LARGE_BODY_BYTES
+from namesrv_stream.wire.remoting_command import RemotingCommand
+from namesrv_stream.wire.wire_errors import BadRequestError
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from namesrv_stream.gateway.admission import connection_limit
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.connections import Connections, PeerLimits, Requests
 from namesrv_stream.gateway.tls import Certificates
-from namesrv_stream.texts import who_listens
+from namesrv_stream.reporting.texts import who_listens
 
 _SWEEP_EVERY_S = 1.0
 _ANSWER_LIMIT_S = 3.0

@@ -9,8 +9,8 @@ from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.rules.rows import LiveRow
-from namesrv_stream.wire.command import RemotingCommand
-from namesrv_stream.wire.errors import BadRequestError
+from namesrv_stream.wire.remoting_command import RemotingCommand
+from namesrv_stream.wire.wire_errors import BadRequestError
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from namesrv_stream.gateway.own_writes import OwnWrites
 from namesrv_stream.gateway.registering import Registering, busy
 from namesrv_stream.gateway.registrations import Registrations
 from namesrv_stream.gateway.sending import Sending
-from namesrv_stream.rules.requests import (
+from namesrv_stream.rules.record_types import (
     AddWritePerm,
     DataVersion,
     Request,
@@ -28,8 +28,6 @@ from namesrv_stream.rules.requests import (
 )
 from namesrv_stream.wire.bodies import decode_body, encode_body
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
-from namesrv_stream.wire.command import RemotingCommand
-from namesrv_stream.wire.errors import BadRequestError, MalformedBodyError
 from namesrv_stream.wire.headers import (
     AddWritePermResponseHeader,
     BrokerHeader,
@@ -38,7 +36,9 @@ from namesrv_stream.wire.headers import (
     header_fields,
     read_names,
 )
-from namesrv_stream.wire.requests import operator_command
+from namesrv_stream.wire.remoting_command import RemotingCommand
+from namesrv_stream.wire.wire_errors import BadRequestError, MalformedBodyError
+from namesrv_stream.wire.write_requests import operator_command
 
 Handler = Callable[["Writes", RemotingCommand, Connection], Awaitable[RemotingCommand]]
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from namesrv_stream.history.membership import recorded_rows
 from namesrv_stream.history.story import changes, end_text, taken_from
+from namesrv_stream.reporting.texts import duration_text
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import QUIET_COLUMNS, BrokerEventRow
-from namesrv_stream.texts import duration_text
 
 MOST_LINES = 20
 """Most lines of one publication that name a broker each. A last line counts the others."""

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from namesrv_stream.history.membership import recorded_counts, recorded_rows
 from namesrv_stream.rules.history import as_json_row
 from namesrv_stream.rules.rows import QUIET_COLUMNS, BrokerEventRow
-from namesrv_stream.tables.reader import RegistryView
 from namesrv_stream.tables.schemas import ROUTE_TABLES
+from namesrv_stream.tables.snapshot_reader import RegistryView
 
 Row = Mapping[str, Any]
 

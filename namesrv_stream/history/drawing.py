@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from namesrv_stream import palette
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.history import palette
 
 
 class MatplotlibMissingError(NamesrvError):

@@ -12,13 +12,13 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from namesrv_stream.history.membership import Membership
+from namesrv_stream.reporting.texts import iso_text, moment_text
 from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
 from namesrv_stream.rules.rows import QUIET_COLUMNS, BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import Root, query, select
 from namesrv_stream.tables.schemas import BROKER_EVENT
-from namesrv_stream.texts import iso_text, moment_text
 
 _PLACE = f"(epoch * {2**32} + seq)"
 _MEMBER_TYPES = (*BEGINS, "ID_LOST", "CHANGED", *LEASE_ENDS)

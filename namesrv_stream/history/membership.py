@@ -14,7 +14,7 @@ import msgspec
 
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, ClusterRow, FilterRow, LiveRow, LogPosition
 
 Rows = dict[str, list[dict[str, Any]]]

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGoneError
+from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGoneError, masked
 from namesrv_stream.history import drawing, plots
 from namesrv_stream.history.views import register_views
-from namesrv_stream.masking import masked
 from namesrv_stream.tables.root import Root
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import msgspec
 from namesrv_stream.history.events import Span, newest_events, recorded_names
 from namesrv_stream.history.membership import Rows, recorded_counts, recorded_rows
 from namesrv_stream.history.topics import ONE_OF_SEVERAL, topic_history
-from namesrv_stream.rules.requests import PERM_WRITE, AddWritePerm, Command, WipeWritePerm
+from namesrv_stream.reporting.texts import counted, duration_text, perm_text
+from namesrv_stream.rules.record_types import PERM_WRITE, AddWritePerm, Command, WipeWritePerm
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.root import Root
-from namesrv_stream.texts import counted, duration_text, perm_text
 
 _NAMED = 5
 _COMMANDS = frozenset(kind.__struct_config__.tag for kind in get_args(Command))

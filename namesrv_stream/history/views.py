@@ -17,7 +17,7 @@ from namesrv_stream.tables.pinned import event_time_ms
 from namesrv_stream.tables.root import Root, is_there
 from namesrv_stream.tables.schemas import BROKER_EVENT, PAST_SESSION, PAST_SNAPSHOT, SNAPSHOT
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.views import VIEWS, all_columns, register_tables, snapshot_sql, table_as_of
+from namesrv_stream.tables.spark_views import VIEWS, all_columns, register_tables, snapshot_sql, table_as_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # `history_sql` needs no Spark in the process

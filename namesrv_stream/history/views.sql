@@ -10,7 +10,7 @@
 -- of other months unopened. Of conditions on event_time and on a session's to_time, the statistics in each file's footer
 -- leave the rows unread.
 --
--- Spark and DuckDB read the same text: namesrv_stream/analysis.py translates the few names that differ. So sums of
+-- Spark and DuckDB read the same text: namesrv_stream/history/analysis.py translates the few names that differ. So sums of
 -- whole numbers are cast (DuckDB makes them wider), and times are added to in hours, which no time zone changes.
 --
 -- What stands between <past_session> marks is left out while maintenance has not made that table: the history is short,

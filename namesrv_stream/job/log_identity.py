@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.kafka.topic import TopicFacts
+from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.publication import KafkaLog
-from namesrv_stream.texts import iso_text
 
 log = logging.getLogger(__name__)
 

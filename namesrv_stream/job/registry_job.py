@@ -29,15 +29,15 @@ from namesrv_stream.job.failures import (
     storage_errors,
 )
 from namesrv_stream.job.hang_watch import HangWatch
+from namesrv_stream.job.job_monitoring import monitoring, progress_to
 from namesrv_stream.job.limits import require_descriptor, require_sound_spark
 from namesrv_stream.job.log_identity import log_to_go_on_with, require_same_log
-from namesrv_stream.job.monitoring import monitoring, progress_to
+from namesrv_stream.job.query_watch import TermWatch, TickWatch
 from namesrv_stream.job.table_care import TableCare
 from namesrv_stream.job.warm_up import WarmUp
-from namesrv_stream.job.watch import TermWatch, TickWatch
 from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock, candidates
 from namesrv_stream.kafka.producer import HeartbeatProducer
-from namesrv_stream.kafka.reader import LOG_PARTITION, RecordGoneError, RecordReader
+from namesrv_stream.kafka.record_reader import LOG_PARTITION, RecordGoneError, RecordReader
 from namesrv_stream.kafka.ticker import Ticker
 from namesrv_stream.kafka.topic import (
     beginning_offsets,
@@ -49,7 +49,7 @@ from namesrv_stream.kafka.topic import (
 )
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.stream.checkpoint import Checkpoint
-from namesrv_stream.stream.metrics import JobMetrics
+from namesrv_stream.stream.job_metrics import JobMetrics
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import Beginning, check_query, start_query
 from namesrv_stream.tables.object_store import writer_of

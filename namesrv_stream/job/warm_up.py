@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
-from namesrv_stream.kafka.reader import LOG_PARTITION
+from namesrv_stream.kafka.record_reader import LOG_PARTITION
 from namesrv_stream.kafka.topic import beginning_offsets, end_offsets
 from namesrv_stream.stream.checkpoint import remove_folder
 from namesrv_stream.stream.micro_batch import BrokenOffError

@@ -11,7 +11,7 @@ from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, Name
 from namesrv_stream.kafka.record_producer import RecordProducer
 from namesrv_stream.kafka.topic import KafkaOptions, address_of, end_offsets
 from namesrv_stream.records import DEFAULT_TOPIC, encode_record, record_key
-from namesrv_stream.rules.requests import Request, Scan
+from namesrv_stream.rules.record_types import Request, Scan
 from namesrv_stream.rules.rows import LogPosition
 
 log = logging.getLogger(__name__)

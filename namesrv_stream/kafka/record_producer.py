@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
 from namesrv_stream.kafka.librdkafka import librdkafka_options, named_kafka_error
-from namesrv_stream.kafka.reader import LOG_PARTITION
+from namesrv_stream.kafka.record_reader import LOG_PARTITION
 from namesrv_stream.kafka.topic import COMPRESSION, address_of
 from namesrv_stream.records import MAX_RECORD_BYTES
 from namesrv_stream.rules.rows import LogPosition

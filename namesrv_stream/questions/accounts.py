@@ -20,14 +20,14 @@ from namesrv_stream.history.events import EVERYTHING, AsOf, Span, events_between
 from namesrv_stream.history.story import story_of, story_of_broker, topic_story
 from namesrv_stream.history.topics import topic_history
 from namesrv_stream.questions.lists import check_known
-from namesrv_stream.questions.seen import BadQuestionError, Fields, Moment, Seen, between, camel
-from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Seen, between, camel
+from namesrv_stream.reporting.texts import iso_text, natural_key
+from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, RejectedRow, SnapshotRow
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.rejected import newest_rejected
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import ROUTE_TABLES
-from namesrv_stream.texts import iso_text, natural_key
+from namesrv_stream.tables.snapshot_reader import RouteReader
 
 _FEW = 3
 """More lines of one epoch and type than this are told as one."""

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
-from namesrv_stream.errors import NamesrvError
-from namesrv_stream.masking import masked
-from namesrv_stream.questions.seen import Fields, Seen
+from namesrv_stream.errors import NamesrvError, masked
+from namesrv_stream.questions.subject import Fields, Seen
+from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.progress import JobProgress, State, is_stale, job_progress
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.progress_sign import ProgressFile
 from namesrv_stream.tables.schemas import REJECTED
-from namesrv_stream.texts import iso_text
 
 if TYPE_CHECKING:
     from namesrv_stream.kafka.election import Candidate  # for types alone: a status without Kafka loads no client

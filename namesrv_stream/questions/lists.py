@@ -13,13 +13,13 @@ from msgspec import UNSET, UnsetType
 
 from namesrv_stream.errors import did_you_mean
 from namesrv_stream.history.events import recorded_names
-from namesrv_stream.questions.seen import BadQuestionError, Fields, Moment, Seen, paged
+from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Seen, paged
+from namesrv_stream.reporting.texts import iso_text, natural_key
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lease import silence_ms
-from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.rules.system_topics import is_system_topic
-from namesrv_stream.texts import iso_text, natural_key
 from namesrv_stream.wire.bodies import TopicRouteData, topic_route_data
 
 State = Literal["alive", "late", "suspect"]

@@ -11,10 +11,10 @@ from namesrv_stream.history.membership import recorded_rows
 from namesrv_stream.history.sessions import UNPLANNED
 from namesrv_stream.questions.accounts import Told, sentence, told_together
 from namesrv_stream.questions.lists import EVERY_BROKER, Chosen, Cluster, clusters, state_of, system_topics
-from namesrv_stream.questions.seen import Fields, Moment, Seen, now_of, paged
+from namesrv_stream.questions.subject import Fields, Moment, Seen, now_of, paged
+from namesrv_stream.reporting.texts import iso_text, natural_key
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import BrokerEventRow
-from namesrv_stream.texts import iso_text, natural_key
 
 HOUR_MS = 3_600_000
 MOST_DRAWN = 60

@@ -19,10 +19,10 @@ from namesrv_stream.history.sessions import (
 from namesrv_stream.history.story import BY_OPERATORS
 from namesrv_stream.questions.accounts import Rejected, rejected
 from namesrv_stream.questions.lists import check_known
-from namesrv_stream.questions.seen import Fields, Moment, Seen, now_of
+from namesrv_stream.questions.subject import Fields, Moment, Seen, now_of
+from namesrv_stream.reporting.texts import iso_text, natural_key
 from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.texts import iso_text, natural_key
 
 MOST_MARKS = 2_000
 _MOST_REJECTED = 50

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from namesrv_stream.config.values import parsed_duration
 from namesrv_stream.errors import NoSuchSnapshotError, did_you_mean
 from namesrv_stream.history.events import AsOf, Span
-from namesrv_stream.questions.seen import BadQuestionError, now_of
+from namesrv_stream.questions.subject import BadQuestionError, now_of
 from namesrv_stream.rules.rows import SnapshotRow
 
 ACCEPTED = "now, 03:12, 2026-11-21 03:12, 2026-11-21T03:12:05Z, 10m or 1d 2h ago"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from namesrv_stream.config import ConfigBlackListError, NamesrvSettings
-from namesrv_stream.rules.requests import (
+from namesrv_stream.rules.record_types import (
     PERM_READ_WRITE,
     AddWritePerm,
     Command,
@@ -20,8 +20,8 @@ from namesrv_stream.rules.requests import (
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
+from namesrv_stream.rules.registry_state import RegistryTables, drop_topic, wipe_write_perm
 from namesrv_stream.rules.rows import KvConfigRow, NamesrvConfigRow, TopicRow
-from namesrv_stream.rules.tables import RegistryTables, drop_topic, wipe_write_perm
 
 SUCCESS = 0
 NO_PERMISSION = 16

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from namesrv_stream.rules.journal import RowChange, net_of
-from namesrv_stream.rules.requests import DataVersion, RegisterBroker
+from namesrv_stream.rules.record_types import DataVersion, RegisterBroker
 from namesrv_stream.rules.rows import (
     QUIET_COLUMNS,
     UNRECORDED_COLUMNS,

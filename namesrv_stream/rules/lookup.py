@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.queues import TopicQueues
-from namesrv_stream.rules.requests import MASTER_ID, PERM_WRITE, DataVersion
+from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE, DataVersion
 from namesrv_stream.rules.rows import BrokerRow, LiveRow, TopicRow
 
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"

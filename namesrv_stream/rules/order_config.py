@@ -10,7 +10,7 @@ import re
 from collections.abc import Container
 
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE
-from namesrv_stream.rules.requests import PutKvConfig
+from namesrv_stream.rules.record_types import PutKvConfig
 
 _ENTRY = re.compile(r"[^:;\s]+:[0-9]{1,9}")
 

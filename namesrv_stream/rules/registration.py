@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.lease import channels_after
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, RouteTables, latest_registered
-from namesrv_stream.rules.requests import MASTER_ID, PERM_WRITE, DataVersion, RegisterBroker, TopicConfig
+from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE, DataVersion, RegisterBroker, TopicConfig
+from namesrv_stream.rules.registry_state import RegistryTables, drop_topic, follow_holders
 from namesrv_stream.rules.rows import (
     BrokerRow,
     FilterRow,
@@ -21,7 +22,6 @@ from namesrv_stream.rules.rows import (
     TopicRow,
     is_same_but_for_life,
 )
-from namesrv_stream.rules.tables import RegistryTables, drop_topic, follow_holders
 
 
 @dataclass(frozen=True, slots=True)

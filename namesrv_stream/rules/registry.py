@@ -30,8 +30,7 @@ from namesrv_stream.rules.lease import (
 )
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.queues import TopicQueues
-from namesrv_stream.rules.registration import is_move, is_refused, register
-from namesrv_stream.rules.requests import (
+from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
     ChannelClosed,
     Command,
@@ -41,8 +40,9 @@ from namesrv_stream.rules.requests import (
     Scan,
     UnregisterBroker,
 )
+from namesrv_stream.rules.registration import is_move, is_refused, register
+from namesrv_stream.rules.registry_state import RegistryTables, end_lease
 from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, LogPosition
-from namesrv_stream.rules.tables import RegistryTables, end_lease
 from namesrv_stream.rules.tokens import follow_changes, forget_all, note_token
 
 CAUSES = {"UNREGISTERED": "UNREGISTER_BROKER", "CHANNEL_CLOSED": "CHANNEL_CLOSED", "EXPIRED": "SILENCE"}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import NamedTuple
 
-from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.record_types import DataVersion
 
 
 class LogPosition(NamedTuple):

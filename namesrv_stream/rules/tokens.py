@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from namesrv_stream.rules.journal import RowChange
-from namesrv_stream.rules.requests import RegisterBroker
+from namesrv_stream.rules.record_types import RegisterBroker
+from namesrv_stream.rules.registry_state import RegistryTables
 from namesrv_stream.rules.rows import BrokerRow
-from namesrv_stream.rules.tables import RegistryTables
 
 MAX_TOKENS = 64
 """Most tokens of a lease, each of a part of a split registration (B7). The oldest goes first."""

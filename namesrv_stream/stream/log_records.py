@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from namesrv_stream.kafka.reader import RecordReader, StoredRecord
+from namesrv_stream.kafka.record_reader import RecordReader, StoredRecord
 
 
 class Eviction(NamedTuple):

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from namesrv_stream.history.broker_lines import MOST_LINES
-from namesrv_stream.kafka.reader import LOG_PARTITION, StoredRecord
+from namesrv_stream.kafka.record_reader import LOG_PARTITION, StoredRecord
 from namesrv_stream.rules.rows import RejectedRow
 
 MAX_REJECTED_BYTES = 64 * 1024

@@ -8,9 +8,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from namesrv_stream.config import NamesrvSettings, spark_kafka_options
-from namesrv_stream.kafka.reader import LOG_PARTITION
+from namesrv_stream.kafka.record_reader import LOG_PARTITION
 from namesrv_stream.records import MAX_RECORD_BYTES
-from namesrv_stream.rules.requests import DEFAULT_HEARTBEAT_TIMEOUT_MS, MAX_HEARTBEAT_TIMEOUT_MS, MAX_NAME_CHARS
+from namesrv_stream.rules.record_types import DEFAULT_HEARTBEAT_TIMEOUT_MS, MAX_HEARTBEAT_TIMEOUT_MS, MAX_NAME_CHARS
 from namesrv_stream.stream.liveness import LEFT
 
 MAX_CARRIED_BYTES = 4 * 1024

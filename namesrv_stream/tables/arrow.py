@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables import schemas
 from namesrv_stream.tables.schemas import CHANNELS, DATA_VERSION, LOG_POSITION, TEXTS, TableSpec

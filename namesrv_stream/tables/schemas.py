@@ -1,7 +1,7 @@
 """Schemas of the Delta tables: columns with their comments, key, constraints and partition column of each.
 
 This is the one source of what the tables say about themselves: Delta stores the comments and constraints, and
-`python -m namesrv_stream.tables.documentation` writes them into docs/tables.md.
+`python -m namesrv_stream.tables.tables_docs` writes them into docs/tables.md.
 
 Timestamps are microseconds in UTC, the one kind that both engines (Spark and delta-rs) store as TIMESTAMP.
 """

@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from namesrv_stream.errors import NoSuchSnapshotError, SnapshotGoneError
+from namesrv_stream.reporting.texts import moment_text
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.files import TableFiles
 from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, query, select
 from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT
-from namesrv_stream.texts import moment_text
 
 _LOOK_THROUGH_EVERY_S = 10.0
 """A process that slept for longer than the log is kept learns of newer snapshots after this time at the latest, and one

@@ -15,9 +15,9 @@ import javaproperties
 import msgspec
 
 from namesrv_stream.rules import lookup
-from namesrv_stream.rules.requests import DataVersion, QueueData
-from namesrv_stream.wire.errors import MalformedBodyError
+from namesrv_stream.rules.record_types import DataVersion, QueueData
 from namesrv_stream.wire.json_text import decode_json, encode_json, encode_json_with_bare_keys
+from namesrv_stream.wire.wire_errors import MalformedBodyError
 
 
 class BrokerData(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -9,15 +9,15 @@ from typing import Any, SupportsIndex, cast
 
 import msgspec
 
-from namesrv_stream.wire.command import RemotingCommand, decode_command
-from namesrv_stream.wire.errors import (
+from namesrv_stream.wire.opening import Opening, opening_of
+from namesrv_stream.wire.remoting_command import RemotingCommand, decode_command
+from namesrv_stream.wire.wire_errors import (
     FrameError,
     FrameLengthError,
     FrameTooLargeError,
     HeaderLengthError,
     HeaderTooLargeError,
 )
-from namesrv_stream.wire.opening import Opening, opening_of
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 """RocketMQ's limit (`com.rocketmq.remoting.frameMaxLength`), the length word included."""

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from namesrv_stream.wire.errors import MalformedBodyError
+from namesrv_stream.wire.wire_errors import MalformedBodyError
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ import struct
 from enum import Enum
 from typing import NamedTuple
 
-from namesrv_stream.wire.errors import MalformedProxyHeaderError
+from namesrv_stream.wire.wire_errors import MalformedProxyHeaderError
 
 
 class Opening(Enum):

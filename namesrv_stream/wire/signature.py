@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.frame import pieces_of
+from namesrv_stream.wire.remoting_command import RemotingCommand
 
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"

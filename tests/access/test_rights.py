@@ -11,7 +11,7 @@ import pytest
 from namesrv_stream.access.rights import MAX_READ_BYTES, WRITING_CODES, NotAllowedError, check_right, check_settings
 from namesrv_stream.access.users import Bounds, Role, Sender, User
 from namesrv_stream.gateway.writes import HANDLERS
-from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.remoting_command import RemotingCommand
 
 OWN = {"clusterName": "c", "brokerName": "a", "brokerAddr": "10.0.0.1:10911", "brokerId": "0"}
 BOUNDS = Bounds(("c",), ("a", "a-*"), ("10.0.0.1:*",))

@@ -5,7 +5,7 @@ from ipaddress import ip_network
 import pytest
 
 from namesrv_stream.access.users import Bounds, Credentials, Origin, Role, User, Users, is_within
-from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.signature import signed
 
 BARE = RemotingCommand(code=103, ext_fields={"brokerName": "a"})

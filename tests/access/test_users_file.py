@@ -9,7 +9,7 @@ import pytest
 
 from namesrv_stream.access.users import Origin, Role
 from namesrv_stream.access.users_file import UsersFile, UsersFileError
-from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.signature import signed
 
 ANN = '[[user]]\nname = "ann"\nrole = "admin"\naccessKey = "ann"\nsecretKey = "ann-secret"\n'

@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from namesrv_stream.cli import main
 from namesrv_stream.config import as_options
-from namesrv_stream.local.ports import free_ports
+from namesrv_stream.tools.local.ports import free_ports
 from tests.cli.registry import PublishedRegistry
 
 

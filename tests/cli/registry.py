@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from copy import deepcopy
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.record_types import BrokerHeartbeat, Command, DataVersion, RegisterBroker, Scan, TopicConfig
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import BrokerHeartbeat, Command, DataVersion, RegisterBroker, Scan, TopicConfig
 from namesrv_stream.rules.rows import LogPosition, RejectedRow, SnapshotRow
 from namesrv_stream.tables.progress_sign import ProgressFile, ProgressSign
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.published import Published
 
 

@@ -8,19 +8,19 @@ import zipfile
 
 import pytest
 
-from namesrv_stream.backup.content import content_of
-from namesrv_stream.backup.file import read_backup, write_backup
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import TermLostError
 from namesrv_stream.rules.lease import LogClock
+from namesrv_stream.rules.record_types import DeleteTopic, PutKvConfig, Scan, UpdateNamesrvConfig, WipeWritePerm
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import DeleteTopic, PutKvConfig, Scan, UpdateNamesrvConfig, WipeWritePerm
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.publication import Publisher
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import ROUTE_TABLES
+from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tools.backup.content import content_of
+from namesrv_stream.tools.backup.file import read_backup, write_backup
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_a_folder_that_cannot_be_written_is_one_message(run, registry, good, tmp
 
 SLOW_BACKUP = """
 import time
-from namesrv_stream.backup import file
+from namesrv_stream.tools.backup import file
 from namesrv_stream.cli import main
 
 def write_slowly(_table):

@@ -11,7 +11,7 @@ from kafka import KafkaConsumer, TopicPartition
 from namesrv_stream.cli.commanding import NotPublishedError
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic
 from namesrv_stream.records import decode_record
-from namesrv_stream.rules.requests import (
+from namesrv_stream.rules.record_types import (
     AddWritePerm,
     DeleteKvConfig,
     DeleteTopic,

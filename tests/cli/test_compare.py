@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from namesrv_stream.rules.requests import AddWritePerm, DeleteTopic, WipeWritePerm
+from namesrv_stream.rules.record_types import AddWritePerm, DeleteTopic, WipeWritePerm
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import FORMAT, TABLES
 from tests.cli.registry import PublishedRegistry

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.background import BackgroundGateway
-from namesrv_stream.rules.requests import DeleteTopic, PutKvConfig, WipeWritePerm
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.rules.record_types import DeleteTopic, PutKvConfig, WipeWritePerm
 from tests.cli.registry import PublishedRegistry
 
 

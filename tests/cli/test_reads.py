@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.reporting.texts import iso_text
+from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig, Scan, UpdateNamesrvConfig, WipeWritePerm
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import DeleteKvConfig, PutKvConfig, Scan, UpdateNamesrvConfig, WipeWritePerm
 from namesrv_stream.rules.rows import RejectedRow
-from namesrv_stream.texts import iso_text
 
 MASTER, SLAVE, OTHER = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 

@@ -8,8 +8,8 @@ from namesrv_stream.cli import main
 from namesrv_stream.cli.demo import SceneFailedError, Stage
 from namesrv_stream.cli.output import console
 from namesrv_stream.config import Invocation
-from namesrv_stream.local.stack import LocalStack
-from namesrv_stream.questions.seen import NotFoundError
+from namesrv_stream.questions.subject import NotFoundError
+from namesrv_stream.tools.local.stack import LocalStack
 
 
 @pytest.fixture

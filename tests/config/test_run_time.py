@@ -11,7 +11,7 @@ from namesrv_stream.config import (
     settings_without_effect,
     to_properties_text,
 )
-from namesrv_stream.config.documentation import example_file, with_table
+from namesrv_stream.config.settings_docs import example_file, with_table
 
 ROOT = Path(__file__).parents[2]
 SECRETS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from namesrv_stream.rules.requests import BrokerHeartbeat
+from namesrv_stream.rules.record_types import BrokerHeartbeat
 from tests.cli.registry import PublishedRegistry
 
 CLUSTERS = 3

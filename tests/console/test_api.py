@@ -8,14 +8,14 @@ import pytest
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.questions import periods
 from namesrv_stream.rules import lookup
-from namesrv_stream.rules.requests import (
+from namesrv_stream.rules.record_types import (
     DEFAULT_HEARTBEAT_TIMEOUT_MS,
     DeleteTopic,
     PutKvConfig,
     Scan,
     WipeWritePerm,
 )
-from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.wire import bodies
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, B, C, Client

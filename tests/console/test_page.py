@@ -14,7 +14,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from namesrv_stream.questions import periods
-from namesrv_stream.rules.requests import PutKvConfig, WipeWritePerm
+from namesrv_stream.rules.record_types import PutKvConfig, WipeWritePerm
 from tests.cli.registry import PublishedRegistry
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, B, C, make_registry

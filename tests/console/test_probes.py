@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from namesrv_stream.local.jars import CHECKOUT
+from namesrv_stream.tools.local.jars import CHECKOUT
 from tests.console.background import BackgroundConsole
 
 

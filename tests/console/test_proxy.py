@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from namesrv_stream.console.watch_client import watch
 from namesrv_stream.kafka.topic import ensure_topic
-from namesrv_stream.local.ports import HOST, free_ports, listens
-from namesrv_stream.local.process import OwnedProcess
-from namesrv_stream.rules.requests import PutKvConfig
-from namesrv_stream.watch import watch
+from namesrv_stream.rules.record_types import PutKvConfig
+from namesrv_stream.tools.local.ports import HOST, free_ports, listens
+from namesrv_stream.tools.local.process import OwnedProcess
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import Client
 from tests.console.test_commands import WIPE, first_record

@@ -13,10 +13,10 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console import hub
 from namesrv_stream.console.hub import CannotWatchError, Event, Hub, Watcher
 from namesrv_stream.console.kept_snapshots import KeptSnapshots
+from namesrv_stream.console.watch_client import watch
 from namesrv_stream.history.events import AsOf
-from namesrv_stream.rules.requests import DeleteTopic, PutKvConfig, WipeWritePerm
+from namesrv_stream.rules.record_types import DeleteTopic, PutKvConfig, WipeWritePerm
 from namesrv_stream.tables.root import Root
-from namesrv_stream.watch import watch
 from tests.cli.registry import PublishedRegistry
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, C, Client

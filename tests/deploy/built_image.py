@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.local.process import OwnedProcess
+from namesrv_stream.tools.local.process import OwnedProcess
 from tests.deploy.chart import PROJECT
 
 TOOLS = {"buildah": "buildah", "debootstrap": "debootstrap", "apt-get": "apt"}

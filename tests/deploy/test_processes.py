@@ -8,8 +8,8 @@ import time
 import pytest
 from tenacity import Retrying, retry, stop_after_delay, wait_fixed
 
-from namesrv_stream.local.ports import HOST, free_ports, listens
-from namesrv_stream.local.process import OwnedProcess
+from namesrv_stream.tools.local.ports import HOST, free_ports, listens
+from namesrv_stream.tools.local.process import OwnedProcess
 from tests.cli.registry import PublishedRegistry
 from tests.deploy.chart import rendered
 from tests.deploy.commands import NAMESRV_STREAM

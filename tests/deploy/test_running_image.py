@@ -9,7 +9,7 @@ import pytest
 from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream import __version__
-from namesrv_stream.local.ports import HOST, free_ports
+from namesrv_stream.tools.local.ports import HOST, free_ports
 from tests.deploy.built_image import Builder, require_tools
 from tests.gateway.peer import Peer
 from tests.system.heartbeats import Heartbeats, address, registration

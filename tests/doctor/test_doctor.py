@@ -13,17 +13,17 @@ from cryptography.x509.oid import NameOID
 
 from namesrv_stream.cli import main
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.doctor import kafka as doctor_kafka
-from namesrv_stream.doctor.access import check_certificate, check_users
-from namesrv_stream.doctor.contents import check_contents
-from namesrv_stream.doctor.finding import findings
-from namesrv_stream.doctor.kafka import GATEWAY_RIGHTS, JOB_RIGHTS, check_kafka, clock_finding
-from namesrv_stream.doctor.machine import check_jars, check_java, check_spark, check_workers
-from namesrv_stream.doctor.storage import check_checkpoint, check_tables, check_writing
 from namesrv_stream.kafka.topic import ensure_topic
-from namesrv_stream.local.java import find_java
-from namesrv_stream.local.ports import free_ports
-from namesrv_stream.rules.requests import PutKvConfig
+from namesrv_stream.rules.record_types import PutKvConfig
+from namesrv_stream.tools.doctor import kafka_checks as doctor_kafka
+from namesrv_stream.tools.doctor.access_checks import check_certificate, check_users
+from namesrv_stream.tools.doctor.contents_checks import check_contents
+from namesrv_stream.tools.doctor.finding import findings
+from namesrv_stream.tools.doctor.kafka_checks import GATEWAY_RIGHTS, JOB_RIGHTS, check_kafka, clock_finding
+from namesrv_stream.tools.doctor.machine_checks import check_jars, check_java, check_spark, check_workers
+from namesrv_stream.tools.doctor.storage_checks import check_checkpoint, check_tables, check_writing
+from namesrv_stream.tools.local.java import find_java
+from namesrv_stream.tools.local.ports import free_ports
 from tests.cli.registry import PublishedRegistry
 
 
@@ -92,7 +92,7 @@ def test_java_that_is_not_there_has_failed(tmp_path, monkeypatch):
 
 
 def test_jars_that_were_not_fetched_have_failed(tmp_path, monkeypatch):
-    monkeypatch.setattr("namesrv_stream.local.jars.JARS", tmp_path)
+    monkeypatch.setattr("namesrv_stream.tools.local.jars.JARS", tmp_path)
     assert [(each.state, "make install" in each.next_step) for each in states(check_jars)] == [("failed", True)]
 
 

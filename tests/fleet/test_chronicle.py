@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from namesrv_stream.fleet.chronicle import DAY_MS, FLAPS, HOUR_MS, Chronicle, chronicle_plan
 from namesrv_stream.records import encode_record
-from namesrv_stream.rules.requests import AddWritePerm, DeleteTopic, RegisterBroker, WipeWritePerm
+from namesrv_stream.rules.record_types import AddWritePerm, DeleteTopic, RegisterBroker, WipeWritePerm
+from namesrv_stream.tools.fleet.chronicle import DAY_MS, FLAPS, HOUR_MS, Chronicle, chronicle_plan
 from tests.history.by_rules import events_of
 
 T0 = 1_800_000_000_000

@@ -5,8 +5,8 @@ import pytest
 from click.testing import CliRunner
 
 from namesrv_stream.cli import main
-from namesrv_stream.fleet.command import ChurnType
-from namesrv_stream.fleet.plan import Churn
+from namesrv_stream.tools.fleet.fleet_run import ChurnType
+from namesrv_stream.tools.fleet.plan import Churn
 
 
 @pytest.mark.parametrize(

@@ -7,17 +7,17 @@ import msgspec
 import pytest
 
 from namesrv_stream.errors import SettingError
-from namesrv_stream.fleet.broker import is_sent_in_full
-from namesrv_stream.fleet.model import FleetModel, UnknownBrokerError
-from namesrv_stream.fleet.plan import Churn, FleetPlan
 from namesrv_stream.records import decode_record, encode_record
-from namesrv_stream.rules.requests import (
+from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
     DataVersion,
     RegisterBroker,
     TopicConfig,
     UnregisterBroker,
 )
+from namesrv_stream.tools.fleet.broker import is_sent_in_full
+from namesrv_stream.tools.fleet.model import FleetModel, UnknownBrokerError
+from namesrv_stream.tools.fleet.plan import Churn, FleetPlan
 
 T0 = 1_800_000_000_000
 MINUTE = 60_000

@@ -2,8 +2,8 @@
 
 import pytest
 
-from namesrv_stream.fleet.plan import FleetPlan
-from namesrv_stream.fleet.player import Fleet
+from namesrv_stream.tools.fleet.plan import FleetPlan
+from namesrv_stream.tools.fleet.player import Fleet
 from tests.faulty import FaultyProducer, UnforeseenError
 
 LIMIT_S = 30

@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from namesrv_stream.fleet.broker import system_topics
-from namesrv_stream.fleet.plan import FleetPlan
-from namesrv_stream.fleet.topology import build_groups
-from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.record_types import DataVersion
+from namesrv_stream.tools.fleet.broker import system_topics
+from namesrv_stream.tools.fleet.plan import FleetPlan
+from namesrv_stream.tools.fleet.topology import build_groups
 
 T0 = 1_800_000_000_000
 

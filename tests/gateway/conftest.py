@@ -4,8 +4,8 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import gateway as gateway_module
-from namesrv_stream.gateway.background import BackgroundGateway
-from namesrv_stream.rules.requests import PutKvConfig
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.rules.record_types import PutKvConfig
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer
 

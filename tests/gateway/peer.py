@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 import ssl
 
-from namesrv_stream.wire.command import RemotingCommand, encode_command
 from namesrv_stream.wire.frame import FrameDecoder
+from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 
 LIMIT_S = 30.0
 

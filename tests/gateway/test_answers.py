@@ -7,12 +7,12 @@ import pytest
 from namesrv_stream.gateway import answers as answers_module
 from namesrv_stream.gateway import kept_answers
 from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.lookup_frames import LookupFrames
-from namesrv_stream.gateway.metrics import Metrics
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.rows import BrokerRow, LogPosition, TopicRow
-from namesrv_stream.wire.command import RemotingCommand, encode_command
+from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 
 LIMIT_BYTES = 100_000
 

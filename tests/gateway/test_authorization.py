@@ -15,10 +15,10 @@ from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.errors import SettingError
 from namesrv_stream.gateway.authorization import Authorization, is_loopback
-from namesrv_stream.gateway.background import BackgroundGateway
-from namesrv_stream.gateway.metrics import Metrics
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
-from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.signature import signed
 from tests.gateway.peer import Peer
 from tests.gateway.test_tls import make_certificate, trusting

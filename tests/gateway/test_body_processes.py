@@ -19,10 +19,10 @@ from tenacity import Retrying, retry_if_not_result, stop_after_delay, wait_fixed
 
 from namesrv_stream.gateway import body_processes
 from namesrv_stream.gateway.body_processes import BodyProcesses, ReadingOverdueError, ReadingProcessLostError
-from namesrv_stream.wire.command import RemotingCommand
-from namesrv_stream.wire.errors import BadRequestError, Crc32MismatchError
 from namesrv_stream.wire.frame import LargeBody
-from namesrv_stream.wire.requests import operator_command, register_broker
+from namesrv_stream.wire.remoting_command import RemotingCommand
+from namesrv_stream.wire.wire_errors import BadRequestError, Crc32MismatchError
+from namesrv_stream.wire.write_requests import operator_command, register_broker
 
 MIB = 1024 * 1024
 FIELDS = {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "brokerId": "0", "haServerAddr": ""}

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.broker_log import MOST_LINES, WINDOW_S, BrokerLog
+from namesrv_stream.gateway.connection_log import MOST_LINES, WINDOW_S, BrokerLog
 from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.tls import Certificates
-from namesrv_stream.rules.requests import DataVersion, RegisterBroker
+from namesrv_stream.rules.record_types import DataVersion, RegisterBroker
 from namesrv_stream.rules.rows import LiveRow
 from tests.gateway.transport import connected
 

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from namesrv_stream.gateway.background import BackgroundGateway
-from namesrv_stream.gateway.cluster_test import address_server
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.gateway.production_routes import address_server
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.conftest import T0
 from tests.gateway.peer import Peer

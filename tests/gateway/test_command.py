@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from namesrv_stream.config import load_settings, to_properties_text
-from namesrv_stream.gateway.background import BackgroundGateway
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.wire.codes import ResponseCode
 from tests.gateway.peer import Peer
 from tests.gateway.process import PROGRAM, await_snapshot, gateway_process

@@ -10,9 +10,9 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.connections import Connections, PeerLimits
+from namesrv_stream.gateway.fair_shares import MOMENT_S
 from namesrv_stream.gateway.tls import Certificates
-from namesrv_stream.gateway.turns import MOMENT_S
-from namesrv_stream.wire.command import RemotingCommand, encode_command
+from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from tests.gateway.transport import Transport, connected
 
 REQUEST = encode_command(RemotingCommand(code=106))

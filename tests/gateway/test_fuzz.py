@@ -12,14 +12,14 @@ from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
-from namesrv_stream.gateway.metrics import Metrics
+from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.wire.command import RemotingCommand, encode_command
 from namesrv_stream.wire.frame import FrameDecoder
+from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from tests.gateway.transport import Transport, connected
 from tests.wire.golden import REQUESTS
 

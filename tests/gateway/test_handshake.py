@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from namesrv_stream.gateway.handshake import Handshake, HandshakeRefusedError, Stage, Terms
-from namesrv_stream.wire.errors import MalformedProxyHeaderError
+from namesrv_stream.wire.wire_errors import MalformedProxyHeaderError
 
 OPEN = Terms(has_tls=True, has_plain_text=True, is_trusted_proxy=True)
 FRAME = b"\0\0\0\x10rest"

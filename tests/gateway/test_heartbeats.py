@@ -13,14 +13,14 @@ from namesrv_stream.access.rights import NotAllowedError
 from namesrv_stream.errors import KafkaUnreachableError
 from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.dispatcher import Dispatcher
+from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.heartbeats import Heartbeats, interval_ms
-from namesrv_stream.gateway.metrics import Metrics
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.gateway.ticks import GATHERED_FOR_MS, GATHERED_FROM_MS, TICK_AT_MS, Ticks
-from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, RegisterBroker, UnregisterBroker
+from namesrv_stream.rules.record_types import BrokerHeartbeat, ChannelClosed, RegisterBroker, UnregisterBroker
 from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode
-from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.frame import FrameDecoder
+from namesrv_stream.wire.remoting_command import RemotingCommand
 from tests.examples import examples
 from tests.gateway.test_registrations import ADDRESS, command, live
 from tests.gateway.test_writes import LEAVE, QUARTER_S, Clock, Log, Site, settle

@@ -19,10 +19,10 @@ from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.gateway import connection as connection_module
 from namesrv_stream.gateway.answers import Answers
-from namesrv_stream.gateway.background import BackgroundGateway
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.rules import lookup
 from namesrv_stream.wire import bodies
-from namesrv_stream.wire.command import RemotingCommand, encode_command
+from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer
 
@@ -177,7 +177,7 @@ def test_behind_a_trusted_load_balancer_each_peer_counts_for_itself(registry, se
 FEW_FILES = """
 import resource, sys, time
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.background import BackgroundGateway
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
 resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))
 given = {"delta.root": sys.argv[1], "kafka.bootstrap.servers": "127.0.0.1:1", "listenPort": 0}
 with BackgroundGateway(NamesrvSettings.model_validate(given)) as running:
@@ -215,7 +215,7 @@ def test_a_proxy_header_of_somebody_else_is_refused_and_its_words_are_not_repeat
 
 
 def test_who_is_refused_again_and_again_has_ten_lines_and_a_count(registry, settings, caplog, monkeypatch):
-    monkeypatch.setattr("namesrv_stream.peer_log._WINDOW_S", 3)
+    monkeypatch.setattr("namesrv_stream.reporting.peer_log._WINDOW_S", 3)
     with BackgroundGateway(settings()) as running:
         started_s = time.monotonic()
         for _ in range(40):

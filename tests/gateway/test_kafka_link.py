@@ -17,9 +17,13 @@ from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.kafka.record_producer import RecordProducer
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.requests import DataVersion, TopicConfig
-from namesrv_stream.wire.command import RemotingCommand
-from namesrv_stream.wire.registration import RegisterBrokerBody, TopicConfigSerializeWrapper, encode_registration
+from namesrv_stream.rules.record_types import DataVersion, TopicConfig
+from namesrv_stream.wire.registration_request import (
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    encode_registration,
+)
+from namesrv_stream.wire.remoting_command import RemotingCommand
 from tests.gateway.transport import connected
 
 OF_A_BROKER = {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "brokerId": "0", "haServerAddr": ""}

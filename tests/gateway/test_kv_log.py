@@ -5,7 +5,7 @@ import logging
 from tenacity import retry, retry_if_exception_type, stop_after_delay
 
 from namesrv_stream.gateway import kv_log
-from namesrv_stream.gateway.background import BackgroundGateway
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.gateway.kv_log import MOST_CHARS, MOST_ENTRIES, kv_lines
 
 

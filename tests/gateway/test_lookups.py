@@ -7,10 +7,10 @@ import pytest
 from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.gateway import gateway as gateway_module
-from namesrv_stream.gateway.background import BackgroundGateway
-from namesrv_stream.rules.requests import PutKvConfig, UpdateNamesrvConfig
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.rules.record_types import PutKvConfig, UpdateNamesrvConfig
 from namesrv_stream.wire.codes import Flag
-from namesrv_stream.wire.command import RemotingCommand, SerializeType, encode_command
+from namesrv_stream.wire.remoting_command import RemotingCommand, SerializeType, encode_command
 from tests.gateway.peer import Peer
 from tests.gateway.process import await_snapshot
 

@@ -11,10 +11,16 @@ import pytest
 from prometheus_client import generate_latest
 from tenacity import retry, stop_after_delay, wait_fixed
 
-from namesrv_stream import monitoring
-from namesrv_stream.gateway.background import BackgroundGateway
-from namesrv_stream.gateway.metrics import MAX_CLUSTERS, Metrics
-from namesrv_stream.monitoring import MAX_A_SECOND, MAX_REQUESTS, PAGE_AGE_S, MonitoringAddressError, MonitoringServer
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.gateway.gateway_metrics import MAX_CLUSTERS, Metrics
+from namesrv_stream.reporting import metrics_server as monitoring
+from namesrv_stream.reporting.metrics_server import (
+    MAX_A_SECOND,
+    MAX_REQUESTS,
+    PAGE_AGE_S,
+    MonitoringAddressError,
+    MonitoringServer,
+)
 from tests.cli.registry import PublishedRegistry
 
 EVIL = "127.0.0.66"

@@ -6,7 +6,7 @@ import socket
 import pytest
 from tenacity import retry, stop_after_delay, wait_fixed
 
-from namesrv_stream.gateway.background import BackgroundGateway
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.gateway.notices import Notice, notices, send
 from namesrv_stream.rules.rows import BrokerRow, LogPosition
 from namesrv_stream.wire.frame import FrameDecoder

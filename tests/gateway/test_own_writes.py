@@ -9,9 +9,9 @@ from namesrv_stream.gateway import own_writes
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.own_writes import OwnWrites, until_read
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.requests import DeleteTopic, PutKvConfig, WipeWritePerm
+from namesrv_stream.rules.record_types import DeleteTopic, PutKvConfig, WipeWritePerm
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.remoting_command import RemotingCommand
 
 PLACE = LogPosition(0, 0, 5)
 

@@ -7,12 +7,12 @@ from namesrv_stream.gateway import registering
 from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
-from namesrv_stream.gateway.metrics import Metrics
+from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.tls import Certificates
-from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, RegisterBroker
+from namesrv_stream.rules.record_types import BrokerHeartbeat, ChannelClosed, RegisterBroker
 from namesrv_stream.wire.codes import Flag, ResponseCode
-from namesrv_stream.wire.command import encode_command
 from namesrv_stream.wire.frame import FrameDecoder
+from namesrv_stream.wire.remoting_command import encode_command
 from tests.gateway.test_registrations import command
 from tests.gateway.test_writes import Site, run, settle
 from tests.gateway.transport import Transport, connected

@@ -7,7 +7,7 @@ import pytest
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, RouteTables
-from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerRow, LiveRow, LogPosition
 from namesrv_stream.wire.bodies import KVTable, encode_body
 from tests.gateway.test_registrations import ADDRESS, command

@@ -8,14 +8,18 @@ from msgspec.structs import replace
 
 from namesrv_stream.gateway import registrations as module
 from namesrv_stream.gateway.registrations import Registrations, token_of
-from namesrv_stream.rules.requests import DataVersion, TopicConfig
+from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.rules.rows import LiveRow, LogPosition
 from namesrv_stream.rules.tokens import MAX_TOKENS
 from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
-from namesrv_stream.wire.registration import RegisterBrokerBody, TopicConfigSerializeWrapper, encode_registration
-from namesrv_stream.wire.requests import register_broker
+from namesrv_stream.wire.registration_request import (
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    encode_registration,
+)
+from namesrv_stream.wire.remoting_command import RemotingCommand
+from namesrv_stream.wire.write_requests import register_broker
 
 ADDRESS = "10.0.0.1:10911"
 RECONCILE_MS = 300_000

@@ -19,12 +19,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from tenacity import Retrying, retry, retry_if_not_result, stop_after_delay, wait_fixed
 
-from namesrv_stream.gateway.background import BackgroundGateway
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.gateway.server import AddressInUseError
-from namesrv_stream.local.ports import free_ports
-from namesrv_stream.tables.reader import RouteReader
-from namesrv_stream.wire.command import RemotingCommand, encode_command
+from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tools.local.ports import free_ports
 from namesrv_stream.wire.frame import FrameDecoder
+from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.conftest import T0
 from tests.gateway.peer import Peer

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from chaos.oracle import contents
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.registrations import Registrations
+from namesrv_stream.rules.record_types import BrokerHeartbeat, ChannelClosed, UnregisterBroker
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, UnregisterBroker
 from namesrv_stream.rules.rows import LogPosition
 from tests.examples import examples
 from tests.random_logs import ADDRESSES, T0, commands, registrations, with_token

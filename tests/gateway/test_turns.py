@@ -4,8 +4,17 @@ import asyncio
 
 import pytest
 
-from namesrv_stream.gateway import turns as turns_module
-from namesrv_stream.gateway.turns import BURST_S, HEAVY_SHARE, HOST_SHARE, MOMENT_S, HeavyTurns, LoopTime, Share, Turns
+from namesrv_stream.gateway import fair_shares as turns_module
+from namesrv_stream.gateway.fair_shares import (
+    BURST_S,
+    HEAVY_SHARE,
+    HOST_SHARE,
+    MOMENT_S,
+    HeavyTurns,
+    LoopTime,
+    Share,
+    Turns,
+)
 
 
 def test_a_host_may_have_as_much_as_is_left_free():

@@ -19,10 +19,10 @@ from namesrv_stream.gateway.sending import LARGE_BODY_BYTES, Sending
 from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, RegisterBroker
+from namesrv_stream.rules.record_types import BrokerHeartbeat, ChannelClosed, RegisterBroker
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
-from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.remoting_command import RemotingCommand
 from tests.gateway.test_registrations import ADDRESS, command, live
 from tests.gateway.transport import connected
 

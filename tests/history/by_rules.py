@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.replay.rules_engine import OneByOne
+from namesrv_stream.rules.record_types import Request, Scan
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import Request, Scan
 from namesrv_stream.rules.rows import BrokerEventRow, RejectedRow
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tools.replay.rules_engine import OneByOne
 from tests.published import Published
 
 

@@ -7,8 +7,7 @@ import random
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.history.membership import Membership
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import (
+from namesrv_stream.rules.record_types import (
     AddWritePerm,
     Command,
     DataVersion,
@@ -22,6 +21,7 @@ from namesrv_stream.rules.requests import (
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
+from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LiveRow, LogPosition
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
 from tests.published import Published

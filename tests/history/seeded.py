@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.record_types import BrokerHeartbeat, Command, DataVersion, RegisterBroker, Scan, TopicConfig
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import BrokerHeartbeat, Command, DataVersion, RegisterBroker, Scan, TopicConfig
 from namesrv_stream.rules.rows import LogPosition, RejectedRow
 from namesrv_stream.tables.root import Root
 from tests.published import Published

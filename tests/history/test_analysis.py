@@ -4,16 +4,16 @@ import duckdb
 import pytest
 from chispa import assert_df_equality
 
-from namesrv_stream.analysis import ask
-from namesrv_stream.analysis import register_views as register_in_duckdb
-from namesrv_stream.fleet.chronicle import HOUR_MS, Chronicle, chronicle_plan
 from namesrv_stream.history import session_keeping
+from namesrv_stream.history.analysis import ask
+from namesrv_stream.history.analysis import register_views as register_in_duckdb
 from namesrv_stream.history.session_keeping import keep_past_sessions
 from namesrv_stream.history.views import NoSuchViewError, history_queries, register_views
-from namesrv_stream.rules.requests import DeleteTopic
+from namesrv_stream.rules.record_types import DeleteTopic
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TOPIC
+from namesrv_stream.tools.fleet.chronicle import HOUR_MS, Chronicle, chronicle_plan
 from tests.history.by_rules import publish_by_rules
 from tests.history.fleet import RandomHistory
 from tests.history.seeded import DAY_MS, MINUTE_MS, SeededRegistry

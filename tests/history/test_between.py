@@ -6,9 +6,9 @@ import pytest
 
 from namesrv_stream.history.events import AsOf
 from namesrv_stream.questions.accounts import comparison
-from namesrv_stream.questions.seen import between
-from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.questions.subject import between
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.cli.registry import PublishedRegistry
 
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"

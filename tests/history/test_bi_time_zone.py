@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.views import open_snapshot
+from namesrv_stream.tables.spark_views import open_snapshot
 from tests.history.seeded import HOUR_MS, SeededRegistry
 from tests.tables.rows import NOW
 from tests.tables.test_pinned import RECIPES

@@ -4,8 +4,8 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.history.broker_lines import MOST_LINES, broker_lines
+from namesrv_stream.rules.record_types import DataVersion, RegisterBroker, Scan, TopicConfig, WipeWritePerm
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import DataVersion, RegisterBroker, Scan, TopicConfig, WipeWritePerm
 from namesrv_stream.rules.rows import LogPosition
 
 A, B = "10.0.0.2:10911", "10.0.0.3:10911"

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.fleet.chronicle import HOUR_MS, Chronicle, chronicle_plan
 from namesrv_stream.history.views import history_sql, register_views
 from namesrv_stream.rules.rows import RejectedRow
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tools.fleet.chronicle import HOUR_MS, Chronicle, chronicle_plan
 from tests.history.by_rules import publish_by_rules
 from tests.history.seeded import SeededRegistry
 from tests.tables.rows import NOW

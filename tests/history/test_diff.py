@@ -4,10 +4,10 @@ import pytest
 
 from namesrv_stream.history.diff import Difference, diff_of_events, diff_of_views
 from namesrv_stream.history.events import AsOf, events_between
-from namesrv_stream.rules.requests import DataVersion, RegisterBroker, TopicConfig
+from namesrv_stream.rules.record_types import DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.history.fleet import RandomHistory
 from tests.tables.rows import NOW
 

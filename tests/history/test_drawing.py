@@ -9,8 +9,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 from matplotlib.dates import date2num, num2date
 
-from namesrv_stream import palette
-from namesrv_stream.history import drawing
+from namesrv_stream.history import drawing, palette
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from namesrv_stream.cli import main
-from namesrv_stream.fleet.chronicle import chronicle_plan
+from namesrv_stream.tools.fleet.chronicle import chronicle_plan
 
 
 @pytest.mark.parametrize(("options", "folder"), [("", "data/history"), (" --out elsewhere", "elsewhere")])

@@ -10,7 +10,7 @@ from namesrv_stream.history.broker_lines import broker_lines
 from namesrv_stream.history.diff import diff_of_events
 from namesrv_stream.history.events import newest_events
 from namesrv_stream.rules.history import as_json_row
-from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import (
     QUIET_COLUMNS,
     SIGN_OF_LIFE_COLUMNS,

@@ -13,7 +13,7 @@ from matplotlib.dates import num2date
 from namesrv_stream.history import drawing, plots
 from namesrv_stream.history.report import EmptyPeriodError, churn_report, topics_at
 from namesrv_stream.history.views import register_views
-from namesrv_stream.rules.requests import WipeWritePerm
+from namesrv_stream.rules.record_types import WipeWritePerm
 from namesrv_stream.tables.root import Root
 from tests.history.seeded import SeededRegistry
 from tests.tables.rows import NOW

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from jobs.churn_report import main
-from namesrv_stream.local.jars import CHECKOUT
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tools.local.jars import CHECKOUT
 from tests.history.seeded import HOUR_MS, SeededRegistry
 from tests.system.test_cluster import submitted
 from tests.tables.rows import NOW

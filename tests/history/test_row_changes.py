@@ -8,7 +8,7 @@ from namesrv_stream.errors import NoSuchSnapshotError
 from namesrv_stream.history.row_changes import FEED_TABLES, EpochsReversedError, changes_between
 from namesrv_stream.history.views import register_views
 from namesrv_stream.rules.history import MAX_LISTED_TOPICS
-from namesrv_stream.rules.requests import WipeWritePerm
+from namesrv_stream.rules.record_types import WipeWritePerm
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import TABLES, TOPIC

@@ -7,8 +7,7 @@ import pytest
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.history.story import story_of_broker, story_of_topic
 from namesrv_stream.rules.history import log_gap_line
-from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import (
+from namesrv_stream.rules.record_types import (
     AddWritePerm,
     BrokerHeartbeat,
     DataVersion,
@@ -22,6 +21,7 @@ from namesrv_stream.rules.requests import (
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
+from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from tests.history.fleet import RandomLife
 

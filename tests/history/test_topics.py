@@ -6,8 +6,8 @@ import pytest
 
 from namesrv_stream.history.topics import ONE_OF_SEVERAL, topic_history
 from namesrv_stream.rules import history as events
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.history.fleet import RandomHistory
 from tests.tables.rows import NOW
 

@@ -10,10 +10,10 @@ from namesrv_stream.history.events import AsOf, events_between
 from namesrv_stream.history.membership import Membership
 from namesrv_stream.history.sessions import availability, flapping, outages, sessions
 from namesrv_stream.history.views import NoSuchViewError, create_views, register_views
-from namesrv_stream.rules.requests import WipeWritePerm
+from namesrv_stream.rules.record_types import WipeWritePerm
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.views import open_snapshot
+from namesrv_stream.tables.spark_views import open_snapshot
 from tests.history.fleet import RandomHistory
 from tests.history.seeded import DAY_MS, HOUR_MS, MINUTE_MS, SeededRegistry
 from tests.tables.rows import NOW

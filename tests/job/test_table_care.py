@@ -13,9 +13,9 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.job import table_care
 from namesrv_stream.job.table_care import OutOfTimeError, TableCare
 from namesrv_stream.tables.maintenance import FILES_BORNE
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT, PAST_SNAPSHOT, SNAPSHOT, TABLES
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.tables.rows import NOW
 from tests.tables.test_maintenance import pass_time
 from tests.tables.test_publication import assert_shows_exactly, batch, batches_shown, claim

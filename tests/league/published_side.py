@@ -11,14 +11,14 @@ from league.fence import becomes
 from league.peer import Peer
 from league.sides import Side
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.background import BackgroundGateway
-from namesrv_stream.replay.rules_engine import OneByOne
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.rules.record_types import ChannelClosed
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import ChannelClosed
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tools.replay.rules_engine import OneByOne
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
-from namesrv_stream.wire.errors import BadRequestError
-from namesrv_stream.wire.requests import broker_request, operator_command
+from namesrv_stream.wire.wire_errors import BadRequestError
+from namesrv_stream.wire.write_requests import broker_request, operator_command
 from tests.published import Published
 
 OF_BROKERS = {RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER, RequestCode.BROKER_HEARTBEAT}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.local.folder import FolderInUseError, FolderNotOursError, owned_folder
+from namesrv_stream.tools.local.folder import FolderInUseError, FolderNotOursError, owned_folder
 
 ANEW = ("kafka", "registry")
 

@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from namesrv_stream.local import jars
-from namesrv_stream.local.jars import JarsNotRetrievedError, retrieved_jars
-from namesrv_stream.local.java import JavaMissingError, find_java
+from namesrv_stream.tools.local import jars
+from namesrv_stream.tools.local.jars import JarsNotRetrievedError, retrieved_jars
+from namesrv_stream.tools.local.java import JavaMissingError, find_java
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 import pytest
 
-from namesrv_stream.local.java import JavaMissingError, JavaTooOldError, find_java, major_version
+from namesrv_stream.tools.local.java import JavaMissingError, JavaTooOldError, find_java, major_version
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError
 
-from namesrv_stream.local import rocketmq
+from namesrv_stream.tools.local import rocketmq_servers as rocketmq
 
 
 @pytest.fixture

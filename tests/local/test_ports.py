@@ -2,8 +2,8 @@ import socket
 
 import pytest
 
-from namesrv_stream.local import ports
-from namesrv_stream.local.ports import HOST, PortInUseError, check_free, free_ports
+from namesrv_stream.tools.local import ports
+from namesrv_stream.tools.local.ports import HOST, PortInUseError, check_free, free_ports
 
 FIRST_FOR_CONNECTIONS = 32_768  # Linux' own default; macOS begins at 49,152
 

@@ -7,7 +7,7 @@ import psutil
 import pytest
 from tenacity import Retrying, retry_if_not_result, stop_after_delay, wait_fixed
 
-from namesrv_stream.local.process import OwnedProcess
+from namesrv_stream.tools.local.process import OwnedProcess
 
 LIMIT_S = 10
 eventually = Retrying(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.02), retry=retry_if_not_result(bool))
@@ -22,7 +22,7 @@ def parent_of_a_child(log, then=""):
     """Another Python which owns a `sleep` and waits; it prints the child's pid."""
     program = f"""
         from pathlib import Path
-        from namesrv_stream.local.process import OwnedProcess
+        from namesrv_stream.tools.local.process import OwnedProcess
         child = OwnedProcess(["sleep", "600"], Path({str(log)!r}))
         {then}
         print(child.pid, flush=True)

@@ -3,7 +3,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from namesrv_stream.local.server import OwnedServer, ServerNotStartedError
+from namesrv_stream.tools.local.server_process import OwnedServer, ServerNotStartedError
 
 
 class Shell(OwnedServer):

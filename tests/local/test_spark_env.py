@@ -7,7 +7,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from namesrv_stream.local.jars import CHECKOUT
+from namesrv_stream.tools.local.jars import CHECKOUT
 
 
 @pytest.mark.parametrize(("given", "address"), [({}, "127.0.0.1"), ({"SPARK_LOCAL_IP": "192.0.2.7"}, "192.0.2.7")])

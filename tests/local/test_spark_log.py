@@ -5,7 +5,7 @@ from datetime import datetime
 
 import pytest
 
-from namesrv_stream.local.spark import set_up_spark_log
+from namesrv_stream.tools.local.spark import set_up_spark_log
 
 AT_MS = 1_790_000_000_123
 

@@ -6,11 +6,11 @@ import pytest
 from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.fleet.plan import FleetPlan
-from namesrv_stream.gateway.background import BackgroundGateway
-from namesrv_stream.job.background import BackgroundJob
-from namesrv_stream.local.ports import free_ports
-from namesrv_stream.local.stack import LocalStack
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.job.background_job import BackgroundJob
+from namesrv_stream.tools.fleet.plan import FleetPlan
+from namesrv_stream.tools.local.ports import free_ports
+from namesrv_stream.tools.local.stack import LocalStack
 from tests.cli.registry import PublishedRegistry
 from tests.faulty import FaultyProducer, UnforeseenError
 

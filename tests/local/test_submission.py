@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from namesrv_stream.local import driver
-from namesrv_stream.local.jars import CONF, retrieved_jars
-from namesrv_stream.local.submission import PROGRAMS, submission
+from namesrv_stream.tools.local import driver
+from namesrv_stream.tools.local.jars import CONF, retrieved_jars
+from namesrv_stream.tools.local.submission import PROGRAMS, submission
 
 
 @pytest.fixture(autouse=True)

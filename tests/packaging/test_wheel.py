@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.local.jars import CHECKOUT
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tools.local.jars import CHECKOUT
 from tests.history.seeded import HOUR_MS, SeededRegistry
 from tests.tables.rows import NOW
 from tests.tables.test_publication import batch, claim
@@ -21,7 +21,7 @@ PAGE = (CHECKOUT / "notebooks" / "README.md").read_text()
 JUPYTER_EXECUTE = "from nbclient.cli import main; main()"
 """The package that `jupyter execute` runs, which is not among the environment's own."""
 WHERE = """
-from namesrv_stream.local.jars import CONF, JARS
+from namesrv_stream.tools.local.jars import CONF, JARS
 print(CONF, JARS)
 """
 

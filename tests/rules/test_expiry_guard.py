@@ -4,8 +4,7 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.history.broker_lines import broker_lines
-from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import (
+from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
     ChannelClosed,
     DataVersion,
@@ -14,6 +13,7 @@ from namesrv_stream.rules.requests import (
     Scan,
     UnregisterBroker,
 )
+from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 
 LEASE_S, HELD_S = 120, 600

@@ -6,8 +6,7 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.history.membership import Membership
-from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import (
+from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
     DataVersion,
     DeleteTopic,
@@ -17,6 +16,7 @@ from namesrv_stream.rules.requests import (
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
+from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from tests.history.fleet import RandomLife, assert_members_are
 

@@ -10,7 +10,7 @@ from namesrv_stream.rules.lease import (
     with_reading,
     without_channel,
 )
-from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import LiveRow
 
 TIMEOUT_MS = 120_000

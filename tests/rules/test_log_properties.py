@@ -9,8 +9,8 @@ from chaos.oracle import Oracle, contents, without_place
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.journal import NetChanges
 from namesrv_stream.rules.lease import LogClock
+from namesrv_stream.rules.record_types import BrokerHeartbeat, RegisterBroker, Scan
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import BrokerHeartbeat, RegisterBroker, Scan
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
 from namesrv_stream.tables.schemas import LIVE, ROUTE_TABLES

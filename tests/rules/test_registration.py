@@ -1,8 +1,8 @@
 """Registrations of several holders of one name."""
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.record_types import RegisterBroker
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import RegisterBroker
 from namesrv_stream.rules.rows import LogPosition
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.rules.record_types import DataVersion, DeleteTopic, RegisterBroker, TopicConfig, UnregisterBroker
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import DataVersion, DeleteTopic, RegisterBroker, TopicConfig, UnregisterBroker
 from namesrv_stream.rules.rows import LogPosition
 
 ADDRESS = "10.0.0.1:10911"

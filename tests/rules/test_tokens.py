@@ -11,8 +11,7 @@ from chaos.oracle import Oracle
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import MalformedRecordError
 from namesrv_stream.records import decode_readable, decode_record
-from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import (
+from namesrv_stream.rules.record_types import (
     AddWritePerm,
     BrokerHeartbeat,
     DataVersion,
@@ -24,6 +23,7 @@ from namesrv_stream.rules.requests import (
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
+from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.rules.tokens import MAX_TOKENS
 from tests.examples import examples

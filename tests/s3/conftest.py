@@ -12,10 +12,10 @@ import uuid
 import boto3
 import pytest
 
-from namesrv_stream.local.jars import CHECKOUT
-from namesrv_stream.local.ports import HOST, free_ports, listens
-from namesrv_stream.local.server import OwnedServer
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tools.local.jars import CHECKOUT
+from namesrv_stream.tools.local.ports import HOST, free_ports, listens
+from namesrv_stream.tools.local.server_process import OwnedServer
 
 BUCKET = "routes"
 VERSITYGW = CHECKOUT / ".cache" / "s3" / "versitygw"

@@ -8,10 +8,10 @@ import pytest
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import StorageError, TermLostError
 from namesrv_stream.job.failures import storage_errors
-from namesrv_stream.local.ports import free_ports
 from namesrv_stream.tables.object_store import ConditionalPutMissingError, require_conditional_put, writer_of
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tools.local.ports import free_ports
 from tests.s3.conftest import S3Server
 from tests.tables.rows import NOW
 from tests.tables.test_publication import assert_shows_exactly, batch, claim, run_together

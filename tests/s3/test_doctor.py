@@ -1,7 +1,7 @@
 """doctor tries a checkpoint on an object store with the credentials of the settings."""
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.doctor.storage import check_checkpoint
+from namesrv_stream.tools.doctor.storage_checks import check_checkpoint
 
 
 def findings(root, location):

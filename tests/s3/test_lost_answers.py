@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.s3.conftest import UnreliableProxy
 from tests.tables.rows import NOW
 from tests.tables.test_publication import assert_shows_exactly, batch, claim

@@ -7,19 +7,19 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.analysis import ask
 from namesrv_stream.cli import main
 from namesrv_stream.config import as_options
-from namesrv_stream.gateway.background import BackgroundGateway
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.history.analysis import ask
 from namesrv_stream.history.views import register_views
-from namesrv_stream.job.background import BackgroundJob
-from namesrv_stream.local.jars import CHECKOUT, retrieved_jars
+from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.tables.maintenance import FILES_BORNE, maintain
 from namesrv_stream.tables.object_store import ConnectorMissingError, give_spark_access
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT
-from namesrv_stream.tables.views import open_snapshot
+from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.spark_views import open_snapshot
+from namesrv_stream.tools.local.jars import CHECKOUT, retrieved_jars
 from tests.gateway.peer import Peer
 from tests.history.seeded import HOUR_MS, SeededRegistry
 from tests.history.test_report_job import START_MS

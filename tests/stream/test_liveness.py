@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from namesrv_stream.rules.requests import DEFAULT_HEARTBEAT_TIMEOUT_MS
+from namesrv_stream.rules.record_types import DEFAULT_HEARTBEAT_TIMEOUT_MS
 from namesrv_stream.stream.liveness import DEFAULT_TIMEOUT_MS, LEFT, OUTPUT_SCHEMA, BrokerLiveness
 
 T0 = 1_700_000_000_000

@@ -11,7 +11,7 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import StorageError
 from namesrv_stream.kafka.topic import TopicFacts
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.stream.metrics import JobMetrics
+from namesrv_stream.stream.job_metrics import JobMetrics
 
 
 @pytest.fixture

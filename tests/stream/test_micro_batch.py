@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.kafka.reader import StoredRecord
+from namesrv_stream.kafka.record_reader import StoredRecord
 from namesrv_stream.records import decode_record, encode_record
-from namesrv_stream.rules.requests import (
+from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
     ChannelClosed,
     DataVersion,

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from chaos.oracle import Oracle, contents, without_place
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.kafka.reader import StoredRecord
+from namesrv_stream.kafka.record_reader import StoredRecord
 from namesrv_stream.records import encode_record, record_key
-from namesrv_stream.rules.requests import PutKvConfig, RegisterBroker, Scan, TopicConfig, UpdateNamesrvConfig
+from namesrv_stream.rules.record_types import PutKvConfig, RegisterBroker, Scan, TopicConfig, UpdateNamesrvConfig
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.tables.arrow import rows_from_arrow, topic_bucket
 from namesrv_stream.tables.publication import POINTS, Publisher
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import BROKER_EVENT, REJECTED
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.random_logs import T0, logs
 from tests.stream.test_micro_batch import as_table
 

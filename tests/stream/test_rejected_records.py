@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.kafka.reader import StoredRecord
+from namesrv_stream.kafka.record_reader import StoredRecord
 from namesrv_stream.stream.rejected_records import log_rejected, rejected_row
 
 

@@ -7,7 +7,7 @@ import pytest
 from chispa import assert_df_equality
 
 from namesrv_stream.records import encode_record, record_key
-from namesrv_stream.rules.requests import (
+from namesrv_stream.rules.record_types import (
     MAX_HEARTBEAT_TIMEOUT_MS,
     BrokerHeartbeat,
     ChannelClosed,

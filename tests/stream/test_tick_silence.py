@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from namesrv_stream.job.watch import TickWatch
+from namesrv_stream.job.query_watch import TickWatch
 from namesrv_stream.stream.tick_silence import TickSilence
 from tests.stream.test_micro_batch import A, Registry, as_table, registered, tick
 

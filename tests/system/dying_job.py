@@ -12,7 +12,7 @@ from pathlib import Path
 
 from namesrv_stream.config import load_settings
 from namesrv_stream.job.registry_job import RouteRegistryJob
-from namesrv_stream.local.spark import local_session
+from namesrv_stream.tools.local.spark import local_session
 
 
 def main():

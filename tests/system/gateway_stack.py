@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.background import BackgroundGateway
-from namesrv_stream.job.background import BackgroundJob
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.job.background_job import BackgroundJob
 from tests.gateway.peer import Peer
 
 eventually = retry(stop=stop_after_delay(90), wait=wait_fixed(0.2), reraise=True)

@@ -11,8 +11,8 @@ from namesrv_stream.errors import NamesrvError
 from namesrv_stream.job import hang_watch
 from namesrv_stream.job.registry_job import RouteRegistryJob
 from namesrv_stream.job.termination import stop_on_signals
-from namesrv_stream.local.spark import forget_session, local_session
-from namesrv_stream.logs import set_up_logging
+from namesrv_stream.reporting.logs import set_up_logging
+from namesrv_stream.tools.local.spark import forget_session, local_session
 
 
 def main():

@@ -11,14 +11,14 @@ from namesrv_stream.errors import NamesrvError
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.topic import TOPIC_CONFIG, end_offsets, ensure_topic
 from namesrv_stream.records import decode_record
-from namesrv_stream.replay.cases import Check
-from namesrv_stream.replay.checks import check_output
+from namesrv_stream.rules.record_types import DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.schemas import TABLES
+from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tools.replay.cases import Check
+from namesrv_stream.tools.replay.checks import check_output
 from tests.replay_comparison import canonical
 
 LIMIT_S = 180

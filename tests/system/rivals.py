@@ -7,8 +7,8 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import TermLostError
-from namesrv_stream.job.background import BackgroundJob
-from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.job.background_job import BackgroundJob
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.system.heartbeats import assert_told_once, eventually, registration, shown
 
 

@@ -15,12 +15,12 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from tenacity import retry, stop_after_delay, wait_fixed
 
-from namesrv_stream.gateway.background import BackgroundGateway
-from namesrv_stream.local.jars import CHECKOUT
-from namesrv_stream.local.kafka import LocalKafka
-from namesrv_stream.local.ports import HOST, free_ports, listens
-from namesrv_stream.local.process import OwnedProcess
-from namesrv_stream.local.server import OwnedServer
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.tools.local.jars import CHECKOUT
+from namesrv_stream.tools.local.kafka_server import LocalKafka
+from namesrv_stream.tools.local.ports import HOST, free_ports, listens
+from namesrv_stream.tools.local.process import OwnedProcess
+from namesrv_stream.tools.local.server_process import OwnedServer
 from tests.system.heartbeats import Heartbeats, eventually, registration
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from namesrv_stream.cli import main
 from namesrv_stream.config import as_options
 from namesrv_stream.errors import TermLostError
-from namesrv_stream.job.background import BackgroundJob
-from namesrv_stream.rules.requests import DeleteKvConfig, PutKvConfig
+from namesrv_stream.job.background_job import BackgroundJob
+from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig
 from tests.system.heartbeats import address, eventually, registration
 
 

@@ -15,9 +15,9 @@ import pytest
 import yaml
 from tenacity import retry, stop_after_delay, wait_fixed
 
-from namesrv_stream.local.jars import CHECKOUT, retrieved_jars
-from namesrv_stream.local.ports import HOST, free_ports
-from namesrv_stream.local.process import OwnedProcess
+from namesrv_stream.tools.local.jars import CHECKOUT, retrieved_jars
+from namesrv_stream.tools.local.ports import HOST, free_ports
+from namesrv_stream.tools.local.process import OwnedProcess
 from tests.system.heartbeats import address, registration
 
 SPARK_HOME = Path(pyspark.__file__).parent

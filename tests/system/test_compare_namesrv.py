@@ -6,8 +6,8 @@ import pytest
 
 from league.broker import Broker
 from league.peer import Peer
-from namesrv_stream.local.rocketmq import name_server
-from namesrv_stream.rules.requests import TopicConfig, WipeWritePerm
+from namesrv_stream.rules.record_types import TopicConfig, WipeWritePerm
+from namesrv_stream.tools.local.rocketmq_servers import name_server
 from namesrv_stream.wire.codes import Version
 from tests.cli.conftest import claimed, now_ms, registry, run  # noqa: F401  # fixtures of the command line's tests
 

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.interruption import running
 
 pytestmark = [pytest.mark.system, pytest.mark.full]

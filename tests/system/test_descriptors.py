@@ -7,10 +7,10 @@ import pytest
 
 from benchmarks.job import parts
 from namesrv_stream.config import as_options
-from namesrv_stream.job.background import BackgroundJob
-from namesrv_stream.local.process import OwnedProcess
-from namesrv_stream.local.submission import submission
-from namesrv_stream.rules.requests import BrokerHeartbeat
+from namesrv_stream.job.background_job import BackgroundJob
+from namesrv_stream.rules.record_types import BrokerHeartbeat
+from namesrv_stream.tools.local.process import OwnedProcess
+from namesrv_stream.tools.local.submission import submission
 from tests.system.heartbeats import address, eventually, registration
 from tests.system.test_cluster import exit_code_within_grace
 

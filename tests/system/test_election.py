@@ -7,7 +7,7 @@ from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.kafka.election import Candidate, JobLock, candidates
 from namesrv_stream.kafka.topic import ensure_topic
-from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.tools.local.kafka_server import LocalKafka
 
 pytestmark = pytest.mark.system
 TOPIC = "heartbeats"

@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from namesrv_stream.job.background import BackgroundJob
+from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.ticker import Ticker
-from namesrv_stream.rules.requests import BrokerHeartbeat
+from namesrv_stream.rules.record_types import BrokerHeartbeat
 from tests.system.heartbeats import LIMIT_S, Heartbeats, address, eventually, registration
 
 FIRST, SECOND = 1, 2

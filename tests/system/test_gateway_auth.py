@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from namesrv_stream.gateway.background import BackgroundGateway
-from namesrv_stream.local.rocketmq import Keys, LocalServer, Release, broker, java_client, mqadmin
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.tools.local.rocketmq_servers import Keys, LocalServer, Release, broker, java_client, mqadmin
 from namesrv_stream.wire.codes import RequestCode
 from tests.gateway.peer import Peer
 from tests.gateway.test_authorization import MODES, SECRET, TABLE, ask

@@ -2,10 +2,10 @@
 
 import pytest
 
-from namesrv_stream.gateway.background import BackgroundGateway
-from namesrv_stream.rules.requests import BrokerHeartbeat, ChannelClosed, PutKvConfig, RegisterBroker
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.rules.record_types import BrokerHeartbeat, ChannelClosed, PutKvConfig, RegisterBroker
 from namesrv_stream.wire.codes import Flag, ResponseCode
-from namesrv_stream.wire.command import RemotingCommand
+from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.signature import signed
 from tests.gateway.peer import Peer
 from tests.gateway.test_registrations import ADDRESS, command

@@ -8,13 +8,13 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.background import BackgroundGateway
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.kafka.topic import ensure_topic
-from namesrv_stream.local.kafka import HOST, LocalKafka
-from namesrv_stream.local.ports import free_ports
+from namesrv_stream.rules.record_types import ChannelClosed, Scan
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import ChannelClosed, Scan
 from namesrv_stream.rules.rows import LogPosition
+from namesrv_stream.tools.local.kafka_server import HOST, LocalKafka
+from namesrv_stream.tools.local.ports import free_ports
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.peer import Peer
 from tests.system.gateway_stack import eventually

@@ -11,12 +11,12 @@ import javaproperties
 import msgspec
 import pytest
 
-from namesrv_stream.local.rocketmq import name_server
-from namesrv_stream.rules.requests import DataVersion, TopicConfig
+from namesrv_stream.rules.record_types import DataVersion, TopicConfig
+from namesrv_stream.tools.local.rocketmq_servers import name_server
 from namesrv_stream.wire.codes import RequestCode, Version
 from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
 from namesrv_stream.wire.json_text import decode_json
-from namesrv_stream.wire.registration import (
+from namesrv_stream.wire.registration_request import (
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
     body_crc32,

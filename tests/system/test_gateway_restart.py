@@ -5,8 +5,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from namesrv_stream.gateway.background import BackgroundGateway
-from namesrv_stream.rules.requests import BrokerHeartbeat, RegisterBroker
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.rules.record_types import BrokerHeartbeat, RegisterBroker
 from namesrv_stream.rules.rows import LogPosition
 from tests.gateway.peer import Peer
 from tests.system.gateway_stack import eventually

@@ -12,13 +12,12 @@ from kafka import KafkaAdminClient
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import heartbeats
 from namesrv_stream.gateway import kafka_link as link
-from namesrv_stream.gateway.background import BackgroundGateway
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.gateway.fair_shares import Share
 from namesrv_stream.gateway.kv_file import commands_of, steps_of
-from namesrv_stream.gateway.turns import Share
 from namesrv_stream.kafka.topic import ensure_topic
-from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.records import MAX_RECORD_BYTES
-from namesrv_stream.rules.requests import (
+from namesrv_stream.rules.record_types import (
     AddWritePerm,
     BrokerHeartbeat,
     ChannelClosed,
@@ -34,9 +33,10 @@ from namesrv_stream.rules.requests import (
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
+from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.wire.codes import Flag, RequestCode
 from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
-from namesrv_stream.wire.registration import (
+from namesrv_stream.wire.registration_request import (
     MAX_INFLATED_BYTES,
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,

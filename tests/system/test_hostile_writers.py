@@ -7,7 +7,7 @@ from multiprocessing import active_children
 import psutil
 import pytest
 
-from namesrv_stream.rules.requests import RegisterBroker
+from namesrv_stream.rules.record_types import RegisterBroker
 from namesrv_stream.wire.codes import RequestCode
 from tests.gateway.peer import Peer
 from tests.system.gateway_stack import eventually

@@ -10,9 +10,9 @@ import psutil
 import pytest
 
 from namesrv_stream.config import as_options
-from namesrv_stream.local.ports import HOST, free_ports
-from namesrv_stream.local.process import OwnedProcess
-from namesrv_stream.local.submission import submission
+from namesrv_stream.tools.local.ports import HOST, free_ports
+from namesrv_stream.tools.local.process import OwnedProcess
+from namesrv_stream.tools.local.submission import submission
 from tests.system.heartbeats import Heartbeats, Onlooker, address, assert_told_once, eventually, registration, shown
 
 pytestmark = pytest.mark.system

@@ -11,17 +11,17 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import TermLostError
-from namesrv_stream.job.background import BackgroundJob
+from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.job.log_identity import OtherLogError
 from namesrv_stream.kafka.election import candidates
 from namesrv_stream.kafka.topic import UnfitTopicError, end_offsets, ensure_topic
-from namesrv_stream.local.kafka import LocalKafka
-from namesrv_stream.rules.requests import BrokerHeartbeat
+from namesrv_stream.rules.record_types import BrokerHeartbeat
 from namesrv_stream.tables.publication import Publisher
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import TABLES
+from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tools.local.kafka_server import LocalKafka
 from tests.system.heartbeats import (
     BY_PRODUCERS_CLOCK,
     LIMIT_S,

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from namesrv_stream.local.jars import CHECKOUT
-from namesrv_stream.local.kafka import LocalKafka
+from namesrv_stream.tools.local.jars import CHECKOUT
+from namesrv_stream.tools.local.kafka_server import LocalKafka
 from tests.system.heartbeats import eventually, registration
 from tests.system.test_cluster import environment, exit_code_within_grace, running, spark_submit
 from tests.test_messages import DOCUMENTED, HOLE

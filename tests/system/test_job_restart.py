@@ -16,10 +16,9 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from namesrv_stream.job import registry_job as job_module
-from namesrv_stream.job.background import BackgroundJob
-from namesrv_stream.kafka.reader import RecordReader
-from namesrv_stream.local.kafka import LocalKafka
-from namesrv_stream.rules.requests import BrokerHeartbeat, PutKvConfig, UnregisterBroker
+from namesrv_stream.job.background_job import BackgroundJob
+from namesrv_stream.kafka.record_reader import RecordReader
+from namesrv_stream.rules.record_types import BrokerHeartbeat, PutKvConfig, UnregisterBroker
 from namesrv_stream.stream.checkpoint import Checkpoint
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import QUERY_NAME, Beginning, start_query
@@ -27,6 +26,7 @@ from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import PINNED_TABLES
+from namesrv_stream.tools.local.kafka_server import LocalKafka
 from tests.system.heartbeats import (
     BY_PRODUCERS_CLOCK,
     LIMIT_S,

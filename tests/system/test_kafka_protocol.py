@@ -7,12 +7,12 @@ import threading
 import pytest
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
-from namesrv_stream.doctor.finding import findings
-from namesrv_stream.doctor.kafka import check_kafka
 from namesrv_stream.errors import KafkaProtocolError, KafkaUnreachableError
 from namesrv_stream.kafka.protocol import other_protocol
 from namesrv_stream.kafka.topic import wait_for_kafka
-from namesrv_stream.local.ports import HOST, free_ports
+from namesrv_stream.tools.doctor.finding import findings
+from namesrv_stream.tools.doctor.kafka_checks import check_kafka
+from namesrv_stream.tools.local.ports import HOST, free_ports
 from tests.gateway.test_tls import make_certificate
 
 pytestmark = pytest.mark.system

@@ -4,11 +4,11 @@ import pytest
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.doctor.kafka import JOB_RIGHTS, check_kafka
 from namesrv_stream.kafka.election import group_of
 from namesrv_stream.kafka.topic import AdminClient, ensure_topic
-from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tools.doctor.kafka_checks import JOB_RIGHTS, check_kafka
+from namesrv_stream.tools.local.kafka_server import LocalKafka
 from tests.system.test_gateway_writes import Site
 
 pytestmark = pytest.mark.system

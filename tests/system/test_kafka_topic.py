@@ -12,16 +12,12 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
-from namesrv_stream.fleet.outbox import Outbox
-from namesrv_stream.fleet.plan import FleetPlan
-from namesrv_stream.fleet.player import Fleet, Load
 from namesrv_stream.kafka import producer as producer_module
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.ticker import Ticker
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic, wait_for_kafka
-from namesrv_stream.local.kafka import LocalKafka
 from namesrv_stream.records import decode_record, record_key
-from namesrv_stream.rules.requests import (
+from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
     PutKvConfig,
     RegisterBroker,
@@ -29,6 +25,10 @@ from namesrv_stream.rules.requests import (
     TopicConfig,
     UnregisterBroker,
 )
+from namesrv_stream.tools.fleet.outbox import Outbox
+from namesrv_stream.tools.fleet.plan import FleetPlan
+from namesrv_stream.tools.fleet.player import Fleet, Load
+from namesrv_stream.tools.local.kafka_server import LocalKafka
 from tests.interruption import interruptible
 
 pytestmark = pytest.mark.system

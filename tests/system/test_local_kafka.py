@@ -6,9 +6,9 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.admin import NewTopic
 
-from namesrv_stream.local import kafka as local_kafka
-from namesrv_stream.local.kafka import LocalKafka
-from namesrv_stream.local.ports import PortInUseError
+from namesrv_stream.tools.local import kafka_server as local_kafka
+from namesrv_stream.tools.local.kafka_server import LocalKafka
+from namesrv_stream.tools.local.ports import PortInUseError
 
 MIB = 1 << 20
 LIMIT_MS = 30_000

@@ -10,15 +10,15 @@ from kafka import KafkaProducer
 from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
-from namesrv_stream.kafka.reader import LOG_PARTITION
+from namesrv_stream.kafka.record_reader import LOG_PARTITION
 from namesrv_stream.kafka.topic import TOPIC_CONFIG, end_offsets, ensure_topic
-from namesrv_stream.local.jars import CHECKOUT
-from namesrv_stream.local.process import OwnedProcess
 from namesrv_stream.records import encode_record, record_key
-from namesrv_stream.rules.requests import DataVersion, RegisterBroker, TopicConfig
+from namesrv_stream.rules.record_types import DataVersion, RegisterBroker, TopicConfig
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.schemas import REJECTED
+from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tools.local.jars import CHECKOUT
+from namesrv_stream.tools.local.process import OwnedProcess
 from tests.system.test_cluster import environment, spark_submit
 
 MIB = 1024 * 1024

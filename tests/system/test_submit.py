@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.config import as_options
-from namesrv_stream.local import driver
-from namesrv_stream.local.class_archive import ArchiveNotMadeError, record_archive
-from namesrv_stream.local.jars import CONF
-from namesrv_stream.local.submission import submission
+from namesrv_stream.tools.local import driver
+from namesrv_stream.tools.local.class_archive import ArchiveNotMadeError, record_archive
+from namesrv_stream.tools.local.jars import CONF
+from namesrv_stream.tools.local.submission import submission
 from tests.system.heartbeats import address, registration
 from tests.system.test_cluster import running_job
 
@@ -56,8 +56,8 @@ def test_the_job_starts_with_the_archive_from_any_folder_and_sigterm_ends_it_in_
 SESSION = """
 import os, sys
 from pathlib import Path
-from namesrv_stream.local import driver
-from namesrv_stream.local.spark import local_session
+from namesrv_stream.tools.local import driver
+from namesrv_stream.tools.local.spark import local_session
 
 driver.ARCHIVE = Path(sys.argv[1])
 options = {"spark.driver.defaultJavaOptions": f"-Xlog:class+load:file={sys.argv[2]}"}

@@ -6,14 +6,14 @@ from contextlib import ExitStack
 import pytest
 
 from chaos.oracle import contents
-from namesrv_stream.gateway.background import BackgroundGateway
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.rules.record_types import ChannelClosed, RegisterBroker
 from namesrv_stream.rules.registry import RouteRegistry
-from namesrv_stream.rules.requests import ChannelClosed, RegisterBroker
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.command import RemotingCommand
-from namesrv_stream.wire.requests import operator_command, register_broker, unregister_broker
+from namesrv_stream.wire.remoting_command import RemotingCommand
+from namesrv_stream.wire.write_requests import operator_command, register_broker, unregister_broker
 from tests.gateway.peer import Peer
 from tests.system.gateway_stack import eventually, running_stack
 from tests.system.test_gateway_writes import registration

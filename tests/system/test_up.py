@@ -11,8 +11,8 @@ import pytest
 from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.config import as_options
-from namesrv_stream.local.ports import free_ports, listens
-from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tools.local.ports import free_ports, listens
 from tests.interruption import running
 
 pytestmark = pytest.mark.system

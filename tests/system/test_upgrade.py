@@ -6,15 +6,15 @@ from kafka import KafkaProducer
 from pyspark.sql import functions as F
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
-from namesrv_stream.job.background import BackgroundJob
+from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.kafka.producer import HeartbeatProducer
-from namesrv_stream.kafka.reader import LOG_PARTITION
+from namesrv_stream.kafka.record_reader import LOG_PARTITION
 from namesrv_stream.kafka.topic import describe_topic, ensure_topic
-from namesrv_stream.rules.requests import RegisterBroker
+from namesrv_stream.rules.record_types import RegisterBroker
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.schemas import BROKER_EVENT
-from namesrv_stream.tables.views import open_snapshot
+from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.spark_views import open_snapshot
 from tests.upgrade import BROKERS, unpack
 
 NEW = "10.0.0.5:10911"

@@ -2,7 +2,7 @@
 
 import time
 
-from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, BrokerRow, LiveRow, LogPosition, TopicRow
 
 T0 = 1_700_000_000_000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_stream.rules.requests import DataVersion
+from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow, with_partition_column
 from namesrv_stream.tables.schemas import CHANNELS, DATA_VERSION, LOG_POSITION, TABLES

@@ -3,10 +3,8 @@
 import pytest
 from deltalake.exceptions import DeltaError
 
-from namesrv_stream.local.jars import CHECKOUT
 from namesrv_stream.rules.rows import ClusterRow, RejectedRow
 from namesrv_stream.tables.arrow import rows_to_arrow
-from namesrv_stream.tables.documentation import with_columns
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import (
@@ -18,7 +16,9 @@ from namesrv_stream.tables.schemas import (
     TABLES,
     TOPIC,
 )
+from namesrv_stream.tables.tables_docs import with_columns
 from namesrv_stream.tables.writer import CommitTag, RowChanges
+from namesrv_stream.tools.local.jars import CHECKOUT
 from tests.tables.rows import T0, broker, event, live, topic
 from tests.upgrade import RETENTION_MS, unpack
 
@@ -32,7 +32,7 @@ def stored(table):
 
 def test_docs_have_the_columns_and_constraints_of_the_schemas():
     document = (CHECKOUT / "docs" / "tables.md").read_text("utf-8")
-    assert with_columns(document) == document, "`python -m namesrv_stream.tables.documentation` writes docs/tables.md"
+    assert with_columns(document) == document, "`python -m namesrv_stream.tables.tables_docs` writes docs/tables.md"
 
 
 @pytest.fixture(scope="module")

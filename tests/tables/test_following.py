@@ -8,10 +8,10 @@ import pytest
 from namesrv_stream.errors import NoSuchSnapshotError
 from namesrv_stream.tables import rust_writer, snapshots
 from namesrv_stream.tables.publication import Batch, Publisher
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import SNAPSHOT
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RowChanges
 from tests.tables.rows import NOW, topic
 

@@ -15,7 +15,6 @@ from namesrv_stream.history.views import register_views
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.maintenance import FILES_BORNE, maintain
 from namesrv_stream.tables.publication import Batch
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import DAY_MS
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import (
@@ -27,6 +26,7 @@ from namesrv_stream.tables.schemas import (
     SNAPSHOT,
     TABLES,
 )
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RowChanges
 from tests.tables.rows import NOW, T0, event, live
 from tests.tables.test_publication import WRITTEN, assert_shows_exactly, batch, batches_shown, claim

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from jobs.maintain_tables import main
-from namesrv_stream.local.jars import CHECKOUT
 from namesrv_stream.tables.schemas import BROKER_EVENT, TABLES
+from namesrv_stream.tools.local.jars import CHECKOUT
 from tests.system.heartbeats import eventually
 from tests.system.test_cluster import SPARK_HOME, environment, exit_code_within_grace, running, submitted
 from tests.tables.rows import NOW

@@ -14,10 +14,10 @@ from namesrv_stream.errors import (
 )
 from namesrv_stream.rules.rows import ClusterRow, FilterRow, KvConfigRow, NamesrvConfigRow, TopicMappingRow
 from namesrv_stream.tables.publication import Batch
-from namesrv_stream.tables.reader import RouteReader
 from namesrv_stream.tables.root import DAY_MS, Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import FORMAT, SNAPSHOT, TOPIC
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import RowChanges
 from tests.tables.rows import NOW, T0, broker, event, live, topic
@@ -207,7 +207,7 @@ def test_reading_needs_neither_pandas_nor_pyspark(root):
     """Either import would cost each command of the command line most of a second."""
     publish(claim(root), 0, topic=[topic("t")])
     code = (
-        "import sys; from namesrv_stream.tables.reader import RouteReader;"
+        "import sys; from namesrv_stream.tables.snapshot_reader import RouteReader;"
         f"assert RouteReader({root.url!r}).open().routes.queues['t'];"
         "print([name for name in ('pandas', 'pyspark') if name in sys.modules])"
     )
@@ -218,7 +218,7 @@ def test_reading_starts_no_thread_of_arrow(root):
     """Such a thread frees memory of Python's after the read, and so can abort a process that is about to exit."""
     publish(claim(root), 0, topic=[topic("t")], broker=[broker(0)])
     code = (
-        "import os, time, pyarrow.parquet; from namesrv_stream.tables.reader import RouteReader;"
+        "import os, time, pyarrow.parquet; from namesrv_stream.tables.snapshot_reader import RouteReader;"
         "named = lambda: [open(f'/proc/self/task/{task}/comm').read() for task in os.listdir('/proc/self/task')];"
         "python = open('/proc/self/comm').read(); before = named().count(python);"
         f"assert RouteReader({root.url!r}).open().routes.queues['t'];"

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.requests import DeleteKvConfig, PutKvConfig, UpdateNamesrvConfig
-from namesrv_stream.tables.reader import RouteReader
+from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig, UpdateNamesrvConfig
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.cli.registry import PublishedRegistry
 
 T0 = 1_700_000_000_000

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 import pytest
 from chispa import assert_df_equality
 
-from namesrv_stream.local.jars import CHECKOUT
 from namesrv_stream.tables.arrow import rows_to_arrow, with_partition_column
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import LIVE, TABLES, TOPIC
-from namesrv_stream.tables.views import VIEWS, open_snapshot, snapshot_sql, table_as_of
+from namesrv_stream.tables.spark_views import VIEWS, open_snapshot, snapshot_sql, table_as_of
+from namesrv_stream.tools.local.jars import CHECKOUT
 from tests.tables.rows import T0, live, topic
 from tests.tables.test_publication import claim
 from tests.tables.test_reader import publish

@@ -4,8 +4,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from namesrv_stream.wire.command import RemotingCommand
 from namesrv_stream.wire.frame import FrameDecoder
+from namesrv_stream.wire.remoting_command import RemotingCommand
 
 FOLDER = Path(__file__).parents[1] / "frames"
 

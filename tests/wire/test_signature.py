@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from namesrv_stream.wire.command import RemotingCommand, SerializeType, decode_command, encode_command
 from namesrv_stream.wire.frame import FrameDecoder, pieces_of
+from namesrv_stream.wire.remoting_command import RemotingCommand, SerializeType, decode_command, encode_command
 from namesrv_stream.wire.signature import ACCESS_KEY, SIGNATURE, access_key_of, is_signed_with, signed
 
 SECRET = b"12345678"

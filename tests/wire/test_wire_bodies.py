@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_stream.rules import lookup
-from namesrv_stream.rules.requests import DataVersion, QueueData
+from namesrv_stream.rules.record_types import DataVersion, QueueData
 from namesrv_stream.rules.rows import TopicRow
 from namesrv_stream.wire.bodies import (
     MAX_PROPERTIES_BYTES,
@@ -27,8 +27,8 @@ from namesrv_stream.wire.bodies import (
     encode_properties,
     topic_route_data,
 )
-from namesrv_stream.wire.errors import MalformedBodyError
 from namesrv_stream.wire.json_text import decode_json, with_quoted_keys
+from namesrv_stream.wire.wire_errors import MalformedBodyError
 from tests.wire.golden import ANSWERS, REQUESTS
 
 BODY_OF = {

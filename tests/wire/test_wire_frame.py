@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.wire.codes import Flag, LanguageCode, SerializeType
-from namesrv_stream.wire.command import MAX_HEADER_FIELDS, PreparedAnswer, RemotingCommand, encode_command
-from namesrv_stream.wire.errors import (
+from namesrv_stream.wire.frame import LARGE_FRAME_BYTES, MAX_FRAME_BYTES, MAX_HEADER_BYTES, FrameDecoder, pieces_of
+from namesrv_stream.wire.remoting_command import MAX_HEADER_FIELDS, PreparedAnswer, RemotingCommand, encode_command
+from namesrv_stream.wire.wire_errors import (
     FrameError,
     FrameLengthError,
     FrameTooLargeError,
@@ -22,7 +23,6 @@ from namesrv_stream.wire.errors import (
     TooManyFieldsError,
     UnknownSerializeTypeError,
 )
-from namesrv_stream.wire.frame import LARGE_FRAME_BYTES, MAX_FRAME_BYTES, MAX_HEADER_BYTES, FrameDecoder, pieces_of
 from tests.wire.golden import FRAMES, REQUESTS, decode_one
 
 HEADER = b'{"code":105,"opaque":1}'

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.rules.requests import DataVersion, TopicConfig
-from namesrv_stream.wire.errors import BodyTooLargeError, Crc32MismatchError, MalformedBodyError, TooManyTopicsError
+from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.wire.json_text import MAX_VALUES
-from namesrv_stream.wire.registration import (
+from namesrv_stream.wire.registration_request import (
     MAX_TOPICS,
     BodyLimits,
     RegisterBrokerBody,
@@ -25,6 +24,12 @@ from namesrv_stream.wire.registration import (
     decode_registration,
     encode_registration,
     inflate,
+)
+from namesrv_stream.wire.wire_errors import (
+    BodyTooLargeError,
+    Crc32MismatchError,
+    MalformedBodyError,
+    TooManyTopicsError,
 )
 from tests.wire.golden import REQUESTS
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.records import decode_record, encode_record
-from namesrv_stream.rules.requests import (
+from namesrv_stream.rules.record_types import (
     AddWritePerm,
     BrokerHeartbeat,
     DeleteKvConfig,
@@ -23,14 +23,6 @@ from namesrv_stream.rules.requests import (
     WipeWritePerm,
 )
 from namesrv_stream.wire.codes import RequestCode, release_name
-from namesrv_stream.wire.command import RemotingCommand
-from namesrv_stream.wire.errors import (
-    Crc32MismatchError,
-    FieldError,
-    FrameError,
-    NotAWriteRequestError,
-    UnprintableNameError,
-)
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.headers import (
     BrokerMemberGroupHeader,
@@ -43,7 +35,15 @@ from namesrv_stream.wire.headers import (
     header_fields,
     read_header,
 )
-from namesrv_stream.wire.requests import broker_request, operator_command
+from namesrv_stream.wire.remoting_command import RemotingCommand
+from namesrv_stream.wire.wire_errors import (
+    Crc32MismatchError,
+    FieldError,
+    FrameError,
+    NotAWriteRequestError,
+    UnprintableNameError,
+)
+from namesrv_stream.wire.write_requests import broker_request, operator_command
 from tests.wire.golden import ANSWERS, REQUESTS
 
 REGISTER = {"brokerName": "a", "brokerAddr": "h:1", "clusterName": "C", "haServerAddr": "h:2", "brokerId": "0"}

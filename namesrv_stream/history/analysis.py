@@ -1,0 +1,173 @@
+"""The views of the history without Spark and Java: in DuckDB, and from there in Arrow, polars and pandas.
+
+They are those of history/views.sql, in which this module replaces the few names that DuckDB does not have. DuckDB comes
+with the extra `analysis`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from namesrv_stream.history.past_sessions import PastSessions, past_sessions
+from namesrv_stream.history.views import history_queries, wanted_views
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.pinned import PUBLICATION, open_tables
+from namesrv_stream.tables.root import Root, query
+from namesrv_stream.tables.schemas import PAST_SESSION, SNAPSHOT, TableSpec
+from namesrv_stream.tables.spark_views import VIEWS
+
+_NO_LOCAL_PATH = re.compile(r"://|[*?\[]")
+"""URLs, and names that DuckDB would take for a pattern."""
+
+_MACROS = r"""
+array_union(a, b) AS list_distinct(list_concat(a, b))
+collect_set(x) AS list(DISTINCT x)
+count_if(x) AS count(*) FILTER (WHERE x)
+date_format(day, pattern) AS strftime(day, replace(replace(pattern, 'yyyy', '%Y'), 'MM', '%m'))
+date_from_unix_date(days) AS DATE '1970-01-01' + days
+explode(list) AS unnest(list)
+explode_outer(list) AS unnest(CASE WHEN len(list) = 0 THEN [NULL] ELSE list END)
+from_json(text, ddl) AS json_transform(text, '{' || regexp_replace(replace(replace(regexp_replace(ddl,
+  '(\w+): (\w+)', '"\1": "\2"', 'g'), 'ARRAY<STRUCT<', '[{'), '>>', '}]'), '^(\w+) ', '"\1": ') || '}')
+get_json_object(text, path) AS json_extract_string(text, path)
+map_from_arrays(keys, rows) AS map(keys, rows)
+max_by(x, place) AS arg_max_null(x, place)
+min_by(x, place) AS arg_min_null(x, place)
+sequence(first, last) AS generate_series(first, last)
+substring(bytes, first, last) AS array_slice(bytes, first, last)
+timestamp_millis(ms) AS make_timestamptz(ms * 1000)
+try_validate_utf8(text) AS try(decode(CAST(text AS BLOB)))
+unix_millis(time) AS epoch_ms(time)
+url_encode(text) AS replace(replace(replace(url_encode(text), '%20', '+'), '%2A', '*'), '~', '%7E')
+xxhash64(a, b, c) AS hash(a, b, c)
+"""
+"""Functions of Spark in views.sql that DuckDB lacks, or has under the same name with another meaning, one a line."""
+
+_MACRO = re.compile(r"^(\w+)(\(.*?\) AS (?:.+\n(?:  .+\n)*))", re.MULTILINE)
+_FUNCTIONS = {name: f"spark_{name}{rest}" for name, rest in _MACRO.findall(_MACROS)}
+_SYNTAX = (
+    (r"--.*", ""),
+    (r"\b(at|offset)\b", r'"\1"'),
+    (r"\bDIV\b", "//"),
+    (r"\) IGNORE NULLS", " IGNORE NULLS)"),
+    (r"\barray\(", "list_value("),
+    (r"\barrays_zip\((\w+)\.(\w+), \w+\.(\w+)\)", r"[{'\2': each.\2, '\3': each.\3} for each in \1]"),
+    (r"('\w+'), ((?:was|became)\[key\])", r"\1: \2"),
+    (r"\bnamed_struct\(([^()]*)\)", r"{\1}"),
+    (rf"\b({'|'.join(_FUNCTIONS)})\(", r"spark_\1("),
+)
+"""Pattern -> what DuckDB reads in its place."""
+
+
+def register_views(  # noqa: PLR0913 -- as Spark's
+    db: duckdb.DuckDBPyConnection,
+    root: str | Path | Root,
+    epoch: int | None = None,
+    at: datetime | int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    only: Collection[str] | None = None,
+) -> SnapshotRow:
+    """Make temporary views of the tables of one snapshot, and the views of views.sql over them, in DuckDB.
+
+    Returns the snapshot's row. The arguments are those of `namesrv_stream.history.views.register_views`, and a further
+    call moves the views in the same way. Files are read when a question asks for their rows. Sets the connection's time
+    zone to UTC, so that days are those of the views.
+    """
+    place = Root.at(root, storage_options)
+    tables = open_tables(place, epoch, at)
+    past = past_sessions(place, tables.snapshot)
+    queries, sources = history_queries(past), _sources(tables.snapshot, past)
+    names = wanted_views(queries, {PUBLICATION, *(spec.name for spec in sources)}, only)
+    _prepare(db)
+    for spec, (version, condition) in sources.items():
+        if spec.name in names:
+            _register_table(db, place, spec, version, condition)
+    if PUBLICATION in names:
+        db.register(PUBLICATION, tables[PUBLICATION])
+    for name, text in queries.items():
+        if name in names:
+            db.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {_in_duckdb(text)}")
+    return tables.snapshot
+
+
+def ask(
+    root: str | Path | Root,
+    statement: str,
+    epoch: int | None = None,
+    at: datetime | int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> pa.Table:
+    """Return the answer of a statement in DuckDB's SQL about the tables and views of one snapshot.
+
+    It can be as short as "FROM broker_availability". polars and pandas take the answer by `pl.from_arrow(answer)` and
+    `answer.to_pandas()`.
+    """
+    with duckdb.connect() as db:
+        known = {*history_queries(None), *(spec.name for spec in (*VIEWS, SNAPSHOT)), PUBLICATION}
+        asked = {word.lower() for word in re.findall(r"\w+", statement)}
+        register_views(db, root, epoch, at, storage_options, only=known & asked)
+        return db.sql(statement).to_arrow_table()
+
+
+def _prepare(db: duckdb.DuckDBPyConnection) -> None:
+    db.execute("SET TimeZone = 'UTC'")
+    for function in _FUNCTIONS.values():
+        db.execute(f"CREATE OR REPLACE TEMP MACRO {function}")
+
+
+def _sources(snapshot: SnapshotRow, past: PastSessions | None) -> dict[TableSpec, tuple[int | None, str]]:
+    """Return each table's version in the snapshot and the SQL condition of the rows that count."""
+    sources: dict[TableSpec, tuple[int | None, str]] = {spec: (snapshot.versions[spec.name], "true") for spec in VIEWS}
+    sources[SNAPSHOT] = (None, f"epoch <= {snapshot.epoch}")
+    return sources if past is None else {**sources, PAST_SESSION: (past.version, past.condition)}
+
+
+def _register_table(
+    db: duckdb.DuckDBPyConnection, root: Root, spec: TableSpec, version: int | None, condition: str
+) -> None:
+    """Make a view of a table's rows. A column that a former release did not have is NULL.
+
+    DuckDB reads the files of a local folder itself, and of these only what a question needs.
+    """
+    table = root.open(spec, version)
+    columns, rows = f"columns_of_{spec.name}", f"rows_of_{spec.name}"
+    db.register(columns, spec.stored_schema.empty_table())
+    files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    paths = [f"{root.spark_path(spec)}/{each['path']}" for each in files]
+    if any(_NO_LOCAL_PATH.search(path) for path in paths):
+        read = query(table, "SELECT * FROM rows")
+        db.register(rows, read.cast(pa.schema([spec.stored_schema.field(name) for name in read.column_names])))
+    else:
+        rows = _files_read(spec, paths, [each.get(f"partition.{spec.partition_column}") for each in files])
+    both = f"FROM {columns} UNION ALL BY NAME FROM {rows}" if paths else f"FROM {columns}"
+    db.execute(f"CREATE OR REPLACE TEMP VIEW {spec.name} AS SELECT * FROM ({both}) WHERE {condition}")
+
+
+def _files_read(spec: TableSpec, paths: Sequence[str], partitions: Sequence[str | None]) -> str:
+    """Return SQL that reads the files. The partition's value is Delta's: folders above the registry tell nothing."""
+    column, of_value = spec.partition_column, dict[str | None, list[str]]()
+    for path, value in zip(paths, partitions, strict=True):
+        of_value.setdefault(value, []).append(_quoted(path))
+    reads = []
+    for value, quoted in of_value.items():
+        own = f", {'NULL' if value is None else _quoted(value)} AS {column}" if column else ""
+        files = ", ".join(quoted)
+        reads.append(f"SELECT *{own} FROM read_parquet([{files}], hive_partitioning = false, union_by_name = true)")
+    return f"({' UNION ALL BY NAME '.join(reads)})"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _in_duckdb(text: str) -> str:
+    for pattern, replacement in _SYNTAX:
+        text = re.sub(pattern, replacement, text)
+    return text

@@ -1,0 +1,154 @@
+"""The main job in a thread of its own, for a process that does more than run it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import suppress
+from typing import Self
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from tenacity import RetryError, Retrying, retry_if_not_result, stop_after_delay, wait_fixed
+
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.job.registry_job import RouteRegistryJob
+from namesrv_stream.kafka.record_reader import LOG_PARTITION
+from namesrv_stream.kafka.topic import end_offsets
+
+log = logging.getLogger(__name__)
+
+_STOP_LIMIT_S = 120.0
+_LOOK_EVERY_S = 0.1
+
+
+class JobNotStartedError(NamesrvError):
+    """The job has claimed no registry within the limit, and raised no error."""
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__(f"the job did not start within {limit_s:.0f} s. The log above shows what it waits for.")
+        self.limit_s = limit_s
+
+
+class JobNotStoppedError(NamesrvError):
+    """The job still runs long after it was asked to stop."""
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__(
+            f"the job did not stop within {limit_s:.0f} s. `py-spy dump` and jstack show what it waits for."
+        )
+        self.limit_s = limit_s
+
+
+class BackgroundJob:
+    """Runs within a `with`; leaving it stops the job in order.
+
+    What ended the job is raised by `check`, by `process_all`, and at last by leaving, unless another error does that.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: NamesrvSettings,
+        start_limit_s: float = 120.0,
+        *,
+        accepts_new_log: bool = False,
+        is_replay: bool = False,
+    ) -> None:
+        self._job = RouteRegistryJob(spark, settings, accepts_new_log=accepts_new_log, is_replay=is_replay)
+        self._settings = settings
+        self._start_limit_s = start_limit_s
+        self._stop = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="route-registry", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            if not self._job.started.wait(self._start_limit_s):
+                raise JobNotStartedError(self._start_limit_s)
+            self.check()
+        except BaseException:
+            self._stop.set()
+            raise
+        return self
+
+    def __exit__(self, _kind: object = None, error: BaseException | None = None, _at: object = None) -> None:
+        self._stop.set()
+        self._thread.join(_STOP_LIMIT_S)
+        if error is not None:  # on its way already, and most likely why all ends
+            if self._thread.is_alive():
+                log.error("an error has ended this process, and %s", JobNotStoppedError(_STOP_LIMIT_S))
+            return
+        if self._thread.is_alive():
+            raise JobNotStoppedError(_STOP_LIMIT_S)
+        self.check()
+
+    def stop(self) -> None:
+        """Stop the job in order; returns when it has ended. Raises JobNotStoppedError."""
+        self._stop.set()
+        self._thread.join(_STOP_LIMIT_S)
+        if self._thread.is_alive():
+            raise JobNotStoppedError(_STOP_LIMIT_S)
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the job has stopped; `check` raises the reason."""
+        return not self._thread.is_alive()
+
+    def check(self) -> None:
+        """Raises what has ended the job, if anything has."""
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def query(self) -> StreamingQuery:
+        """The query that runs."""
+        assert self._job.query is not None, "the job has started"
+        return self._job.query
+
+    @property
+    def next_offset(self) -> int:
+        """The offset before which all records are in the tables, signs of life aside."""
+        return self._job.next_offset
+
+    def process_all(self) -> None:
+        """Returns once Spark has nothing left to read: all is applied and published, leases that ended by it too.
+
+        While others go on writing that may be never; `await_published` is for such a Kafka.
+        """
+        try:
+            self.query.processAllAvailable()
+        except Exception:
+            self._thread.join(self._start_limit_s)  # the job's own error is more exact
+            self.check()
+            raise
+
+    def await_published(self, limit_s: float) -> bool:
+        """Return whether all records that Kafka has now are in the tables, signs of life aside.
+
+        Waits for that as long as `limit_s`, and not at all for a query that does not run. Others may go on writing.
+        """
+        if not self._is_running:
+            return False
+        ends = end_offsets(kafka_client_arguments(self._settings), self._settings.kafka_topic)
+        end = ends.get(LOG_PARTITION, 0)
+        until = Retrying(
+            stop=stop_after_delay(limit_s), wait=wait_fixed(_LOOK_EVERY_S), retry=retry_if_not_result(bool)
+        )
+        with suppress(RetryError):
+            until(lambda: self._job.next_offset >= end or not self._is_running)
+        return self._job.next_offset >= end
+
+    @property
+    def _is_running(self) -> bool:
+        return self._job.started.is_set() and not self.has_ended
+
+    def _run(self) -> None:
+        try:
+            self._job.run(self._stop)
+        except BaseException as error:  # a thread has no caller that would see it
+            self._failure = error
+        finally:
+            self._job.started.set()

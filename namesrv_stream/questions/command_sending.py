@@ -1,0 +1,97 @@
+"""Operators' commands: each is a record of the Kafka contract, checked, sent, and looked for in the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import get_args
+
+import msgspec
+
+from namesrv_stream.config import NamesrvSettings, checked_changes, kafka_client_arguments
+from namesrv_stream.errors import MalformedRecordError, did_you_mean
+from namesrv_stream.questions.subject import BadQuestionError
+from namesrv_stream.records import decode_record, encode_record
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.order_config import problem_of_put
+from namesrv_stream.rules.record_types import (
+    AddWritePerm,
+    DeleteKvConfig,
+    DeleteTopic,
+    LiftExpiryGuard,
+    PutKvConfig,
+    UpdateNamesrvConfig,
+    WipeWritePerm,
+)
+from namesrv_stream.rules.rows import LogPosition, SnapshotRow
+
+OperatorCommand = (
+    WipeWritePerm | AddWritePerm | DeleteTopic | PutKvConfig | DeleteKvConfig | UpdateNamesrvConfig | LiftExpiryGuard
+)
+"""Commands that operators send. Topics are registered by brokers and by mqadmin, at a gateway."""
+
+_DELIVERY_LIMIT_MS = 15_000
+
+
+def parsed_order(body: bytes) -> OperatorCommand:
+    """Return the command in a body. Raises MalformedRecordError or BadQuestionError."""
+    command = decode_record(body)
+    if not isinstance(command, OperatorCommand):
+        kinds = ", ".join(str(kind.__struct_config__.tag) for kind in get_args(OperatorCommand))
+        raise BadQuestionError(f"{command.__struct_config__.tag} is no operator's command. Send one of {kinds}.")
+    return command
+
+
+def checked_order(settings: NamesrvSettings, command: OperatorCommand) -> OperatorCommand:
+    """Return the command as the job will accept it.
+
+    Raises BadQuestionError if the job would reject it or if it is an order configuration that clients cannot read, and
+    for changed settings SettingError or ConfigBlackListError.
+    """
+    try:
+        decode_record(encode_record(command))
+    except MalformedRecordError as error:
+        raise BadQuestionError(f"nothing was sent, because the job would reject it: {error.reason}.") from error
+    if problem := problem_of_put(command):
+        raise BadQuestionError(f"nothing was sent: {problem}.")
+    if isinstance(command, UpdateNamesrvConfig):
+        return msgspec.structs.replace(command, properties=checked_changes(settings, command.properties))
+    return command
+
+
+def send_order(settings: NamesrvSettings, command: OperatorCommand) -> LogPosition:
+    """Send the command, and return its place in the log. Blocks until Kafka has acknowledged it.
+
+    Raises KafkaUnreachableError or KafkaRefusedError.
+    """
+    from namesrv_stream.kafka.producer import HeartbeatProducer  # noqa: PLC0415  # lookups start without Kafka
+
+    kafka, topic = kafka_client_arguments(settings), settings.kafka_topic
+    with HeartbeatProducer(kafka, topic, delivery_timeout_ms=_DELIVERY_LIMIT_MS) as producer:
+        return producer.send(command).result()
+
+
+def has_read(snapshot: SnapshotRow, at: LogPosition) -> bool:
+    """Return whether a snapshot has the record at a place in the log."""
+    return snapshot.offsets.get(at.partition, 0) > at.offset
+
+
+def unknown_names(command: OperatorCommand, tables: RouteTables) -> list[str]:
+    """Return a sentence for each name in the command that is not in the tables; a record may be about to add it."""
+    return [
+        f"{kind} {name} is not in the tables now. {did_you_mean(name, known)}".rstrip()
+        for kind, name, known in names_in(command, tables)
+        if name not in known
+    ]
+
+
+def names_in(command: OperatorCommand, tables: RouteTables) -> Iterable[tuple[str, str, Iterable[str]]]:
+    """Yield each name in the command with its kind before it and the known names of that kind after it."""
+    match command:
+        case WipeWritePerm(broker_name=name) | AddWritePerm(broker_name=name):
+            yield "broker", name, tables.brokers
+        case DeleteKvConfig(namespace=namespace, key=key):
+            yield "value", f"{namespace}/{key}", [f"{namespace}/{each}" for each in tables.kv.get(namespace, ())]
+        case DeleteTopic(topic=topic, cluster_name=cluster):
+            yield "topic", topic, tables.queues
+            if cluster:
+                yield "cluster", cluster, tables.clusters

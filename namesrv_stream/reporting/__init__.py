@@ -1,0 +1,1 @@
+"""Lines, numbers and metrics that the program shows to people."""

@@ -1,0 +1,218 @@
+"""The job's metrics for Prometheus: from Spark's progress, from the micro-batches, and from the job's own state."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.reporting.metrics_server import add_process_metrics
+from namesrv_stream.rules.history import LEASE_ENDS
+from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
+from namesrv_stream.tables.schemas import SNAPSHOT
+
+Role = Literal["starting", "standby", "active", "waiting"]
+"""The present work of the job: it starts, waits for its turn, runs the query, or waits until an outage is over."""
+
+_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class JobMetrics:
+    """The metrics of one job. Threads of Spark and of the job count; the monitoring server's thread reads."""
+
+    def __init__(self) -> None:
+        of = self.registry = CollectorRegistry()
+        add_process_metrics(of)
+        self._phases = Histogram(
+            "namesrv_job_batch_seconds", "A micro-batch, by Spark's phase.", ["phase"], buckets=_BUCKETS_S, registry=of
+        )
+        self._tables = Histogram(
+            "namesrv_job_publication_seconds", "Writing one table.", ["table"], buckets=_BUCKETS_S, registry=of
+        )
+        self.records = Counter("namesrv_job_records", "Records that micro-batches have brought.", registry=of)
+        self.value_bytes = Counter(
+            "namesrv_job_value_bytes", "Bytes of registrations, commands and rejected records.", registry=of
+        )
+        self._lag_records = Gauge("namesrv_job_lag_records", "Records in Kafka that no batch has read.", registry=of)
+        self._lag_s = Gauge("namesrv_job_lag_seconds", "From the newest record that was applied to now.", registry=of)
+        self._state_rows = Gauge("namesrv_job_state_rows", "Broker addresses that Spark's state knows.", registry=of)
+        self._state_bytes = Gauge("namesrv_job_state_bytes", "Memory of the keyed state.", registry=of)
+        self._epoch = Gauge("namesrv_job_epoch", "Epoch of the newest snapshot of this job.", registry=of)
+        self._publications = Counter("namesrv_job_publications", "Snapshots.", ["kind"], registry=of)
+        self._published_at = Gauge(
+            "namesrv_job_published_timestamp_seconds", "When this job published last.", registry=of
+        )
+        self.rejected = Counter("namesrv_job_rejected", "Records that violate the contract.", registry=of)
+        self.disagreements = Counter(
+            "namesrv_job_disagreements", "Evicted states whose lease goes on in the registry.", registry=of
+        )
+        self.log_gaps_s = Counter(
+            "namesrv_log_gap_seconds", "Gaps of over 10 s between two ticks in the log.", registry=of
+        )
+        self._brokers = Gauge("namesrv_job_brokers", "Addresses with a lease.", registry=of)
+        self._suspects = Gauge(
+            "namesrv_job_suspect_brokers", "Addresses whose lease the guard against mass expiry holds.", registry=of
+        )
+        self._ends = Counter("namesrv_job_leases_ended", "Ends of leases.", ["type"], registry=of)
+        self._term = Gauge("namesrv_job_term", "Term of this job's claim, 0 before the first.", registry=of)
+        self._role = Gauge("namesrv_job_role", "1 for the role that the job has.", ["role"], registry=of)
+        self.query_starts = Counter("namesrv_job_query_starts", "Starts of the streaming query.", registry=of)
+        self._outages = Counter("namesrv_job_outages", "Outages that the job waits out.", ["error"], registry=of)
+        self._maintained_at = Gauge(
+            "namesrv_job_maintained_timestamp_seconds",
+            "When the job maintained the tables last, or began to run the query.",
+            registry=of,
+        )
+        self._maintained_every_s = Gauge(
+            "namesrv_job_maintenance_interval_seconds", "maintenanceMillis; 0: never.", registry=of
+        )
+        self.log_retention_s = Gauge(
+            "namesrv_job_log_retention_seconds", "How long Kafka keeps a record; +Inf: for ever.", registry=of
+        )
+        self.log_retention_s.set(math.inf)
+        self._free_ratio = Gauge(
+            "namesrv_job_storage_free_ratio",
+            "Free part of the disk of the tables or the checkpoint, of the fuller one; 1 without a disk.",
+            registry=of,
+        )
+        self._writing_since_s: dict[str, float] = {}
+        self._event_time_ms: int | None = None
+        self.role: Role = "starting"
+        self.outage: str | None = None
+        """The error that the job waits out; None if there is none."""
+        for ended in LEASE_ENDS:
+            self._ends.labels(ended)
+        self._lag_s.set_function(self._lag_now_s)
+        self.take_role("starting")
+
+    def watch_storage(self, settings: NamesrvSettings) -> None:
+        """Measure the disks of the tables and the checkpoint, and note how often the tables are maintained."""
+        places = [Path(each) for each in (settings.delta_root, settings.checkpoint_location) if "://" not in each]
+        self._free_ratio.set_function(lambda: min(map(_free_ratio, places), default=1.0))
+        self._maintained_every_s.set(settings.maintenance_millis / 1000)
+
+    def take_role(self, role: Role, outage: BaseException | None = None) -> None:
+        """Note what the job does now. `outage`: the error for whose end it waits."""
+        self.role, self.outage = role, None if outage is None else str(outage)
+        if role == "standby":
+            self._event_time_ms = None  # the tables are another job's
+        if role == "active":
+            self._maintained_at.set_to_current_time()
+        if outage is not None:
+            self._outages.labels(type(outage).__name__).inc()
+        for each in get_args(Role):
+            self._role.labels(each).set(each == role)
+
+    def readiness(self) -> str | None:
+        """Return the reason for which /readyz answers 503; None for a job that is active or stands by."""
+        if self.role in ("active", "standby"):
+            return None
+        return f"waits for the end of an outage: {self.outage}" if self.outage else "the query has not started yet"
+
+    def on_point(self, point: str) -> None:
+        """Time the writing of each table, from the publisher's points."""
+        verb, _, table = point.partition(" ")
+        match verb:
+            case "writing":
+                self._writing_since_s[table] = time.monotonic()
+            case "maintained":
+                self._maintained_at.set_to_current_time()
+            case "publishing":
+                self._writing_since_s[SNAPSHOT.name] = time.monotonic()
+            case "written" | "published":
+                began_s = self._writing_since_s.pop(table or SNAPSHOT.name, None)
+                if began_s is not None:
+                    self._tables.labels(table or SNAPSHOT.name).observe(time.monotonic() - began_s)
+
+    def claimed(self, row: SnapshotRow) -> None:
+        """Note the claim of a term."""
+        self._term.set(row.term)
+        self._event_time_ms = row.event_time
+        self._published(row)
+
+    def applied(self, event_time_ms: int | None, brokers: int, suspects: int) -> None:
+        """Note how far a micro-batch has read the log, and the number of leases and of those that the guard holds."""
+        self._event_time_ms = event_time_ms
+        self._brokers.set(brokers)
+        self._suspects.set(suspects)
+
+    def published(self, row: SnapshotRow, events: Iterable[BrokerEventRow]) -> None:
+        """Note a snapshot and the lines of history in it."""
+        self._published(row)
+        for event in events:
+            if event.type in LEASE_ENDS and event.lease_millis is not None:
+                self._ends.labels(event.type).inc()
+
+    def _published(self, row: SnapshotRow) -> None:
+        self._epoch.set(row.epoch)
+        self._publications.labels(row.kind or "").inc()
+        self._published_at.set(row.published_at / 1000)
+
+    def progressed(self, progress: Any) -> None:
+        """Note what Spark reports of one micro-batch: a StreamingQueryProgress."""
+        for phase, millis in progress.durationMs.items():
+            self._phases.labels(phase).observe(millis / 1000)
+        for state in progress.stateOperators:
+            self._state_rows.set(state.numRowsTotal)
+            self._state_bytes.set(state.memoryUsedBytes)
+        known = [source for source in progress.sources if _is_known(source.latestOffset, source.endOffset)]
+        behind = [_last(source.latestOffset) - _last(source.endOffset) for source in known]
+        self._lag_records.set(max(0, sum(behind)))
+
+    def _lag_now_s(self) -> float:
+        return 0.0 if self._event_time_ms is None else max(0.0, time.time() - self._event_time_ms / 1000)
+
+
+def _free_ratio(place: Path) -> float:
+    try:
+        there = next(each for each in (place, *place.parents) if each.is_dir())
+        usage = shutil.disk_usage(there)
+    except OSError:
+        return 0.0
+    return usage.free / usage.total if usage.total else 1.0  # a file system without a size
+
+
+def _is_known(*offsets: str | None) -> bool:
+    """Return whether Spark named all of these offsets: for Java's null pyspark has the text None."""
+    return all(each not in (None, "", "None", "null") for each in offsets)
+
+
+def _last(offsets: str) -> int:
+    """Return the sum of the offsets in Spark's JSON {topic: {partition: offset}}."""
+    return sum(offset for partitions in json.loads(offsets).values() for offset in partitions.values())
+
+
+class ProgressListener(StreamingQueryListener):
+    """Passes the progress of the query called `name` to `on_progress`."""
+
+    def __init__(self, name: str, on_progress: Callable[[Any], None]) -> None:
+        self._name = name
+        self._on_progress = on_progress
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's names
+        """Do nothing: the job counts its starts itself."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """Pass on what Spark reports after each micro-batch."""
+        if event.progress.name == self._name:
+            self._on_progress(event.progress)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """Do nothing: ticks come every few seconds."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """Do nothing: the job reports the error."""

@@ -1,0 +1,82 @@
+"""Write the columns of each table in docs/tables.md from the schemas, so that docs and Delta agree.
+
+`python -m namesrv_stream.tables.tables_docs` writes them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from namesrv_stream.tables.schemas import PAST_SESSION, TABLES, TABLES_OF_MAINTENANCE, Column, TableSpec
+
+_DOCUMENTED = (*TABLES.values(), *TABLES_OF_MAINTENANCE)
+_END = "<!-- end of columns -->\n"
+_NAMES = {
+    pa.string(): "string",
+    pa.int32(): "int",
+    pa.int64(): "long",
+    pa.bool_(): "boolean",
+    pa.binary(): "binary",
+}
+
+
+def columns_table(spec: TableSpec) -> str:
+    """Return the columns of a table in Markdown, and its constraints."""
+    rows = [_table_row(column) for column in spec.stored_columns]
+    checks = f"\nCHECK: {', '.join(f'`{condition}`' for condition in spec.checks.values())}.\n" if spec.checks else ""
+    return "\n".join(["| column | type | |", "|---|---|---|", *rows]) + "\n" + checks
+
+
+def _table_row(column: Column) -> str:
+    required = "" if column.is_required else ", null"
+    return f"| {column.name} | `{type_name(column.kind)}`{required} | {column.comment} |"
+
+
+def type_name(kind: pa.DataType) -> str:
+    """Return a type as the docs and Spark's SQL call it."""
+    if pa.types.is_timestamp(kind):
+        return "timestamp"
+    if pa.types.is_list(kind):
+        return f"array<{type_name(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"map<{type_name(kind.key_type)}, {type_name(kind.item_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'{field.name}: {type_name(field.type)}' for field in kind)}>"
+    return _NAMES[kind]
+
+
+def tables_list() -> str:
+    """Return the list of all tables in Markdown."""
+    rows = [f"| [`{spec.name}`](#{spec.name}) | {spec.grain} | {_key(spec)} |" for spec in _DOCUMENTED]
+    return "\n".join(["| table | one row is | key |", "|---|---|---|", *rows]) + "\n"
+
+
+def _key(spec: TableSpec) -> str:
+    if spec is PAST_SESSION:
+        return "none: each broker's latest session is replaced"
+    return ", ".join(spec.key) or "append only"
+
+
+def with_columns(document: str) -> str:
+    """Return `document` with what stands between its marks replaced by the present list and columns."""
+    document = _replaced(
+        document, "<!-- tables: written by `python -m namesrv_stream.tables.tables_docs` -->\n", tables_list()
+    )
+    for spec in _DOCUMENTED:
+        document = _replaced(document, f"<!-- columns of {spec.name} -->\n", columns_table(spec))
+    return document
+
+
+def _replaced(document: str, begin: str, text: str) -> str:
+    before, rest = document.split(begin)
+    return before + begin + text + _END + rest.split(_END, 1)[1]
+
+
+def _write(file: Path) -> None:
+    file.write_text(with_columns(file.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    _write(Path(__file__).parents[2] / "docs" / "tables.md")

@@ -1,0 +1,154 @@
+"""Checks of Kafka: reachable, settings of the topic, this client's rights, and the clocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+
+# Its documentation has AclOperation, which its types do not export.
+from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr-defined]
+
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.errors import KafkaRefusedError
+from namesrv_stream.kafka.election import group_of
+from namesrv_stream.kafka.librdkafka import librdkafka_options
+from namesrv_stream.kafka.topic import (
+    TopicFacts,
+    describe_topic,
+    newest_timestamp_ms,
+    require_one_order,
+    wait_for_kafka,
+)
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tools.doctor.finding import Finding
+
+GATEWAY_RIGHTS = {AclOperation.DESCRIBE, AclOperation.WRITE, AclOperation.DESCRIBE_CONFIGS}
+JOB_RIGHTS = {AclOperation.DESCRIBE, AclOperation.READ, AclOperation.DESCRIBE_CONFIGS}
+
+_ANSWER_LIMIT_S = 10.0
+_GROUPS_ARE_LOADING = frozenset(
+    {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
+)
+_RECORD_LIMIT_S = 8.0
+_POLL_S = 0.1
+_CLOCK_TOLERANCE_MS = 1_000
+
+
+def check_kafka(
+    settings: NamesrvSettings, rights: set[AclOperation], *, is_candidate: bool = False
+) -> Iterator[Finding]:
+    """Ask Kafka for its cluster, the topic and this client's rights: those in `rights` on the topic.
+
+    `is_candidate`: this client takes part in the election of the active job, by a consumer group.
+    """
+    kafka, topic = kafka_client_arguments(settings), settings.kafka_topic
+    started = time.monotonic()
+    wait_for_kafka(kafka, limit_s=0)
+    took_ms = (time.monotonic() - started) * 1000
+    yield Finding("Kafka", "ok", f"{settings.kafka_bootstrap_servers} answers within {took_ms:.0f} ms")
+    if is_candidate:
+        yield _right_to_take_part(kafka, group_of(topic, Root(settings.delta_root).hadoop_url))
+    facts = describe_topic(kafka, topic)
+    if facts is None:
+        missing = f"there is no topic {topic} yet, or this client may not describe it"
+        yield Finding("topic", "warning", missing, "The job and the gateway make it if they have the right Create.")
+        return
+    yield from _topic(facts, kafka)
+    yield _rights(kafka, topic, rights)
+    yield _clock(kafka, topic)
+
+
+def _topic(facts: TopicFacts, kafka: dict[str, Any]) -> Iterator[Finding]:
+    require_one_order(facts, kafka)
+    yield from (Finding("topic", "warning", problem) for problem in facts.warnings)
+    if not facts.warnings:
+        found = f"{facts.topic} has one partition, LogAppendTime and {facts.replica_count} replicas"
+        yield Finding("topic", "ok", found)
+
+
+def _rights(kafka: dict[str, Any], topic: str, needed: set[AclOperation]) -> Finding:
+    admin = AdminClient(librdkafka_options(kafka))
+    asked = admin.describe_topics(
+        TopicCollection([topic]), include_authorized_operations=True, request_timeout=_ANSWER_LIMIT_S
+    )
+    try:
+        granted = set(asked[topic].result(_ANSWER_LIMIT_S).authorized_operations or ())
+    except Exception as error:  # librdkafka's own kinds, and the time limit
+        raise KafkaRefusedError(",".join(kafka["bootstrap_servers"]), str(error)) from error
+    names = ", ".join(sorted(each.name for each in needed - granted))
+    if names:
+        next_step = "docs/operations.md has the kafka-acls.sh commands."
+        return Finding("rights", "failed", f"topic {topic}: this client lacks {names}", next_step)
+    return Finding("rights", "ok", f"topic {topic}: {', '.join(sorted(each.name for each in needed))}")
+
+
+def _right_to_take_part(kafka: dict[str, Any], group: str) -> Finding:
+    """Compare this client's rights on the consumer group that elects the active job with the one that it needs."""
+    try:
+        granted = _rights_on_group(AdminClient(librdkafka_options(kafka)), group)
+    except (KafkaException, TimeoutError) as error:
+        problem = f"consumer group {group}: {error or 'no answer within the limit'}"
+        next_step = "Look whether Kafka has its topic __consumer_offsets: without it no standby takes over."
+        return Finding("election", "failed", problem, next_step)
+    if AclOperation.READ in granted:
+        return Finding("election", "ok", f"consumer group {group}: READ")
+    return Finding(
+        "election",
+        "failed",
+        f"consumer group {group}: this client lacks READ, so it never takes over as a standby",
+        "docs/operations.md has the kafka-acls.sh command for the groups namesrv-stream-*.",
+    )
+
+
+def _rights_on_group(admin: AdminClient, group: str) -> set[AclOperation]:
+    """Return this client's rights on a consumer group. Waits for a Kafka that is just reading its groups.
+
+    Raises KafkaException.
+    """
+    deadline = time.monotonic() + _ANSWER_LIMIT_S
+    while True:
+        [asked] = admin.describe_consumer_groups(
+            [group], include_authorized_operations=True, request_timeout=_ANSWER_LIMIT_S
+        ).values()
+        try:
+            return set(asked.result(_ANSWER_LIMIT_S).authorized_operations or ())
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                return set()
+            if code not in _GROUPS_ARE_LOADING or time.monotonic() > deadline:
+                raise
+        time.sleep(_POLL_S)
+
+
+def _clock(kafka: dict[str, Any], topic: str) -> Finding:
+    """Compare this machine's clock with the time that Kafka gives to a record that comes meanwhile."""
+    deadline = time.monotonic() + _RECORD_LIMIT_S
+    before_ms, first = _now_ms(), newest_timestamp_ms(kafka, topic)
+    while True:
+        asked_ms, newest = _now_ms(), newest_timestamp_ms(kafka, topic)
+        if newest is not None and newest != first:
+            return clock_finding(newest, before_ms, _now_ms())
+        if time.monotonic() > deadline:
+            found = f"no record came to {topic} within {_RECORD_LIMIT_S:g} s"
+            next_step = "Run it again while a gateway or a fleet runs: they send ticks."
+            return Finding("clock", "not checked", found, next_step)
+        before_ms = asked_ms
+        time.sleep(_POLL_S)
+
+
+def clock_finding(appended_ms: int, earliest_ms: int, latest_ms: int) -> Finding:
+    """Compare the time of a record by Kafka with the times between which it came by this machine's clock."""
+    ahead_ms, behind_ms = appended_ms - latest_ms, earliest_ms - appended_ms
+    if max(ahead_ms, behind_ms) <= _CLOCK_TOLERANCE_MS:
+        return Finding("clock", "ok", f"Kafka's clock is within {_CLOCK_TOLERANCE_MS} ms of this machine's")
+    by = f"{ahead_ms} ms ahead of" if ahead_ms > 0 else f"{behind_ms} ms behind"
+    next_step = "Synchronise both by NTP: ages and --as-of are wrong by that much."
+    return Finding("clock", "warning", f"Kafka's clock is {by} this machine's", next_step)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

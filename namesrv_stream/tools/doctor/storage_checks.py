@@ -1,0 +1,144 @@
+"""Checks of the storage of tables and checkpoint: rights, room, and commits of two writers at once."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from deltalake.exceptions import DeltaError
+from deltalake.fs import DeltaStorageHandler
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.config.storage import is_object_store
+from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError
+from namesrv_stream.tables.object_store import require_conditional_put
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.verification import damages
+from namesrv_stream.tools.doctor.finding import Finding
+
+_LEAST_ROOM_BYTES = 1024**3
+_TRIAL = ".doctor-"
+"""Beginning of the names of files and folders that are made to find out whether that is allowed."""
+
+
+def check_tables(settings: NamesrvSettings) -> Iterator[Finding]:
+    """Read the newest snapshot."""
+    root = settings.delta_root
+    try:
+        newest = Snapshots(Root(root, settings.storage_options or None)).newest()
+    except (NotARegistryError, NoSuchSnapshotError) as error:
+        yield Finding("tables", "warning", str(error), "Start the job, if this is a new registry.")
+        return
+    age_s = time.time() - newest.published_at / 1000
+    yield Finding("tables", "ok", f"{root} can be read: epoch {newest.epoch}, published {age_s:.0f} s ago")
+
+
+def check_files(settings: NamesrvSettings) -> Iterator[Finding]:
+    """Read every file that a retained snapshot names."""
+    found = damages(Root(settings.delta_root, settings.storage_options or None))
+    for damage in found:
+        versions = _range("version", damage.versions)
+        epochs = f", named by {_range('epoch', damage.epochs)}" if damage.epochs else ""
+        hurt = f"file {damage.file} {damage.problem}; it is of {versions}{epochs}"
+        if damage.is_past:
+            next_step = "The newest snapshot is whole; these epochs cannot be read any more."
+            yield Finding(f"table {damage.table}", "warning", hurt, next_step)
+        else:
+            yield Finding(f"table {damage.table}", "failed", hurt, "`namesrv-stream repair` publishes a good snapshot.")
+    if not found:
+        yield Finding("tables", "ok", f"every file that the snapshots under {settings.delta_root} name can be read")
+
+
+def _range(what: str, numbers: Sequence[int]) -> str:
+    first, last = min(numbers), max(numbers)
+    return f"{what} {first}" if first == last else f"{what}s {first} to {last}"
+
+
+def check_writing(settings: NamesrvSettings) -> Iterator[Finding]:
+    """Write beside the tables, as the job does, and let several writers commit the same version.
+
+    A folder is tried in a folder of its own, which is removed. On an object store the small table `_conditional_put`
+    stays, as after the job's first start.
+    """
+    if is_object_store(settings.delta_root):
+        require_conditional_put(Root(settings.delta_root, settings.storage_options or None))
+        yield Finding("commits", "ok", f"{settings.delta_root} lets one of several writers win")
+        return
+    if "://" in settings.delta_root:
+        yield Finding("commits", "not checked", f"{settings.delta_root} is neither a folder nor an object store")
+        return
+    folder = _first_existing(Path(settings.delta_root).absolute())
+    yield _commits_in(folder)
+    yield _room_in(folder)
+
+
+def check_checkpoint(settings: NamesrvSettings) -> Iterator[Finding]:
+    """Write a file at `checkpoint.location` and remove it."""
+    location = settings.checkpoint_location
+    if is_object_store(location):
+        problem = _object_problem(Root(location, settings.storage_options or None))
+    elif "://" in location and not location.startswith("file://"):
+        yield Finding("checkpoint", "not checked", f"{location} is neither a folder nor an object store")
+        return
+    else:
+        problem = _folder_problem(Path(re.sub("^file:(//)?", "", location)).absolute())
+    if problem:
+        next_step = "Let this user write there, or set checkpoint.location to another place."
+        yield Finding("checkpoint", "failed", f"{location} cannot be written: {problem}", next_step)
+    else:
+        yield Finding("checkpoint", "ok", f"{location} can be written")
+
+
+def _object_problem(place: Root) -> str:
+    """Return why no object can be written below a URL, empty text if it can be."""
+    try:
+        store = DeltaStorageHandler(place.url, dict(place.storage_options or {}))
+        store.open_output_stream(_TRIAL).close()
+        store.delete_file(_TRIAL)
+    except (DeltaError, OSError) as error:
+        return " ".join(str(error).split())
+    return ""
+
+
+def _folder_problem(folder: Path) -> str:
+    """Return why nothing can be written in a folder, or in its nearest parent that exists; empty text if it can be."""
+    if folder.is_file():
+        return "it is a file"
+    try:
+        Path(tempfile.mkdtemp(prefix=_TRIAL, dir=_first_existing(folder))).rmdir()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def _first_existing(path: Path) -> Path:
+    """Return the path, or its nearest parent that exists."""
+    return next(each for each in (path, *path.parents) if each.is_dir())
+
+
+def _commits_in(folder: Path) -> Finding:
+    next_step = "Let this user write there, or set delta.root to another place."
+    try:
+        trial = tempfile.mkdtemp(prefix=_TRIAL, dir=folder)
+    except OSError as error:
+        return Finding("commits", "failed", f"{folder} cannot be written: {error.strerror}", next_step)
+    try:
+        require_conditional_put(Root(trial))
+    except NamesrvError as error:
+        return Finding("commits", "failed", str(error))
+    finally:
+        shutil.rmtree(trial, ignore_errors=True)
+    return Finding("commits", "ok", f"{folder} lets one of several writers win")
+
+
+def _room_in(folder: Path) -> Finding:
+    free = shutil.disk_usage(folder).free
+    found = f"{folder} has {free / 1024**3:.1f} GiB left"
+    if free < _LEAST_ROOM_BYTES:
+        return Finding("room", "warning", found, "Make room, or shorten snapshot.retention.")
+    return Finding("room", "ok", found)

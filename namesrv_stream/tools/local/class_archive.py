@@ -1,0 +1,124 @@
+"""Records the archive of classes with which the job starts sooner (`namesrv_stream.tools.local.driver`)."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from namesrv_stream.config import NamesrvSettings, as_options, kafka_client_arguments
+from namesrv_stream.config.loading import ENV_PREFIX
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.kafka.producer import HeartbeatProducer
+from namesrv_stream.kafka.topic import ensure_topic
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tools.fleet.plan import SHORTEST_PERIOD_MS, Churn, FleetPlan
+from namesrv_stream.tools.fleet.player import Fleet
+from namesrv_stream.tools.local.kafka_server import LocalKafka
+from namesrv_stream.tools.local.process import OwnedProcess
+from namesrv_stream.tools.local.submission import submission
+
+_LIMIT_S = 180.0
+_SHORT_LIMIT_S = 10.0
+_LOOK_EVERY_S = 0.2
+_CHARS_OF_AN_ERROR = 2000
+_LEFT_OUT = re.compile(r"\[cds[^]]*\] (Skipping|Pre)")
+"""Lines in which Java names classes that it leaves out of the archive: some hundred, and nothing is wrong."""
+_PUBLICATIONS = 3
+"""The first one starts Python workers and state stores, the later ones have their state to read."""
+
+
+class ArchiveNotMadeError(NamesrvError):
+    """The job did not publish, or Java wrote no archive; `output` is the end of the job's output."""
+
+    def __init__(self, what: str, output: str) -> None:
+        super().__init__(f"no archive of classes was made: {what}. The job starts without one, only later.\n{output}")
+        self.what = what
+        self.output = output
+
+
+def record_archive(archive: Path, on_step: Callable[[str], None]) -> None:
+    """Run the job on a registry of its own until it has published a few times, and let Java write the archive.
+
+    `on_step` is called with what happens now. Raises ArchiveNotMadeError; an archive that is there stays then. A new
+    one takes its place at once: running jobs have the old file in their memory.
+    """
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        beside = tempfile.TemporaryDirectory(prefix=".archive-", dir=archive.parent, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise ArchiveNotMadeError(f"{archive.parent} cannot be written", str(error)) from error
+    with beside as name:
+        folder, recorded = Path(name), Path(name, archive.name)
+        on_step("starting Kafka")
+        with LocalKafka(folder / "kafka") as kafka:
+            settings = NamesrvSettings.model_validate(
+                {"kafka.bootstrap.servers": kafka.bootstrap_servers, "delta.root": str(folder / "registry")}
+            )
+            on_step("running the job on some simulated brokers")
+            _record(settings, recorded, folder / "job.log", on_step)
+        recorded.replace(archive)
+
+
+def _record(settings: NamesrvSettings, recorded: Path, job_log: Path, on_step: Callable[[str], None]) -> None:
+    """Run the job and end it. Java writes the whole archive only if the job ends in order."""
+    job, has_published = _started_job(settings, recorded, job_log), False
+    try:
+        _feed(settings, job, job_log)
+        has_published = True
+        on_step("waiting for Java to write the archive")
+    finally:
+        job.stop(_LIMIT_S if has_published else _SHORT_LIMIT_S)
+    if job.exit_code != 0 or not recorded.exists():
+        what = f"Java wrote none, and the job ended with {job.exit_code}{_on_class_path()}"
+        raise ArchiveNotMadeError(what, _end_of(job_log))
+
+
+def _started_job(settings: NamesrvSettings, recorded: Path, job_log: Path) -> OwnedProcess:
+    given = {"kafka.bootstrap.servers": settings.kafka_bootstrap_servers, "delta.root": settings.delta_root}
+    here = {"spark.master": "local[2]"}
+    command, environment = submission("route_registry", as_options(given), spark_options=here, records_archive=recorded)
+    without_settings = {name: value for name, value in environment.items() if not name.startswith(ENV_PREFIX)}
+    return OwnedProcess(command, job_log, env=without_settings)
+
+
+def _feed(settings: NamesrvSettings, job: OwnedProcess, job_log: Path) -> None:
+    """Let brokers register, change and send heartbeats until the job has published `_PUBLICATIONS` times."""
+    arguments = kafka_client_arguments(settings)
+    ensure_topic(arguments, settings.kafka_topic)
+    root, given_up_s = Root(settings.delta_root), time.monotonic() + _LIMIT_S
+    plan = FleetPlan(brokers=4, topics=20, period_ms=SHORTEST_PERIOD_MS, churn={Churn.CREATE_TOPIC: 60.0})
+    with HeartbeatProducer(arguments, settings.kafka_topic) as producer:
+        fleet = Fleet(plan, producer)
+        fleet.start()
+        try:
+            while _publications(root) < _PUBLICATIONS:
+                fleet.wait(_LOOK_EVERY_S)
+                if job.exit_code is not None:
+                    raise ArchiveNotMadeError(f"the job ended with {job.exit_code}", _end_of(job_log))
+                if time.monotonic() > given_up_s:
+                    raise ArchiveNotMadeError(f"the job did not publish within {_LIMIT_S:.0f} s", _end_of(job_log))
+        finally:
+            fleet.stop(unregister=False)
+
+
+def _on_class_path() -> str:
+    """Return which variables of the environment put a folder on the class path, of which Java makes no archive."""
+    found = [name for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR") if os.environ.get(name)]
+    return f" (Java makes none with {' and '.join(found)}, which put folders on the class path)" if found else ""
+
+
+def _publications(root: Root) -> int:
+    try:
+        return sum(row.kind == "PUBLICATION" for row in Snapshots(root).readable())
+    except NamesrvError:  # no tables yet
+        return 0
+
+
+def _end_of(job_log: Path) -> str:
+    lines = job_log.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+    return "".join(line for line in lines if not _LEFT_OUT.search(line))[-_CHARS_OF_AN_ERROR:]

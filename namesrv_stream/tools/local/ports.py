@@ -1,0 +1,61 @@
+"""Ports of this machine for servers that are started here."""
+
+from __future__ import annotations
+
+import random
+import socket
+from itertools import cycle, islice
+
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.reporting.texts import who_listens
+
+HOST = "127.0.0.1"
+_FOR_SERVERS = range(20_000, 30_000)
+"""Below the ports that a kernel gives to outgoing connections by default: from 32,768 on Linux, 49,152 on macOS."""
+_in_turn = islice(cycle(_FOR_SERVERS), random.randrange(len(_FOR_SERVERS)), None)
+"""Each port is given out once before it comes again; another process begins elsewhere."""
+
+
+class PortInUseError(NamesrvError):
+    """Another process has the port that a server was to get."""
+
+    def __init__(self, port: int, server: str) -> None:
+        super().__init__(
+            f"port {port} of {HOST} is in use, so {server} cannot have it: "
+            f"stop what listens there ({who_listens(port)} names it) or choose another port"
+        )
+        self.port = port
+
+
+def free_ports(count: int) -> int:
+    """Return the first of `count` consecutive ports at which no server listens.
+
+    By default the kernel does not give them to outgoing connections either, so they stay free until a server starts.
+    """
+    while True:
+        ports = [next(_in_turn) for _ in range(count)]
+        if ports[-1] - ports[0] == count - 1 and all(map(_is_free, ports)):
+            return ports[0]
+
+
+def check_free(port: int, server: str) -> None:
+    """Raise PortInUseError if a process listens at the port; `server` names who was to get it."""
+    if not _is_free(port):
+        raise PortInUseError(port, server)
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server((HOST, port)).close()
+    except OSError:
+        return False
+    return True
+
+
+def listens(port: int) -> bool:
+    """Return whether a server accepts connections at the port."""
+    try:
+        socket.create_connection((HOST, port), timeout=1).close()
+    except OSError:
+        return False
+    return True

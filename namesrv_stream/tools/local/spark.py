@@ -1,0 +1,113 @@
+"""Create a Spark session for work in this process; under spark-submit the session comes from there."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from namesrv_stream.tools.local.driver import driver_start
+from namesrv_stream.tools.local.jars import HOME
+from namesrv_stream.tools.local.ports import HOST
+from namesrv_stream.tools.local.spark_home import spark_home
+
+
+def local_session(
+    app_name: str, options: Mapping[str, str] | None = None, cores: str = "*", log: Path | None = None
+) -> SparkSession:
+    """Return a session on `local[cores]`, started as `driver_start` says with `options` over all but the master.
+
+    `log` receives the output of the JVM, which otherwise goes to standard error. Python workers run this interpreter,
+    because another one on the PATH may lack the dependencies. The handler of Ctrl-C stays as it was.
+    """
+    # No jars: conf/ names them relative to the checkout, and the class path has them.
+    own = {"spark.ui.enabled": "false", "spark.sql.warehouse.dir": str(HOME / "data" / "warehouse"), "spark.jars": ""}
+    start = driver_start({**own, **(options or {}), "spark.master": f"local[{cores}]"})
+    builder = SparkSession.builder.appName(app_name)
+    for key, value in start.options.items():
+        builder = builder.config(key, value)
+    os.environ.setdefault("SPARK_LOCAL_IP", HOST)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    with _submitted_with(start.settings_file), _standard_error_to(log), _same_interrupt_handler():
+        return builder.getOrCreate()
+
+
+def forget_session(spark: SparkSession) -> None:
+    """Stop the session, whose JVM may have died, and let the next one start a JVM of its own."""
+    with suppress(Exception):  # whatever pyspark meets when it asks a JVM that is not there
+        spark.stop()
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+    SparkSession._instantiatedSession = None  # noqa: SLF001  # pyspark takes no leave of a JVM that has died
+
+
+@contextmanager
+def _submitted_with(settings_file: Path) -> Iterator[None]:
+    """Let pyspark start its JVM with these settings within the `with`, and with no folder of them on the class path."""
+    names = ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME")
+    before = {name: os.environ[name] for name in names if name in os.environ}
+    own = before.get("PYSPARK_SUBMIT_ARGS") or "pyspark-shell"
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(str(settings_file))} {own}"
+    os.environ["SPARK_HOME"] = str(spark_home(is_local=True))
+    os.environ.pop("SPARK_CONF_DIR", None)
+    try:
+        yield
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update(before)
+
+
+def set_up_spark_log(spark: SparkSession, log_format: str) -> None:
+    """Give the lines that Spark's driver logs from now on the form of the setting log.format.
+
+    NAMESRV_LOG_FORMAT in the environment acts from the first line on.
+    """
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    jvm.java.lang.System.setProperty("namesrv.log.format", log_format)
+    jvm.org.apache.logging.log4j.core.config.Configurator.reconfigure()
+
+
+@contextmanager
+def _same_interrupt_handler() -> Iterator[None]:
+    """Put the present handler of Ctrl-C back at the end of the `with`.
+
+    pyspark installs its own one meanwhile. That cancels all jobs, which would end a streaming query in the middle of a
+    batch.
+    """
+    if (
+        threading.current_thread() is not threading.main_thread()
+    ):  # pyspark installs its handler in the main thread only
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _standard_error_to(log: Path | None) -> Iterator[None]:
+    """Send standard error to `log` within the `with`: the JVM and its Python workers inherit it when they start."""
+    if log is None:
+        yield
+        return
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    own = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(own, 2)
+        os.close(own)

@@ -1,0 +1,212 @@
+"""The whole registry on this machine: Kafka, the streaming job in local Spark, a gateway, and simulated brokers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
+from namesrv_stream.errors import NamesrvError, SettingError, TermLostError
+from namesrv_stream.gateway.background_gateway import BackgroundGateway
+from namesrv_stream.job.background_job import BackgroundJob
+from namesrv_stream.job.failures import SessionLostError
+from namesrv_stream.kafka.producer import HeartbeatProducer
+from namesrv_stream.tools.fleet.plan import FleetPlan
+from namesrv_stream.tools.fleet.player import Fleet
+from namesrv_stream.tools.local.folder import in_service, owned_folder
+from namesrv_stream.tools.local.kafka_server import LocalKafka
+from namesrv_stream.tools.local.ports import HOST, check_free
+from namesrv_stream.tools.local.server_process import OwnedServer
+from namesrv_stream.tools.local.spark import forget_session, local_session, set_up_spark_log
+
+log = logging.getLogger(__name__)
+
+_PUBLISH_LIMIT_S = 30.0
+_JVM_LOST = (SessionLostError, Py4JError, ConnectionError)
+
+STARTS_AGAIN = 3
+"""Times that a part which has died is started again."""
+
+
+class DiedAgainError(NamesrvError):
+    """A part of the stack that has died more often than it is started again."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(
+            f"{name} has died {STARTS_AGAIN + 1} times, at last with {problem}. Its log in the folder of --data shows "
+            "why; is there memory and room? Nothing that Kafka has accepted is lost."
+        )
+        self.name = name
+
+
+class LocalStack:
+    """The registry that runs within a `with`, which ends it in order.
+
+    Brokers unregister, the job publishes all that is in the log, and Kafka stops. `made_anew` names folders in `data`
+    to remove before the start, as in `owned_folder`. `settings` are those in force, after the start with Kafka's real
+    address.
+    """
+
+    def __init__(
+        self, settings: NamesrvSettings, data: Path, port: int | None = None, *, made_anew: Collection[str] = ()
+    ) -> None:
+        self.settings = settings
+        self._data = data
+        self._made_anew = made_anew
+        self._port = port
+        self._fleets: list[Fleet] = []
+        self._open_things = ExitStack()
+        self._is_replaced = False
+        self._is_starting_again = False
+        self._starts_left = dict.fromkeys(("Kafka", "Spark"), STARTS_AGAIN)
+        self._job_things = ExitStack()
+        self._kafka: LocalKafka | None = None
+
+    spark: SparkSession
+    job: BackgroundJob
+    gateway: BackgroundGateway
+
+    def __enter__(self) -> Self:
+        if self.settings.listen_port:  # fails now rather than after half a minute
+            check_free(self.settings.listen_port, "the gateway (setting listenPort)")
+        with ExitStack() as opening:
+            opening.enter_context(owned_folder(self._data, made_anew=self._made_anew))
+            opening.enter_context(in_service(self.settings.delta_root))
+            self._start_kafka(opening)
+            opening.callback(self._end_job)
+            self._start_job()
+            arguments = kafka_client_arguments(self.settings)
+            self._producer = opening.enter_context(HeartbeatProducer(arguments, self.settings.kafka_topic))
+            self.gateway = opening.enter_context(BackgroundGateway(self.settings))
+            self._open_things = opening.pop_all()
+        return self
+
+    def _start_kafka(self, opening: ExitStack) -> None:
+        folder = self._data / "kafka"
+        log.info("starting Kafka in %s", folder)
+        self._kafka = kafka = opening.enter_context(LocalKafka(folder, self._port))
+        opening.callback(log.info, "stopping Kafka")
+        self.settings = self.settings.model_copy(update={"kafka_bootstrap_servers": kafka.bootstrap_servers})
+        log.info("Kafka answers at %s", kafka.bootstrap_servers)
+
+    def _start_job(self) -> None:
+        opening = self._job_things = ExitStack()
+        spark_log = self._data / "spark.log"
+        log.info("starting Spark; its output is in %s", spark_log)
+        self.spark = local_session("route-registry", log=spark_log)
+        opening.callback(self.spark.stop)
+        set_up_spark_log(self.spark, self.settings.log_format)
+        self.job = opening.enter_context(BackgroundJob(self.spark, self.settings))
+        opening.callback(self._publish_what_waits)
+
+    def _end_job(self) -> None:
+        """End the job of the newest start."""
+        self._job_things.close()
+
+    def _publish_what_waits(self) -> None:
+        """Publish what the log has, so that brokers that have unregistered do not seem alive until the next start."""
+        log.info("stopping the job: it publishes what waits")
+        if not self.job.await_published(_PUBLISH_LIMIT_S):
+            log.warning("not all that Kafka has is in the tables; the next start goes on there")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._open_things.__exit__(kind, error, at)
+        if error is None:
+            self._check_job()
+            self._check_others()
+
+    def check(self) -> None:
+        """Raise the error that ended the job, the gateway or a fleet, if any.
+
+        A job that another one has replaced has ended in order: the rest serves the new one. Kafka, and the JVM of the
+        job, are started again if they have died, each `STARTS_AGAIN` times.
+        """
+        if self._kafka is not None and self._kafka.exit_code is not None:
+            self._start_again("Kafka", f"exit code {self._kafka.exit_code}", partial(_started_again, self._kafka))
+        try:
+            self._check_job()
+        except _JVM_LOST as error:
+            self._start_again("Spark", str(error), self._restart_job)
+        self._check_others()
+
+    def _check_job(self) -> None:
+        try:
+            self.job.check()
+        except TermLostError as lost:
+            if not self._is_replaced:
+                log.warning("run %s has taken the registry over: Kafka, gateway and brokers run on, the job of this "
+                            "process has ended", lost.newer_run_id)  # fmt: skip
+            self._is_replaced = True
+
+    def _check_others(self) -> None:
+        self.gateway.check()
+        for fleet in self._fleets:
+            fleet.check()
+
+    @property
+    def is_hurt(self) -> bool:
+        """True if Kafka or the job's JVM has died, so that nothing may answer who ends in order."""
+        if self._is_starting_again or (self._kafka is not None and self._kafka.exit_code is not None):
+            return True
+        try:
+            self.job.check()
+        except TermLostError:
+            return False
+        except Exception:
+            return True
+        return False
+
+    def _start_again(self, name: str, problem: str, start: Callable[[], None]) -> None:
+        if not self._starts_left[name]:
+            raise DiedAgainError(name, problem)
+        self._starts_left[name] -= 1
+        log.warning("%s has died (%s): it is started again", name, problem)
+        self._is_starting_again = True
+        start()
+        self._is_starting_again = False
+        log.info("%s runs again", name)
+
+    def _restart_job(self) -> None:
+        forget_session(self.spark)
+        with suppress(*_JVM_LOST):
+            self._job_things.close()
+        self._start_job()
+
+    def start_fleet(self, plan: FleetPlan, *, unregister: bool = True) -> Fleet:
+        """Start simulated brokers, which run until the stack ends.
+
+        They unregister then or, without `unregister`, stay in the tables as after a power cut.
+        """
+        fleet = Fleet(plan, self._producer)
+        fleet.start()
+        self._fleets.append(fleet)
+        self._open_things.callback(fleet.stop, unregister=unregister)
+        self._open_things.callback(
+            log.info, "stopping the brokers: they %s", "unregister" if unregister else "just end"
+        )
+        return fleet
+
+
+def _started_again(server: OwnedServer) -> None:
+    server.kill()  # what is left of it
+    server.start()
+
+
+def own_kafka_port(settings: NamesrvSettings) -> int:
+    """Return the port in kafka.bootstrap.servers for this machine's Kafka. Raises SettingError for another machine."""
+    host, _, port = settings.kafka_bootstrap_servers.rpartition(":")
+    if host not in (HOST, "localhost"):
+        raise SettingError(
+            "kafka.bootstrap.servers",
+            f"{settings.kafka_bootstrap_servers} is not on this machine",
+            f"Set {HOST}:PORT for a Kafka that is started here, or run jobs/route_registry.py against yours.",
+        )
+    return int(port)

@@ -1,0 +1,267 @@
+"""A remoting command: a request or an answer, with its header in JSON or in RocketMQ's binary form.
+
+length (4 B, counts all that follows) | header word (4 B: serialize type, header length) | header | body
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+import msgspec
+
+from namesrv_stream.wire.codes import Flag, LanguageCode, ResponseCode, SerializeType, Version
+from namesrv_stream.wire.wire_errors import (
+    HeaderLengthError,
+    MalformedHeaderError,
+    TooManyFieldsError,
+    UnknownSerializeTypeError,
+)
+
+_Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+_WORD = struct.Struct(">I")
+_LENGTH_AND_HEADER_WORD = struct.Struct(">II")
+_MAX_HEADER_BYTES = 2**24 - 1
+MAX_HEADER_FIELDS = 1_024
+"""Limit of a header's extFields. RocketMQ's requests have 30 at most."""
+
+_RESPONSE, _ONEWAY = int(Flag.RESPONSE), int(Flag.ONEWAY)  # a flag's own & takes 2 µs
+
+
+class RemotingCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of one frame.
+
+    `ext_fields`: the header fields of the request or answer; their values are always text. `opaque`: the number that
+    an answer has in common with its request on one connection. `version`: the ordinal of the sender's release.
+    `sender`: the user and address that the server has authenticated; not a part of the frame.
+    """
+
+    code: int
+    opaque: int = 0
+    flag: int = 0
+    version: int = int(Version.V5_4_0)
+    language: LanguageCode = LanguageCode.JAVA
+    remark: str | None = None
+    ext_fields: dict[str, str] | None = None
+    body: bytes = b""
+    serialize_type: SerializeType = SerializeType.JSON
+    sender: str | None = None
+
+    @property
+    def is_response(self) -> bool:
+        """True if the sender answers a request with this command."""
+        return bool(self.flag & _RESPONSE)
+
+    @property
+    def is_oneway(self) -> bool:
+        """True if the sender expects no answer, not even an error."""
+        return bool(self.flag & _ONEWAY)
+
+    def answer(
+        self,
+        code: int = ResponseCode.SUCCESS,
+        remark: str | None = None,
+        ext_fields: dict[str, str] | None = None,
+        body: bytes = b"",
+    ) -> RemotingCommand:
+        """Return an answer to this request. Its header is JSON in any case, as in RocketMQ's server."""
+        return RemotingCommand(
+            code=code, opaque=self.opaque, flag=Flag.RESPONSE, remark=remark, ext_fields=ext_fields, body=body
+        )
+
+
+class PreparedAnswer:
+    """An answer that is encoded once and sent many times: only the opaque differs from frame to frame."""
+
+    def __init__(self, answer: RemotingCommand) -> None:
+        header = _encode_json_header(msgspec.structs.replace(answer, opaque=0))
+        before, _, header_end = header.partition(b'"opaque":0')  # a quote inside a string has a \ before it
+        self._header_start = before + b'"opaque":'
+        self._rest = header_end + answer.body
+        self._fixed_header_bytes = len(self._header_start) + len(header_end)
+        self._fixed_bytes = 4 + len(answer.body)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of a frame, without the opaque's digits."""
+        return 4 + self._fixed_bytes + self._fixed_header_bytes
+
+    def frame(self, opaque: int) -> bytes:
+        """Return the whole frame that answers the request with this opaque."""
+        return b"".join(self.pieces(b"%d" % opaque))
+
+    def pieces(self, opaque_digits: bytes) -> tuple[bytes, ...]:
+        """Return the frame in pieces, for a caller that joins many frames at once."""
+        header_bytes = self._fixed_header_bytes + len(opaque_digits)
+        words = _LENGTH_AND_HEADER_WORD.pack(self._fixed_bytes + header_bytes, header_bytes)
+        return words, self._header_start, opaque_digits, self._rest
+
+
+def encode_command(command: RemotingCommand) -> bytes:
+    """Encode a command as a whole frame, its length word included. Raises HeaderLengthError."""
+    is_json = command.serialize_type is SerializeType.JSON
+    header = _encode_json_header(command) if is_json else _encode_binary_header(command)
+    if len(header) > _MAX_HEADER_BYTES:
+        raise HeaderLengthError(len(header), _MAX_HEADER_BYTES)
+    word = command.serialize_type << 24 | len(header)
+    words = _LENGTH_AND_HEADER_WORD.pack(4 + len(header) + len(command.body), word)
+    return b"".join((words, header, command.body[:]))
+
+
+def decode_command(content: bytes | memoryview) -> RemotingCommand:
+    """Decode a frame. Raises FrameError.
+
+    `content`: the frame after its length word, at least four bytes. The command holds copies of them.
+    """
+    (word,) = _WORD.unpack_from(content)
+    serialize_type, header_end = word >> 24, 4 + (word & _MAX_HEADER_BYTES)
+    if header_end > len(content):
+        raise HeaderLengthError(header_end - 4, len(content) - 4)
+    if serialize_type == SerializeType.JSON:
+        return _decode_json_header(bytes(content[4:header_end]), bytes(content[header_end:]))
+    if serialize_type == SerializeType.ROCKETMQ:
+        return _decode_binary_header(bytes(content[4:header_end]), bytes(content[header_end:]))
+    raise UnknownSerializeTypeError(serialize_type)
+
+
+# --- JSON
+
+
+class _JsonHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """The header's fields in the order in which RocketMQ writes them: sorted by name. UNSET ones are left out."""
+
+    code: _Int32
+    ext_fields: dict[str, str] | msgspec.UnsetType | None = msgspec.UNSET
+    flag: _Int32 = 0
+    language: str | None = LanguageCode.JAVA.name
+    opaque: _Int32 = 0
+    remark: str | msgspec.UnsetType | None = msgspec.UNSET
+    serialize_type: object = msgspec.field(default=SerializeType.JSON.name, name="serializeTypeCurrentRPC")
+    version: _Int32 = 0
+
+
+class _MixedJsonHeader(_JsonHeader, frozen=True, rename="camel"):
+    """A header whose extFields are not all text. Java reads such a one too."""
+
+    ext_fields: Mapping[str, str | int | float | bool | None] | msgspec.UnsetType | None = msgspec.UNSET  # type: ignore[assignment]
+
+
+_json_header_decoder = msgspec.json.Decoder(_JsonHeader)
+_mixed_json_header_decoder = msgspec.json.Decoder(_MixedJsonHeader)
+_json_header_encoder = msgspec.json.Encoder()
+
+
+def _check_fields(ext_fields: object) -> None:
+    if isinstance(ext_fields, dict) and len(ext_fields) > MAX_HEADER_FIELDS:
+        raise TooManyFieldsError(len(ext_fields), MAX_HEADER_FIELDS)
+
+
+def _decode_json_header(header: bytes, body: bytes) -> RemotingCommand:
+    try:
+        try:
+            read = _json_header_decoder.decode(header)
+        except msgspec.ValidationError:
+            mixed = _mixed_json_header_decoder.decode(header)
+            _check_fields(mixed.ext_fields)
+            read = msgspec.structs.replace(mixed, ext_fields=_texts(mixed.ext_fields))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedHeaderError(str(error)) from error
+    _check_fields(read.ext_fields)
+    return RemotingCommand(
+        code=read.code,
+        opaque=read.opaque,
+        flag=read.flag,
+        version=read.version,
+        language=LanguageCode.__members__.get(read.language or "", LanguageCode.OTHER),
+        remark=read.remark or None,
+        ext_fields=None if read.ext_fields is msgspec.UNSET else read.ext_fields,
+        body=body,
+    )
+
+
+def _texts(fields: object) -> dict[str, str] | None:
+    """Return header fields as Java would hold them: as text, also if a peer sent a number or a boolean."""
+    if not isinstance(fields, dict):
+        return None
+    return {
+        name: value if isinstance(value, str) else str(value).lower()
+        for name, value in fields.items()
+        if value is not None
+    }
+
+
+def _encode_json_header(command: RemotingCommand) -> bytes:
+    return _json_header_encoder.encode(
+        _JsonHeader(
+            code=command.code,
+            ext_fields=msgspec.UNSET if command.ext_fields is None else command.ext_fields,
+            flag=command.flag,
+            language=command.language.name,
+            opaque=command.opaque,
+            remark=msgspec.UNSET if command.remark is None else command.remark,
+            version=command.version,
+        )
+    )
+
+
+# --- RocketMQ's binary form. A length of 0 stands for null, so this form cannot carry an empty text.
+
+_BINARY_FIXED = struct.Struct(">hbhiii")  # code, language, version, opaque, flag, length of the remark
+_LENGTH = struct.Struct(">i")
+_KEY_LENGTH = struct.Struct(">h")
+
+
+def _decode_binary_header(header: bytes, body: bytes) -> RemotingCommand:
+    try:
+        code, language, version, opaque, flag, _ = _BINARY_FIXED.unpack_from(header)
+        remark, at = _take_text(header, _BINARY_FIXED.size - _LENGTH.size, _LENGTH)
+        fields = dict(_ext_fields(header, at))
+    except (struct.error, UnicodeDecodeError) as error:
+        raise MalformedHeaderError(str(error)) from error
+    return RemotingCommand(
+        code=code,
+        opaque=opaque,
+        flag=flag,
+        version=version,
+        language=LanguageCode(language) if 0 <= language < len(LanguageCode) else LanguageCode.OTHER,
+        remark=remark or None,
+        ext_fields={name: value for name, value in fields.items() if name and value} or None,
+        body=body,
+        serialize_type=SerializeType.ROCKETMQ,
+    )
+
+
+def _ext_fields(header: bytes, at: int) -> Iterator[tuple[str, str]]:
+    (length,) = _LENGTH.unpack_from(header, at)
+    at += _LENGTH.size
+    end = at + length
+    if length < 0 or end > len(header):
+        raise MalformedHeaderError(f"extFields of {length} bytes in a header of {len(header)}")
+    count = 0
+    while at < end:
+        count += 1
+        if count > MAX_HEADER_FIELDS:
+            raise TooManyFieldsError(count, MAX_HEADER_FIELDS)
+        name, at = _take_text(header, at, _KEY_LENGTH)
+        value, at = _take_text(header, at, _LENGTH)
+        yield name, value
+
+
+def _take_text(header: bytes, at: int, length_word: struct.Struct) -> tuple[str, int]:
+    """Return the text whose length word is at `at`, and the position of its end."""
+    (length,) = length_word.unpack_from(header, at)
+    start = at + length_word.size
+    if length < 0 or start + length > len(header):
+        raise MalformedHeaderError(f"text of {length} bytes at byte {start} of {len(header)}")
+    return header[start : start + length].decode(), start + length
+
+
+def _encode_binary_header(command: RemotingCommand) -> bytes:
+    remark = (command.remark or "").encode()
+    fixed = _BINARY_FIXED.pack(
+        command.code, command.language, command.version, command.opaque, command.flag, len(remark)
+    )
+    pairs = [(name.encode(), value.encode()) for name, value in (command.ext_fields or {}).items()]
+    fields = b"".join(_KEY_LENGTH.pack(len(name)) + name + _LENGTH.pack(len(value)) + value for name, value in pairs)
+    return b"".join((fixed, remark, _LENGTH.pack(len(fields)), fields))

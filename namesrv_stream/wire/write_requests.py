@@ -1,0 +1,176 @@
+"""Translates writing requests, which are remoting commands, into the content of records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from namesrv_stream.rules.record_types import (
+    AddWritePerm,
+    BrokerHeartbeat,
+    BrokerRequest,
+    Command,
+    DeleteKvConfig,
+    DeleteTopic,
+    PutKvConfig,
+    RegisterBroker,
+    RegisterTopic,
+    UnregisterBroker,
+    UpdateNamesrvConfig,
+    WipeWritePerm,
+)
+from namesrv_stream.wire.bodies import decode_properties, decode_queue_datas
+from namesrv_stream.wire.codes import RequestCode, release_name
+from namesrv_stream.wire.headers import (
+    BrokerHeader,
+    BrokerNameHeader,
+    DeleteKvHeader,
+    PutKvHeader,
+    RegisterBrokerHeader,
+    TopicHeader,
+    check_names,
+    read_names,
+    request_name,
+)
+from namesrv_stream.wire.registration_request import (
+    DEFAULT_LIMITS,
+    BodyLimits,
+    check_crc32,
+    decode_registration,
+    has_control_characters,
+)
+from namesrv_stream.wire.remoting_command import RemotingCommand
+from namesrv_stream.wire.wire_errors import FieldError, NotAWriteRequestError, UnprintableNameError
+
+
+def broker_request(command: RemotingCommand, channel_id: str | None = None) -> BrokerRequest:
+    """Translate a broker's 103, 104, 322 or 904. `channel_id`: the connection over which it came.
+
+    Raises NotAWriteRequestError for any other code, BadRequestError for a bad request.
+    """
+    match command.code:
+        case RequestCode.REGISTER_BROKER:
+            return register_broker(command, channel_id)
+        case RequestCode.UNREGISTER_BROKER:
+            return unregister_broker(command)
+        case RequestCode.QUERY_DATA_VERSION | RequestCode.BROKER_HEARTBEAT:
+            return BrokerHeartbeat(broker_addr=read_names(command, BrokerHeader).broker_addr, channel_id=channel_id)
+    raise NotAWriteRequestError(command.code)
+
+
+def register_broker(
+    command: RemotingCommand, channel_id: str | None = None, limits: BodyLimits = DEFAULT_LIMITS
+) -> RegisterBroker:
+    """Translate a registration as `read_registration` does, without the names of topics that are left out."""
+    return read_registration(command, channel_id, limits)[0]
+
+
+def read_registration(
+    command: RemotingCommand, channel_id: str | None = None, limits: BodyLimits = DEFAULT_LIMITS
+) -> tuple[RegisterBroker, tuple[str, ...]]:
+    """Translate a registration: check its checksum (R1), and decode its body in the form of the sender's version.
+
+    Return also the names of the topics that cannot be taken (R1a). Raises BadRequestError; BodyTooLargeError
+    beyond the `limits`.
+    """
+    header = read_names(command, RegisterBrokerHeader)
+    check_crc32(command.body, header.body_crc32)
+    body = decode_registration(command.body, command.version, compressed=header.compressed, limits=limits)
+    wrapper = body.topic_config_serialize_wrapper
+    check_names(command, "filterServerList", *(body.filter_server_list or ()))
+    request = RegisterBroker(
+        cluster_name=header.cluster_name,
+        broker_name=header.broker_name,
+        broker_id=header.broker_id,
+        broker_addr=header.broker_addr,
+        ha_server_addr=header.ha_server_addr,
+        heartbeat_timeout_millis=header.heartbeat_timeout_millis,
+        enable_acting_master=header.enable_acting_master,
+        zone_name=header.zone_name,
+        data_version=wrapper.data_version,
+        topic_config_table=wrapper.topic_config_table,
+        topic_queue_mapping_info_map=wrapper.topic_queue_mapping_info_map,
+        filter_server_list=body.filter_server_list or [],
+        keep_filter_servers=body.filter_server_list is None,
+        channel_id=channel_id,
+        requested_by=command.sender,
+        broker_version=release_name(command.version),
+    )
+    return request, body.left_out
+
+
+def unregister_broker(command: RemotingCommand) -> UnregisterBroker:
+    """Translate the unregistration of a broker. Raises BadRequestError."""
+    header = read_names(command, BrokerHeader)
+    return UnregisterBroker(
+        broker_addr=header.broker_addr,
+        cluster_name=header.cluster_name,
+        broker_name=header.broker_name,
+        broker_id=header.broker_id,
+    )
+
+
+def operator_command(command: RemotingCommand, requested_by: str | None = None) -> Command:
+    """Translate an operator's 100, 102, 205, 216, 217, 318 or 327. Raises as `broker_request`.
+
+    `requested_by`: the name of a sender that the server does not know. This does not decide which settings 318 may
+    change (A5).
+    """
+    reader = _OPERATOR_COMMANDS.get(command.code)
+    if reader is None:
+        raise NotAWriteRequestError(command.code)
+    return msgspec.structs.replace(reader(command), requested_by=command.sender or requested_by)
+
+
+def _put_kv_config(command: RemotingCommand) -> PutKvConfig:
+    fields = command.ext_fields or {}
+    if "namespace" not in fields or "key" not in fields:
+        raise FieldError(request_name(command.code), "no namespace or no key", remark="namespace or key is null")  # K1
+    header = read_names(command, PutKvHeader)
+    return PutKvConfig(namespace=header.namespace, key=header.key, value=header.value)
+
+
+def _delete_kv_config(command: RemotingCommand) -> DeleteKvConfig:
+    header = read_names(command, DeleteKvHeader)
+    return DeleteKvConfig(namespace=header.namespace, key=header.key)
+
+
+def _wipe_write_perm(command: RemotingCommand) -> WipeWritePerm:
+    return WipeWritePerm(broker_name=read_names(command, BrokerNameHeader).broker_name)
+
+
+def _add_write_perm(command: RemotingCommand) -> AddWritePerm:
+    return AddWritePerm(broker_name=read_names(command, BrokerNameHeader).broker_name)
+
+
+def _delete_topic(command: RemotingCommand) -> DeleteTopic:
+    header = _topic_header(command)
+    return DeleteTopic(topic=header.topic, cluster_name=header.cluster_name)
+
+
+def _register_topic(command: RemotingCommand) -> RegisterTopic:
+    return RegisterTopic(topic=_topic_header(command).topic, queue_datas=decode_queue_datas(command.body))
+
+
+def _topic_header(command: RemotingCommand) -> TopicHeader:
+    """Return the header of a command on a topic, whose name may be any that a registration may have (R1a)."""
+    header = read_names(command, TopicHeader)
+    if has_control_characters(header.topic):
+        raise UnprintableNameError(request_name(command.code), "topic", header.topic)
+    return header
+
+
+def _update_namesrv_config(command: RemotingCommand) -> UpdateNamesrvConfig:
+    return UpdateNamesrvConfig(properties=decode_properties(command.body))
+
+
+_OPERATOR_COMMANDS: dict[int, Callable[[RemotingCommand], Command]] = {
+    RequestCode.PUT_KV_CONFIG: _put_kv_config,
+    RequestCode.DELETE_KV_CONFIG: _delete_kv_config,
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: _wipe_write_perm,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: _add_write_perm,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: _delete_topic,
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: _register_topic,
+    RequestCode.UPDATE_NAMESRV_CONFIG: _update_namesrv_config,
+}
