@@ -38,9 +38,9 @@ from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.rules.rows import LogPosition, SnapshotRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tools.local.driver import ARCHIVE
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.ports import HOST
+from namesrv_stream.tools.local.submission import ARCHIVE
 
 BROKERS = 100
 TOPICS_PER_BROKER = 20

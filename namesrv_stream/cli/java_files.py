@@ -6,8 +6,8 @@ import click
 
 from namesrv_stream.cli.output import say
 from namesrv_stream.tools.local.class_archive import record_archive
-from namesrv_stream.tools.local.driver import ARCHIVE
 from namesrv_stream.tools.local.jars import retrieved_jars
+from namesrv_stream.tools.local.submission import ARCHIVE
 
 CONFIGURATIONS = ("spark", "kafka", "s3")
 

@@ -22,7 +22,7 @@ from namesrv_stream.tools.doctor.finding import findings
 from namesrv_stream.tools.doctor.kafka_checks import GATEWAY_RIGHTS, JOB_RIGHTS, check_kafka, clock_finding
 from namesrv_stream.tools.doctor.machine_checks import check_jars, check_java, check_spark, check_workers
 from namesrv_stream.tools.doctor.storage_checks import check_checkpoint, check_tables, check_writing
-from namesrv_stream.tools.local.java import find_java
+from namesrv_stream.tools.local.jars import find_java
 from namesrv_stream.tools.local.ports import free_ports
 from tests.cli.registry import PublishedRegistry
 

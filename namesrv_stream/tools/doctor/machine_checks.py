@@ -13,8 +13,7 @@ import msgspec
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.job.limits import require_sound_spark
 from namesrv_stream.tools.doctor.finding import Finding, State
-from namesrv_stream.tools.local.jars import JARS, is_retrieved
-from namesrv_stream.tools.local.java import OLDEST_JAVA, find_java, java_version
+from namesrv_stream.tools.local.jars import JARS, OLDEST_JAVA, find_java, is_retrieved, java_version
 
 _WORKER_LIMIT_S = 60.0
 _PACKAGES = ("pyspark", "pyarrow", "protobuf", "pandas")

@@ -5,22 +5,20 @@ For tests, measurements and demonstrations. All servers listen at 127.0.0.1 and 
 
 from __future__ import annotations
 
-import re
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from py4j.java_gateway import GatewayParameters, JavaGateway
-from tenacity import RetryError, Retrying, retry_if_not_result, stop_after_delay
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.tools.local.jars import pyspark_jar, retrieved_jars
-from namesrv_stream.tools.local.java import find_java
+from namesrv_stream.tools.local.jars import find_java, pyspark_jar, retrieved_jars
 from namesrv_stream.tools.local.ports import HOST, free_ports, listens
-from namesrv_stream.tools.local.server_process import OwnedServer
+from namesrv_stream.tools.local.process import OwnedServer
 
 START_LIMIT_S = 120
 _MQADMIN_LIMIT_S = 60
@@ -169,12 +167,12 @@ class JavaClient:
         self._producer.createTopic(cluster, topic, 4)
 
     def send(self, topic: str, bodies: list[str]) -> None:
-        """Send messages one by one, each acknowledged by a broker. Raises MessageNotSentError."""
+        """Send messages one by one, each acknowledged by a broker. Raises NamesrvError."""
         for body in bodies:
             result = self._producer.send(self._message(topic, body.encode()))
             status = result.getSendStatus().name()
             if status not in ("SEND_OK", "SLAVE_NOT_AVAILABLE"):
-                raise MessageNotSentError(topic, status)
+                raise NamesrvError(f"a message to {topic} was not sent: {status}. The broker's log shows why.")
 
     def receive(self, topic: str, count: int, limit_s: float = 60.0) -> list[str]:
         """Return messages of the topic from its start, in any order: `count`, or fewer if the limit has passed."""
@@ -183,21 +181,12 @@ class JavaClient:
         consumer.setConsumeFromWhere(self._consume_from.CONSUME_FROM_FIRST_OFFSET)
         consumer.subscribe(topic, "*")
         consumer.start()
+        ends_s, found = time.monotonic() + limit_s, list[str]()
         try:
-            return self._polled(consumer, count, limit_s)
+            while len(found) < count and time.monotonic() < ends_s:
+                found.extend(bytes(message.getBody()).decode() for message in consumer.poll(500))
         finally:
             consumer.shutdown()
-
-    def _polled(self, consumer: Any, count: int, limit_s: float) -> list[str]:
-        found: list[str] = []
-
-        def poll_all() -> bool:
-            found.extend(bytes(message.getBody()).decode() for message in consumer.poll(500))
-            return len(found) >= count
-
-        attempts = Retrying(stop=stop_after_delay(limit_s), retry=retry_if_not_result(bool))
-        with suppress(RetryError):
-            attempts(poll_all)
         return found
 
     def close(self) -> None:
@@ -205,57 +194,36 @@ class JavaClient:
         self._producer.shutdown()
 
 
-class MessageNotSentError(NamesrvError):
-    """A broker did not accept a message."""
-
-    def __init__(self, topic: str, status: str) -> None:
-        super().__init__(f"a message to {topic} was not sent: {status}. The broker's log shows why.")
-        self.status = status
-
-
-class ClientJvm(OwnedServer):
-    """A JVM with RocketMQ's client in it, for Python to drive."""
-
-    def __init__(self, home: Path, release: Release) -> None:
-        super().__init__(home / "client-console.log")
-        self._home = home
-        self._release = release
-        self.name = "the Java client"
-        self.port = free_ports(1)
-        self.token = ""
-
-    def start(self) -> Self:
-        """Start the JVM. Only this process knows its `token`, so that no other user of the machine can drive it."""
-        _write_log_settings(self._home)
-        jars = f"{pyspark_jar('py4j')}:{self._home / 'conf'}:{retrieved_jars(self._release.value)}/*"
-        options = ["-Xmx256m", f"-Duser.home={self._home}", f"-Drocketmq.client.logRoot={self._home}"]
-        main = ["py4j.GatewayServer", "--enable-auth", str(self.port)]
-        self._log.unlink(missing_ok=True)
-        self._log.touch(mode=0o600)  # py4j writes the token there
-        self._run([find_java(), *options, "-cp", jars, *main], self._read_token, START_LIMIT_S)
-        return self
-
-    def _read_token(self) -> bool:
-        found = re.search(rf"^{self.port}\n(\S+)\n", self._log.read_text(), re.MULTILINE)
-        self.token = found[1] if found else ""
-        return bool(found) and listens(self.port)
-
-
 @contextmanager
 def client_jvm(home: Path, release: Release = Release.V5) -> Iterator[JavaGateway]:
     """Run a JVM with RocketMQ's client in it within the `with`, and yield py4j's way to its classes.
 
-    A call that does not return within _CALL_LIMIT_S raises an error.
+    A call that does not return within _CALL_LIMIT_S raises an error. Only this process knows the JVM's token, so no
+    other user of the machine can drive it. It ends with this process.
     """
-    with ClientJvm(home.resolve(), release) as jvm:
-        parameters = GatewayParameters(
-            port=jvm.port, auto_convert=True, read_timeout=_CALL_LIMIT_S, auth_token=jvm.token
+    home = home.resolve()
+    _write_log_settings(home)
+    with (home / "client-console.log").open("w") as log:
+        port, token, jvm = launch_gateway(
+            jarpath=str(pyspark_jar("py4j")),
+            classpath=f"{home / 'conf'}:{retrieved_jars(release.value)}/*",
+            javaopts=["-Xmx256m", f"-Duser.home={home}", f"-Drocketmq.client.logRoot={home}"],
+            java_path=str(find_java()),
+            redirect_stdout=log,
+            redirect_stderr=log,
+            die_on_exit=True,
+            create_new_process_group=True,
+            enable_auth=True,
+            return_proc=True,
         )
+        parameters = GatewayParameters(port=port, auto_convert=True, read_timeout=_CALL_LIMIT_S, auth_token=token)
         java = JavaGateway(gateway_parameters=parameters)
         try:
             yield java
         finally:
             java.shutdown()  # before the JVM ends: py4j would connect to it whenever one of its objects is collected
+            jvm.stdin.close()
+            jvm.wait()
 
 
 @contextmanager

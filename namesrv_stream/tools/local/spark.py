@@ -14,10 +14,9 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from namesrv_stream.tools.local.driver import driver_start
 from namesrv_stream.tools.local.jars import HOME
 from namesrv_stream.tools.local.ports import HOST
-from namesrv_stream.tools.local.spark_home import spark_home
+from namesrv_stream.tools.local.submission import driver_start, spark_home
 
 
 def local_session(
