@@ -12,9 +12,8 @@ from namesrv_stream.cli.output import heading, print_shown, say, table
 from namesrv_stream.cli.view import looks, open_reader
 from namesrv_stream.config import Invocation
 from namesrv_stream.reporting.texts import counted
-from namesrv_stream.tools.comparison.comparison import Compared
-from namesrv_stream.tools.comparison.comparison import compare as compare_sides
-from namesrv_stream.tools.comparison.sides import Namesrv, Tables
+from namesrv_stream.tools.comparison import Compared, Namesrv, Tables
+from namesrv_stream.tools.comparison import compare as compare_sides
 from namesrv_stream.wire.json_text import encode_json
 
 DEFAULT_WATCH_S = 2.0

@@ -10,8 +10,6 @@ from rich.text import Text
 
 from namesrv_stream.cli.output import print_shown, table
 from namesrv_stream.config import Invocation, NamesrvSettings
-from namesrv_stream.tools.doctor import access_checks as access
-from namesrv_stream.tools.doctor import contents_checks as contents
 from namesrv_stream.tools.doctor import kafka_checks as kafka
 from namesrv_stream.tools.doctor import machine_checks as machine
 from namesrv_stream.tools.doctor import storage_checks as storage
@@ -72,7 +70,7 @@ def _checks(role: str) -> dict[str, Check]:
     both: dict[str, Check] = {
         "Kafka": partial(kafka.check_kafka, rights=rights, is_candidate=role != "gateway"),
         "tables": storage.check_tables,
-        "contents": contents.check_contents,
+        "contents": storage.check_contents,
     }
     of_job: dict[str, Check] = {
         "Java": machine.check_java,
@@ -82,5 +80,5 @@ def _checks(role: str) -> dict[str, Check]:
         "commits": storage.check_writing,
         "checkpoint": storage.check_checkpoint,
     }
-    of_gateway: dict[str, Check] = {"certificate": access.check_certificate, "users file": access.check_users}
+    of_gateway: dict[str, Check] = {"certificate": machine.check_certificate, "users file": machine.check_users}
     return (of_job if role != "gateway" else {}) | both | (of_gateway if role != "job" else {})

@@ -6,14 +6,14 @@ import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError
 
-from namesrv_stream.tools.local import rocketmq_servers as rocketmq
+from tests import java_client
 
 
 @pytest.fixture
 def java(tmp_path, monkeypatch):
     """Without RocketMQ's jars, which a token does not need."""
-    monkeypatch.setattr(rocketmq, "retrieved_jars", lambda name: tmp_path)
-    with rocketmq.client_jvm(tmp_path) as java:
+    monkeypatch.setattr(java_client, "retrieved_jars", lambda name: tmp_path)
+    with java_client.client_jvm(tmp_path) as java:
         yield java
 
 
