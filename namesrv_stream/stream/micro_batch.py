@@ -210,7 +210,7 @@ class MicroBatches:
             self._lock.release()
 
     def _handle(self, rows: pa.Table) -> None:
-        """Handle a batch by the steps of docs/architecture.md, whose numbers stand here."""
+        """Handle a batch by the steps of docs/job.md, whose numbers stand here."""
         records, evictions = in_log_order(rows)  # 3
         self.metrics.records.inc(len(records))
         if records:
