@@ -8,7 +8,6 @@ from namesrv_stream.config import (
     ConfigBlackListError,
     NamesrvSettings,
     load_settings,
-    settings_without_effect,
     to_properties_text,
 )
 from namesrv_stream.config.settings_docs import example_file, with_table
@@ -85,6 +84,12 @@ def test_live_changes_are_texts_as_they_will_be_shown():
     assert NamesrvSettings().live_changes(properties) == {"orderMessageEnable": "true", "waitSecondsForService": "7"}
 
 
+def test_a_setting_without_effect_is_changed_and_shown_all_the_same():
+    after = updated(NamesrvSettings(), {"serverWorkerThreads": "4", "useEpollNativeSelector": "yes"})
+    assert after.get_config("serverWorkerThreads") == "4"
+    assert after.get_config("useEpollNativeSelector") == "false"
+
+
 def test_rows_of_a_former_run_are_restored_although_the_black_list_grew():
     settings = NamesrvSettings(config_black_list="orderMessageEnable")
     assert settings.restored({"orderMessageEnable": "true", "gone": "1"}).order_message_enable
@@ -121,9 +126,11 @@ def test_secrets_are_shown_nowhere():
 
 def test_only_changed_settings_without_effect_are_named():
     settings = load_settings(
-        ROOT / "conf/namesrv.properties", {}, {"serverWorkerThreads": "4", "scanNotActiveBrokerInterval": "5000"}
+        ROOT / "conf/namesrv.properties",
+        {},
+        {"serverWorkerThreads": "4", "scanNotActiveBrokerInterval": "5000", "useEpollNativeSelector": "FALSE"},
     )
-    assert settings_without_effect(settings) == ["serverWorkerThreads"]
+    assert list(settings.idle) == ["serverWorkerThreads"]
 
 
 def test_documents_are_those_of_the_catalogue():
