@@ -85,7 +85,7 @@ def log_notes(settings: NamesrvSettings) -> None:
     """Log what a process has to tell about its settings when it starts."""
     if idle := [key for key in settings.idle if key != "enableControllerInNamesrv"]:
         log.warning("accepted, and without effect here: %s. docs/configuration.md has the reasons.", ", ".join(idle))
-    if settings.idle.get("enableControllerInNamesrv"):
+    if settings.idle.get("enableControllerInNamesrv") == "true":
         log.warning(
             "enableControllerInNamesrv=true: no controller runs in this process. Run RocketMQ's mqcontroller beside "
             "it; docs/migration.md describes how."

@@ -271,10 +271,6 @@ class NamesrvSettings(RocketmqSettings):
             )
         return self
 
-    def get_config(self, key: str) -> str | None:
-        """Return the setting's value as properties text, None if the key is unknown."""
-        return self.properties(masked=False).get(key)
-
     def properties(self, *, masked: bool = True) -> dict[str, str]:
         """Return all settings, key -> text, sorted by key. `masked` hides passwords and other secrets."""
         texts: dict[str, str] = {}

@@ -135,7 +135,7 @@ def test_max_offsets_per_trigger_may_be_none(text, value):
     [("30d", "30d"), ("720h", "30d"), ("90m", "90m"), ("60 s", "1m"), ("1500ms", "1500ms"), ("36H", "36h")],
 )
 def test_duration_is_read_and_shown_with_its_unit(text, shown):
-    assert load_settings(options={"snapshot.retention": text}).get_config("snapshot.retention") == shown
+    assert load_settings(options={"snapshot.retention": text}).properties()["snapshot.retention"] == shown
 
 
 @pytest.mark.parametrize(
