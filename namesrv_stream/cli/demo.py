@@ -30,10 +30,6 @@ _INTERRUPTED = 130
 _MADE_ANEW = ("kafka", "registry", "registry-checkpoint")
 
 
-class SceneFailedError(NamesrvError):
-    """A demo did not see within its limit what it waited for, or a command of it ended with a status that is not 0."""
-
-
 class Stage:
     """Running parts of a demo, and its output. Each answer comes from the command printed above it."""
 
@@ -60,7 +56,7 @@ class Stage:
     def run(self, name: str, *arguments: str) -> None:
         """Print and run a command of this project on the stage's tables.
 
-        Raises the command's own errors, and SceneFailedError if its exit status is not 0.
+        Raises the command's own errors, and NamesrvError if its exit status is not 0.
         """
         program = f"namesrv-stream --root {self.root}"
         self.say_command(program, name, *arguments)
@@ -69,14 +65,14 @@ class Stage:
         status = command.main([*arguments], prog_name=name, standalone_mode=False, obj=self._invocation)
         if status:
             line = " ".join((program, name, *arguments))
-            raise SceneFailedError(
+            raise NamesrvError(
                 f"`{line}` ended with status {status}: its output above has the reason. The tables are kept."
             )
 
     def until(self, what: str, condition: Callable[[RouteTables], bool]) -> None:
         """Wait until the route tables meet a condition; show progress in the last line, then print the time it took.
 
-        Raises SceneFailedError after 180 s.
+        Raises NamesrvError after 180 s.
         """
         started_s = time.monotonic()
         with self.output.status(f"until {what} ...") as line:
@@ -84,7 +80,7 @@ class Stage:
                 self.stack.check()
                 waited_s = time.monotonic() - started_s
                 if waited_s > _SCENE_LIMIT_S:
-                    raise SceneFailedError(
+                    raise NamesrvError(
                         f"waited {_SCENE_LIMIT_S:.0f} s for this: {what}. Is the machine busy? The tables are kept."
                     )
                 line.update(f"until {what} ... {waited_s:.0f} s, epoch {view.snapshot.epoch}")
@@ -116,23 +112,17 @@ def open_stage(given: Invocation, data: Path, *more: str) -> Iterator[Stage]:
         raise click.UsageError("a demo has its own settings: leave -c, --root and --set out. --data sets the folder.")
     # Any free port and no KV file: a name server may be running on this machine.
     own = Invocation(None, {"delta.root": str(data / "registry"), "listenPort": "0", "kvConfigPath": ""}, {})
+    output = console()
     try:
-        with _running(own, data, more) as stage:
-            yield stage
+        with ExitStack() as open_things:
+            with output.status("Starting Kafka, Spark and the gateway ..."):
+                stack = open_things.enter_context(LocalStack(own.settings, data, made_anew=(*_MADE_ANEW, *more)))
+            yield Stage(own, stack, output)
+            with output.status("Stopping all of it ..."):
+                open_things.close()
     except KeyboardInterrupt:
         say(f"interrupted: all of it is stopped. What there is of the tables is in {own.settings.delta_root}.")
         raise click.exceptions.Exit(_INTERRUPTED) from None
-
-
-@contextmanager
-def _running(own: Invocation, data: Path, more: tuple[str, ...]) -> Iterator[Stage]:
-    output = console()
-    with ExitStack() as open_things:
-        with output.status("Starting Kafka, Spark and the gateway ..."):
-            stack = open_things.enter_context(LocalStack(own.settings, data, made_anew=(*_MADE_ANEW, *more)))
-        yield Stage(own, stack, output)
-        with output.status("Stopping all of it ..."):
-            open_things.close()
 
 
 PLAN = FleetPlan(
@@ -240,7 +230,7 @@ def demo_rocketmq(invocation: Invocation, data: Path) -> None:
     with open_stage(invocation, data, *FOLDERS) as stage, ExitStack() as open_things:
         with stage.output.status("Starting RocketMQ's broker ..."):
             real = open_things.enter_context(broker(data / BROKER, stage.stack.gateway.address, "broker-a"))
-        _Scenes(data, stage, real).play()
+        _play_rocketmq_scenes(stage, data, real)
     stage.scene("What is left")
     stage.say(
         f"Broker, gateway, Kafka and Spark are stopped; all tables are in {stage.root}. Go on with these:\n\n"
@@ -251,43 +241,32 @@ def demo_rocketmq(invocation: Invocation, data: Path) -> None:
     )
 
 
-class _Scenes:
-    """Scenes of the demo. All output is that of RocketMQ's own tools and of this project's command line."""
+def _play_rocketmq_scenes(stage: Stage, data: Path, real: LocalServer) -> None:
+    """Play the scenes in order. All output is that of RocketMQ's own tools and of this project's command line."""
+    namesrv = stage.stack.gateway.address
+    stage.scene(f"A RocketMQ 5.4.0 broker has namesrvAddr={namesrv} and registers")
+    stage.until("it is in the tables", lambda tables: real.address in tables.live)
+    _mqadmin(stage, data, "clusterList")
+    stage.scene(f"mqadmin makes the topic {TOPIC}")
+    _mqadmin(stage, data, "updateTopic", "-c", "RealCluster", "-t", TOPIC)
+    stage.until("its route is published", lambda tables: TOPIC in tables.queues)
+    stage.scene("RocketMQ's Java client sends and receives through that route")
+    bodies = [f"message {number}" for number in range(MESSAGES)]
+    with java_client(data / CLIENT, namesrv) as client:
+        client.send(TOPIC, bodies)
+        received = client.receive(TOPIC, MESSAGES)
+    stage.output.print(f"{len(bodies)} messages sent, {len(set(received) & set(bodies))} of them received")
+    stage.scene("kill -9 of the broker: its connection to the gateway closes")
+    real.kill()
+    stage.until("its route is gone", lambda tables: TOPIC not in tables.queues)
+    stage.say("So the next answer of mqadmin is an error, as it should be:")
+    _mqadmin(stage, data, "topicRoute", "-t", TOPIC)
+    stage.scene("What happened, and why")
+    stage.run("history")
 
-    def __init__(self, data: Path, stage: Stage, real: LocalServer) -> None:
-        self._data = data
-        self._namesrv = stage.stack.gateway.address
-        self._broker = real
-        self._stage = stage
 
-    def play(self) -> None:
-        """Play all scenes in order."""
-        stage = self._stage
-        stage.scene(f"A RocketMQ 5.4.0 broker has namesrvAddr={self._namesrv} and registers")
-        stage.until("it is in the tables", lambda tables: self._broker.address in tables.live)
-        self._mqadmin("clusterList")
-        stage.scene(f"mqadmin makes the topic {TOPIC}")
-        self._mqadmin("updateTopic", "-c", "RealCluster", "-t", TOPIC)
-        stage.until("its route is published", lambda tables: TOPIC in tables.queues)
-        stage.scene("RocketMQ's Java client sends and receives through that route")
-        self._send_and_receive()
-        stage.scene("kill -9 of the broker: its connection to the gateway closes")
-        self._broker.kill()
-        stage.until("its route is gone", lambda tables: TOPIC not in tables.queues)
-        stage.say("So the next answer of mqadmin is an error, as it should be:")
-        self._mqadmin("topicRoute", "-t", TOPIC)
-        stage.scene("What happened, and why")
-        stage.run("history")
-
-    def _send_and_receive(self) -> None:
-        bodies = [f"message {number}" for number in range(MESSAGES)]
-        with java_client(self._data / CLIENT, self._namesrv) as client:
-            client.send(TOPIC, bodies)
-            received = client.receive(TOPIC, MESSAGES)
-        self._stage.output.print(f"{len(bodies)} messages sent, {len(set(received) & set(bodies))} of them received")
-
-    def _mqadmin(self, *arguments: str) -> None:
-        self._stage.say_command("mqadmin", *arguments)
-        output = mqadmin(self._data / MQADMIN, self._namesrv, *arguments)
-        lines = [line for line in output.strip().splitlines() if not line.startswith("\tat ")]  # no Java stack
-        self._stage.output.print("\n".join(lines[:8]), markup=False, highlight=False)
+def _mqadmin(stage: Stage, data: Path, *arguments: str) -> None:
+    stage.say_command("mqadmin", *arguments)
+    output = mqadmin(data / MQADMIN, stage.stack.gateway.address, *arguments)
+    lines = [line for line in output.strip().splitlines() if not line.startswith("\tat ")]  # no Java stack
+    stage.output.print("\n".join(lines[:8]), markup=False, highlight=False)
