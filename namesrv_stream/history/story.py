@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from namesrv_stream.history.events import Span, newest_events, recorded_names
-from namesrv_stream.history.membership import Rows, recorded_counts, recorded_rows
+from namesrv_stream.history.events import Rows, Span, newest_events, recorded_counts, recorded_names, recorded_rows
 from namesrv_stream.history.topics import ONE_OF_SEVERAL, topic_history
 from namesrv_stream.reporting.texts import counted, duration_text, perm_text
 from namesrv_stream.rules.record_types import PERM_WRITE, AddWritePerm, Command, WipeWritePerm
