@@ -43,11 +43,7 @@ class Stage:
     def scene(self, title: str) -> None:
         """Print a title across the screen."""
         self.output.print()
-        self.output.print(Rule(title, align="left") if self.output.is_terminal else f"--- {title}", highlight=False)
-
-    def say(self, text: str) -> None:
-        """Print plain text."""
-        self.output.print(text, highlight=False)
+        self.output.print(Rule(title, align="left") if self.output.is_terminal else f"--- {title}")
 
     def say_command(self, program: str, *arguments: str) -> None:
         """Print a command line as in a shell."""
@@ -155,7 +151,9 @@ def demo(invocation: Invocation, data: Path) -> None:
 def _play_scenes(stage: Stage) -> int:
     """Play the scenes in order. Return the epoch before the first broker falls silent."""
     kafka = stage.stack.settings.kafka_bootstrap_servers
-    stage.say(f"Brokers → Kafka at {kafka} → streaming job in Spark → Delta tables in {stage.root} → these answers.")
+    stage.output.print(
+        f"Brokers → Kafka at {kafka} → streaming job in Spark → Delta tables in {stage.root} → these answers."
+    )
     stage.scene(f"{PLAN.brokers} simulated brokers in {PLAN.clusters} clusters register through Kafka")
     fleet = stage.stack.start_fleet(PLAN, unregister=False)
     stage.until("all brokers are in the tables", lambda tables: len(tables.live) == PLAN.brokers)
@@ -198,7 +196,7 @@ def _characters(tables: RouteTables, fleet: Fleet) -> tuple[str, BrokerState, Br
 
 def _show_next_steps(stage: Stage, first_epoch: int) -> None:
     root, last_epoch = stage.root, stage.reader.follow().snapshot.epoch
-    stage.say(
+    stage.output.print(
         f"Brokers, Kafka and Spark are stopped; all tables are in {root}.\n"
         "Go on with these commands. They will warn that no job is running:\n\n"
         f"  .venv/bin/namesrv-stream --root {root} history\n"
@@ -232,7 +230,7 @@ def demo_rocketmq(invocation: Invocation, data: Path) -> None:
             real = open_things.enter_context(broker(data / BROKER, stage.stack.gateway.address, "broker-a"))
         _play_rocketmq_scenes(stage, data, real)
     stage.scene("What is left")
-    stage.say(
+    stage.output.print(
         f"Broker, gateway, Kafka and Spark are stopped; all tables are in {stage.root}. Go on with these:\n\n"
         f"  .venv/bin/namesrv-stream --root {stage.root} why broker-a\n"
         f"  .venv/bin/namesrv-stream --root {stage.root} snapshots\n\n"
@@ -259,7 +257,7 @@ def _play_rocketmq_scenes(stage: Stage, data: Path, real: LocalServer) -> None:
     stage.scene("kill -9 of the broker: its connection to the gateway closes")
     real.kill()
     stage.until("its route is gone", lambda tables: TOPIC not in tables.queues)
-    stage.say("So the next answer of mqadmin is an error, as it should be:")
+    stage.output.print("So the next answer of mqadmin is an error, as it should be:")
     _mqadmin(stage, data, "topicRoute", "-t", TOPIC)
     stage.scene("What happened, and why")
     stage.run("history")
@@ -269,4 +267,4 @@ def _mqadmin(stage: Stage, data: Path, *arguments: str) -> None:
     stage.say_command("mqadmin", *arguments)
     output = mqadmin(data / MQADMIN, stage.stack.gateway.address, *arguments)
     lines = [line for line in output.strip().splitlines() if not line.startswith("\tat ")]  # no Java stack
-    stage.output.print("\n".join(lines[:8]), markup=False, highlight=False)
+    stage.output.print("\n".join(lines[:8]), markup=False)

@@ -191,44 +191,31 @@ def _note_debug(context: click.Context, _parameter: click.Parameter, debug: bool
         set_up_logging(logging.DEBUG if debug else logging.WARNING)
 
 
+_NOTED: dict[str, Any] = {"expose_value": False, "callback": _note}
+
+
 def settings_options(*names_of_set: str) -> list[click.Option]:
     """Return -c, --root and the option that sets any setting; the programs of jobs/ have a short name for that."""
     return [
         click.Option(
             ["-c", "--config"],
             type=click.Path(path_type=Path),
-            expose_value=False,
-            callback=_note,
             help="File of settings, in Java properties format.",
+            **_NOTED,
         ),
-        click.Option(
-            ["--root"],
-            metavar="FOLDER",
-            expose_value=False,
-            callback=_note,
-            help="Folder or URL of the tables (setting delta.root).",
-        ),
-        click.Option(
-            names_of_set,
-            multiple=True,
-            expose_value=False,
-            callback=_note,
-            metavar="KEY=VALUE",
-            help="Set any setting; repeatable.",
-        ),
+        click.Option(["--root"], metavar="FOLDER", help="Folder or URL of the tables (setting delta.root).", **_NOTED),
+        click.Option(names_of_set, multiple=True, metavar="KEY=VALUE", help="Set any setting; repeatable.", **_NOTED),
     ]
 
 
-SHARED = (
-    *settings_options("--set"),
-    click.Option(
-        ["--debug"],
-        is_flag=True,
-        expose_value=False,
-        callback=_note_debug,
-        help="Show tracebacks, and the logs of libraries.",
-    ),
+_DEBUG = click.Option(
+    ["--debug"],
+    is_flag=True,
+    expose_value=False,
+    callback=_note_debug,
+    help="Show tracebacks, and the logs of libraries.",
 )
+SHARED = (*settings_options("--set"), _DEBUG)
 """Options that are accepted before and after the name of every command. The last value given wins."""
 
 

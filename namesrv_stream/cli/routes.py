@@ -154,33 +154,23 @@ def get_namesrv_config(looked: Looked) -> Answer:
     return Answer(settings.properties(), Text(to_properties_text(settings).rstrip("\n")))
 
 
-_EXIT_STATUS = {
-    "running": 0,
-    "starting": 3,
-    "catching up": 3,
-    "standby": 4,
-    "stopped in order": 4,
-    "waiting": 5,
-    "no ticks": 5,
-}
-"""Exit status by state; of all others it is 1."""
-
 _STATES = {
-    "running": ("running", "green"),
-    "catching up": ("catching up: {lag} of event time behind", "yellow"),
-    "starting": ("starting since {since}", "yellow"),
-    "stopped in order": ("stopped in order at {since}", "yellow"),
-    "standby": ("standby: jobs wait, and none has been active since {since}", "yellow"),
-    "waiting": ("waiting since {since}: the active job publishes nothing. Its log shows what it waits for", "red"),
+    "running": ("running", "green", 0),
+    "catching up": ("catching up: {lag} of event time behind", "yellow", 3),
+    "starting": ("starting since {since}", "yellow", 3),
+    "stopped in order": ("stopped in order at {since}", "yellow", 4),
+    "standby": ("standby: jobs wait, and none has been active since {since}", "yellow", 4),
+    "waiting": ("waiting since {since}: the active job publishes nothing. Its log shows what it waits for", "red", 5),
     "no ticks": (
         "nothing has come from Kafka since {since}, no tick either: run a gateway, or set jobTicker=true",
         "yellow",
+        5,
     ),
-    "other log": ("reads a topic that is no longer there, or has ended by that: see Kafka below", "bold red"),
-    "unknown": ("unknown: nothing was published since {since}, and Kafka does not answer", "red"),
-    "dead": ("dead since {since}: nothing has been published. Start it again, and see its log", "bold red"),
+    "other log": ("reads a topic that is no longer there, or has ended by that: see Kafka below", "bold red", 1),
+    "unknown": ("unknown: nothing was published since {since}, and Kafka does not answer", "red", 1),
+    "dead": ("dead since {since}: nothing has been published. Start it again, and see its log", "bold red", 1),
 }
-"""State of the job -> what the screen says of it, and the colour."""
+"""State of the job -> what the screen says of it, the colour, and the exit status."""
 
 
 @click.command("status")
@@ -205,7 +195,7 @@ def status(context: click.Context, no_kafka: bool, view: View) -> None:
         print_answer({"root": root, "state": "unknown", "error": masked(str(error))}, "", as_json=True)
         context.exit(1)
     if states:
-        context.exit(_EXIT_STATUS.get(states[-1], 1))
+        context.exit(_STATES[states[-1]][2])
 
 
 def _status_answer(looked: Looked, settings: NamesrvSettings, states: list[str], *, asks_kafka: bool) -> Answer:
@@ -232,7 +222,7 @@ def _status_shown(looked: Looked, found: Status, kafka: FromKafka, settings: Nam
 def _status_lines(
     looked: Looked, found: Status, kafka: FromKafka, settings: NamesrvSettings
 ) -> Iterator[tuple[str, str | Text]]:
-    text, colour = _STATES[found.state]
+    text, colour, _ = _STATES[found.state]
     yield "job", Text(text.format(since=time_text(found.since), lag=duration_text(found.lag_millis or 0)), colour)
     batch = "no batch yet" if found.batch_id is None else f"batch {found.batch_id}"
     yield "", f"run {found.run_id}, term {found.term}, {batch}"

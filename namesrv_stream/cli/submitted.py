@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import click
 from pyspark.sql import SparkSession
 
 from namesrv_stream.cli.entry import settings_options
-from namesrv_stream.cli.sigterm import TerminatesMainThread, ends_on_sigterm
+from namesrv_stream.cli.sigterm import ends_on_sigterm
 from namesrv_stream.cli.view import root_of
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import NamesrvError
@@ -59,6 +60,15 @@ def table_job(
     return decorated
 
 
+class _TerminatesMainThread(threading.Event):
+    """An event whose `set` sends SIGTERM to the main thread, for a signal that another thread has received."""
+
+    def set(self) -> None:
+        """Set the event and send the signal."""
+        super().set()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+
+
 @contextmanager
 def submitted_session(app_name: str) -> Iterator[SparkSession]:
     """Yield the Spark session that spark-submit's options describe, and stop it at the end of the `with`.
@@ -66,7 +76,7 @@ def submitted_session(app_name: str) -> Iterator[SparkSession]:
     Another thread stops it, over a connection of its own: a call that SIGTERM has ended still waits on this thread's.
     """
     spark = SparkSession.builder.appName(app_name).getOrCreate()
-    stop_on_signals_to_jvm(spark, TerminatesMainThread())
+    stop_on_signals_to_jvm(spark, _TerminatesMainThread())
     try:
         yield spark
     finally:

@@ -36,24 +36,21 @@ LEAST_WATCH_S = 0.1
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-class Moment(click.ParamType[AsOf]):
-    """Click parameter type of a time or, if `epochs` is True, of a time or an epoch."""
+def past_time(text: str) -> AsOf:
+    """Return the time that a text names; click calls this for an option of that type."""
+    try:
+        return AsOf(at_ms=int(parsed_time(text, datetime.now().astimezone()).timestamp() * 1000))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
-    def __init__(self, *, epochs: bool) -> None:
-        self._epochs = epochs
-        self.name = "epoch|time" if epochs else "time"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> AsOf:
-        """Return the moment that a text names."""
-        if isinstance(value, AsOf):
-            return value
-        text = str(value)
-        if self._epochs and (epoch := epoch_in(text)) is not None:
-            return AsOf(epoch)
-        try:
-            return AsOf(at_ms=int(parsed_time(text, datetime.now().astimezone()).timestamp() * 1000))
-        except ValueError as error:
-            self.fail(f"{error} A number is an epoch." if self._epochs else str(error), param, ctx)
+def moment(text: str) -> AsOf:
+    """Return the epoch or the time that a text names."""
+    try:
+        epoch = epoch_in(text)
+        return past_time(text) if epoch is None else AsOf(epoch)
+    except click.BadParameter as error:
+        raise click.BadParameter(f"{error.message} A number is an epoch.") from error
 
 
 class View(NamedTuple):
@@ -72,7 +69,8 @@ def span_of(since: AsOf | None, *until: AsOf | None) -> Span:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print standard JSON, one line.")
 as_of_option = click.option(
     "--as-of",
-    type=Moment(epochs=True),
+    type=moment,
+    metavar="EPOCH|TIME",
     help=f"Answer as of this epoch, or of this event time: {ACCEPTED}.",
 )
 
@@ -127,9 +125,9 @@ class Looked(NamedTuple):
         if self.seen.remembered is not None:
             return heading(title, f"{self.seen.remembered}, from the events")
         row = self.seen.snapshot
-        moment = time_text(row.event_time, with_zone=True)  # the zone of all times below, too
+        event_time = time_text(row.event_time, with_zone=True)  # the zone of all times below, too
         published = self.health and f"published {duration_text(self.health.now_ms - row.published_at)} ago"
-        return heading(title, f"epoch {row.epoch}, event time {moment}, {published or 'as of then'}")
+        return heading(title, f"epoch {row.epoch}, event time {event_time}, {published or 'as of then'}")
 
 
 class Answer(NamedTuple):

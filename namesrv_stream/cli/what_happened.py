@@ -14,12 +14,13 @@ from namesrv_stream.cli.output import Rows, heading, print_answer, say, time_tex
 from namesrv_stream.cli.view import (
     Answer,
     Looked,
-    Moment,
     View,
     json_option,
     limit_option,
     looks,
+    moment,
     open_reader,
+    past_time,
     reads,
     root_of,
     span_of,
@@ -40,8 +41,10 @@ from namesrv_stream.tables.snapshots import Snapshots
 _UNCHANGED = {"CLAIM": "(a run began)", "STOP": "(the run ended)"}
 _READABLE: dict[str, Callable[[int], str]] = {"perm": perm_text, "heartbeatTimeoutMillis": duration_text}
 
-_since_option = click.option("--since", type=Moment(epochs=False), help=f"Show events from this time on: {ACCEPTED}.")
-_until_option = click.option("--until", type=Moment(epochs=False), help="Show events up to this time.")
+_since_option = click.option(
+    "--since", type=past_time, metavar="TIME", help=f"Show events from this time on: {ACCEPTED}."
+)
+_until_option = click.option("--until", type=past_time, metavar="TIME", help="Show events up to this time.")
 _versions_option = click.option(
     "--versions", is_flag=True, help="Show registrations that changed nothing but the data version too."
 )
@@ -103,8 +106,8 @@ def _present(looked: Looked, subject: str) -> str:
 
 
 @click.command("diff")
-@click.argument("before", metavar="A", type=Moment(epochs=True))
-@click.argument("after", metavar="B", type=Moment(epochs=True))
+@click.argument("before", metavar="A", type=moment)
+@click.argument("after", metavar="B", type=moment)
 @json_option
 @click.pass_obj
 def diff(invocation: Invocation, before: AsOf, after: AsOf, as_json: bool) -> None:
