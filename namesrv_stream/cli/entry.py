@@ -152,9 +152,11 @@ COMMANDS = {
     "restore": LazyCommand("cli.backups:restore", _KEEP, "Publish an earlier epoch's tables again."),
     "repair": LazyCommand("cli.backups:repair_", _KEEP, "Mend tables with damaged files."),
     "doctor": LazyCommand("cli.checks:doctor", _RUN, "Check this machine, Kafka and the storage."),
-    "up": LazyCommand("cli.up:up", _RUN, "Run Kafka, the job and brokers here, until Ctrl-C."),
-    "demo": LazyCommand("cli.demo:demo", _RUN, "Show an outage and its end as a story."),
-    "demo-rocketmq": LazyCommand("cli.demo:demo_rocketmq", _RUN, "Show a real RocketMQ broker and client as a story."),
+    "up": LazyCommand("cli.on_this_machine:up", _RUN, "Run Kafka, the job and brokers here, until Ctrl-C."),
+    "demo": LazyCommand("cli.on_this_machine:demo", _RUN, "Show an outage and its end as a story."),
+    "demo-rocketmq": LazyCommand(
+        "cli.on_this_machine:demo_rocketmq", _RUN, "Show a real RocketMQ broker and client as a story."
+    ),
     "gateway": LazyCommand("gateway.launch:gateway", _RUN, "Serve real RocketMQ brokers and clients."),
     "fleet": LazyCommand("cli.fleet:fleet", _RUN, "Simulate brokers against any Kafka."),
     "replay": LazyCommand(

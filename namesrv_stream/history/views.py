@@ -108,7 +108,7 @@ def history_sql(root: str | Path | Root, snapshot: SnapshotRow) -> list[str]:
     place = Root.at(root)
     past = past_sessions(place, snapshot)
     tables = [
-        _view(spec.name, f"{table_sql(place, spec, version)} WHERE {condition}")
+        _view(spec.name, table_sql(place, spec, version) + (f" WHERE {condition}" if condition != "true" else ""))
         for spec, (version, condition) in sources(snapshot, past).items()
     ]
     return [*tables, _publications(place), *_view_statements(past)]

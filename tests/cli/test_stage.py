@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from namesrv_stream.cli import main
-from namesrv_stream.cli.demo import Stage
+from namesrv_stream.cli.on_this_machine import Stage
 from namesrv_stream.cli.output import console
 from namesrv_stream.config import Invocation
 from namesrv_stream.errors import NamesrvError
