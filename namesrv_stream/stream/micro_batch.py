@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import MalformedRecordError, NamesrvError, TermLostError
+from namesrv_stream.history.broker_lines import log_brokers
 from namesrv_stream.kafka.record_reader import LOG_PARTITION, RecordReader, StoredRecord
 from namesrv_stream.records import decode_readable, decode_record
 from namesrv_stream.rules.lease import LOG_GAP_MS, LogClock, deadline_ms
@@ -27,7 +28,6 @@ from namesrv_stream.rules.progress import SIGN_MS
 from namesrv_stream.rules.record_types import DEFAULT_HEARTBEAT_TIMEOUT_MS, Command, RegisterBroker, Scan
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LiveRow, LogPosition, RejectedRow
-from namesrv_stream.stream.broker_log import log_brokers
 from namesrv_stream.stream.job_metrics import JobMetrics
 from namesrv_stream.stream.log_progress import LogProgress
 from namesrv_stream.stream.log_records import Eviction, in_log_order, with_values
