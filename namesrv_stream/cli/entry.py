@@ -155,9 +155,11 @@ COMMANDS = {
     "up": LazyCommand("cli.up:up", _RUN, "Run Kafka, the job and brokers here, until Ctrl-C."),
     "demo": LazyCommand("cli.demo:demo", _RUN, "Show an outage and its end as a story."),
     "demo-rocketmq": LazyCommand("cli.demo:demo_rocketmq", _RUN, "Show a real RocketMQ broker and client as a story."),
-    "gateway": LazyCommand("gateway.command:gateway", _RUN, "Serve real RocketMQ brokers and clients."),
+    "gateway": LazyCommand("gateway.launch:gateway", _RUN, "Serve real RocketMQ brokers and clients."),
     "fleet": LazyCommand("cli.fleet:fleet", _RUN, "Simulate brokers against any Kafka."),
-    "replay": LazyCommand("replay.command:replay", _RUN, "Replay scenario cases through the rules or the job."),
+    "replay": LazyCommand(
+        "tools.replay.replay_run:replay", _RUN, "Replay scenario cases through the rules or the job."
+    ),
     "console": LazyCommand("console.serving:console", _RUN, "Serve a page and an HTTP API."),
     "submit": LazyCommand("cli.submit:submit", _RUN, "Run the job by spark-submit."),
     "archive": LazyCommand(
