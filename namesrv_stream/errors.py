@@ -93,20 +93,8 @@ class KafkaUnreachableError(NamesrvError):
 
     def __init__(self, address: str, problem: str) -> None:
         super().__init__(
-            f"Kafka at {address} does not answer ({problem}). Is it running, and is kafka.bootstrap.servers right?"
-        )
-        self.address = address
-        self.problem = problem
-
-
-class KafkaProtocolError(KafkaUnreachableError):
-    """A listener of Kafka that answers by another security protocol than the client's."""
-
-    def __init__(self, address: str, problem: str) -> None:
-        NamesrvError.__init__(
-            self,
-            f"Kafka at {address} is there, but not by this protocol: {problem}. Correct kafka.security.protocol, or "
-            "the port in kafka.bootstrap.servers.",
+            f"Kafka at {address} does not answer ({problem}). Is it running, and are kafka.bootstrap.servers and "
+            "kafka.security.protocol right?"
         )
         self.address = address
         self.problem = problem

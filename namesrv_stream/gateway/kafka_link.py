@@ -16,7 +16,7 @@ from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, Name
 from namesrv_stream.gateway.body_processes import BodyProcesses
 from namesrv_stream.gateway.fair_shares import Share, Turns
 from namesrv_stream.gateway.ticks import Ticks
-from namesrv_stream.kafka.record_producer import RecordProducer
+from namesrv_stream.kafka.producer import RecordProducer
 from namesrv_stream.kafka.topic import ensure_topic, wait_for_kafka
 from namesrv_stream.records import encode_record, record_key
 from namesrv_stream.rules.record_types import Request, Scan

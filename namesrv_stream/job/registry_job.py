@@ -36,9 +36,8 @@ from namesrv_stream.job.query_watch import TermWatch, TickWatch
 from namesrv_stream.job.table_care import TableCare
 from namesrv_stream.job.warm_up import WarmUp
 from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock, candidates
-from namesrv_stream.kafka.producer import HeartbeatProducer
+from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.kafka.record_reader import LOG_PARTITION, RecordGoneError, RecordReader
-from namesrv_stream.kafka.ticker import Ticker
 from namesrv_stream.kafka.topic import (
     beginning_offsets,
     describe_topic,

@@ -17,8 +17,7 @@ from rich.live import Live
 from rich.table import Table
 
 from namesrv_stream.config import Invocation, NamesrvSettings, kafka_client_arguments
-from namesrv_stream.kafka.producer import HeartbeatProducer
-from namesrv_stream.kafka.ticker import Ticker
+from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.kafka.topic import ensure_topic, wait_for_kafka
 from namesrv_stream.reporting.progress_lines import progress
 from namesrv_stream.tools.fleet.plan import Churn, FleetPlan
