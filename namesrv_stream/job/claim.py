@@ -106,7 +106,7 @@ class TermWatch:
         self._has_news = True  # a claim may have come since the own one
 
     def check(self) -> None:
-        """Raise TermLostError if another run has claimed the registry, NamesrvError if nothing can be opened.
+        """Raise TermLostError if another run has claimed the registry, LimitReachedError if nothing can be opened.
 
         A storage that is away is not its business.
         """

@@ -86,6 +86,10 @@ class CheckpointHeldError(NamesrvError):
     """Another query writes the checkpoint: the job that was replaced has not ended yet."""
 
 
+class LimitReachedError(NamesrvError):
+    """The job or its JVM has no descriptor or no port left. To try again in the same process would not mend that."""
+
+
 @dataclass(slots=True)
 class FailedAttempts:
     """The failures since the last attempt that ran for a while: all, and those of an unknown kind."""
@@ -167,23 +171,20 @@ def _checkpoint_refused(settings: NamesrvSettings, reported: str) -> StorageErro
     return StorageError(settings.checkpoint_location, reported.splitlines()[0], "the checkpoint", "checkpoint.location")
 
 
-def _limit_reached(*reported: str) -> NamesrvError | None:
-    """Return an error if one of these texts reports that no descriptor or port is left.
-
-    To try again in the same process would not mend that.
-    """
+def _limit_reached(*reported: str) -> LimitReachedError | None:
+    """Return the error if one of these texts reports that no descriptor or port is left."""
     found = next(filter(None, map(_NONE_LEFT.search, reported)), None)
     if found is None:
         return None
     problem = found[0].strip()[-_MAX_CHARS:].rstrip(".")
-    return NamesrvError(
+    return LimitReachedError(
         f"no descriptor or port is left for this job: {problem}. Raise the limit of open files (`ulimit -n`, "
         "systemd's LimitNOFILE), see by `lsof` what holds so many, and start the job again. Nothing is lost."
     )
 
 
 def require_descriptor() -> None:
-    """Raise NamesrvError if this process can open no file or socket any more.
+    """Raise LimitReachedError if this process can open no file or socket any more.
 
     Its query would seem to run for ever: py4j's server, by which Spark calls it, has ended by then.
     """

@@ -7,7 +7,7 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError, StorageError
-from namesrv_stream.job.failures import job_failure, require_sound_spark, storage_errors
+from namesrv_stream.job.failures import LimitReachedError, job_failure, require_sound_spark, storage_errors
 from namesrv_stream.stream.micro_batch import unread_batch
 
 SETTINGS = NamesrvSettings()
@@ -27,23 +27,22 @@ Caused by: org.rocksdb.RocksDBException: while open a file for lock: /tmp/spark/
 )
 def test_a_query_that_finds_no_descriptor_or_port_is_no_outage(reported, problem):
     failure = job_failure(SETTINGS, None, reported)
-    assert type(failure) is NamesrvError
+    assert isinstance(failure, LimitReachedError)
     assert problem in str(failure)
 
 
 def test_a_batch_that_finds_no_descriptor_is_no_outage():
-    assert type(job_failure(SETTINGS, unread_batch(STATE_STORE), "")) is NamesrvError
-    assert type(job_failure(SETTINGS, OSError(24, "Too many open files"), "")) is NamesrvError
+    assert isinstance(job_failure(SETTINGS, unread_batch(STATE_STORE), ""), LimitReachedError)
+    assert isinstance(job_failure(SETTINGS, OSError(24, "Too many open files"), ""), LimitReachedError)
 
 
 @pytest.mark.parametrize(
     ("error", "kind"),
-    [(OSError(24, "Too many open files"), NamesrvError), (OSError(28, "No space left"), StorageError)],
+    [(OSError(24, "Too many open files"), LimitReachedError), (OSError(28, "No space left"), StorageError)],
 )
 def test_tables_that_cannot_be_opened_for_lack_of_descriptors_are_no_outage_of_the_storage(error, kind):
-    with pytest.raises(kind) as raised, storage_errors(SETTINGS):
+    with pytest.raises(kind), storage_errors(SETTINGS):
         raise error
-    assert raised.type is kind
 
 
 @pytest.mark.parametrize("version", ["4.1.3", "4.2.0", "3.5.9"])
@@ -61,12 +60,11 @@ def test_a_process_that_can_open_nothing_is_at_its_limit():
     """In a process of its own, whose limit is the descriptors that it has."""
     code = (
         "import resource\n"
-        "from namesrv_stream.errors import NamesrvError\n"
-        "from namesrv_stream.job.failures import require_descriptor\n"
+        "from namesrv_stream.job.failures import LimitReachedError, require_descriptor\n"
         "require_descriptor()\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
         "try:\n    require_descriptor()\n"
-        "except NamesrvError as error:\n    print(error)\n"
+        "except LimitReachedError as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Too many open files" in done.stdout
