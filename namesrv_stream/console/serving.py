@@ -26,23 +26,11 @@ _STOP_LIMIT_S = 5
 _BACKLOG = 2048
 
 
-class ConsoleAddressError(NamesrvError):
-    """The console cannot listen at console.bindAddress and console.port."""
-
-    def __init__(self, host: str, port: int, problem: str) -> None:
-        super().__init__(
-            f"cannot listen at {host}:{port} ({problem}). Set console.port or console.bindAddress, or stop what "
-            f"listens there: {who_listens(port)} names it."
-        )
-        self.host = host
-        self.port = port
-
-
 class ConsoleServer(uvicorn.Server):
     """A console's HTTP server. `url` is known before it serves, and the port is taken."""
 
     def __init__(self, settings: NamesrvSettings) -> None:
-        """Raises SettingError, UsersFileError or ConsoleAddressError."""
+        """Raises SettingError, and NamesrvError if the port is taken."""
         self._app = make_app(settings)
         self._socket = _listening(settings)
         has_tls = bool(settings.tls_cert_path) and settings.tls_mode != "disabled"
@@ -94,7 +82,10 @@ def _listening(settings: NamesrvSettings) -> socket.socket:
         listening.bind((host, port))
     except OSError as error:
         listening.close()
-        raise ConsoleAddressError(host, port, str(error.strerror or error)) from error
+        raise NamesrvError(
+            f"cannot listen at {host}:{port} ({error.strerror or error}). Set console.port or console.bindAddress, or "
+            f"stop what listens there: {who_listens(port)} names it."
+        ) from error
     listening.listen(_BACKLOG)
     return listening
 

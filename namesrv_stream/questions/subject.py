@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError, SnapshotGoneError, did_you_mean
 from namesrv_stream.history.events import AsOf, count_after
-from namesrv_stream.reporting.texts import counted, iso_text, moment_text
+from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.rules.system_topics import is_system_topic
@@ -66,36 +66,6 @@ class BadQuestionError(NamesrvError):
     exit_status = 2
 
 
-class Between(NamedTuple):
-    """A moment between two snapshots, and the number of events from the first one up to it."""
-
-    at_ms: int
-    before: SnapshotRow
-    after: SnapshotRow
-    events: int
-
-    def __str__(self) -> str:
-        """The notice for who asked for the moment."""
-        began, ended = (moment_text(now_of(row)) for row in (self.before, self.after))
-        return (
-            f"as of {began}, epoch {self.before.epoch}; the next snapshot is of {ended}. "
-            f"{counted(self.events, 'event')} from there to {moment_text(self.at_ms)} are not in the answer: "
-            "`namesrv-stream history` has them."
-        )
-
-
-def between(root: Root, snapshots: Snapshots, row: SnapshotRow, at_ms: int | None) -> Between | None:
-    """Return what the snapshot in force at a moment lacks of it, None if it lacks nothing."""
-    newest = snapshots.newest()
-    if at_ms is None or row.epoch == newest.epoch:
-        return None
-    count = count_after(root, newest, row.epoch, AsOf(at_ms=at_ms))
-    try:
-        return Between(at_ms, row, snapshots.find(row.epoch + 1), count) if count else None
-    except SnapshotGoneError:
-        return None
-
-
 class Lacking(Fields):
     """A moment that was asked for lies between two snapshots, and `events` in between are not in the answer."""
 
@@ -103,6 +73,19 @@ class Lacking(Fields):
     next_epoch: int
     next_event_time: str | None
     events: int
+
+
+def between(root: Root, snapshots: Snapshots, row: SnapshotRow, at_ms: int | None) -> Lacking | None:
+    """Return what the snapshot in force at a moment lacks of it, None if it lacks nothing."""
+    newest = snapshots.newest()
+    if at_ms is None or row.epoch == newest.epoch:
+        return None
+    count = count_after(root, newest, row.epoch, AsOf(at_ms=at_ms))
+    try:
+        following = snapshots.find(row.epoch + 1) if count else None
+    except SnapshotGoneError:
+        return None
+    return following and Lacking(iso_text(at_ms), following.epoch, iso_text(following.event_time), count)
 
 
 class Moment(Fields):
@@ -130,11 +113,11 @@ class Seen(NamedTuple):
     snapshot: SnapshotRow
     tables: RouteTables
     settings: NamesrvSettings
-    lacking: Between | None = None
+    lacking: Lacking | None = None
     remembered: AsOf | None = None
 
     @classmethod
-    def of(cls, root: Root, view: RegistryView, settings: NamesrvSettings, lacking: Between | None = None) -> Self:
+    def of(cls, root: Root, view: RegistryView, settings: NamesrvSettings, lacking: Lacking | None = None) -> Self:
         """Return what is seen in a view; `settings` are those with which this process was started."""
         tables = view.routes
         return cls(root, view.snapshot, tables, settings.restored(tables.namesrv_config), lacking)
@@ -142,10 +125,8 @@ class Seen(NamedTuple):
     @property
     def moment(self) -> Moment:
         """The moment of the snapshot, as answers have it."""
-        moment, lacking = Moment.of(self.snapshot), self.lacking
-        if lacking is not None:
-            next_time = iso_text(lacking.after.event_time)
-            moment.between = Lacking(iso_text(lacking.at_ms), lacking.after.epoch, next_time, lacking.events)
+        moment = Moment.of(self.snapshot)
+        moment.between = self.lacking or UNSET
         return moment
 
     def not_found(self, kind: str, name: str, known: Iterable[str]) -> NotFoundError:
