@@ -7,7 +7,7 @@ has an epoch for an hour of it, or whatever the job read at once: its later even
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -36,8 +36,25 @@ def camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
+_TIMES = frozenset(
+    ("event_time", "published_at", "last_tick", "log_accepted_at", "last_heard_at", "lease_began_at", "suspect_since")
+) | {"last_update_timestamp"}
+"""Columns that hold a time, in epoch milliseconds in a row."""
+
+
+def shown(column: str, value: Any) -> Any:
+    """Return the value of a column as an answer has it: a time as text."""
+    return iso_text(value) if column in _TIMES and isinstance(value, int) else value
+
+
 class Fields(Struct, rename=camel):
     """An answer or a part of it. In JSON its names are camelCase, times ISO 8601 in UTC, durations end with Millis."""
+
+    @classmethod
+    def of(cls, row: Any, **more: Any) -> Self:
+        """Return an answer whose fields are the columns of a row of the same name, and `more`, which come first."""
+        given = {name: shown(name, value) for name, value in row._asdict().items()} | more
+        return cls(**{name: given[name] for name in cls.__struct_fields__ if name in given})
 
 
 class NotFoundError(NamesrvError):
@@ -49,8 +66,6 @@ class NotFoundError(NamesrvError):
         compared = [each for each in names if each[:2].lower() == name[:2].lower()] if is_long else names
         nearest = did_you_mean(name, compared[:_MOST_COMPARED], most=_NEAREST).rstrip()
         super().__init__(f"there is no {kind} {name} in epoch {epoch}. {nearest or _what_there_is(names)}")
-        self.kind = kind
-        self.name = name
 
 
 def _what_there_is(names: list[str]) -> str:
@@ -96,10 +111,13 @@ class Moment(Fields):
     published_at: str
     between: Lacking | UnsetType = UNSET
 
-    @classmethod
-    def of(cls, row: SnapshotRow) -> Self:
-        """Return the moment of a snapshot."""
-        return cls(row.epoch, iso_text(row.event_time), iso_text(row.published_at))
+
+class Page(Fields):
+    """A page of a list of `total` items; `next` names the item behind which the next page begins, null at the end."""
+
+    snapshot: Moment
+    total: int
+    next: str | None
 
 
 class Seen(NamedTuple):
@@ -125,9 +143,7 @@ class Seen(NamedTuple):
     @property
     def moment(self) -> Moment:
         """The moment of the snapshot, as answers have it."""
-        moment = Moment.of(self.snapshot)
-        moment.between = self.lacking or UNSET
-        return moment
+        return Moment.of(self.snapshot, between=self.lacking or UNSET)
 
     def not_found(self, kind: str, name: str, known: Iterable[str]) -> NotFoundError:
         """Return the error that names what there is, or what is most like the name."""
