@@ -20,8 +20,7 @@ from rich.text import Text
 
 from namesrv_stream.cli.output import say
 from namesrv_stream.config import Invocation, NamesrvSettings, kafka_client_arguments
-from namesrv_stream.kafka.producer import HeartbeatProducer
-from namesrv_stream.kafka.ticker import Ticker
+from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.kafka.topic import ensure_topic, wait_for_kafka
 from namesrv_stream.reporting.logs import errors_alone
 from namesrv_stream.reporting.progress_lines import progress

@@ -12,8 +12,7 @@ from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.kafka import producer as producer_module
-from namesrv_stream.kafka.producer import HeartbeatProducer
-from namesrv_stream.kafka.ticker import Ticker
+from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic, wait_for_kafka
 from namesrv_stream.records import decode_record, record_key
 from namesrv_stream.rules.record_types import (

@@ -19,8 +19,8 @@ from namesrv_stream.rules.record_types import Request
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.spark import local_session
+from namesrv_stream.tools.replay.case_checks import Check, Json, check_output
 from namesrv_stream.tools.replay.cases import Case, RestartStep, ScanStep, Step
-from namesrv_stream.tools.replay.checks import Check, Json, check_output
 
 CREATE_TIME_TOPIC = {
     **TOPIC_CONFIG,
