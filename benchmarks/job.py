@@ -29,8 +29,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.brokers import Brokers, heartbeat_frame
+from benchmarks.load import percentile
 from benchmarks.processes import cores, cpu_by_part, gateway_process, job_process, resident_mb, wait_until
-from benchmarks.publication import percentile
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.kafka.producer import HeartbeatProducer

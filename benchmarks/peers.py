@@ -1,14 +1,59 @@
-"""Peers of a name server in one event loop, each with an address of its own out of 127.0.0.0/8."""
+"""Peers of a name server: their registrations, and connections in one event loop, each from its own 127.x address."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Self
 
+from namesrv_stream.rules.record_types import DataVersion, TopicConfig
+from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.frame import FrameDecoder
+from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
+from namesrv_stream.wire.registration_request import (
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    body_crc32,
+    encode_registration,
+)
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 
+NOW_MS = 1_800_000_000_000
 _CHUNK_BYTES = 64 * 1024
+
+
+def registration(broker: int, topics: int, counter: int = 1, cluster: str = "c") -> RemotingCommand:
+    """Return the registration of a 5.x master with that many topics. `counter` is in its version and in one topic."""
+    table = {f"topic-{number:05}": TopicConfig(8, 8, 6) for number in range(topics)}
+    table["topic-00000"] = TopicConfig(8 + counter % 2, 8, 6)
+    header = RegisterBrokerHeader(
+        broker_name=f"{cluster}-{broker}",
+        broker_addr=f"10.0.{broker // 256}.{broker % 256}:{10_000 + topics}",
+        cluster_name=cluster,
+        ha_server_addr="10.0.0.1:10912",
+        broker_id=0,
+        enable_acting_master=False,
+    )
+    return registration_of(header, table, counter)
+
+
+def registration_of(
+    header: RegisterBrokerHeader,
+    topics: Mapping[str, TopicConfig],
+    counter: int,
+    *,
+    version: int = 493,
+    started_ms: int = NOW_MS,
+) -> RemotingCommand:
+    """Return the registration with this header, its checksum added. The data version has `started_ms` and `counter`."""
+    wrapper = TopicConfigSerializeWrapper(DataVersion(0, started_ms, counter), dict(topics))
+    body = encode_registration(RegisterBrokerBody(wrapper), version, compressed=header.compressed)
+    fields = header_fields(header) | {
+        "bodyCrc32": str(body_crc32(body)),
+        "compressed": str(header.compressed).lower(),
+        "brokerId": str(header.broker_id),
+    }
+    return RemotingCommand(code=RequestCode.REGISTER_BROKER, version=version, ext_fields=fields, body=body)
 
 
 class AsyncPeer:

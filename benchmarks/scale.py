@@ -19,8 +19,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,10 +30,7 @@ from rich.table import Table
 
 from benchmarks.drawing import draw
 from benchmarks.large_registry import TOPICS_PER_BROKER, Plan, Registry
-from benchmarks.processes import cpu_seconds
-from benchmarks.program import program
-from namesrv_stream.tools.local.ports import HOST, free_ports
-from namesrv_stream.tools.local.process import OwnedProcess
+from benchmarks.processes import cpu_seconds, gateway_process
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.remoting_command import RemotingCommand, decode_command, encode_command
 
@@ -149,18 +145,6 @@ class Stalls:
                 time.sleep(0.001)  # leaves the processor to the gateway, whose stalls are measured
 
 
-@contextmanager
-def running_gateway(root: Path, log: Path) -> Iterator[tuple[OwnedProcess, int]]:
-    """Run a gateway without Kafka on the tables under `root` within the `with`; give its port."""
-    port, silent = free_ports(1), free_ports(1)
-    options = {"listenPort": port, "kafka.bootstrap.servers": f"{HOST}:{silent}"}
-    process = OwnedProcess(program(root, options, "gateway"), log, env=dict(os.environ))
-    try:
-        yield process, port
-    finally:
-        process.stop()
-
-
 def wait_for_route(port: int, topic: str) -> None:
     """Wait until a gateway answers with a route."""
     deadline = time.monotonic() + _LIMIT_S
@@ -183,19 +167,19 @@ def measure(plan: Plan, folder: Path, changes: int) -> Found:
     registry.publish_all()
     found.first_publication_s = time.perf_counter() - began_s
     began_s = time.perf_counter()
-    with running_gateway(folder / "registry", folder / "gateway.log") as (process, port):
+    with gateway_process(folder, {}) as (port, pid):
         wait_for_route(port, plan.topic(0, 0))
         found.start_s = time.perf_counter() - began_s
         time.sleep(_PAUSE_S)
-        found.memory_mb["started"] = _memory_mb(process.pid)
+        found.memory_mb["started"] = _memory_mb(pid)
         client = Client(port)
         looked_up = [plan.topic(number % plan.brokers, number) for number in range(_LOOKED_UP)]
         with Stalls(port, looked_up) as stalls:
-            _measure_changes(plan, registry, client, stalls, process.pid, changes, found)
-            found.memory_mb["after changes"] = _memory_mb(process.pid)
+            _measure_changes(plan, registry, client, stalls, pid, changes, found)
+            found.memory_mb["after changes"] = _memory_mb(pid)
             _measure_bulk(plan, registry, client, stalls, found)
-        found.memory_mb["after bulk"] = _memory_mb(process.pid)
-        found.memory_mb["highest"] = _memory_mb(process.pid, "VmHWM")
+        found.memory_mb["after bulk"] = _memory_mb(pid)
+        found.memory_mb["highest"] = _memory_mb(pid, "VmHWM")
         client.close()
     return found
 

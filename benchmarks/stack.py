@@ -28,8 +28,8 @@ from msgspec.json import decode
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.gateway import registration
 from benchmarks.job import Tables, parts
+from benchmarks.peers import registration
 from benchmarks.processes import cores, cpu_by_part, gateway_process, job_process, resident_mb, wait_until
 from benchmarks.scale import Client, Stalls
 from namesrv_stream.tools.local.kafka_server import LocalKafka

@@ -321,7 +321,7 @@ def _play_rocketmq_scenes(stage: Stage, data: Path, real: LocalServer) -> None:
     stage.until("it is in the tables", lambda tables: real.address in tables.live)
     _mqadmin(stage, data, "clusterList")
     stage.scene(f"mqadmin makes the topic {TOPIC}")
-    _mqadmin(stage, data, "updateTopic", "-c", "RealCluster", "-t", TOPIC)
+    _mqadmin(stage, data, "updateTopic", "-c", "RealCluster", "-t", TOPIC, "-r", "2", "-w", "2")
     stage.until("its route is published", lambda tables: TOPIC in tables.queues)
     stage.scene("RocketMQ's Java client, inside mqadmin, sends and receives through that route")
     _mqadmin(stage, data, "sendMessage", "-t", TOPIC, "-p", "42_apples")
