@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from benchmarks.peers import registration_of
-from league.peer import Line
+from league.peer import Peer
 from namesrv_stream.rules.record_types import TopicConfig
 from namesrv_stream.wire.codes import RequestCode, Version
 from namesrv_stream.wire.headers import RegisterBrokerHeader
@@ -24,7 +24,7 @@ class Broker:
     broker_id: int
     address: str
     cluster: str
-    line: Line
+    line: Peer
     version: int
     acting_master: bool = False
     timeout_ms: int | None = None
@@ -63,7 +63,7 @@ class Broker:
         answer = self.line.ask(request(code, body, version=self.version, fields=self._identity))
         return (answer.ext_fields or {}).get("changed") == "true"
 
-    def over(self, line: Line) -> Broker:
+    def over(self, line: Peer) -> Broker:
         """Return the same broker over another connection."""
         return Broker(**(vars(self) | {"line": line}))
 

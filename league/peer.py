@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from typing import Protocol
 
 from namesrv_stream.tools.local.ports import HOST
 from namesrv_stream.wire.codes import Flag
@@ -14,27 +13,8 @@ LIMIT_S = 30.0
 """Longest time for an answer: a broker waits 24 s for a registration."""
 
 
-class Line(Protocol):
-    """The connection of a broker or a client to its name server."""
-
-    def ask(self, command: RemotingCommand) -> RemotingCommand:
-        """Send a request and return its answer."""
-
-    def send_oneway(self, command: RemotingCommand) -> None:
-        """Send a request that is not answered."""
-
-    def send_raw(self, data: bytes) -> None:
-        """Send bytes that need not be a frame."""
-
-    def is_closed_by_server(self, limit_s: float = LIMIT_S) -> bool:
-        """Return whether the server closes the connection within the limit."""
-
-    def close(self) -> None:
-        """Close the connection."""
-
-
 class Peer:
-    """A `Line` over one blocking socket."""
+    """The connection of a broker or a client to its name server, over one blocking socket."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection((HOST, port), timeout=LIMIT_S)
@@ -44,7 +24,7 @@ class Peer:
         self._opaque = 0
 
     def ask(self, command: RemotingCommand) -> RemotingCommand:
-        """See `Line`."""
+        """Send a request and return its answer."""
         self._send(command)
         while not self._received:
             data = self._socket.recv(1 << 18)
@@ -54,15 +34,15 @@ class Peer:
         return self._received.pop(0)
 
     def send_oneway(self, command: RemotingCommand) -> None:
-        """See `Line`."""
+        """Send a request that is not answered."""
         self._send(command, Flag.ONEWAY)
 
     def send_raw(self, data: bytes) -> None:
-        """See `Line`."""
+        """Send bytes that need not be a frame."""
         self._socket.sendall(data)
 
     def is_closed_by_server(self, limit_s: float = LIMIT_S) -> bool:
-        """See `Line`. Bytes that the server sends before are read and dropped."""
+        """Return whether the server closes the connection within the limit. Bytes before that are read and dropped."""
         self._socket.settimeout(limit_s)
         try:
             while self._socket.recv(1 << 16):
@@ -76,7 +56,7 @@ class Peer:
         return True
 
     def close(self) -> None:
-        """See `Line`."""
+        """Close the connection."""
         self._socket.close()
 
     def _send(self, command: RemotingCommand, flag: int = 0) -> None:
