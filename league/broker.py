@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from benchmarks.peers import registration_of
-from league.peer import Peer
+from benchmarks.peers import Peer, registration_of
 from namesrv_stream.rules.record_types import TopicConfig
 from namesrv_stream.wire.codes import RequestCode, Version
 from namesrv_stream.wire.headers import RegisterBrokerHeader

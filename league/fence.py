@@ -8,9 +8,9 @@ from contextlib import suppress
 
 from tenacity import RetryError, Retrying, retry_if_not_result, stop_after_delay, wait_fixed
 
+from benchmarks.peers import Peer
 from league.broker import Broker, request
 from league.errors import NotSettledError
-from league.peer import Peer
 from namesrv_stream.rules.record_types import TopicConfig
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 

@@ -13,8 +13,8 @@ from typing import Self
 
 from pyspark.sql import SparkSession
 
+from benchmarks.peers import Peer
 from league.fence import settle
-from league.peer import Peer
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.job.background_job import BackgroundJob

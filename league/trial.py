@@ -10,11 +10,11 @@ from typing import Any, Self
 
 import msgspec
 
+from benchmarks.peers import Peer
 from league.broker import Broker, request
 from league.errors import NotRightError
 from league.fence import becomes
 from league.listener import Listener
-from league.peer import Peer
 from league.sides import Side
 from namesrv_stream.rules.record_types import TopicConfig
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
