@@ -33,7 +33,7 @@ from tenacity import (
     wait_exponential,
 )
 
-from namesrv_stream.errors import KafkaProtocolError, KafkaRefusedError, KafkaUnreachableError, NamesrvError
+from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
 from namesrv_stream.kafka.protocol import other_protocol
 from namesrv_stream.records import DEFAULT_TOPIC, MAX_RECORD_BYTES
 
@@ -356,7 +356,8 @@ def named_errors(kafka: KafkaOptions) -> Iterator[None]:
         if isinstance(named, KafkaUnreachableError):
             other = other_protocol(address, kafka.get("security_protocol", "PLAINTEXT"))
             if other is not None:
-                raise KafkaProtocolError(address, other) from error
+                next_step = "Correct kafka.security.protocol, or the port in kafka.bootstrap.servers."
+                raise KafkaUnreachableError(address, other, next_step) from error
         raise named from error
 
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
-from namesrv_stream.errors import KafkaProtocolError, KafkaUnreachableError
+from namesrv_stream.errors import KafkaUnreachableError
 from namesrv_stream.kafka.protocol import other_protocol
 from namesrv_stream.kafka.topic import wait_for_kafka
 from namesrv_stream.tools.doctor.finding import findings
@@ -31,7 +31,7 @@ def settings(servers, protocol):
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL", "SSL"])
 def test_a_client_of_another_protocol_at_a_plaintext_port_is_told_so_by_doctor_too(kafka, protocol):
     of_client = settings(kafka.bootstrap_servers, protocol)
-    with pytest.raises(KafkaProtocolError, match=f"answers by PLAINTEXT, and .*security.protocol={protocol}"):
+    with pytest.raises(KafkaUnreachableError, match=f"answers by PLAINTEXT, and .*security.protocol={protocol}"):
         wait_for_kafka({"bootstrap_timeout_ms": 3_000} | kafka_client_arguments(of_client), limit_s=0)
     if protocol == "SASL_PLAINTEXT":
         [found] = findings("Kafka", lambda each: check_kafka(each, set()), of_client)
