@@ -17,6 +17,7 @@ from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
 from namesrv_stream.gateway import kv_file, notices
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.authorization import Authorization
+from namesrv_stream.gateway.body_processes import BodyProcesses
 from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.follower import FollowedSnapshot, Follower
@@ -84,7 +85,9 @@ class Gateway:
         self._authorization = Authorization(settings, self.metrics)
         self._loop = asyncio.get_running_loop()
         self._link = KafkaLink(settings, self._count_outcome)
-        self._writes = Writes(Sending(self._link, self.gateway_id), settings.reconcile_interval_millis, self._answers)
+        processes = BodyProcesses()
+        sending = Sending(self._link, processes, self.gateway_id)
+        self._writes = Writes(sending, settings.reconcile_interval_millis, self._answers)
         self._dispatcher = Dispatcher(self._answers, self._writes, self.metrics, self._authorization)
         self._server = Server(settings, self._dispatcher)
         async with AsyncExitStack() as opening:
@@ -96,6 +99,7 @@ class Gateway:
             )
             self._follower.start()
             opening.push_async_callback(asyncio.to_thread, self._follower.stop)
+            opening.callback(processes.close)
             await opening.enter_async_context(self._link)
             await self._wait_for_tables()
             self._open_monitoring(opening)
