@@ -16,7 +16,7 @@ from namesrv_stream.gateway.handshake import Terms
 from namesrv_stream.gateway.kept_answers import KeptAnswer
 from namesrv_stream.gateway.lookup_frames import LookupFrames
 from namesrv_stream.gateway.tls import Certificates
-from namesrv_stream.reporting.peer_log import PeerLog
+from namesrv_stream.reporting.logs import PeerLog
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
 if TYPE_CHECKING:
