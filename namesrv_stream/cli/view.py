@@ -21,9 +21,9 @@ from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import SnapshotGoneError
 from namesrv_stream.history.events import AsOf, Span, members_at
 from namesrv_stream.questions.job_status import Health, health
-from namesrv_stream.questions.subject import NotFoundError, Seen, between
+from namesrv_stream.questions.subject import Lacking, NotFoundError, Seen, between, now_of
 from namesrv_stream.questions.times import ACCEPTED, epoch_in, parsed_time
-from namesrv_stream.reporting.texts import duration_text
+from namesrv_stream.reporting.texts import counted, duration_text
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.wire.json_text import encode_json
@@ -206,8 +206,18 @@ def _past(reader: RouteReader, settings: NamesrvSettings, asked: AsOf, remembers
         return Seen(root, newest, members_at(root, newest, asked).routes(), settings, remembered=asked)
     seen = Seen.of(root, opened, settings, between(root, reader.snapshots, opened.snapshot, asked.at_ms))
     if seen.lacking is not None:
-        say(str(seen.lacking))
+        say(_lacking_text(seen, seen.lacking))
     return seen
+
+
+def _lacking_text(seen: Seen, lacking: Lacking) -> str:
+    times = (now_of(seen.snapshot), lacking.next_event_time, lacking.asked_at)
+    began, ended, asked = (time_text(at, with_zone=True) for at in times)
+    return (
+        f"as of {began}, epoch {seen.snapshot.epoch}; the next snapshot is of {ended}. "
+        f"{counted(lacking.events, 'event')} from there to {asked} are not in the answer: `namesrv-stream history` "
+        "has them."
+    )
 
 
 def _stale_text(looked: Looked) -> str:
