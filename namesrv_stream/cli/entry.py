@@ -145,13 +145,13 @@ COMMANDS = {
         "cli.commanding:update_namesrv_config", _CHANGE, "Change a setting at run time."
     ),
     "liftExpiryGuard": LazyCommand("cli.commanding:lift_expiry_guard", _CHANGE, "End the leases of suspect brokers."),
-    "compare": LazyCommand("cli.checks:compare", _LOOK, "Compare the answers of a RocketMQ NameServer."),
+    "compare": LazyCommand("cli.inspection:compare", _LOOK, "Compare the answers of a RocketMQ NameServer."),
     "export": LazyCommand("cli.backups:export", _KEEP, "Write one snapshot's tables to a file."),
     "import": LazyCommand("cli.backups:import_", _KEEP, "Make a new registry of such a file."),
     "backup": LazyCommand("cli.backups:backup", _KEEP, "Export the newest snapshot to a folder."),
     "restore": LazyCommand("cli.backups:restore", _KEEP, "Publish an earlier epoch's tables again."),
     "repair": LazyCommand("cli.backups:repair_", _KEEP, "Mend tables with damaged files."),
-    "doctor": LazyCommand("cli.checks:doctor", _RUN, "Check this machine, Kafka and the storage."),
+    "doctor": LazyCommand("cli.inspection:doctor", _RUN, "Check this machine, Kafka and the storage."),
     "up": LazyCommand("cli.on_this_machine:up", _RUN, "Run Kafka, the job and brokers here, until Ctrl-C."),
     "demo": LazyCommand("cli.on_this_machine:demo", _RUN, "Show an outage and its end as a story."),
     "demo-rocketmq": LazyCommand(
