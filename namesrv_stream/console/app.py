@@ -18,7 +18,7 @@ from namesrv_stream import __version__
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console import api
 from namesrv_stream.console.guard import Forwarded, Guard
-from namesrv_stream.console.problems import SHAPES, answer_of, problem_response
+from namesrv_stream.console.problems import SHAPES, on_error
 from namesrv_stream.console.running import Running
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.reporting.metrics_server import PROMETHEUS_TEXT, add_process_metrics
@@ -57,9 +57,8 @@ def make_app(settings: NamesrvSettings) -> FastAPI:
     app.add_api_route("/docs", _docs, include_in_schema=False)
     app.openapi().setdefault("components", {})["schemas"] = SHAPES
     app.mount("/", _Page(directory=PAGE, html=True))
-    app.add_exception_handler(NamesrvError, _on_error)
-    app.add_exception_handler(RequestValidationError, _on_bad_parameter)
-    app.add_exception_handler(HTTPException, _on_http_error)
+    for kind in (NamesrvError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, on_error)
     names = [name.strip().lower() for name in settings.console_hosts.split(",") if name.strip()]
     app.add_middleware(GZipMiddleware, minimum_size=_WORTH_COMPRESSING, compresslevel=5)
     app.add_middleware(Guard, names=[*names, settings.console_bind_address.lower()])
@@ -69,25 +68,6 @@ def make_app(settings: NamesrvSettings) -> FastAPI:
 
 async def _docs() -> Response:
     return FileResponse(PAGE / "docs.html", headers={"cache-control": "no-cache"})
-
-
-async def _on_error(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, NamesrvError)
-    return answer_of(error)
-
-
-async def _on_bad_parameter(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    name = first["loc"][-1] if first["loc"] else "the request"
-    message = f"{name}: {first['msg']}. /docs describes all parameters."
-    return problem_response(HTTPStatus.BAD_REQUEST, message)
-
-
-async def _on_http_error(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    status = HTTPStatus(error.status_code)
-    return problem_response(status, f"{error.detail}. /docs describes the API.", dict(error.headers or {}))
 
 
 _probes = APIRouter(include_in_schema=False)
