@@ -116,4 +116,4 @@ OF_MOMENTS = problems(
         410: "The snapshot is past snapshot.retention; the history goes further back.",
     }
 )
-"""What a path about a moment may answer besides."""
+"""Answers that a path about a moment may give besides."""

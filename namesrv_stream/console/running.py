@@ -122,7 +122,7 @@ class Feed:
 
 
 class Running:
-    """What the requests of a console share. Lives in the event loop; threads may use `kept` and `status`."""
+    """State that the requests of a console share. Lives in the event loop; threads may use `kept` and `status`."""
 
     def __init__(self, settings: NamesrvSettings) -> None:
         """Raises SettingError."""

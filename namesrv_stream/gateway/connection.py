@@ -52,7 +52,7 @@ class Connection(asyncio.Protocol):
         self._take: Callable[[Connection, bytes], None] = Connection._take_opening
         self._counted_for: str | None = None
         self._is_admitted = False
-        self._decoder = FrameDecoder(joins_bodies=False)
+        self._decoder = FrameDecoder()
         self._received = b""  # bytes that wait for the host's turn
         self._unread = b""  # frames that wait because the connection is held
         self._held_bytes = 0
@@ -418,7 +418,7 @@ class Connection(asyncio.Protocol):
             (self._transport.resume_reading if should_read else self._transport.pause_reading)()
 
     def _drop_input(self) -> None:
-        self._received, self._unread, self._decoder = b"", b"", FrameDecoder(joins_bodies=False)
+        self._received, self._unread, self._decoder = b"", b"", FrameDecoder()
 
     @property
     def _is_answering(self) -> bool:
