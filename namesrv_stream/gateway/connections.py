@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from namesrv_stream.access.proxies import TrustedProxies
+from namesrv_stream.access.addresses import TrustedProxies
 from namesrv_stream.gateway.fair_shares import FairShares, PeerLimits
 from namesrv_stream.gateway.inbound import Terms
 from namesrv_stream.gateway.tls import Certificates

@@ -104,7 +104,7 @@ class Inbound:
         self._context = context
         self._send = send
         self._first = b""
-        self._decoder = FrameDecoder(joins_bodies=False)
+        self._decoder = FrameDecoder()
         self.stage = Stage.FIRST
         self.source: str | None = None
         self.tls: TlsSession | None = None
@@ -134,7 +134,7 @@ class Inbound:
 
     def drop(self) -> None:
         """Forget all bytes that wait."""
-        self._first, self._decoder = b"", FrameDecoder(joins_bodies=False)
+        self._first, self._decoder = b"", FrameDecoder()
 
     def _opened(self, data: bytes) -> bytes:
         """Take bytes of the opening. Return those that belong to frames."""
