@@ -33,7 +33,7 @@ _IDLE = {
     "The gateway always stops in order.": "enableShutdownGracefully=false shutdownWaitTimeSeconds=30",
     "A setting of release 0.1. delta-rs now writes all tables, as it did with `rust`.": "writer=auto",
 }
-"""Why settings have no effect -> the settings with their defaults."""
+"""Reasons for which settings have no effect -> the settings with their defaults."""
 
 _NETTY_CLIENT = """
     channelNotActiveInterval=60000 clientAsyncSemaphoreValue=65535 clientCallbackExecutorThreads=2

@@ -91,15 +91,15 @@ class NamesrvSettings(RocketmqSettings):
     """
 
     snapshot_retention: Duration = setting("snapshot.retention", "30d", "job, maintenance")
-    """How long a snapshot can be read: 30d, 720h."""
+    """Time for which a snapshot can be read: 30d, 720h."""
 
     maintenance_millis: Millis = setting("maintenanceMillis", 3_600_000, "job")
-    """How often the job puts small files together and removes files that no retained snapshot needs; 0: never,
-    `maintain_tables` does.
+    """Time after which the job again puts small files together and removes files that no retained snapshot needs;
+    0: never, `maintain_tables` does.
     """
 
     rejected_retention: Duration = setting("rejected.retention", "90d", "job, maintenance")
-    """How long maintenance keeps the rows of the table `rejected`."""
+    """Time for which maintenance keeps the rows of the table `rejected`."""
 
     trigger_millis: Millis = setting("triggerMillis", 500, "job")
     """Shortest time between two micro-batches."""
@@ -108,7 +108,7 @@ class NamesrvSettings(RocketmqSettings):
     """Most records of one micro-batch, so that a backlog is read in several; none: no limit."""
 
     watermark_delay_millis: Millis = setting("watermarkDelayMillis", 0, "job")
-    """How long Spark keeps the state of an address after its timeout; no lease depends on it."""
+    """Time for which Spark keeps the state of an address after its timeout; no lease depends on it."""
 
     live_refresh_millis: Millis = setting("liveRefreshMillis", 300_000, "job")
     """Shortest event time between two publications of signs of life alone."""
@@ -119,12 +119,12 @@ class NamesrvSettings(RocketmqSettings):
     """
 
     expiry_guard_ratio: Ratio = setting("expiryGuardRatio", 0.0, "job")
-    """If more than this share of all leases is late when a silent lease would end, silent leases are held as suspect
-    in the routes; 0: no such guard. All jobs of a registry need the same value.
+    """Share of all leases, above which late ones make a silent lease suspect: it is held in the routes and does not
+    end; 0: no such guard. All jobs of a registry need the same value.
     """
 
     expiry_guard_max_millis: Millis = setting("expiryGuardMaxMillis", 600_000, "job")
-    """How long the guard holds a silent lease at most."""
+    """Longest time for which the guard holds a silent lease."""
 
     tick_millis: Count = setting("tickMillis", 1000, "job, gateway, fleet")
     """Time between two ticks that a process sends to Kafka, a gateway only while a lease may end soon; only a tick
@@ -192,9 +192,9 @@ class NamesrvSettings(RocketmqSettings):
     """Certificates against which clients' certificates are checked, PEM."""
 
     auth_mode: Literal["off", "observe", "operators", "writes"] = setting("auth.mode", "off", "gateway, console")
-    """Who may write. off: everybody. operators: only users with the role admin send what operators send. writes:
-    besides, only users with the role broker send what brokers send. observe: nothing is refused, and what `writes`
-    would refuse is counted and logged. At a bindAddress that is not loopback, off has to be set explicitly.
+    """Rights to write. off: everybody has them. operators: only users with the role admin send what operators send.
+    writes: besides, only users with the role broker send what brokers send. observe: nothing is refused, and what
+    `writes` would refuse is counted and logged. At a bindAddress that is not loopback, off has to be set explicitly.
     """
 
     auth_users_path: Location = setting("auth.usersPath", "", "gateway, console")

@@ -117,7 +117,7 @@ class Question:
 
     @cached_property
     def lacking(self) -> Lacking | None:
-        """What the snapshot lacks of a moment between it and the next one."""
+        """Events that the snapshot lacks of a moment between it and the next one."""
         return self.console.kept.lacking(self.row, self.moment)
 
     @cached_property

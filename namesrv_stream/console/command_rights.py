@@ -54,9 +54,10 @@ class Admission:
             if self._mode is not None:
                 check_right(self._mode, request, sender, {})
         except NotAllowedError as error:
-            log.warning("console: %s %s refused: %s", peer, "would be" if is_observed else "is", error)
             if not is_observed:
+                log.warning("console: %s is refused: %s", peer, error)
                 raise
+            log.warning("console: %s would be refused: %s", peer, error)
         name = f"{sender.user.name}@{peer}" if sender.user else peer
         return msgspec.structs.replace(command, requested_by=name)
 

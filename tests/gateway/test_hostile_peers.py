@@ -54,7 +54,7 @@ def greedy_peer(port, host=EVIL):
 
 
 def held_bytes(running):
-    return running.gateway.connections.held_bytes
+    return running.gateway.connections.shares.held_bytes
 
 
 def test_who_pipelines_and_does_not_read_is_answered_no_more_than_it_takes(wide, settings):
