@@ -143,7 +143,7 @@ class Site:
         return Answers(RouteTables(live=live), self.settings, offsets={0: offset}, reading_ms=reading_ms)
 
     def connect(self):
-        return connected(SimpleNamespace(lookups=None), self._connections)
+        return connected(None, self._connections)
 
     def ask(self, command, connection):
         return asyncio.ensure_future(self.writes.answered(command, connection))
