@@ -1,7 +1,7 @@
 """Divides among hosts what all connections share: connections, memory, room for records and the event loop's time.
 
-One rule holds for each of these things: when there is not enough of it, the host that has most of it gives way. It
-waits, is refused, or loses a connection; no other host does.
+One rule holds for each of these things: when there is not enough of it, the host that has most of it gives way first.
+It waits, is refused, or loses a connection.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import asyncio
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from namesrv_stream.errors import NamesrvError
 
@@ -148,7 +149,10 @@ class FairShares:
             payer = next(iter(payers))
             payer.end(logging.INFO, "it has sent nothing, and a new one needs room")
             self.leave(payer)
-        self._check_room(host)
+        if len(self.open) >= self._max_connections:
+            most = self._max_connections
+            raise NamesrvError(f"over {most} connections of all peers: close some, or set maxConnections higher")
+        self._check_room_of(host)
         self._silent[host][connection] = None
         self._of_host[host][connection] = None
         self.open.add(connection)
@@ -173,12 +177,6 @@ class FairShares:
 
     def _is_full(self, host: Host) -> bool:
         return host is not None and len(self._of_host.get(host, ())) >= self._max_of_a_host
-
-    def _check_room(self, host: Host) -> None:
-        most = self._max_connections
-        if len(self.open) >= most:
-            raise NamesrvError(f"over {most} connections of all peers: close some, or set maxConnections higher")
-        self._check_room_of(host)
 
     def _check_room_of(self, host: Host) -> None:
         if self._is_full(host):
@@ -272,38 +270,26 @@ class Turns:
 
     def __init__(self, at_a_time: int) -> None:
         self._slots = asyncio.Semaphore(at_a_time)
-        self._lines: dict[str, asyncio.Lock] = {}
-        self._waiting: Counter[str] = Counter()
+        self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._rests_until_s: dict[str, float] = {}
 
     @asynccontextmanager
     async def turn(self, host: str, limit_s: float) -> AsyncIterator[None]:
         """Run an `async with` block in the host's turn. Raises TimeoutError if that does not come within `limit_s`."""
         line = self._lines.setdefault(host, asyncio.Lock())
-        self._waiting[host] += 1
-        try:
-            async with asyncio.timeout(limit_s) as waiting, line:
-                await asyncio.sleep(self._rest_s(host))
-                async with self._slots:
-                    waiting.reschedule(None)
-                    with self._timed(host):
-                        yield
-        finally:
-            self._waiting[host] -= 1
-            if not self._waiting[host]:
-                del self._waiting[host], self._lines[host]
+        async with asyncio.timeout(limit_s) as waiting, line:
+            await asyncio.sleep(self._rest_s(host))
+            async with self._slots:
+                waiting.reschedule(None)
+                started_s = time.monotonic()
+                try:
+                    yield
+                finally:
+                    spent_s = time.monotonic() - started_s
+                    if spent_s > SHORT_TURN_S:
+                        self._rests_until_s[host] = time.monotonic() + REST_TIMES * spent_s
 
     def _rest_s(self, host: str) -> float:
         now_s = time.monotonic()
         self._rests_until_s = {each: until_s for each, until_s in self._rests_until_s.items() if until_s > now_s}
         return self._rests_until_s.get(host, now_s) - now_s
-
-    @contextmanager
-    def _timed(self, host: str) -> Iterator[None]:
-        started_s = time.monotonic()
-        try:
-            yield
-        finally:
-            ended_s = time.monotonic()
-            if ended_s - started_s > SHORT_TURN_S:
-                self._rests_until_s[host] = ended_s + REST_TIMES * (ended_s - started_s)
