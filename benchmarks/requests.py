@@ -20,7 +20,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.gateway import registration
+from benchmarks.peers import registration
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.authorization import Authorization

@@ -28,7 +28,7 @@ from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.fleet.plan import FleetPlan
 from namesrv_stream.tools.fleet.player import BrokerState, Fleet
-from namesrv_stream.tools.local.rocketmq_servers import LocalServer, broker, java_client, mqadmin
+from namesrv_stream.tools.local.rocketmq_servers import LocalServer, broker, mqadmin
 from namesrv_stream.tools.local.stack import LocalStack, own_kafka_port
 
 _CHECK_EVERY_S = 1.0
@@ -289,8 +289,7 @@ def _show_next_steps(stage: Stage, first_epoch: int) -> None:
 
 
 TOPIC = "Orders"
-MESSAGES = 100
-BROKER, CLIENT, MQADMIN = FOLDERS = ("broker", "client", "mqadmin")
+BROKER, MQADMIN = FOLDERS = ("broker", "mqadmin")
 
 
 @click.command("demo-rocketmq")
@@ -322,14 +321,11 @@ def _play_rocketmq_scenes(stage: Stage, data: Path, real: LocalServer) -> None:
     stage.until("it is in the tables", lambda tables: real.address in tables.live)
     _mqadmin(stage, data, "clusterList")
     stage.scene(f"mqadmin makes the topic {TOPIC}")
-    _mqadmin(stage, data, "updateTopic", "-c", "RealCluster", "-t", TOPIC)
+    _mqadmin(stage, data, "updateTopic", "-c", "RealCluster", "-t", TOPIC, "-r", "2", "-w", "2")
     stage.until("its route is published", lambda tables: TOPIC in tables.queues)
-    stage.scene("RocketMQ's Java client sends and receives through that route")
-    bodies = [f"message {number}" for number in range(MESSAGES)]
-    with java_client(data / CLIENT, namesrv) as client:
-        client.send(TOPIC, bodies)
-        received = client.receive(TOPIC, MESSAGES)
-    stage.output.print(f"{len(bodies)} messages sent, {len(set(received) & set(bodies))} of them received")
+    stage.scene("RocketMQ's Java client, inside mqadmin, sends and receives through that route")
+    _mqadmin(stage, data, "sendMessage", "-t", TOPIC, "-p", "42_apples")
+    _mqadmin(stage, data, "consumeMessage", "-t", TOPIC)
     stage.scene("kill -9 of the broker: its connection to the gateway closes")
     real.kill()
     stage.until("its route is gone", lambda tables: TOPIC not in tables.queues)

@@ -17,7 +17,7 @@ from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.fair_shares import FairShares
 from namesrv_stream.gateway.inbound import Terms
 from namesrv_stream.gateway.tls import Certificates
-from namesrv_stream.reporting.peer_log import PeerLog
+from namesrv_stream.reporting.logs import PeerLog
 from namesrv_stream.reporting.texts import who_listens
 
 try:

@@ -215,7 +215,7 @@ def test_a_proxy_header_of_somebody_else_is_refused_and_its_words_are_not_repeat
 
 
 def test_who_is_refused_again_and_again_has_ten_lines_and_a_count(registry, settings, caplog, monkeypatch):
-    monkeypatch.setattr("namesrv_stream.reporting.peer_log._WINDOW_S", 3)
+    monkeypatch.setattr("namesrv_stream.reporting.logs._WINDOW_S", 3)
     with BackgroundGateway(settings()) as running:
         started_s = time.monotonic()
         for _ in range(40):
