@@ -1,4 +1,4 @@
-"""The job's monitoring pages, and Spark's reports on the query's progress, if a port for them is set."""
+"""The job's monitoring pages, if a port for them is set."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.job.hang_watch import HangWatch, pid_of_jvm
 from namesrv_stream.reporting.metrics_server import MonitoringServer, add_process_metrics
-from namesrv_stream.stream.job_metrics import JobMetrics, ProgressListener
-from namesrv_stream.stream.query import QUERY_NAME
+from namesrv_stream.stream.job_metrics import JobMetrics
 
 
 @contextmanager
@@ -32,17 +31,3 @@ def monitoring(spark: SparkSession, settings: NamesrvSettings, metrics: JobMetri
         yield
     finally:
         server.close()
-
-
-@contextmanager
-def progress_to(metrics: JobMetrics, spark: SparkSession, settings: NamesrvSettings) -> Iterator[None]:
-    """Have Spark report each micro-batch to `metrics` within the `with`; without job.metricsPort do nothing."""
-    if not settings.job_metrics_port:
-        yield
-        return
-    listener = ProgressListener(QUERY_NAME, metrics.progressed)
-    spark.streams.addListener(listener)
-    try:
-        yield
-    finally:
-        spark.streams.removeListener(listener)

@@ -40,7 +40,7 @@ from namesrv_stream.job.failures import (
     storage_errors,
 )
 from namesrv_stream.job.hang_watch import HangWatch
-from namesrv_stream.job.job_monitoring import monitoring, progress_to
+from namesrv_stream.job.job_monitoring import monitoring
 from namesrv_stream.job.table_care import TableCare
 from namesrv_stream.job.warm_up import WarmUp
 from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock, candidates
@@ -297,7 +297,6 @@ class RouteRegistryJob:
                 open_things.callback(self._stop_query, query, loading)
                 batches = loading.result()
             open_things.callback(self.started.clear)
-            open_things.enter_context(progress_to(self.metrics, self._spark, self._settings))
             self.query, self._batches = query, batches
             open_things.enter_context(TableCare(self._root, self._settings, self._note_point))
             self.metrics.query_starts.inc()
@@ -411,6 +410,8 @@ class RouteRegistryJob:
                 require_session(self._spark)
                 failure = str(query.exception() or "it was stopped from outside")
                 raise job_failure(self._settings, batches.failure, failure)
+            if self._settings.job_metrics_port:
+                self.metrics.follow(query)
 
     @staticmethod
     def _stop_query(query: StreamingQuery, batches: Future[MicroBatches]) -> None:
