@@ -155,7 +155,7 @@ def find_coordinator(kafka: KafkaOptions, topic: str, root: str) -> None:
 def candidates(kafka: KafkaOptions, topic: str, root: str) -> list[Candidate]:
     """Return the jobs that take part in a registry's election now, the active one first."""
     found = []
-    for member in group_members(kafka, group_of(topic, root)):
-        run_id, _, host = member.client_id.partition("@")
-        found.append(Candidate(run_id, host, member.has_partition))
+    for client_id, is_active in group_members(kafka, group_of(topic, root)).items():
+        run_id, _, host = client_id.partition("@")
+        found.append(Candidate(run_id, host, is_active))
     return sorted(found, key=lambda each: (not each.is_active, each.run_id))

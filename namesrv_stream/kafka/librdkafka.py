@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
 
+T = TypeVar("T")
 librdkafka_log = logging.getLogger("librdkafka")
 
 KafkaOptions = Mapping[str, Any]
@@ -54,6 +55,14 @@ def librdkafka_options(kafka: KafkaOptions) -> dict[str, Any]:
         elif name not in ("bootstrap_servers", "bootstrap_timeout_ms"):
             options[_NAMES.get(name, name.replace("_", "."))] = value
     return options
+
+
+def opened(client: Callable[..., T], options: Mapping[str, Any], address: str) -> T:
+    """Open a client of librdkafka. Raises KafkaRefusedError for options that it does not take."""
+    try:
+        return client(options, logger=librdkafka_log)
+    except KafkaException as error:
+        raise named_kafka_error(error.args[0], address) from error
 
 
 def address_of(kafka: KafkaOptions) -> str:

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
@@ -42,9 +42,9 @@ from namesrv_stream.kafka.librdkafka import (
     COMPRESSION,
     KafkaOptions,
     address_of,
-    librdkafka_log,
     librdkafka_options,
     named_kafka_error,
+    opened,
 )
 from namesrv_stream.records import DEFAULT_TOPIC, MAX_RECORD_BYTES
 
@@ -218,15 +218,8 @@ def newest_timestamp_ms(kafka: KafkaOptions, topic: str = DEFAULT_TOPIC) -> int 
     return max((info.timestamp for info in found.values() if info.timestamp >= 0), default=None)
 
 
-class GroupMember(NamedTuple):
-    """One member of a consumer group."""
-
-    client_id: str
-    has_partition: bool
-
-
-def group_members(kafka: KafkaOptions, group_id: str) -> list[GroupMember]:
-    """Return the present members of a consumer group; empty for a group that nobody has joined."""
+def group_members(kafka: KafkaOptions, group_id: str) -> dict[str, bool]:
+    """Return the client ids in a consumer group, each with whether it has a partition; empty if nobody has joined."""
     return _Admin(kafka).members(group_id)
 
 
@@ -247,10 +240,7 @@ class _Admin:
         self._limit_s = kafka.get("bootstrap_timeout_ms", _ANSWER_LIMIT_S * 1000) / 1000
         self._problems: list[KafkaError] = []
         options = {**librdkafka_options(kafka), "error_cb": self._problems.append}
-        try:
-            self._client = AdminClient(options, logger=librdkafka_log)
-        except KafkaException as error:
-            raise named_kafka_error(error.args[0], self._address) from error
+        self._client = opened(AdminClient, options, self._address)
 
     def cluster(self) -> DescribeClusterResult:
         """Return the id and the nodes of the Kafka cluster."""
@@ -302,12 +292,12 @@ class _Admin:
         asked = self._client.list_offsets(wanted, request_timeout=self._limit_s) if wanted else {}
         return {partition.partition: self._answer(each) for partition, each in asked.items()}
 
-    def members(self, group_id: str) -> list[GroupMember]:
+    def members(self, group_id: str) -> dict[str, bool]:
         """Return the members of a consumer group. Kafka forgets a group whose members have all left."""
         asked = self._client.describe_consumer_groups([group_id], request_timeout=self._limit_s)
         found = self._answer(asked[group_id], but=(KafkaError.GROUP_ID_NOT_FOUND,))
         members = found.members if found is not None else ()
-        return [GroupMember(each.client_id, bool(each.assignment.topic_partitions)) for each in members]
+        return {each.client_id: bool(each.assignment.topic_partitions) for each in members}
 
     def _answer(self, asked: Future[Any], but: Collection[int] = ()) -> Any:
         """Return Kafka's answer, None if it is an error with one of the codes `but`.
