@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Self, TypeVar
 
@@ -57,19 +57,7 @@ _IDLE_POLL_S = 1.0
 
 
 class GatewayBusyError(NamesrvError):
-    """Too much waits for Kafka, in this process or in this peer's share of it; answered SYSTEM_BUSY."""
-
-    def __init__(self, waiting: int) -> None:
-        super().__init__(f"{waiting} records wait for Kafka: try again later. Is Kafka away, or too slow?")
-        self.waiting = waiting
-
-
-class NoTurnError(NamesrvError):
-    """A large body was not read in time, because others came first; answered SYSTEM_BUSY."""
-
-    def __init__(self, limit_s: float) -> None:
-        super().__init__(f"large bodies of this address, or of others, took over {limit_s:g} s: try again later")
-        self.limit_s = limit_s
+    """A record or a large body finds no room or no turn in time; answered SYSTEM_BUSY."""
 
 
 class KafkaLink:
@@ -156,34 +144,31 @@ class KafkaLink:
     async def aside(self, work: Callable[[], T], held_bytes: int, host: str) -> T:
         """Run `work` in a thread. Meanwhile `held_bytes` count as on their way to Kafka.
 
-        One piece of work runs for a host at a time, and hosts take turns. Raises what `work` raises, NoTurnError if the
-        turn does not come within TURN_LIMIT_S, and the errors of `send`.
+        One piece of work runs for a host at a time, and hosts take turns. Raises what `work` raises, GatewayBusyError
+        if the turn does not come within TURN_LIMIT_S, and the errors of `send`.
         """
         self._ready(held_bytes, host)
-        with self._held(host, held_bytes):
-            try:
-                async with self._turns.turn(host, TURN_LIMIT_S):
-                    return await self._loop.run_in_executor(self._workers, work)
-            except TimeoutError as error:
-                raise NoTurnError(TURN_LIMIT_S) from error
+        self._bytes.take(host, held_bytes)
+        try:
+            async with self._turns.turn(host, TURN_LIMIT_S):
+                return await self._loop.run_in_executor(self._workers, work)
+        except TimeoutError as error:
+            raise GatewayBusyError(
+                f"large bodies of this address, or of others, took over {TURN_LIMIT_S:g} s: try again later"
+            ) from error
+        finally:
+            self._bytes.give_back(host, held_bytes)
 
     def run_in_process(self, work: Callable[[], T]) -> T:
         """Run `work` in another process and wait for it, within `aside`. Raises as BodyProcesses.run."""
         return self._processes.run(work)
 
-    @contextmanager
-    def _held(self, host: str, held_bytes: int) -> Iterator[None]:
-        self._bytes.take(host, held_bytes)
-        try:
-            yield
-        finally:
-            self._bytes.give_back(host, held_bytes)
-
     def _ready(self, more_bytes: int, host: str) -> RecordProducer:
         if self._producer is None:
             raise KafkaUnreachableError(self._settings.kafka_bootstrap_servers, "no connection yet")
         if not self.has_room(host, more_bytes):
-            raise GatewayBusyError(self.on_the_way)
+            waiting = self.on_the_way
+            raise GatewayBusyError(f"{waiting} records wait for Kafka: try again later. Is Kafka away, or too slow?")
         return self._producer
 
     def has_room(self, host: str, more_bytes: int) -> bool:

@@ -16,7 +16,7 @@ from namesrv_stream.gateway.body_processes import ReadingProcessLostError
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.connection_log import BrokerLog
 from namesrv_stream.gateway.heartbeats import Heartbeats, InLog
-from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
+from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.gateway.kept_answers import KeptAnswer
 from namesrv_stream.gateway.own_writes import OwnWrites
 from namesrv_stream.gateway.registrations import (
@@ -67,7 +67,7 @@ _AT_A_TIME = 20
 
 KAFKA_IS_AWAY = "Kafka is away, so its brokers have to use another gateway"
 
-_NOT_SENT = (KafkaUnreachableError, GatewayBusyError, NoTurnError, ReadingProcessLostError)
+_NOT_SENT = (KafkaUnreachableError, GatewayBusyError, ReadingProcessLostError)
 
 
 class TooManyBrokersError(BadRequestError):

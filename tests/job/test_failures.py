@@ -85,9 +85,9 @@ def test_of_a_python_traceback_the_raised_line_is_the_cause():
 
 def test_a_line_of_the_plan_is_no_cause():
     said = (
-        "failed: Traceback (most recent call last):\n  File x\nBatchUnreadError: offset was changed from 120 to 3; "
+        "failed: Traceback (most recent call last):\n  File x\nNamesrvError: offset was changed from 120 to 3; "
         "failOnDataLoss\n\n=== Streaming Query ===\nIdentifier: [id = 1]\nProject [broker_addr#472]\n"
     )
     failure = job_failure(SETTINGS, None, said)
     assert isinstance(failure, CheckpointUnusableError)
-    assert ": BatchUnreadError: offset was changed from 120 to 3; failOnDataLoss. It" in str(failure)
+    assert ": NamesrvError: offset was changed from 120 to 3; failOnDataLoss. It" in str(failure)
