@@ -1,4 +1,4 @@
-"""Translate the `kafka.*` settings for Spark's Kafka source and for kafka-python.
+"""Translate the `kafka.*` settings for Spark's Kafka source and for librdkafka.
 
 Both clients read the same settings, which are written as for Kafka's Java clients. A form that only Java can read (a
 JKS key store) raises SettingError, whose message names the form that both can read.
@@ -13,7 +13,7 @@ from typing import Any
 from namesrv_stream.config.settings import KAFKA_PREFIX, NamesrvSettings
 from namesrv_stream.errors import SettingError, did_you_mean
 
-_SAME_IN_PYTHON = frozenset(
+_SAME = frozenset(
     {
         "client.id",
         "request.timeout.ms",
@@ -22,8 +22,6 @@ _SAME_IN_PYTHON = frozenset(
         "reconnect.backoff.ms",
         "reconnect.backoff.max.ms",
         "retry.backoff.ms",
-        "receive.buffer.bytes",
-        "send.buffer.bytes",
         "sasl.kerberos.service.name",
     }
 )
@@ -47,12 +45,12 @@ def spark_kafka_options(settings: NamesrvSettings) -> dict[str, str]:
 
 
 def kafka_client_arguments(settings: NamesrvSettings) -> dict[str, Any]:
-    """Return keyword arguments for any client of kafka-python.
+    """Return the options for any client of librdkafka.
 
-    Raises SettingError for an option that has no counterpart in kafka-python.
+    Raises SettingError for an option that has no counterpart in librdkafka.
     """
     options = settings.kafka_options
-    arguments: dict[str, Any] = {"bootstrap_servers": settings.kafka_bootstrap_servers.split(",")}
+    arguments: dict[str, Any] = {"bootstrap.servers": settings.kafka_bootstrap_servers}
     for key, text in options.items():
         arguments |= _argument(key, text, options)
     return arguments
@@ -61,13 +59,13 @@ def kafka_client_arguments(settings: NamesrvSettings) -> dict[str, Any]:
 def _argument(key: str, text: str, options: Mapping[str, str]) -> dict[str, Any]:
     if translate := _TRANSLATIONS.get(key):
         return translate(text, options)
-    if key in _SAME_IN_PYTHON:
-        return {key.replace(".", "_"): _number(key, text) if _NUMBERS.search(key) else text}
+    if key in _SAME:
+        return {key: _number(key, text) if _NUMBERS.search(key) else text}
     if _JAVA_ONLY.match(key):
         return {}
     raise _error(
         key,
-        "is no option that both Spark and kafka-python have",
+        "is no option that both Spark and librdkafka have",
         f"{did_you_mean(key, _KNOWN)}Leave it out, or set it in Kafka's own configuration.",
     )
 
@@ -78,11 +76,11 @@ def _number(key: str, text: str) -> int:
     return int(text)
 
 
-def _one_of(name: str, key: str, accepted: tuple[str, ...]) -> Callable[[str, Mapping[str, str]], dict[str, Any]]:
+def _one_of(key: str, accepted: tuple[str, ...]) -> Callable[[str, Mapping[str, str]], dict[str, Any]]:
     def translate(text: str, _options: Mapping[str, str]) -> dict[str, Any]:
         if text.upper() not in accepted:
             raise _error(key, f"{text!r} is not accepted here", f"Use one of {', '.join(accepted)}.")
-        return {name: text.upper()}
+        return {key: text.upper()}
 
     return translate
 
@@ -97,7 +95,7 @@ def _jaas(text: str, _options: Mapping[str, str]) -> dict[str, Any]:
             "is neither of PlainLoginModule nor of ScramLoginModule with username and password",
             'Write: org.apache.kafka.common.security.plain.PlainLoginModule required username="..." password="...";',
         )
-    return {"sasl_plain_username": found["username"], "sasl_plain_password": found["password"]}
+    return {"sasl.username": found["username"], "sasl.password": found["password"]}
 
 
 def _check_pem(kind: str, options: Mapping[str, str]) -> None:
@@ -113,12 +111,12 @@ def _check_pem(kind: str, options: Mapping[str, str]) -> None:
 
 def _truststore(text: str, options: Mapping[str, str]) -> dict[str, Any]:
     _check_pem("truststore", options)
-    return {"ssl_cafile": text}
+    return {"ssl.ca.location": text}
 
 
 def _keystore(text: str, options: Mapping[str, str]) -> dict[str, Any]:
     _check_pem("keystore", options)
-    return {"ssl_certfile": text, "ssl_keyfile": text}
+    return {"ssl.certificate.location": text, "ssl.key.location": text}
 
 
 def _inline_pem(key: str) -> Callable[[str, Mapping[str, str]], dict[str, Any]]:
@@ -130,19 +128,25 @@ def _inline_pem(key: str) -> Callable[[str, Mapping[str, str]], dict[str, Any]]:
 
 
 _TRANSLATIONS: dict[str, Callable[[str, Mapping[str, str]], dict[str, Any]]] = {
-    "security.protocol": _one_of("security_protocol", "security.protocol", _SECURITY_PROTOCOLS),
-    "sasl.mechanism": _one_of("sasl_mechanism", "sasl.mechanism", _MECHANISMS),
+    "security.protocol": _one_of("security.protocol", _SECURITY_PROTOCOLS),
+    "sasl.mechanism": _one_of("sasl.mechanism", _MECHANISMS),
     "sasl.jaas.config": _jaas,
     "ssl.truststore.location": _truststore,
     "ssl.keystore.location": _keystore,
     "ssl.truststore.certificates": _inline_pem("ssl.truststore.certificates"),
     "ssl.keystore.key": _inline_pem("ssl.keystore.key"),
     "ssl.keystore.certificate.chain": _inline_pem("ssl.keystore.certificate.chain"),
-    "ssl.key.password": lambda text, _options: {"ssl_password": text},
-    "ssl.endpoint.identification.algorithm": lambda text, _options: {"ssl_check_hostname": bool(text.strip())},
+    "receive.buffer.bytes": lambda text, _options: {
+        "socket.receive.buffer.bytes": _number("receive.buffer.bytes", text)
+    },
+    "send.buffer.bytes": lambda text, _options: {"socket.send.buffer.bytes": _number("send.buffer.bytes", text)},
+    "ssl.key.password": lambda text, _options: {"ssl.key.password": text},
+    "ssl.endpoint.identification.algorithm": lambda text, _options: {
+        "ssl.endpoint.identification.algorithm": "https" if text.strip() else "none"
+    },
 }
 
-_KNOWN = (*_SAME_IN_PYTHON, *_TRANSLATIONS, "bootstrap.servers", "topic")
+_KNOWN = (*_SAME, *_TRANSLATIONS, "bootstrap.servers", "topic")
 
 
 def _error(key: str, problem: str, next_step: str) -> SettingError:

@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.kafka.librdkafka import KafkaOptions, librdkafka_log, librdkafka_options, named_kafka_error
+from namesrv_stream.kafka.librdkafka import KafkaOptions, librdkafka_log, named_kafka_error
 from namesrv_stream.kafka.topic import group_members
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class JobLock:
         self.held = threading.Event()
         self._topic = topic
         self._options = {
-            **librdkafka_options(kafka),
+            **kafka,
             "client.id": f"{run_id}@{socket.gethostname()}",
             "group.id": group_of(topic, root),
             "enable.auto.commit": False,

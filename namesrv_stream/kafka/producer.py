@@ -25,8 +25,6 @@ from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, Name
 from namesrv_stream.kafka.librdkafka import (
     COMPRESSION,
     KafkaOptions,
-    address_of,
-    librdkafka_options,
     named_kafka_error,
     opened,
 )
@@ -58,12 +56,12 @@ class RecordProducer:
 
     def __init__(self, kafka: KafkaOptions, topic: str, delivery_timeout_ms: int) -> None:
         self._topic = topic
-        self._address = address_of(kafka)
+        self._address = kafka["bootstrap.servers"]
         self._options: dict[str, Any] = {
             "compression.type": COMPRESSION,
             "linger.ms": _LINGER_MS,
-            "reconnect.backoff.max.ms": max(_RECONNECT_WITHIN_MS, int(kafka.get("reconnect_backoff_ms", 0))),
-            **librdkafka_options(kafka),
+            "reconnect.backoff.max.ms": max(_RECONNECT_WITHIN_MS, int(kafka.get("reconnect.backoff.ms", 0))),
+            **kafka,
             "acks": "all",
             "enable.idempotence": True,
             "allow.auto.create.topics": False,
@@ -154,7 +152,7 @@ class HeartbeatProducer:
     """
 
     def __init__(self, kafka: KafkaOptions, topic: str = DEFAULT_TOPIC, *, delivery_timeout_ms: int = 120_000) -> None:
-        self._address = address_of(kafka)
+        self._address = kafka["bootstrap.servers"]
         if not end_offsets(kafka, topic):
             raise KafkaRefusedError(self._address, f"there is no topic {topic}")
         self._records = RecordProducer(kafka, topic, delivery_timeout_ms)

@@ -15,7 +15,7 @@ from typing import NamedTuple, Self, cast
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
-from namesrv_stream.kafka.librdkafka import KafkaOptions, address_of, librdkafka_options, named_kafka_error, opened
+from namesrv_stream.kafka.librdkafka import KafkaOptions, named_kafka_error, opened
 from namesrv_stream.records import MAX_RECORD_BYTES
 
 LOG_PARTITION = 0
@@ -54,9 +54,9 @@ class RecordReader:
     def __init__(self, kafka: KafkaOptions, topic: str) -> None:
         """Make the consumer."""
         self._topic = topic
-        self._address = address_of(kafka)
+        self._address = kafka["bootstrap.servers"]
         options = {
-            **librdkafka_options(kafka),
+            **kafka,
             "group.id": "namesrv-stream-reader",  # librdkafka requires one; no group is joined and no offset committed
             "enable.auto.commit": False,
             "auto.offset.reset": "error",

@@ -1,6 +1,6 @@
 """Administration of the heartbeat topic: make it, check its settings, read its offsets.
 
-The argument `kafka` holds the settings of a client (`KafkaOptions`).
+The argument `kafka` holds the options of a client of librdkafka.
 """
 
 from __future__ import annotations
@@ -41,8 +41,6 @@ from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
 from namesrv_stream.kafka.librdkafka import (
     COMPRESSION,
     KafkaOptions,
-    address_of,
-    librdkafka_options,
     named_kafka_error,
     opened,
 )
@@ -61,8 +59,8 @@ TOPIC_CONFIG = {
 
 SHORTEST_RETENTION_MS = 24 * 3_600_000
 
-_ANSWER_LIMIT_S = 5.0
-"""Limit of Kafka's answer, unless the client's settings have a `bootstrap_timeout_ms`."""
+_ANSWER_LIMIT_MS = 5_000
+"""Limit of Kafka's answer, unless the client's options have another one."""
 
 _MADE_WITHIN_S = 10.0
 _LOOK_EVERY_S = 0.05
@@ -174,7 +172,7 @@ def require_one_order(facts: TopicFacts, kafka: KafkaOptions, *, is_replay: bool
     It needs one partition, LogAppendTime and no compaction. A replay may use CreateTime: it sets the time of each
     record itself, on a topic of its own.
     """
-    servers, topic = address_of(kafka), facts.topic
+    servers, topic = kafka["bootstrap.servers"], facts.topic
     alter = f"kafka-configs.sh --bootstrap-server {servers} --alter --entity-type topics --entity-name {topic}"
     if facts.partition_count != 1:
         raise _unfit(
@@ -236,10 +234,10 @@ class _Admin:
     """A client for a few questions to Kafka. Raises KafkaUnreachableError and KafkaRefusedError."""
 
     def __init__(self, kafka: KafkaOptions) -> None:
-        self._address = address_of(kafka)
-        self._limit_s = kafka.get("bootstrap_timeout_ms", _ANSWER_LIMIT_S * 1000) / 1000
+        self._address = kafka["bootstrap.servers"]
+        self._limit_s = kafka.get("socket.timeout.ms", _ANSWER_LIMIT_MS) / 1000
         self._problems: list[KafkaError] = []
-        options = {**librdkafka_options(kafka), "error_cb": self._problems.append}
+        options = {**kafka, "error_cb": self._problems.append}
         self._client = opened(AdminClient, options, self._address)
 
     def cluster(self) -> DescribeClusterResult:

@@ -18,7 +18,7 @@ eventually = retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.05), rerais
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory):
     with LocalKafka(tmp_path_factory.mktemp("kafka")) as node:
-        options = {"bootstrap_servers": [node.bootstrap_servers]}
+        options = {"bootstrap.servers": node.bootstrap_servers}
         ensure_topic(options, TOPIC)
         yield options
 

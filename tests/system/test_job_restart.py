@@ -250,7 +250,7 @@ def test_records_that_kafka_no_longer_has_are_named_and_the_job_goes_on_behind_t
 
 def delete_records(heartbeats, before):
     """Takes the oldest records from partition 0, as Kafka's retention does."""
-    admin = KafkaAdminClient(**heartbeats.kafka)
+    admin = KafkaAdminClient(bootstrap_servers=heartbeats.kafka["bootstrap.servers"])
     admin.delete_records({TopicPartition(heartbeats.topic, 0): before})
     admin.close()
 
