@@ -48,6 +48,6 @@ def named_kafka_error(error: KafkaError, address: str) -> NamesrvError:
     if problem.endswith(": "):
         problem += error.name()
     if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-        problem += ". Is kafka.security.protocol that of this listener?"
+        problem += " (is kafka.security.protocol that of this listener?)"
     kind = KafkaUnreachableError if error.code() in _AWAY or error.retriable() else KafkaRefusedError
     return kind(address, problem)

@@ -82,7 +82,7 @@ def wait_for_kafka(kafka: KafkaOptions, limit_s: float = math.inf, given_up: thr
         before_sleep=_log_next_attempt,
         reraise=True,
     )
-    attempts(_ping, kafka)
+    attempts(lambda: _Admin(kafka).cluster())
 
 
 @dataclass(frozen=True)
@@ -217,14 +217,21 @@ def newest_timestamp_ms(kafka: KafkaOptions, topic: str = DEFAULT_TOPIC) -> int 
 
 
 def group_members(kafka: KafkaOptions, group_id: str) -> dict[str, bool]:
-    """Return the client ids in a consumer group, each with whether it has a partition; empty if nobody has joined."""
-    return _Admin(kafka).members(group_id)
+    """Return the client ids in a consumer group, each with whether it has a partition; empty if nobody has joined.
+
+    Kafka forgets a group whose members have all left.
+    """
+    admin = _Admin(kafka)
+    asked = admin.client.describe_consumer_groups([group_id], request_timeout=admin.limit_s)
+    found = admin.answer(asked[group_id], but=(KafkaError.GROUP_ID_NOT_FOUND,))
+    members = found.members if found is not None else ()
+    return {each.client_id: bool(each.assignment.topic_partitions) for each in members}
 
 
 def answers(kafka: KafkaOptions) -> bool:
-    """Return whether a Kafka answers that lists itself among its nodes."""
+    """Return whether a Kafka answers."""
     try:
-        _ping(kafka)
+        _Admin(kafka).cluster()
     except KafkaUnreachableError:
         return False
     return True
@@ -235,26 +242,26 @@ class _Admin:
 
     def __init__(self, kafka: KafkaOptions) -> None:
         self._address = kafka["bootstrap.servers"]
-        self._limit_s = kafka.get("socket.timeout.ms", _ANSWER_LIMIT_MS) / 1000
+        self.limit_s = kafka.get("socket.timeout.ms", _ANSWER_LIMIT_MS) / 1000
         self._problems: list[KafkaError] = []
         options = {**kafka, "error_cb": self._problems.append}
-        self._client = opened(AdminClient, options, self._address)
+        self.client = opened(AdminClient, options, self._address)
 
     def cluster(self) -> DescribeClusterResult:
         """Return the id and the nodes of the Kafka cluster."""
-        found: DescribeClusterResult = self._answer(self._client.describe_cluster(request_timeout=self._limit_s))
+        found: DescribeClusterResult = self.answer(self.client.describe_cluster(request_timeout=self.limit_s))
         return found
 
     def topic(self, topic: str) -> TopicDescription | None:
         """Return Kafka's own description of the topic, None if there is no such topic or this client may not see it."""
-        asked = self._client.describe_topics(TopicCollection([topic]), request_timeout=self._limit_s)
-        found: TopicDescription | None = self._answer(asked[topic], but=_NO_SUCH_TOPIC)
+        asked = self.client.describe_topics(TopicCollection([topic]), request_timeout=self.limit_s)
+        found: TopicDescription | None = self.answer(asked[topic], but=_NO_SUCH_TOPIC)
         return found
 
     def made_topic(self, topic: str, config: Mapping[str, str]) -> TopicDescription:
         """Make the topic, and return its description once it can be written."""
-        asked = self._client.create_topics([NewTopic(topic, 1, config=dict(config))], request_timeout=self._limit_s)
-        self._answer(asked[topic], but=(KafkaError.TOPIC_ALREADY_EXISTS,))  # another process was faster
+        asked = self.client.create_topics([NewTopic(topic, 1, config=dict(config))], request_timeout=self.limit_s)
+        self.answer(asked[topic], but=(KafkaError.TOPIC_ALREADY_EXISTS,))  # another process was faster
         until = Retrying(
             retry=retry_if_result(lambda found: found is None or not all(each.leader for each in found.partitions)),
             stop=stop_after_delay(_MADE_WITHIN_S),
@@ -269,8 +276,8 @@ class _Admin:
     def facts(self, found: TopicDescription) -> TopicFacts:
         """Return what is to be known of a topic."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, found.name)
-        [asked] = self._client.describe_configs([resource], request_timeout=self._limit_s).values()
-        entries = self._answer(asked, but=_NO_SUCH_TOPIC) or {}
+        [asked] = self.client.describe_configs([resource], request_timeout=self.limit_s).values()
+        entries = self.answer(asked, but=_NO_SUCH_TOPIC) or {}
         cluster = self.cluster()
         return TopicFacts(
             topic=found.name,
@@ -287,17 +294,10 @@ class _Admin:
         found = self.topic(topic)
         partitions = range(len(found.partitions)) if found is not None else ()
         wanted = {TopicPartition(topic, number): at for number in partitions}
-        asked = self._client.list_offsets(wanted, request_timeout=self._limit_s) if wanted else {}
-        return {partition.partition: self._answer(each) for partition, each in asked.items()}
+        asked = self.client.list_offsets(wanted, request_timeout=self.limit_s) if wanted else {}
+        return {partition.partition: self.answer(each) for partition, each in asked.items()}
 
-    def members(self, group_id: str) -> dict[str, bool]:
-        """Return the members of a consumer group. Kafka forgets a group whose members have all left."""
-        asked = self._client.describe_consumer_groups([group_id], request_timeout=self._limit_s)
-        found = self._answer(asked[group_id], but=(KafkaError.GROUP_ID_NOT_FOUND,))
-        members = found.members if found is not None else ()
-        return {each.client_id: bool(each.assignment.topic_partitions) for each in members}
-
-    def _answer(self, asked: Future[Any], but: Collection[int] = ()) -> Any:
+    def answer(self, asked: Future[Any], but: Collection[int] = ()) -> Any:
         """Return Kafka's answer, None if it is an error with one of the codes `but`.
 
         If no answer came, the error is what kept the connection from opening.
@@ -314,7 +314,7 @@ class _Admin:
 
     def _why_away(self) -> KafkaError | None:
         """Return what has kept the connection from opening, None if nothing has."""
-        self._client.poll(0)  # takes the problems over
+        self.client.poll(0)  # takes the problems over
         named = [each for each in self._problems if each.code() != KafkaError._ALL_BROKERS_DOWN]
         if named:
             said = dict.fromkeys(each.str().partition(" (after ")[0] for each in named)
@@ -322,10 +322,6 @@ class _Admin:
         if self._problems:
             return KafkaError(KafkaError._TRANSPORT, "the connection is closed before there is an answer")
         return None
-
-
-def _ping(kafka: KafkaOptions) -> None:
-    _Admin(kafka).cluster()
 
 
 def _log_next_attempt(state: RetryCallState) -> None:
