@@ -17,7 +17,7 @@ from dataclasses import replace
 import click
 from pyspark.sql import SparkSession
 
-from namesrv_stream.cli.submitted import settings_options
+from namesrv_stream.cli.submitted import takes_settings
 from namesrv_stream.config import Invocation, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.job.failures import JobHungError, LimitReachedError
@@ -32,7 +32,7 @@ log = logging.getLogger("namesrv_stream.route_registry")
 
 
 @click.command()
-@settings_options
+@takes_settings
 @click.option("--standby", is_flag=True, help="Wait while another job is active, and take over when it ends.")
 @click.option(
     "--accept-new-log", is_flag=True, help="Keep the tables, and go on with another topic or Kafka than theirs."

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import MalformedRecordError, NamesrvError, TermLostError
+from namesrv_stream.history.broker_lines import log_brokers
 from namesrv_stream.kafka.record_reader import LOG_PARTITION, RecordReader, StoredRecord
 from namesrv_stream.records import decode_readable, decode_record
 from namesrv_stream.rules.lease import LOG_GAP_MS, LogClock, deadline_ms
@@ -29,7 +30,7 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LiveRow, LogPosition, RejectedRow
 from namesrv_stream.stream.job_metrics import JobMetrics
 from namesrv_stream.stream.log_progress import LogProgress, TickSilence
-from namesrv_stream.stream.publication_log import MAX_REJECTED_KEY_BYTES, log_brokers, log_rejected, rejected_row
+from namesrv_stream.stream.rejected_records import MAX_REJECTED_KEY_BYTES, log_rejected, rejected_row
 from namesrv_stream.stream.source import Eviction, in_log_order, with_values
 from namesrv_stream.tables import publication
 from namesrv_stream.tables.progress_sign import ProgressSign
@@ -198,7 +199,7 @@ class MicroBatches:
             self._lock.release()
 
     def _handle(self, rows: pa.Table) -> None:
-        """Handle a batch by the steps of docs/architecture.md, whose numbers stand here."""
+        """Handle a batch by the steps of docs/job.md, whose numbers stand here."""
         records, evictions = in_log_order(rows)  # 3
         self.metrics.records.inc(len(records))
         if records:

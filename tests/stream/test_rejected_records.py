@@ -3,7 +3,7 @@
 import pytest
 
 from namesrv_stream.kafka.record_reader import StoredRecord
-from namesrv_stream.stream.publication_log import log_rejected, rejected_row
+from namesrv_stream.stream.rejected_records import log_rejected, rejected_row
 
 
 @pytest.mark.parametrize(

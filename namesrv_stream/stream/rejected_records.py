@@ -1,13 +1,13 @@
-"""What a publication means to people: its lines in the job's log, and what is kept of each rejected record."""
+"""Rejected records: what is kept of each, and their lines in the job's log."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
 
-from namesrv_stream.history.broker_lines import HELD, LEFT, MOST_LINES, REFUSED, BrokerLine, broker_lines
+from namesrv_stream.history.broker_lines import MOST_LINES
 from namesrv_stream.kafka.record_reader import LOG_PARTITION, StoredRecord
-from namesrv_stream.rules.rows import BrokerEventRow, RejectedRow
+from namesrv_stream.rules.rows import RejectedRow
 
 log = logging.getLogger(__name__)
 
@@ -17,30 +17,6 @@ MAX_REJECTED_BYTES = 64 * 1024
 MAX_REJECTED_KEY_BYTES = 1024
 MAX_REASON_CHARS = 200
 """Limit of the reason, which may quote the record."""
-
-
-def log_brokers(events: Sequence[BrokerEventRow], epoch: int) -> None:
-    """Log who came, went and changed with one publication. A lost connection, an expiry and a refusal are warnings."""
-    for line in broker_lines(events):
-        facts: dict[str, object] = {"epoch": epoch}
-        if line.event is not None:
-            facts |= {"offset": line.event.offset, "address": line.event.broker_addr}
-        if line.is_warning:
-            _warn(line, facts)
-        else:
-            log.info("%s", line.text, extra=facts)
-
-
-def _warn(line: BrokerLine, facts: dict[str, object]) -> None:
-    match line.verb:
-        case verb if verb == LEFT:
-            log.warning("%s left: %s", line.who, line.detail, extra=facts)
-        case verb if verb == REFUSED:
-            log.warning("%s was refused: %s", line.who, line.detail, extra=facts)
-        case verb if verb == HELD:
-            log.warning("%s is suspect: %s", line.who, line.detail, extra=facts)
-        case _:
-            log.warning("%s came or left: %s", line.who, line.detail, extra=facts)
 
 
 def rejected_row(stored: StoredRecord, event_time_ms: int, reason: str) -> RejectedRow:
