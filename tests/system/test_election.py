@@ -16,7 +16,7 @@ eventually = retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.05), rerais
 
 @pytest.fixture(scope="module")
 def kafka(kafka_node):
-    options = {"bootstrap_servers": [kafka_node.bootstrap_servers]}
+    options = {"bootstrap.servers": kafka_node.bootstrap_servers}
     ensure_topic(options, TOPIC)
     return options
 

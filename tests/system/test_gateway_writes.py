@@ -60,7 +60,7 @@ class Site:
     """
 
     def __init__(self, node, topic, folder, now_ms=T0, *, is_thinned=False):
-        self.kafka = {"bootstrap_servers": [node.bootstrap_servers]}
+        self.kafka = {"bootstrap.servers": node.bootstrap_servers}
         self.topic = topic
         self.registry = PublishedRegistry(str(folder / "registry"), now_ms)
         self.settings = NamesrvSettings.model_validate(
@@ -403,7 +403,7 @@ def test_a_topic_that_is_deleted_is_reported_and_writes_go_on_when_it_is_back(si
             return peer.ask(100, namespace="n", key="k", value="v").code
 
         assert put() == 0
-        with KafkaAdminClient(**site.kafka) as admin:
+        with KafkaAdminClient(bootstrap_servers=site.kafka["bootstrap.servers"]) as admin:
             admin.delete_topics([site.topic])
 
         @eventually
