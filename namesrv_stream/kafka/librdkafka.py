@@ -1,15 +1,16 @@
-"""Errors of librdkafka, the client of all that speaks to Kafka here but Spark."""
+"""Clients and errors of librdkafka, the client of all that speaks to Kafka here but Spark."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
 
+T = TypeVar("T")
 librdkafka_log = logging.getLogger("librdkafka")
 
 KafkaOptions = Mapping[str, Any]
@@ -33,12 +34,20 @@ _AWAY = frozenset(
 )
 
 
+def opened(client: Callable[..., T], options: Mapping[str, Any], address: str) -> T:
+    """Open a client of librdkafka. Raises KafkaRefusedError for options that it does not take."""
+    try:
+        return client(options, logger=librdkafka_log)
+    except KafkaException as error:
+        raise named_kafka_error(error.args[0], address) from error
+
+
 def named_kafka_error(error: KafkaError, address: str) -> NamesrvError:
     """Return a KafkaUnreachableError if trying again may help, a KafkaRefusedError otherwise."""
     problem = error.str().partition(" (after ")[0]
     if problem.endswith(": "):
         problem += error.name()
     if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-        problem += ". Is kafka.security.protocol that of this listener?"
+        problem += " (is kafka.security.protocol that of this listener?)"
     kind = KafkaUnreachableError if error.code() in _AWAY or error.retriable() else KafkaRefusedError
     return kind(address, problem)

@@ -169,7 +169,7 @@ def test_a_batch_that_comes_while_the_job_ends_is_left_to_the_next_run(heartbeat
         beginning = Beginning(0, publisher.table("live"))
         query = start_query(session, heartbeats.settings, loaded, beginning, checkpoint)
         query.processAllAvailable()
-        assert reader.is_resting
+        assert reader._next_offset is None, "nothing is read ahead"  # noqa: SLF001
         end(batches)
         heartbeats.say(registration(2))
         await_batch(query)
