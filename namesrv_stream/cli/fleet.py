@@ -68,7 +68,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 _PAST_SHAPE = ", ".join(f"--{name} {count}" for name, count in SHAPE.items())
 
 
-@click.command("fleet", context_settings={"show_default": True})
+@click.command("fleet")
 @click.option("--brokers", type=_FEWEST_1, default=8, help="Number of broker processes, slaves included.")
 @click.option("--clusters", type=_FEWEST_1, default=1, help="Number of clusters.")
 @click.option("--slaves", "slaves_per_master", type=_FEWEST_0, default=1, help="Slaves of each master.")

@@ -35,7 +35,6 @@ _MAX_TEXT = 200
     "--role",
     type=click.Choice(["all", "job", "gateway"]),
     default="all",
-    show_default=True,
     help="Check only what this process needs.",
 )
 @click.option("--tables", is_flag=True, help="Read every file of every retained snapshot instead, and do nothing else.")
