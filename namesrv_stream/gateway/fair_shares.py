@@ -29,6 +29,9 @@ MOMENT_S = 0.002
 HEAVY_SHARE = 0.5
 """Limit of the event loop's time for all heavy hosts together."""
 
+_SHORTEST_REST_S = 0.001
+"""The event loop's clock counts milliseconds. A shorter rest is added to the next one."""
+
 _FORGOTTEN_AFTER_S = 0.02
 _MOST_DEBT_S = 0.1
 """Limit of the time that is held against a host, so that a former rush of a lone host is soon forgotten."""
@@ -129,8 +132,8 @@ class FairShares:
         self._memory = Share(max_held_bytes)
         self._in_line: dict[Host, dict[Connection, None]] = {}
         self._is_turn_due = False
-        self._spent_s = 0.0
-        self._rested_at_s = 0.0
+        self._spent_s = 0.0  # of all turns
+        self._owed_s = 0.0  # the time for which heavy hosts have to rest
         self.loop_time = LoopTime()
         self.open: set[Connection] = set()
 
@@ -231,11 +234,13 @@ class FairShares:
             return
         self._in_line.setdefault(connection.counted_for, {})[connection] = None
         if not self._is_turn_due:
-            self._begin_turn_in(self._rested_at_s - time.perf_counter())
+            self._begin_heavy_turn()
 
-    def _begin_turn_in(self, seconds: float) -> None:
+    def _begin_heavy_turn(self) -> None:
+        rest_s = self._owed_s if self._owed_s >= _SHORTEST_REST_S else 0.0
+        self._owed_s -= rest_s
         self._is_turn_due = True
-        self._loop.call_later(max(0.0, seconds), self._heavy_turn)
+        self._loop.call_later(rest_s, self._heavy_turn)
 
     def _heavy_turn(self) -> None:
         host, line = next(iter(self._in_line.items()))
@@ -243,15 +248,14 @@ class FairShares:
         del self._in_line[host], line[connection]
         if line:
             self._in_line[host] = line  # now the last one
-        self._spent_s = 0.0
+        before_s = self._spent_s
         try:
             connection.on_turn()
         finally:
+            self._owed_s += (self._spent_s - before_s) * (1 / HEAVY_SHARE - 1)
             self._is_turn_due = False
-            rest_s = self._spent_s * (1 / HEAVY_SHARE - 1)
-            self._rested_at_s = time.perf_counter() + rest_s
             if self._in_line:
-                self._begin_turn_in(rest_s)
+                self._begin_heavy_turn()
 
 
 def _discard(connections: dict[Host, dict[Connection, None]], connection: Connection) -> None:
