@@ -115,7 +115,7 @@ class LoopTime:
 
 
 class FairShares:
-    """What each host has of the things that the connections of one server share. Lives in the event loop.
+    """Counts what each host has of the things that the connections of one server share. Lives in the event loop.
 
     - Connections: beyond a limit one that has sent nothing is closed, of the host that has most such connections.
     - Memory: beyond peerBufferMaxBytes the host that holds most loses the connection with most bytes times seconds.
@@ -150,7 +150,9 @@ class FairShares:
             payers = None
         if payers:
             payer = next(iter(payers))
-            payer.end(logging.INFO, "it has sent nothing, and a new one needs room")
+            why = "it has sent nothing, and a new one needs room"
+            payer.log_line(logging.INFO, f"connection of {payer.peer} closed: {why}")
+            payer.abort(why)
             self.leave(payer)
         if len(self.open) >= self._max_connections:
             most = self._max_connections
@@ -203,11 +205,12 @@ class FairShares:
 
         while self._memory.is_exceeded:
             payer = max(self._of_host[self._memory.heaviest], key=weight)
-            payer.end(
+            payer.log_line(
                 logging.WARNING,
-                f"it holds {payer.counted_bytes} bytes of unfinished frames and answers not taken, and all peers hold "
-                f"{self.held_bytes}, over peerBufferMaxBytes",
+                f"connection of {payer.peer} closed: it holds {payer.counted_bytes} bytes of unfinished frames and "
+                f"answers not taken, and all peers hold {self.held_bytes}, over peerBufferMaxBytes",
             )
+            payer.abort("it held too many bytes")
             self._set_held(payer, 0, now_s)
 
     def _set_held(self, connection: Connection, held_bytes: int, now_s: float) -> None:
