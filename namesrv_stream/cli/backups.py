@@ -16,7 +16,7 @@ from namesrv_stream.config import Invocation
 from namesrv_stream.history.events import AsOf
 from namesrv_stream.reporting.texts import counted
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.verification import damages
+from namesrv_stream.tables.mending import damages
 from namesrv_stream.tools.backup.content import Content, content_of
 from namesrv_stream.tools.backup.file import BackupFileError, backup_name, read_backup, write_backup
 from namesrv_stream.tools.backup.putting_back import import_content, restore_content

@@ -21,6 +21,7 @@ from namesrv_stream.tables.root import (
     FORMAT_PROPERTY,
     LOG_RETENTION_PROPERTY,
     RETENTION_PROPERTY,
+    OpenTables,
     Root,
     constraint_properties,
     missing_columns,
@@ -50,7 +51,7 @@ class RustWriter:
 
     def __init__(self, root: Root) -> None:
         self._root = root
-        self._open: dict[str, DeltaTable] = {}
+        self._tables = OpenTables(root)
         self._newest: tuple[SnapshotRow | None, int] = (None, -1)
         self._written: dict[str, tuple[int, pa.Table]] = {}
 
@@ -67,31 +68,26 @@ class RustWriter:
             self._create(spec, retention_ms)
 
     def head(self, spec: TableSpec) -> int:
-        table = self._open.get(spec.name)
-        if table is None:
-            with naming_damage(self._root, spec):
-                table = self._open[spec.name] = self._root.open(spec)
-        else:
-            table.update_incremental()
-        return table.version()
+        with naming_damage(self._root, spec):
+            return self._tables.at_head(spec).version()
 
     def commits(self, spec: TableSpec, after: int) -> list[Commit]:
         head = self.head(spec)
-        entries = self._open[spec.name].history(head - after) if head > after else []
+        entries = self._tables.at(spec, head).history(head - after) if head > after else []
         return [commit for entry in entries if (commit := Commit.of(entry)).version > after]
 
     def read(self, spec: TableSpec, version: int) -> pa.Table:
         with naming_damage(self._root, spec, version):
-            return select(self._at(spec, version), spec)
+            return select(self._tables.at(spec, version), spec)
 
     def read_queues(self, version: int) -> TopicQueues:
         with naming_damage(self._root, TOPIC, version):
-            return load_queues(self._at(TOPIC, version))
+            return load_queues(self._tables.at(TOPIC, version))
 
     def newest_snapshot(self) -> tuple[SnapshotRow | None, int]:
         version = self.head(SNAPSHOT)
         if version != self._newest[1]:
-            self._newest = (newest_row(self._root, self._at(SNAPSHOT, version)), version)
+            self._newest = (newest_row(self._tables.at(SNAPSHOT, version)), version)
         return self._newest
 
     def merge(self, spec: TableSpec, base: int, changes: RowChanges, tag: CommitTag) -> int:
@@ -150,7 +146,7 @@ class RustWriter:
             return table.version()
 
     def file_count(self, spec: TableSpec, version: int) -> int:
-        table = self._at(spec, version)
+        table = self._tables.at(spec, version)
         if _is_in_buckets(spec, table):
             return len(table.file_uris()) - len(table.partitions())
         return len(table.file_uris(file_pruning_predicate=_newest_partition(spec, table)))
@@ -164,12 +160,6 @@ class RustWriter:
             )
             return table.version()
 
-    def _at(self, spec: TableSpec, version: int) -> DeltaTable:
-        table = self._open.get(spec.name)
-        if table is None or table.version() != version:
-            table = self._open[spec.name] = self._root.open(spec, version)
-        return table
-
     @contextmanager
     def _on(self, spec: TableSpec, base: int) -> Iterator[DeltaTable]:
         """Yield the table at `base` for one write. Raises BaseMovedError if another commit has come first.
@@ -178,12 +168,12 @@ class RustWriter:
         """
         try:
             with naming_damage(self._root, spec, base):
-                yield self._at(spec, base)
+                yield self._tables.at(spec, base)
         except CommitFailedError as error:
-            self._open.pop(spec.name, None)
+            self._tables.close(spec)
             raise BaseMovedError(spec.name, base) from error
         except BaseException:
-            self._open.pop(spec.name, None)
+            self._tables.close(spec)
             raise
 
     def _create(self, spec: TableSpec, retention_ms: int) -> None:

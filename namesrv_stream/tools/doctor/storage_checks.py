@@ -15,10 +15,10 @@ from deltalake.fs import DeltaStorageHandler
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.config.storage import is_object_store
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError
+from namesrv_stream.tables.mending import damages
 from namesrv_stream.tables.object_store import require_conditional_put
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.verification import damages
 from namesrv_stream.tools.doctor.finding import Finding
 
 _LEAST_ROOM_BYTES = 1024**3
