@@ -28,9 +28,7 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
-from namesrv_stream.tables.schemas import TABLES
-from namesrv_stream.tables.writer import RowChanges
+from namesrv_stream.tables.writer import RustWriter, changes_to_write
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.ports import free_ports
 from namesrv_stream.tools.local.process import OwnedProcess
@@ -121,10 +119,7 @@ def publish_cluster(root: Path) -> None:
     for broker in range(MASTERS):
         rules.apply(register_broker(registration(broker, TOPICS)), LogPosition(_NOW_MS, 0, broker))
     taken = rules.take_changes()
-    changes = {
-        name: RowChanges(change.upserts, [key[: len(TABLES[name].key)] for key in change.deletes])
-        for name, change in taken.changes.items()
-    }
+    changes = changes_to_write(taken.changes)
     publisher = Publisher.claim(RustWriter(Root(str(root))), "benchmark", _NOW_MS)
     publisher.publish(Batch("query", 0, _NOW_MS, {0: 0}, changes, taken.events), _NOW_MS)
 

@@ -23,9 +23,8 @@ from rich.table import Table
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, OpenTables, Root, select
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import LIVE
-from namesrv_stream.tables.writer import CommitTag, RowChanges
+from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 
 _TAG = CommitTag(1, 1)
 _TIMES = 15

@@ -22,13 +22,6 @@ class RowChange(NamedTuple):
     after: tuple[object, ...] | None
 
 
-class NetChanges(NamedTuple):
-    """The net changes of a whole journal in one table. A row that was changed and changed back is not among them."""
-
-    upserts: list[tuple[object, ...]]
-    deletes: list[Key]
-
-
 Journal = list[RowChange]
 
 
@@ -106,15 +99,3 @@ def net_of(journal: Iterable[RowChange]) -> list[RowChange]:
         if first is not change:
             changes[change.table, change.key] = first._replace(after=change.after)
     return [change for change in changes.values() if change.before != change.after]
-
-
-def net_changes(journal: Iterable[RowChange]) -> dict[str, NetChanges]:
-    """Return the rows to upsert and the keys to delete by table, for readers who see only the end of the journal."""
-    changes: dict[str, NetChanges] = {}
-    for change in net_of(journal):
-        of_table = changes.setdefault(change.table, NetChanges([], []))
-        if change.after is None:
-            of_table.deletes.append(change.key)
-        else:
-            of_table.upserts.append(change.after)
-    return changes

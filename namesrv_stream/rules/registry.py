@@ -15,7 +15,7 @@ from msgspec import structs
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.commands import CommandReply, apply_command
 from namesrv_stream.rules.history import AppliedEvent, history_of, log_gap_line
-from namesrv_stream.rules.journal import NetChanges, net_changes
+from namesrv_stream.rules.journal import RowChange, net_of
 from namesrv_stream.rules.lease import (
     LOG_GAP_MS,
     LeaseEnds,
@@ -51,12 +51,12 @@ CAUSES = {"UNREGISTERED": "UNREGISTER_BROKER", "CHANNEL_CLOSED": "CHANNEL_CLOSED
 
 @dataclass(frozen=True, slots=True)
 class RegistryChanges:
-    """The changes since the last publication: rows to upsert and keys to delete by table, and lines of history.
+    """The changes since the last publication, one for each row, and the lines of history.
 
     `changes` has a row of `live` only if more than a sign of life changed it; `take_signs_of_life` returns the others.
     """
 
-    changes: Mapping[str, NetChanges]
+    changes: list[RowChange]
     events: list[BrokerEventRow]
 
 
@@ -278,7 +278,7 @@ class RouteRegistry:
 
     def take_changes(self) -> RegistryChanges:
         """Return the changes since the last call and begin a new journal."""
-        changes = RegistryChanges(net_changes(self._tables.journal), self._events)
+        changes = RegistryChanges(net_of(self._tables.journal), self._events)
         self._tables.journal.clear()
         self._events = []
         return changes

@@ -20,10 +20,9 @@ from deltalake.fs import DeltaStorageHandler
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.damage import UNREADABLE, Damage, TableFiles, newest_version, table_damages
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import BROKER_EVENT, PAST_SNAPSHOT, PINNED_TABLES, REJECTED, SNAPSHOT, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.writer import CommitTag
+from namesrv_stream.tables.writer import CommitTag, RustWriter
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     SNAPSHOT.name: ("epoch",),

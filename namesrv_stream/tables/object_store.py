@@ -14,7 +14,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from namesrv_stream.config.storage import is_object_store, s3a_options
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.writer import RustWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

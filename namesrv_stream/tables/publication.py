@@ -39,7 +39,7 @@ from namesrv_stream.tables.writer import (
     CommitTag,
     RowChanges,
     Rows,
-    TableWriter,
+    RustWriter,
     appended,
     holds_rows_of,
 )
@@ -133,7 +133,7 @@ class Publisher:
     """
 
     def __init__(
-        self, writer: TableWriter, last: SnapshotRow, snapshot_version: int, retention_ms: int, on_point: OnPoint
+        self, writer: RustWriter, last: SnapshotRow, snapshot_version: int, retention_ms: int, on_point: OnPoint
     ) -> None:
         self._writer = writer
         self._snapshot_version = snapshot_version
@@ -150,7 +150,7 @@ class Publisher:
     @classmethod
     def claim(  # noqa: PLR0913, PLR0917  # two of the arguments are callbacks
         cls,
-        writer: TableWriter,
+        writer: RustWriter,
         run_id: str,
         claimed_at_ms: int,
         retention_ms: int = DEFAULT_RETENTION_MS,

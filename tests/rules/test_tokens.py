@@ -183,5 +183,5 @@ def test_a_token_alone_leaves_no_line_of_history():
     made.take_changes()
     made.apply(OWN, LogPosition(T0, 0, 100))
     changes = made.take_changes()
-    assert [row.tokens for row in changes.changes["live"].upserts] == [("own",)]
+    assert [change.after.tokens for change in changes.changes if change.table == "live"] == [("own",)]
     assert changes.events == []

@@ -6,7 +6,6 @@ from deltalake.exceptions import DeltaError
 from namesrv_stream.rules.rows import ClusterRow, RejectedRow
 from namesrv_stream.tables.arrow import rows_to_arrow
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import (
     BROKER,
     BROKER_EVENT,
@@ -17,7 +16,7 @@ from namesrv_stream.tables.schemas import (
     TOPIC,
 )
 from namesrv_stream.tables.tables_docs import with_columns
-from namesrv_stream.tables.writer import CommitTag, RowChanges
+from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 from namesrv_stream.tools.local.jars import CHECKOUT
 from tests.tables.rows import T0, broker, event, live, topic
 from tests.upgrade import RETENTION_MS, unpack

@@ -16,11 +16,10 @@ from namesrv_stream.tables import publication
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import DAY_MS
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import BROKER_EVENT, TABLES, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.writer import CommitTag, RowChanges
+from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 from tests.tables.rows import NOW, T0, event, live, topic
 
 WRITTEN = ("topic", "cluster", "live", "broker_event")

@@ -11,11 +11,10 @@ from namesrv_stream.rules.rows import TopicRow
 from namesrv_stream.tables import topic_queues
 from namesrv_stream.tables.arrow import rows_to_arrow
 from namesrv_stream.tables.publication import Batch
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.topic_queues import packed_queues
-from namesrv_stream.tables.writer import CommitTag, RowChanges
+from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 from tests.tables.rows import NOW, T0, live, topic
 from tests.tables.test_publication import claim
 from tests.tables.test_reader import publish

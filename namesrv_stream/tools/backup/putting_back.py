@@ -16,7 +16,7 @@ from typing import Literal
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, TableDamagedError
 from namesrv_stream.rules.history import AppliedEvent, history_of
-from namesrv_stream.rules.journal import RowChange, net_changes
+from namesrv_stream.rules.journal import RowChange
 from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.progress import STALE_AFTER_MS
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
@@ -125,7 +125,7 @@ def published(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
         batch_id=None,
         event_time_ms=log_position.event_time,
         offsets=log_position.offsets,
-        changes=changes_to_write(net_changes(changes)),
+        changes=changes_to_write(changes),
         events=_history(cause, event_time, content.snapshot.epoch, changes, requested_by),
         clock=replace(clock, tick_append_ms=None),
         last_append_ms=log_position.last_append,

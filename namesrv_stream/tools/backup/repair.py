@@ -22,9 +22,8 @@ from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.progress_sign import ProgressFile
 from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root, is_there
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import BROKER_EVENT, LIVE, PAST_SNAPSHOT, REJECTED, ROUTE_TABLES, SNAPSHOT, TableSpec
-from namesrv_stream.tables.writer import BaseMovedError, CommitTag
+from namesrv_stream.tables.writer import BaseMovedError, CommitTag, RustWriter
 from namesrv_stream.tools.backup.content import Content
 from namesrv_stream.tools.backup.putting_back import (
     log_of_before,
