@@ -17,7 +17,7 @@ from namesrv_stream.history.events import AsOf
 from namesrv_stream.questions.command_sending import OperatorCommand, has_read
 from namesrv_stream.questions.job_status import Status, health, status
 from namesrv_stream.questions.subject import Between, Seen, between
-from namesrv_stream.rules.order_config import unknown_brokers
+from namesrv_stream.rules.commands import unknown_brokers
 from namesrv_stream.rules.rows import LogPosition, SnapshotRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RegistryView

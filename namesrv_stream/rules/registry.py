@@ -15,7 +15,6 @@ from msgspec import structs
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.commands import CommandReply, apply_command
 from namesrv_stream.rules.history import AppliedEvent, history_of, log_gap_line
-from namesrv_stream.rules.journal import RowChange, net_of
 from namesrv_stream.rules.lease import (
     LOG_GAP_MS,
     LeaseEnds,
@@ -40,10 +39,9 @@ from namesrv_stream.rules.record_types import (
     Scan,
     UnregisterBroker,
 )
-from namesrv_stream.rules.registration import is_move, is_refused, register
-from namesrv_stream.rules.registry_state import RegistryTables, end_lease
+from namesrv_stream.rules.registration import follow_changes, forget_all, is_move, is_refused, note_token, register
+from namesrv_stream.rules.registry_tables import RegistryTables, RowChange, end_lease, net_of
 from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, LogPosition
-from namesrv_stream.rules.tokens import follow_changes, forget_all, note_token
 
 CAUSES = {"UNREGISTERED": "UNREGISTER_BROKER", "CHANNEL_CLOSED": "CHANNEL_CLOSED", "EXPIRED": "SILENCE"}
 """Type of the end of a lease -> the cause that its line of history names."""
@@ -163,7 +161,7 @@ class RouteRegistry:
         """Keep a silent lease as suspect instead of ending it (D11)."""
         lease = self._tables.live.first(address)
         if lease is not None:
-            with self._journaled(AppliedEvent(cause="SILENCE", event_time=now_ms, broker_addr=address)):
+            with self._journaled(AppliedEvent("SILENCE", now_ms, broker_addr=address)):
                 self._tables.live.put(lease._replace(suspect_since=now_ms))
             self._watch(lease._replace(suspect_since=now_ms))
 
@@ -199,7 +197,7 @@ class RouteRegistry:
             return
         after = after_sign_of_life(lease, at.event_time, reading_ms, request.channel_id)
         if lease.suspect_since is not None:
-            with self._journaled(_sign_of_life_event(request, at)):
+            with self._journaled(AppliedEvent("BROKER_HEARTBEAT", at.event_time, at, broker_addr=lease.broker_addr)):
                 self._tables.live.put(after)
         self._refresh(after)
 
@@ -216,22 +214,11 @@ class RouteRegistry:
 
     def end(self, address: str, end_type: str, at: LogPosition) -> None:
         """End the lease of an address because of a record (U, L6, D11)."""
-        self._end(
-            AppliedEvent(
-                cause=CAUSES[end_type],
-                event_time=at.event_time,
-                partition=at.partition,
-                offset=at.offset,
-                end_type=end_type,
-                broker_addr=address,
-            ),
-            address,
-        )
+        self._end(AppliedEvent(CAUSES[end_type], at.event_time, at, end_type, address), address)
 
     def expire(self, address: str, now_ms: int) -> None:
         """End the lease of a silent address at a tick (L3). The history names no record for it."""
-        cause = CAUSES["EXPIRED"]
-        self._end(AppliedEvent(cause=cause, event_time=now_ms, end_type="EXPIRED", broker_addr=address), address)
+        self._end(AppliedEvent(CAUSES["EXPIRED"], now_ms, None, "EXPIRED", address), address)
 
     def _end(self, event: AppliedEvent, address: str) -> None:
         """End the lease of an address; an address without one is left alone (D4)."""
@@ -244,14 +231,8 @@ class RouteRegistry:
 
     def _command(self, command: Command, at: LogPosition) -> CommandReply:
         """Apply an operator's command (A, K), which leaves a line of history even if it changes nothing."""
-        event = AppliedEvent(
-            cause=str(command.__struct_config__.tag),
-            event_time=at.event_time,
-            partition=at.partition,
-            offset=at.offset,
-            requested_by=command.requested_by,
-            command=command,
-        )
+        cause = str(command.__struct_config__.tag)
+        event = AppliedEvent(cause, at.event_time, at, requested_by=command.requested_by, command=command)
         with self._journaled(event):
             result = apply_command(self._tables, self.settings, command)
         self._follow_settings()
@@ -349,22 +330,11 @@ class RouteRegistry:
             note_token(self._tables, accepted, changes, topics_go=self._topics_go)
 
 
-def _sign_of_life_event(request: BrokerHeartbeat, at: LogPosition) -> AppliedEvent:
-    return AppliedEvent(
-        cause="BROKER_HEARTBEAT",
-        event_time=at.event_time,
-        partition=at.partition,
-        offset=at.offset,
-        broker_addr=request.broker_addr,
-    )
-
-
 def _registration_event(request: RegisterBroker, at: LogPosition, end_type: str | None = None) -> AppliedEvent:
     return AppliedEvent(
         cause="REGISTER_BROKER",
         event_time=at.event_time,
-        partition=at.partition,
-        offset=at.offset,
+        record=at,
         end_type=end_type,
         broker_addr=request.broker_addr,
         requested_by=request.requested_by,

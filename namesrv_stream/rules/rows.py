@@ -64,7 +64,7 @@ class LiveRow(NamedTuple):
     log's clock at that moment (D9), from which alone the lease's end follows; None in a row of an earlier release.
     `channels`: connection -> the log's clock at the last sign of life over it. `suspect_since`: the tick since which
     the guard against mass expiry holds the silent lease (D11). `grace_until` is read in rows of earlier releases.
-    `tokens`: the registrations whose effect the tables show (`rules/tokens.py`).
+    `tokens`: the registrations whose effect the tables show (`rules/registration.py`).
     """
 
     broker_addr: str

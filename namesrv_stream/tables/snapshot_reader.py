@@ -16,9 +16,8 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from namesrv_stream.errors import SnapshotGoneError, TableDamagedError
-from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.lookup import RouteTables, route_index, route_tables
 from namesrv_stream.rules.queues import TopicQueues
-from namesrv_stream.rules.route_index import route_index, route_tables
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.damage import naming_damage

@@ -15,8 +15,8 @@ from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from namesrv_stream.errors import NamesrvError, NotARegistryError
-from namesrv_stream.rules.journal import RowChange
 from namesrv_stream.rules.queues import TopicQueues
+from namesrv_stream.rules.registry_tables import RowChange
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import columns_to_arrow, rows_to_arrow, with_partition_column
 from namesrv_stream.tables.damage import naming_damage

@@ -23,9 +23,9 @@ from namesrv_stream.rules.record_types import (
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
+from namesrv_stream.rules.registration import MAX_TOKENS
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.rules.tokens import MAX_TOKENS
 from tests.examples import examples
 from tests.random_logs import T0, logs
 

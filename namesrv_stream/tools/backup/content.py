@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from namesrv_stream.rules.journal import RowChange
+from namesrv_stream.rules.registry_tables import RowChange
 from namesrv_stream.rules.rows import LiveRow, SnapshotRow, is_same_but_for_life
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.schemas import ROUTE_TABLES

@@ -16,9 +16,9 @@ from typing import Literal
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, TableDamagedError
 from namesrv_stream.rules.history import AppliedEvent, history_of
-from namesrv_stream.rules.journal import RowChange
 from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.progress import STALE_AFTER_MS
+from namesrv_stream.rules.registry_tables import RowChange
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.damage import table_damages
 from namesrv_stream.tables.object_store import writer_of

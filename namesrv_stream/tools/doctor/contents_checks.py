@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NoSuchSnapshotError, NotARegistryError
-from namesrv_stream.rules.look_alikes import look_alikes
+from namesrv_stream.rules.commands import order_problem
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, RouteTables
-from namesrv_stream.rules.order_config import order_problem
+from namesrv_stream.rules.topic_names import look_alikes
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.doctor.finding import Finding
 
