@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.gateway import registration
+from benchmarks.peers import registration
 from benchmarks.processes import cpu_seconds
 from namesrv_stream.kafka.topic import TOPIC_CONFIG, ensure_topic
 from namesrv_stream.records import MAX_RECORD_BYTES, encode_record

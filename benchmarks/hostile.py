@@ -29,8 +29,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.attacks import chosen, host_of
-from benchmarks.gateway import MASTERS, TOPICS, registration
+from benchmarks.gateway import MASTERS, TOPICS
 from benchmarks.good_peers import BROKER_TOPICS, BROKERS, CLIENTS, CLUSTER
+from benchmarks.peers import registration
 from benchmarks.processes import gateway_process
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.kafka.topic import end_offsets

@@ -12,17 +12,19 @@ import asyncio
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import cast
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar, cast
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.gateway import registration
+from benchmarks.peers import registration
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.authorization import Authorization
+from namesrv_stream.gateway.body_processes import BodyProcesses
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
@@ -39,6 +41,7 @@ from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import Flag, RequestCode
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 
+T = TypeVar("T")
 BROKERS = 8
 _ROUNDS_BY_TOPICS = {20: 250, 1_000: 40, 10_000: 4}
 
@@ -89,22 +92,27 @@ class _Log:
         self.records += 1
         return place
 
-    async def aside(self, work: Callable[[], object], held_bytes: int, host: str) -> object:
+    @asynccontextmanager
+    async def turn_to_decode(self, held_bytes: int, host: str) -> AsyncIterator[None]:
         del held_bytes, host
-        return work()
+        yield
 
     def has_room(self, host: str, more_bytes: int) -> bool:
         del host, more_bytes
         return True
 
-    def run_in_process(self, work: Callable[[], object]) -> object:
+
+class _Here(BodyProcesses):
+    """Decodes large bodies in this process."""
+
+    async def run(self, work: Callable[[], T]) -> T:
         return work()
 
 
 def connected(log: _Log, settings: NamesrvSettings, peers: Sequence[_Peer]) -> list[Connection]:
     """Return the peers' connections to a gateway that sends its records to `log`. Call it in the event loop."""
     answers, metrics = Answers(RouteTables(), settings), Metrics()
-    writes = Writes(Sending(cast(KafkaLink, log), "gateway"), settings.reconcile_interval_millis, answers)
+    writes = Writes(Sending(cast(KafkaLink, log), _Here(), "gateway"), settings.reconcile_interval_millis, answers)
     dispatcher = Dispatcher(answers, writes, metrics, Authorization(settings, metrics))
     shared = Connections(Certificates(settings), "disabled")
     found = [Connection(dispatcher, shared) for _ in peers]

@@ -5,8 +5,8 @@ Lookups need no right in any mode. Nothing here reads a file, a socket or a cloc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 from namesrv_stream.access.users import Role, Sender, User, is_within
 from namesrv_stream.errors import NamesrvError
@@ -81,7 +81,7 @@ def check_right(mode: Mode, command: RemotingCommand, sender: Sender, live: Mapp
     if sender.user is None or sender.user.role not in roles:
         raise NotAllowedError(command.code, sender, f"the {' or '.join(sorted(roles))} role")
     if sender.user.role is Role.BROKER:
-        _check_bounds(command, sender, sender.user, _claim(command, sender, live))
+        _check_bounds(command, sender, sender.user, live)
 
 
 def check_settings(command: RemotingCommand, sender: Sender) -> None:
@@ -96,24 +96,32 @@ def check_settings(command: RemotingCommand, sender: Sender) -> None:
         raise NotAllowedError(command.code, sender, f"the admin role, for {', '.join(sorted(guarded))}")
 
 
-class _Claim(NamedTuple):
-    """The clusters, broker names and broker addresses that a broker's request concerns."""
+def _check_bounds(command: RemotingCommand, sender: Sender, user: User, live: Mapping[str, LiveRow]) -> None:
+    for kind, claimed, allowed in _claims(command, sender, user, live):
+        if not is_within(claimed, allowed):
+            reason = f"user {user.name} may speak for {', '.join(allowed)} alone"
+            raise NotAllowedError(command.code, sender, f"the right to {kind} {claimed[:MAX_SHOWN_CHARS]!r}", reason)
 
-    clusters: Iterable[str]
-    names: Iterable[str]
-    addresses: Iterable[str]
 
+def _claims(
+    command: RemotingCommand, sender: Sender, user: User, live: Mapping[str, LiveRow]
+) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Yield each cluster, broker name and broker address that a broker's request concerns, and those it may be.
 
-def _claim(command: RemotingCommand, sender: Sender, live: Mapping[str, LiveRow]) -> _Claim:
-    """Return what a request concerns: what it names and, if its address has a lease, that lease's cluster and name."""
+    A request concerns what it names and, if its address has a lease, that lease's cluster and name.
+    """
     if command.code == RequestCode.REGISTER_TOPIC_IN_NAMESRV:
-        return _Claim((), _brokers_of_topic(_read_body(command, sender)), ())
+        for name in _brokers_of_topic(_read_body(command, sender)):
+            yield "broker name", name, user.names
+        return
     fields = command.ext_fields or {}
-    cluster, name, address = (fields.get(field, "") for field in ("clusterName", "brokerName", "brokerAddr"))
-    held = live.get(address)
-    if held is None:
-        return _Claim((cluster,), (name,), (address,))
-    return _Claim((cluster, held.cluster_name), (name, held.broker_name), (address,))
+    address = fields.get("brokerAddr", "")
+    yield "cluster", fields.get("clusterName", ""), user.clusters
+    yield "broker name", fields.get("brokerName", ""), user.names
+    yield "broker address", address, user.addresses
+    if (held := live.get(address)) is not None:
+        yield "cluster", held.cluster_name, user.clusters
+        yield "broker name", held.broker_name, user.names
 
 
 def _brokers_of_topic(body: bytes) -> list[str]:
@@ -121,19 +129,6 @@ def _brokers_of_topic(body: bytes) -> list[str]:
         return [queues.broker_name for queues in decode_queue_datas(body)]
     except MalformedBodyError:
         return []  # such a request changes nothing, and is answered with an error
-
-
-def _check_bounds(command: RemotingCommand, sender: Sender, user: User, claim: _Claim) -> None:
-    bounds = user.bounds
-    for kind, claimed, allowed in (
-        ("cluster", claim.clusters, bounds.clusters),
-        ("broker name", claim.names, bounds.names),
-        ("broker address", claim.addresses, bounds.addresses),
-    ):
-        for each in claimed:
-            if not is_within(each, allowed):
-                reason = f"user {user.name} may speak for {', '.join(allowed)} alone"
-                raise NotAllowedError(command.code, sender, f"the right to {kind} {each[:MAX_SHOWN_CHARS]!r}", reason)
 
 
 def _read_body(command: RemotingCommand, sender: Sender) -> bytes:

@@ -8,19 +8,30 @@ from pathlib import Path
 import click
 
 from namesrv_stream.cli.commanding import requested_by_option
-from namesrv_stream.cli.options import as_of_option
 from namesrv_stream.cli.output import say, time_text
 from namesrv_stream.cli.sigterm import ends_on_sigterm
-from namesrv_stream.cli.view import open_reader, root_of
+from namesrv_stream.cli.view import as_of_option, open_reader, root_of
 from namesrv_stream.config import Invocation
 from namesrv_stream.history.events import AsOf
 from namesrv_stream.reporting.texts import counted
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.mending import damages
-from namesrv_stream.tools.backup.content import Content, content_of
-from namesrv_stream.tools.backup.file import BackupFileError, backup_name, read_backup, write_backup
-from namesrv_stream.tools.backup.putting_back import import_content, restore_content
-from namesrv_stream.tools.backup.repair import content_of_newest_whole, nothing, of_backup, repair
+from namesrv_stream.tools.backup.file import (
+    BackupFileError,
+    Content,
+    backup_name,
+    content_of,
+    read_backup,
+    write_backup,
+)
+from namesrv_stream.tools.backup.putting_back import (
+    content_of_newest_whole,
+    import_content,
+    nothing,
+    of_backup,
+    repair,
+    restore_content,
+)
 
 _WHOLE_OR_NOT = "A file is written whole or not at all, and no backup was removed before that. Run it again."
 _FILE = click.Path(path_type=Path, dir_okay=False)

@@ -6,10 +6,9 @@ import copy
 import importlib
 import logging
 import traceback
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -30,96 +29,10 @@ class LazyCommand(NamedTuple):
     summary: str
 
 
-class LazyGroup(click.Group):
-    """Click group that imports each command when it is called; click's own `commands` stays empty.
-
-    The options `shared` are accepted before and after the name of each command.
-    """
-
-    def __init__(
-        self, lazy: Mapping[str, LazyCommand], shared: Sequence[click.Option] = (), **settings: object
-    ) -> None:
-        super().__init__(**settings)  # type: ignore[arg-type]  # click's own keywords, passed on
-        self.params += shared
-        self._lazy = lazy
-        self._shared = shared
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse as click does, but refuse arguments that are not UTF-8: neither JSON nor a table can hold them."""
-        for argument in args:
-            try:
-                argument.encode()
-            except UnicodeEncodeError:
-                problem = f"{argument!a} is not UTF-8. Is the terminal set to another encoding?"
-                raise click.UsageError(problem, ctx) from None
-        return super().parse_args(ctx, args)
-
-    def list_commands(self, _ctx: click.Context) -> list[str]:
-        """Return all names, in the order of the help."""
-        return list(self._lazy)
-
-    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return the command. RocketMQ's names are camelCase; any case is accepted."""
-        name = {each.lower(): each for each in self._lazy}.get(cmd_name.lower())
-        if name is None:
-            return None
-        module, attribute = self._lazy[name].target.split(":")
-        return _with_options(getattr(importlib.import_module(f"namesrv_stream.{module}"), attribute), self._shared)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve as click does, but name the nearest command if there is none of this name."""
-        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            ctx.fail(f"no command {args[0]}. {did_you_mean(args[0], self._lazy)}--help lists all.")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the help's list of commands without importing any of them."""
-        for heading in dict.fromkeys(command.heading for command in self._lazy.values()):
-            rows = [(name, command.summary) for name, command in self._lazy.items() if command.heading == heading]
-            with formatter.section(heading):
-                formatter.write_dl(rows)
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Run the command. Print an error as one line, with --debug after its traceback, and exit with its status."""
-        try:
-            return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
-            raise  # click handles these, also a reader of our output that has ended, as in `| head`
-        except Exception as error:
-            if ctx.meta.get(DEBUG):
-                click.echo(masked(traceback.format_exc()), nl=False, err=True)
-            if isinstance(error, NamesrvError):
-                say(str(error))
-                ctx.exit(error.exit_status)
-            message = " ".join(str(error).split()).removesuffix(".")  # delta-rs writes several lines of an object store
-            say(f"unexpected {type(error).__name__}: {message}. --debug shows where.")
-            ctx.exit(1)
-
-
-def _with_options(command: click.Command, options: Sequence[click.Option]) -> click.Command:
-    """Return a copy of the command that accepts `options` too, but for spellings that are the command's own."""
-    own = {spelling for parameter in command.params for spelling in parameter.opts}
-    extended = copy.copy(command)
-    extended.params = [
-        *command.params,
-        *(_without(option, own) for option in options if not own.issuperset(option.opts)),
-    ]
-    return extended
-
-
-def _without(option: click.Option, taken: set[str]) -> click.Option:
-    """Return the option without the spellings in `taken`."""
-    reduced = copy.copy(option)
-    reduced.opts = [spelling for spelling in option.opts if spelling not in taken]
-    return reduced
-
-
 _LOOK, _CHANGE, _KEEP, _RUN = "Look", "Change (a record on Kafka each)", "Keep", "Run"
 
 COMMANDS = {
-    "status": LazyCommand("cli.job_screen:status", _LOOK, "State of the job, the served snapshot, its lag."),
+    "status": LazyCommand("cli.routes:status", _LOOK, "State of the job, the served snapshot, its lag."),
     "topicRoute": LazyCommand("cli.routes:topic_route", _LOOK, "Route of a topic."),
     "topicList": LazyCommand("cli.routes:topic_list", _LOOK, "All topics, or a cluster's."),
     "clusterList": LazyCommand("cli.routes:cluster_list", _LOOK, "Clusters and their brokers."),
@@ -145,48 +58,28 @@ COMMANDS = {
         "cli.commanding:update_namesrv_config", _CHANGE, "Change a setting at run time."
     ),
     "liftExpiryGuard": LazyCommand("cli.commanding:lift_expiry_guard", _CHANGE, "End the leases of suspect brokers."),
-    "compare": LazyCommand("cli.compare_namesrv:compare", _LOOK, "Compare the answers of a RocketMQ NameServer."),
+    "compare": LazyCommand("cli.inspection:compare", _LOOK, "Compare the answers of a RocketMQ NameServer."),
     "export": LazyCommand("cli.backups:export", _KEEP, "Write one snapshot's tables to a file."),
     "import": LazyCommand("cli.backups:import_", _KEEP, "Make a new registry of such a file."),
     "backup": LazyCommand("cli.backups:backup", _KEEP, "Export the newest snapshot to a folder."),
     "restore": LazyCommand("cli.backups:restore", _KEEP, "Publish an earlier epoch's tables again."),
     "repair": LazyCommand("cli.backups:repair_", _KEEP, "Mend tables with damaged files."),
-    "doctor": LazyCommand("cli.doctor:doctor", _RUN, "Check this machine, Kafka and the storage."),
-    "up": LazyCommand("cli.up:up", _RUN, "Run Kafka, the job and brokers here, until Ctrl-C."),
-    "demo": LazyCommand("cli.demo:demo", _RUN, "Show an outage and its end as a story."),
-    "demo-rocketmq": LazyCommand("cli.demo:demo_rocketmq", _RUN, "Show a real RocketMQ broker and client as a story."),
-    "gateway": LazyCommand("gateway.command:gateway", _RUN, "Serve real RocketMQ brokers and clients."),
+    "doctor": LazyCommand("cli.inspection:doctor", _RUN, "Check this machine, Kafka and the storage."),
+    "up": LazyCommand("cli.on_this_machine:up", _RUN, "Run Kafka, the job and brokers here, until Ctrl-C."),
+    "demo": LazyCommand("cli.on_this_machine:demo", _RUN, "Show an outage and its end as a story."),
+    "demo-rocketmq": LazyCommand(
+        "cli.on_this_machine:demo_rocketmq", _RUN, "Show a real RocketMQ broker and client as a story."
+    ),
+    "gateway": LazyCommand("gateway.launch:gateway", _RUN, "Serve real RocketMQ brokers and clients."),
     "fleet": LazyCommand("cli.fleet:fleet", _RUN, "Simulate brokers against any Kafka."),
-    "replay": LazyCommand("replay.command:replay", _RUN, "Replay scenario cases through the rules or the job."),
+    "replay": LazyCommand(
+        "tools.replay.replay_run:replay", _RUN, "Replay scenario cases through the rules or the job."
+    ),
     "console": LazyCommand("console.serving:console", _RUN, "Serve a page and an HTTP API."),
     "submit": LazyCommand("cli.submit:submit", _RUN, "Run the job by spark-submit."),
-    "archive": LazyCommand(
-        "cli.java_files:archive", _RUN, "Let the job start sooner, by an archive of Java's classes."
-    ),
-    "jars": LazyCommand("cli.java_files:jars", _RUN, "Fetch the jars of Spark, once."),
+    "archive": LazyCommand("cli.submit:archive", _RUN, "Let the job start sooner, by an archive of Java's classes."),
+    "jars": LazyCommand("cli.submit:jars", _RUN, "Fetch the jars of Spark, once."),
 }
-
-
-def invocation_of(context: click.Context) -> Invocation:
-    """Return the invocation with the options read so far. A command begins with that of the program."""
-    if not isinstance(context.obj, Invocation):
-        context.obj = Invocation(None, {})
-    return context.obj
-
-
-def _add_options(context: click.Context, options: Mapping[str, str]) -> None:
-    given = invocation_of(context)
-    context.obj = replace(given, options={**given.options, **options})
-
-
-def _note_file(context: click.Context, _parameter: click.Parameter, file: Path | None) -> None:
-    if file is not None:
-        context.obj = replace(invocation_of(context), file=file)
-
-
-def _note_root(context: click.Context, _parameter: click.Parameter, root: str | None) -> None:
-    if root is not None:
-        _add_options(context, {"delta.root": root})
 
 
 def key_values(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -196,8 +89,15 @@ def key_values(_context: click.Context, _parameter: click.Parameter, values: tup
     return dict(value.split("=", 1) for value in values)
 
 
-def _note_pairs(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> None:
-    _add_options(context, key_values(context, parameter, values))
+def _note(context: click.Context, option: click.Parameter, value: Any) -> None:
+    """Put the value of -c, --root or --set into the invocation. A command begins with that of the program."""
+    given = context.obj if isinstance(context.obj, Invocation) else Invocation(None, {})
+    if option.name == "config":
+        context.obj = replace(given, file=value or given.file)
+    else:
+        root = {} if value is None else {"delta.root": value}
+        settings = key_values(context, option, value) if option.multiple else root
+        context.obj = replace(given, options={**given.options, **settings})
 
 
 def _note_debug(context: click.Context, _parameter: click.Parameter, debug: bool) -> None:
@@ -206,28 +106,23 @@ def _note_debug(context: click.Context, _parameter: click.Parameter, debug: bool
         set_up_logging(logging.DEBUG if debug else logging.WARNING)
 
 
-def set_option(*names: str) -> click.Option:
-    """Return the option that sets settings; the programs of jobs/ have a short name for it."""
-    help_text = "Set any setting; repeatable."
-    return click.Option(
-        names, multiple=True, expose_value=False, callback=_note_pairs, metavar="KEY=VALUE", help=help_text
-    )
+_NOTED: dict[str, Any] = {"expose_value": False, "callback": _note}
 
 
-FILE = click.Option(
-    ["-c", "--config"],
-    type=click.Path(path_type=Path),
-    expose_value=False,
-    callback=_note_file,
-    help="File of settings, in Java properties format.",
-)
-ROOT = click.Option(
-    ["--root"],
-    metavar="FOLDER",
-    expose_value=False,
-    callback=_note_root,
-    help="Folder or URL of the tables (setting delta.root).",
-)
+def settings_options(*names_of_set: str) -> list[click.Option]:
+    """Return -c, --root and the option that sets any setting; the programs of jobs/ have a short name for that."""
+    return [
+        click.Option(
+            ["-c", "--config"],
+            type=click.Path(path_type=Path),
+            help="File of settings, in Java properties format.",
+            **_NOTED,
+        ),
+        click.Option(["--root"], metavar="FOLDER", help="Folder or URL of the tables (setting delta.root).", **_NOTED),
+        click.Option(names_of_set, multiple=True, metavar="KEY=VALUE", help="Set any setting; repeatable.", **_NOTED),
+    ]
+
+
 _DEBUG = click.Option(
     ["--debug"],
     is_flag=True,
@@ -235,14 +130,81 @@ _DEBUG = click.Option(
     callback=_note_debug,
     help="Show tracebacks, and the logs of libraries.",
 )
-SHARED = (FILE, ROOT, set_option("--set"), _DEBUG)
+SHARED = (*settings_options("--set"), _DEBUG)
 """Options that are accepted before and after the name of every command. The last value given wins."""
+
+
+class LazyGroup(click.Group):
+    """Click group that imports each of COMMANDS when it is called; click's own `commands` stays empty."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse as click does, but refuse arguments that are not UTF-8: neither JSON nor a table can hold them."""
+        for argument in args:
+            try:
+                argument.encode()
+            except UnicodeEncodeError:
+                problem = f"{argument!a} is not UTF-8. Is the terminal set to another encoding?"
+                raise click.UsageError(problem, ctx) from None
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Return all names, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return the command. RocketMQ's names are camelCase; any case is accepted."""
+        name = {each.lower(): each for each in COMMANDS}.get(cmd_name.lower())
+        if name is None:
+            return None
+        module, attribute = COMMANDS[name].target.split(":")
+        return _with_shared_options(getattr(importlib.import_module(f"namesrv_stream.{module}"), attribute))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve as click does, but name the nearest command if there is none of this name."""
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            ctx.fail(f"no command {args[0]}. {did_you_mean(args[0], COMMANDS)}--help lists all.")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help's list of commands without importing any of them."""
+        for heading in dict.fromkeys(command.heading for command in COMMANDS.values()):
+            rows = [(name, command.summary) for name, command in COMMANDS.items() if command.heading == heading]
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command. Print an error as one line, with --debug after its traceback, and exit with its status."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise  # click handles these, also a reader of our output that has ended, as in `| head`
+        except Exception as error:
+            if ctx.meta.get(DEBUG):
+                click.echo(masked(traceback.format_exc()), nl=False, err=True)
+            if isinstance(error, NamesrvError):
+                say(str(error))
+                ctx.exit(error.exit_status)
+            message = " ".join(str(error).split()).removesuffix(".")  # delta-rs writes several lines of an object store
+            say(f"unexpected {type(error).__name__}: {message}. --debug shows where.")
+            ctx.exit(1)
+
+
+def _with_shared_options(command: click.Command) -> click.Command:
+    """Return a copy of the command that accepts SHARED too, but for spellings that are the command's own."""
+    own = {spelling for parameter in command.params for spelling in parameter.opts}
+    extended = copy.copy(command)
+    extended.params = list(command.params)
+    for option in SHARED:
+        reduced = copy.copy(option)
+        reduced.opts = [spelling for spelling in option.opts if spelling not in own]
+        extended.params += [reduced] if reduced.opts else []
+    return extended
 
 
 @click.command(
     cls=LazyGroup,
-    lazy=COMMANDS,
-    shared=SHARED,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
@@ -251,11 +213,14 @@ SHARED = (FILE, ROOT, set_option("--set"), _DEBUG)
 @click.pass_context
 def main(context: click.Context, print_only: bool) -> None:
     """Route registry of a RocketMQ cluster: Kafka to Spark to Delta Lake, and lookups from there."""
-    settings_of = invocation_of(context)
     if print_only:
-        log_notes(settings_of.settings)
-        click.echo(to_properties_text(settings_of.settings), nl=False)
+        settings = context.obj.settings
+        log_notes(settings)
+        click.echo(to_properties_text(settings), nl=False)
         context.exit()
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
         context.exit(2)
+
+
+main.params += SHARED

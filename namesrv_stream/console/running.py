@@ -1,53 +1,146 @@
-"""A console while it runs: what its requests share."""
+"""A console while it runs: what its requests share, and the thread that follows the published snapshots."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
 import time
-from contextlib import suppress
-from typing import Self
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
+
+from deltalake.exceptions import DeltaError
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console.command_rights import Admission
-from namesrv_stream.console.feed import Feed
-from namesrv_stream.console.hub import CannotWatchError, Hub
+from namesrv_stream.console.hub import Hub
 from namesrv_stream.console.kept_snapshots import KeptSnapshots
-from namesrv_stream.console.problems import UnknownBrokersError
+from namesrv_stream.console.problems import RefusedError
+from namesrv_stream.errors import NamesrvError, StorageError
 from namesrv_stream.history.events import AsOf
-from namesrv_stream.questions.command_sending import OperatorCommand, has_read
+from namesrv_stream.questions.command_sending import has_read
 from namesrv_stream.questions.job_status import Status, health, status
-from namesrv_stream.questions.subject import Between, Seen, between
-from namesrv_stream.rules.commands import unknown_brokers
-from namesrv_stream.rules.rows import LogPosition, SnapshotRow
+from namesrv_stream.reporting.logs import Kinds
+from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.snapshot_reader import RegistryView
+from namesrv_stream.tables.schemas import SNAPSHOT
+from namesrv_stream.tables.snapshot_reader import RegistryView, RouteReader
 
-PROGRESS_EVERY_S = 15.0
+log = logging.getLogger(__name__)
+
 FIRST_SNAPSHOT_LIMIT_S = 5.0
+LOOK_EVERY_S = 0.25
+"""The pause between two looks at an object store."""
+
+LOOK_AT_FOLDER_EVERY_S = 0.01
+"""The pause between two looks at a local folder, each of which reads the time of its last change."""
+
+LOOK_ANYWAY_AFTER_S = 1.0
+"""The pause after which a local folder is read even if its time has not changed: some file systems are late."""
+
+MOST_STEPS = 100
+"""Most epochs that are read one by one. A console that is further behind goes on from the newest, with a reset."""
+
+_STOP_LIMIT_S = 10.0
+
+
+class Feed:
+    """Looks for new snapshots from `start` to `stop`, and calls `on_view` with each in the event loop.
+
+    The snapshots come in order of the epoch. None is left out unless the console is far behind, or one is gone.
+    """
+
+    def __init__(self, kept: KeptSnapshots, on_view: Callable[[RegistryView], None]) -> None:
+        self._kept = kept
+        self._on_view = on_view
+        self._loop = asyncio.get_running_loop()
+        self._reader: RouteReader | None = None
+        self._folder = kept.root.local_log(SNAPSHOT)
+        self._seen_ns = 0
+        self._looked_s = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
+        self._kinds = Kinds()
+        self.problem: str | None = None
+        """The reason why no newer snapshot can be read; None if there is no such reason."""
+
+    def start(self) -> None:
+        """Start the thread. A feed can be started once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread. Return after 10 s even if it still runs: the storage may not answer."""
+        self._stop.set()
+        self._thread.join(_STOP_LIMIT_S)
+
+    def _run(self) -> None:
+        pause_s = LOOK_EVERY_S if self._folder is None else LOOK_AT_FOLDER_EVERY_S
+        while not self._stop.wait(pause_s if self.problem is None else LOOK_EVERY_S):
+            try:
+                if self._is_due():
+                    self._look()
+                self.problem = None
+            except Exception as error:
+                self._note(error)
+
+    def _is_due(self) -> bool:
+        """Return whether a commit may have come since the last look. On an object store only a look can tell."""
+        if self._folder is None or not self._folder.exists():
+            return True
+        changed_ns, now_s = self._folder.stat().st_mtime_ns, time.monotonic()
+        if changed_ns == self._seen_ns and now_s - self._looked_s < LOOK_ANYWAY_AFTER_S:
+            return False
+        self._seen_ns, self._looked_s = changed_ns, now_s
+        return True
+
+    def _look(self) -> None:
+        """Go to the newest snapshot, over each one in between."""
+        was_open, self._reader = self._reader is not None, self._reader or RouteReader(self._kept.root)
+        has_changed, known = self._reader.refresh(), self._kept.newest
+        if was_open and not has_changed:
+            return
+        if known is None or known.registry != self._reader.snapshots.registry:
+            rows, known = [self._reader.snapshots.newest()], None
+        else:
+            rows = self._reader.snapshots.after(known.snapshot.epoch)
+        for row in rows if len(rows) <= MOST_STEPS else rows[-1:]:
+            known = self._reader.view(row, known)
+            _ = known.routes  # the indexes are made in this thread
+            self._kept.follow(known)
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._on_view, known)
+
+    def _note(self, error: Exception) -> None:
+        """Log a problem once a minute, not at every look."""
+        self._reader, self._seen_ns = None, 0  # a folder that was made anew is opened anew
+        if isinstance(error, DeltaError | OSError):
+            error = StorageError(self._kept.root.url, str(error))
+        if self._kinds.is_due(error):
+            log.warning("no newer snapshot: %s", error, exc_info=not isinstance(error, NamesrvError))
+        self.problem = str(error)
 
 
 class Running:
-    """A console within an `async with`. Lives in the event loop; threads may call `row`, `view` and `status`."""
+    """State that the requests of a console share. Lives in the event loop; threads may use `kept` and `status`."""
 
     def __init__(self, settings: NamesrvSettings) -> None:
-        """Raises SettingError or UsersFileError."""
+        """Raises SettingError."""
         self.settings = settings
-        self.root = Root(settings.delta_root, settings.storage_options or None)
-        self.snapshots = KeptSnapshots(self.root)
+        self.kept = KeptSnapshots(Root(settings.delta_root, settings.storage_options or None), settings)
         self.admission = Admission(settings)
         self.hub: Hub
         self._feed: Feed
-        self._progress: asyncio.Task[None]
 
-    async def __aenter__(self) -> Self:
-        self.hub = Hub(self.snapshots, self.settings, self.settings.console_max_watchers)
-        self._feed = Feed(self.root, self.snapshots, self.hub.step, self.hub.leap)
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Follow the snapshots, and send them to watchers, as long as the `async with` lasts."""
+        self.hub = Hub(self.settings, self.settings.console_max_watchers)
+        self._feed = Feed(self.kept, self.hub.go_to)
         self._feed.start()
-        self._progress = asyncio.ensure_future(self._tell_progress())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._progress.cancel()
+        progress = asyncio.ensure_future(self.hub.send_progress())
+        yield
+        progress.cancel()
         self.stop_watching()
         await asyncio.to_thread(self._feed.stop)
 
@@ -55,68 +148,27 @@ class Running:
         """Send all watchers their last event, so that their connections end."""
         self.hub.drop_all("this console stops")
 
-    def row(self, moment: AsOf) -> SnapshotRow:
-        """Return the snapshot row of a moment, for an empty one the newest. May block. Raises NamesrvError."""
-        newest = self.hub.view
-        if newest is not None and moment.epoch in (None, newest.snapshot.epoch) and moment.at_ms is None:
-            return newest.snapshot
-        return self.snapshots.find(moment)
-
-    def view(self, row: SnapshotRow) -> RegistryView:
-        """Return the view of a row. May block."""
-        newest = self.hub.view
-        return newest if newest is not None and newest.snapshot == row else self.snapshots.view(row)
-
-    def lacking(self, row: SnapshotRow, at_ms: int) -> Between | None:
-        """Return what the snapshot in force at a moment lacks of it, None if it lacks nothing. May block."""
-        return self.snapshots.read(lambda reader: between(self.root, reader.snapshots, row, at_ms))
-
-    def seen(self, row: SnapshotRow, lacking: Between | None = None) -> Seen:
-        """Return a snapshot as questions see it. May block."""
-        return Seen.of(self.root, self.view(row), self.settings, lacking)
-
     def status(self) -> Status:
         """Return the state of the job, judged now. May block. Raises NamesrvError if there is no snapshot."""
-        seen = self.seen(self.row(AsOf()))
+        seen = self.kept.seen(self.kept.find(AsOf()))
         return status(seen, health(seen, time.time_ns() // 1_000_000), problem=self._feed.problem)
 
-    def check_brokers(self, command: OperatorCommand) -> None:
-        """Raise UnknownBrokersError if a command puts an order configuration of brokers that the registry lacks."""
-        if self.hub.view is not None and (names := unknown_brokers(command, self.hub.view.routes.brokers)):
-            raise UnknownBrokersError(names)
-
-    @property
-    def is_ready(self) -> bool:
-        """True once there is a snapshot to answer from."""
-        return self.hub.has_view.is_set()
-
     async def await_snapshot(self) -> None:
-        """Return when there is a snapshot to watch from. Raises CannotWatchError after a few seconds without."""
+        """Return when there is a snapshot to watch from. Raises RefusedError after a few seconds without."""
         try:
             async with asyncio.timeout(FIRST_SNAPSHOT_LIMIT_S):
                 await self.hub.has_view.wait()
         except TimeoutError as error:
-            raise CannotWatchError(self._feed.problem or "no snapshot is read yet: try again in a moment.") from error
+            problem = self._feed.problem or "no snapshot is read yet: try again in a moment."
+            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, problem) from error
 
     async def published(self, at: LogPosition, limit_s: float) -> int | None:
         """Return the epoch that has a record, None if there is none within `limit_s`."""
         await self.await_snapshot()
-        watcher = self.hub.attach(())
-        try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(limit_s):
-                    while not self._has(at):
-                        await watcher.wait()
-                        watcher.take()
-            return self.hub.epoch if self._has(at) else None
-        finally:
-            self.hub.detach((), watcher)
-
-    def _has(self, at: LogPosition) -> bool:
-        view = self.hub.view
-        return view is not None and has_read(view.snapshot, at)
-
-    async def _tell_progress(self) -> None:
-        while True:
-            await asyncio.sleep(PROGRESS_EVERY_S)
-            self.hub.tell_progress()
+        with suppress(TimeoutError), self.hub.watching(()) as watcher:
+            async with asyncio.timeout(limit_s):
+                while self.hub.view is None or not has_read(self.hub.view.snapshot, at):
+                    await watcher.wait()
+                    watcher.take()
+                return self.hub.view.snapshot.epoch
+        return None

@@ -5,25 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
-from typing import Self, TypeVar
+from typing import Self
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
-from namesrv_stream.gateway.body_processes import BodyProcesses
 from namesrv_stream.gateway.fair_shares import Share, Turns
 from namesrv_stream.gateway.ticks import Ticks
-from namesrv_stream.kafka.record_producer import RecordProducer
+from namesrv_stream.kafka.producer import RecordProducer
 from namesrv_stream.kafka.topic import ensure_topic, wait_for_kafka
 from namesrv_stream.records import encode_record, record_key
 from namesrv_stream.rules.record_types import Request, Scan
 from namesrv_stream.rules.rows import LogPosition
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 DELIVERY_TIMEOUT_MS = 20_000
 """A broker waits 24 s for the answer to its registration (B2)."""
@@ -38,8 +35,8 @@ RETRY_S = 1.0
 
 _MAX_RETRY_S = 15.0
 _CLOSE_LIMIT_S = 5.0
-_WORKERS = 2
-"""Large bodies that are read at a time. Each may hold an inflated registration and all its topics."""
+BODIES_AT_A_TIME = 2
+"""Large bodies that are decoded at a time. Each may hold an inflated registration and all its topics."""
 
 TURN_LIMIT_S = 10.0
 """Limit of a large body's wait to be read: a broker waits 24 s for its answer, and Kafka needs a part of them."""
@@ -57,19 +54,7 @@ _IDLE_POLL_S = 1.0
 
 
 class GatewayBusyError(NamesrvError):
-    """Too much waits for Kafka, in this process or in this peer's share of it; answered SYSTEM_BUSY."""
-
-    def __init__(self, waiting: int) -> None:
-        super().__init__(f"{waiting} records wait for Kafka: try again later. Is Kafka away, or too slow?")
-        self.waiting = waiting
-
-
-class NoTurnError(NamesrvError):
-    """A large body was not read in time, because others came first; answered SYSTEM_BUSY."""
-
-    def __init__(self, limit_s: float) -> None:
-        super().__init__(f"large bodies of this address, or of others, took over {limit_s:g} s: try again later")
-        self.limit_s = limit_s
+    """A request cannot be handled now: too much waits for Kafka or to be decoded. It is answered SYSTEM_BUSY."""
 
 
 class KafkaLink:
@@ -86,12 +71,10 @@ class KafkaLink:
         self._on_outcome = on_outcome
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._connect, name="kafka-link", daemon=True)
-        self._workers = ThreadPoolExecutor(_WORKERS, "large-body")
-        self._processes = BodyProcesses()
         self._producer: RecordProducer | None = None
         self._poll_timer: asyncio.TimerHandle | None = None
         self._polled_s = self._loop.time()
-        self._turns = Turns(_WORKERS)
+        self._turns = Turns(BODIES_AT_A_TIME)
         self._records = Share(MAX_ON_THE_WAY)
         self._bytes = Share(MAX_ON_THE_WAY_BYTES)
         self._is_failing = False
@@ -107,8 +90,6 @@ class KafkaLink:
         """Wait a few seconds for the records on their way. An attempt to connect ends by itself and is not used."""
         self._stop.set()
         self.ticks.stop()
-        self._workers.shutdown(wait=False)
-        self._processes.close()
         until_s = self._loop.time() + _CLOSE_LIMIT_S
         while self.on_the_way and self._loop.time() < until_s:
             await asyncio.sleep(_POLL_S)
@@ -153,23 +134,22 @@ class KafkaLink:
             self._poll_in(_POLL_S)
         return place
 
-    async def aside(self, work: Callable[[], T], held_bytes: int, host: str) -> T:
-        """Run `work` in a thread. Meanwhile `held_bytes` count as on their way to Kafka.
+    @asynccontextmanager
+    async def turn_to_decode(self, held_bytes: int, host: str) -> AsyncIterator[None]:
+        """Run an `async with` block, which decodes a large body, in the turn of its host.
 
-        One piece of work runs for a host at a time, and hosts take turns. Raises what `work` raises, NoTurnError if the
-        turn does not come within TURN_LIMIT_S, and the errors of `send`.
+        Meanwhile `held_bytes` count as on their way to Kafka. Raises GatewayBusyError if the turn does not come within
+        TURN_LIMIT_S, and the errors of `send`.
         """
         self._ready(held_bytes, host)
         with self._held(host, held_bytes):
             try:
                 async with self._turns.turn(host, TURN_LIMIT_S):
-                    return await self._loop.run_in_executor(self._workers, work)
+                    yield
             except TimeoutError as error:
-                raise NoTurnError(TURN_LIMIT_S) from error
-
-    def run_in_process(self, work: Callable[[], T]) -> T:
-        """Run `work` in another process and wait for it, within `aside`. Raises as BodyProcesses.run."""
-        return self._processes.run(work)
+                raise GatewayBusyError(
+                    f"large bodies of this address, or of others, took over {TURN_LIMIT_S:g} s: try again later"
+                ) from error
 
     @contextmanager
     def _held(self, host: str, held_bytes: int) -> Iterator[None]:
@@ -183,7 +163,9 @@ class KafkaLink:
         if self._producer is None:
             raise KafkaUnreachableError(self._settings.kafka_bootstrap_servers, "no connection yet")
         if not self.has_room(host, more_bytes):
-            raise GatewayBusyError(self.on_the_way)
+            raise GatewayBusyError(
+                f"{self.on_the_way} records wait for Kafka: try again later. Is Kafka away, or too slow?"
+            )
         return self._producer
 
     def has_room(self, host: str, more_bytes: int) -> bool:

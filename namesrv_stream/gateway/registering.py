@@ -12,11 +12,10 @@ from msgspec.structs import replace
 
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
 from namesrv_stream.gateway.answers import Answers
-from namesrv_stream.gateway.body_processes import ReadingProcessLostError
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.connection_log import BrokerLog
 from namesrv_stream.gateway.heartbeats import Heartbeats, InLog
-from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
+from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.gateway.kept_answers import KeptAnswer
 from namesrv_stream.gateway.own_writes import OwnWrites
 from namesrv_stream.gateway.registrations import (
@@ -67,7 +66,7 @@ _AT_A_TIME = 20
 
 KAFKA_IS_AWAY = "Kafka is away, so its brokers have to use another gateway"
 
-_NOT_SENT = (KafkaUnreachableError, GatewayBusyError, NoTurnError, ReadingProcessLostError)
+_NOT_SENT = (KafkaUnreachableError, GatewayBusyError)
 
 
 class TooManyBrokersError(BadRequestError):
@@ -365,7 +364,6 @@ def broker_address(command: RemotingCommand) -> str:
 
 def _decode(command: RemotingCommand, channel_id: str, limits: BodyLimits) -> _Read:
     """Decode a registration and encode its record. Raises BadRequestError; BodyTooLargeError beyond the limits."""
-    command = replace(command, body=command.body[:])  # bytes in one place: see LargeBody
     request, left_out = read_registration(command, channel_id, limits)
     request = replace(request, token=token_of(command))
     topics = tuple(request.topic_config_table)

@@ -18,7 +18,6 @@ from isal.isal_zlib import crc32
 from namesrv_stream.rules.record_types import RegisterBroker
 from namesrv_stream.rules.registration import MAX_TOKENS
 from namesrv_stream.rules.rows import LiveRow, LogPosition
-from namesrv_stream.wire.frame import pieces_of
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
 MAX_BROKERS_OF_A_CONNECTION = 1_000
@@ -41,10 +40,7 @@ def token_of(command: RemotingCommand) -> str:
     """
     fields = (command.ext_fields or {}).items()
     said = sorted(each for each in fields if each[0] not in _CHANGE_BY_THEMSELVES)
-    checksum = 0
-    for piece in pieces_of(command.body):
-        checksum = crc32(piece, checksum)
-    identity = repr((_MEANING, command.version, len(command.body), checksum, said))
+    identity = repr((_MEANING, command.version, len(command.body), crc32(command.body), said))
     return blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from namesrv_stream.errors import KafkaUnreachableError
+from namesrv_stream.gateway.body_processes import BodyProcesses
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.kafka_link import KafkaLink
 from namesrv_stream.rules.rows import LogPosition
@@ -35,10 +36,17 @@ class Sending:
     `loop`: the clock and the timers, by default the running loop's.
     """
 
-    def __init__(self, link: KafkaLink, gateway_id: str, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(
+        self,
+        link: KafkaLink,
+        processes: BodyProcesses,
+        gateway_id: str,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
         self.link = link
         self.loop = loop or asyncio.get_running_loop()
         self._gateway_id = gateway_id
+        self._processes = processes
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -70,12 +78,10 @@ class Sending:
         if is_read_at_once(command):
             return make()
 
-        def make_if_wanted() -> T:
+        async with self.link.turn_to_decode(len(command.body), connection.host):
             if connection.is_lost:
                 raise ConnectionLostError
-            return self.link.run_in_process(make)
-
-        return await self.link.aside(make_if_wanted, len(command.body), connection.host)
+            return await self._processes.run(make)
 
     async def in_log(self, place: asyncio.Future[LogPosition], limit_s: float = ANSWER_LIMIT_S) -> None:
         """Return once Kafka has the record. Raises KafkaUnreachableError after `limit_s`.

@@ -4,40 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.gateway.admission import connection_limit
 from namesrv_stream.gateway.connection import Connection
-from namesrv_stream.gateway.connections import Connections, PeerLimits, Requests
+from namesrv_stream.gateway.connections import Connections
+from namesrv_stream.gateway.dispatcher import Dispatcher
+from namesrv_stream.gateway.fair_shares import PeerLimits
 from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.reporting.texts import who_listens
+
+try:
+    import resource
+except ImportError:  # Windows, which has no such limit
+    resource = None  # type: ignore[assignment]
+
+log = logging.getLogger(__name__)
+
+_FILES_RESERVE = 256
+"""File descriptors kept free of connections: for Kafka, the tables, the log and the metrics."""
 
 _SWEEP_EVERY_S = 1.0
 _ANSWER_LIMIT_S = 3.0
 
 
-class AddressInUseError(NamesrvError):
-    """The gateway cannot listen at bindAddress and listenPort."""
-
-    def __init__(self, host: str, port: int, problem: str) -> None:
-        super().__init__(
-            f"cannot listen at {host}:{port} ({problem}). Set listenPort or bindAddress, or stop what listens there: "
-            f"{who_listens(port)} names it."
-        )
-        self.host = host
-        self.port = port
-
-
 class Server:
     """RocketMQ's remoting server for `requests`. Lives in the event loop."""
 
-    def __init__(self, settings: NamesrvSettings, requests: Requests) -> None:
+    def __init__(self, settings: NamesrvSettings, requests: Dispatcher) -> None:
         self._settings = settings
         self._requests = requests
         limits = PeerLimits(
-            connection_limit(settings),
+            _connection_limit(settings),
             settings.max_connections_per_address,
             settings.peer_buffer_max_bytes,
             settings.proxy_protocol_trusted,
@@ -53,7 +53,7 @@ class Server:
         return port
 
     async def start(self) -> None:
-        """Listen for connections. Raises AddressInUseError."""
+        """Listen for connections. Raises NamesrvError if it cannot."""
         self._server = await asyncio.get_running_loop().create_server(
             lambda: Connection(self._requests, self.connections),
             sock=self._socket(),
@@ -89,11 +89,35 @@ class Server:
             listening.bind((settings.bind_address, settings.listen_port))
         except OSError as error:
             listening.close()
-            raise AddressInUseError(settings.bind_address, settings.listen_port, str(error.strerror)) from error
+            host, port = settings.bind_address, settings.listen_port
+            raise NamesrvError(
+                f"cannot listen at {host}:{port} ({error.strerror}). Set listenPort or bindAddress, or stop what "
+                f"listens there: {who_listens(port)} names it."
+            ) from error
         return listening
 
     async def _sweep(self) -> None:
         limit_s = self._settings.server_channel_max_idle_time_seconds
         while True:
             await asyncio.sleep(_SWEEP_EVERY_S)
-            self.connections.look_around(asyncio.get_running_loop().time(), limit_s)
+            self.connections.look_around(limit_s)
+
+
+def _connection_limit(settings: NamesrvSettings) -> int:
+    """Return maxConnections, or fewer if this process may not open as many files.
+
+    Sets the process's soft limit of open files as high as is needed and allowed.
+    """
+    wanted = settings.max_connections
+    if resource is None:
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + _FILES_RESERVE
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return wanted
+    limit = max(1, soft - _FILES_RESERVE)
+    log.warning("maxConnections is %d here: this process may open %d files. Raise `ulimit -n`.", limit, soft)
+    return limit

@@ -12,9 +12,8 @@ from typing import Final
 from namesrv_stream.config import ConfigBlackListError
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.gateway.answers import Answers
-from namesrv_stream.gateway.body_processes import ReadingProcessLostError
 from namesrv_stream.gateway.connection import Connection
-from namesrv_stream.gateway.kafka_link import GatewayBusyError, NoTurnError
+from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.gateway.own_writes import OwnWrites
 from namesrv_stream.gateway.registering import Registering, busy
 from namesrv_stream.gateway.registrations import Registrations
@@ -66,7 +65,7 @@ class Writes:
         except BadRequestError as error:
             connection.complain(str(error))
             return command.answer(ResponseCode.SYSTEM_ERROR, error.remark, _no_fields(command))
-        except (GatewayBusyError, NoTurnError, ReadingProcessLostError) as error:
+        except GatewayBusyError as error:
             connection.complain(str(error))
             return busy(command, error, _no_fields(command))
         except (KafkaUnreachableError, KafkaRefusedError) as error:

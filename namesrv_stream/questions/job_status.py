@@ -91,7 +91,8 @@ def health(seen: Seen, now_ms: int) -> Health:
 def status(seen: Seen, found: Health, kafka: FromKafka = NOT_ASKED, problem: str | None = None) -> Status:
     """Return the state of the job, and what the newest snapshot serves."""
     row, tables, jobs = seen.snapshot, seen.tables, kafka.jobs or ()
-    return Status(
+    return Status.of(
+        row,
         root=masked(seen.root.url),
         state=job_state(found.progress, kafka),
         since=iso_text(found.progress.since_ms),
@@ -99,13 +100,6 @@ def status(seen: Seen, found: Health, kafka: FromKafka = NOT_ASKED, problem: str
         stale=found.is_stale,
         active_job=next((job.run_id for job in jobs if job.is_active), None),
         waiting_jobs=[job.run_id for job in jobs if not job.is_active],
-        epoch=row.epoch,
-        term=row.term,
-        run_id=row.run_id,
-        query_id=row.query_id,
-        batch_id=row.batch_id,
-        event_time=iso_text(row.event_time),
-        published_at=iso_text(row.published_at),
         age_millis=found.now_ms - row.published_at,
         records_behind=kafka.records_behind,
         kafka=kafka.problem or "reachable",
@@ -151,14 +145,18 @@ def job_state(progress: JobProgress, kafka: FromKafka) -> JobState:
 
 def facts_from_kafka(settings: NamesrvSettings, seen: Seen, read: SnapshotRow) -> FromKafka:
     """Ask Kafka how far behind the tables are, and which jobs wait. `read`: the newest row, up to what the job read."""
-    from namesrv_stream.kafka.topic import end_offsets  # noqa: PLC0415  # a status without Kafka loads no client
+    from namesrv_stream.kafka.election import candidates  # noqa: PLC0415  # a status without Kafka loads no client
+    from namesrv_stream.kafka.topic import end_offsets  # noqa: PLC0415
 
     kafka = {"bootstrap_timeout_ms": _KAFKA_LIMIT_MS} | kafka_client_arguments(settings)
     try:
         ends = end_offsets(kafka, settings.kafka_topic)
     except NamesrvError as error:
         return FromKafka(problem=str(error))
-    facts = _jobs(kafka, settings, seen)
+    try:
+        facts = FromKafka(jobs=candidates(kafka, settings.kafka_topic, seen.root.hadoop_url))
+    except NamesrvError as error:  # also while Kafka makes its table of groups
+        facts = FromKafka(notice=f"which jobs are active is not known: {error}")
     if (other := _other_log(kafka, settings, seen.snapshot)) is not None:
         return facts._replace(problem=other, is_other_log=True)
     behind = [end - read.offsets.get(partition, 0) for partition, end in ends.items()]
@@ -169,16 +167,6 @@ def facts_from_kafka(settings: NamesrvSettings, seen: Seen, read: SnapshotRow) -
         problem = f"the tables are ahead of {settings.kafka_topic}: they are of another topic or another Kafka."
         return facts._replace(problem=problem)
     return facts._replace(records_behind=sum(behind))
-
-
-def _jobs(kafka: dict[str, Any], settings: NamesrvSettings, seen: Seen) -> FromKafka:
-    """Return the candidates of the election, or why they are not known."""
-    from namesrv_stream.kafka.election import candidates  # noqa: PLC0415  # a status without Kafka loads no client
-
-    try:
-        return FromKafka(jobs=candidates(kafka, settings.kafka_topic, seen.root.hadoop_url))
-    except NamesrvError as error:  # also while Kafka makes its table of groups
-        return FromKafka(notice=f"which jobs are active is not known: {error}")
 
 
 def _other_log(kafka: dict[str, Any], settings: NamesrvSettings, snapshot: SnapshotRow) -> str | None:

@@ -13,8 +13,8 @@ from msgspec import UNSET, UnsetType
 
 from namesrv_stream.errors import did_you_mean
 from namesrv_stream.history.events import recorded_names
-from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Seen, paged
-from namesrv_stream.reporting.texts import iso_text, natural_key
+from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Page, Seen, paged
+from namesrv_stream.reporting.texts import natural_key
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lease import silence_ms
 from namesrv_stream.rules.record_types import DataVersion
@@ -41,25 +41,30 @@ class Chosen(NamedTuple):
 EVERY_BROKER = Chosen()
 
 
-class Broker(Fields):
-    """A broker address with a lease. `silentMillis`: time by the log's clock since its last sign of life.
+class Holder(Fields):
+    """Holder of a broker id. `silentMillis`: time by the log's clock since its last sign of life.
 
     `late`: silent for more than half its lease. `suspect`: its lease is over, and the guard against mass expiry holds
     it. What is taken from the events has no state, no signs of life and no data version.
     """
 
     broker_addr: str
-    cluster_name: str
-    broker_name: str
     broker_id: int
-    holds_id: bool
-    zone_name: str | None
     state: State | UnsetType
     silent_millis: int | UnsetType
+    lease_began_at: str | None
+
+
+class Broker(Holder):
+    """A broker address with a lease. It may have an id that another address holds."""
+
+    cluster_name: str
+    broker_name: str
+    holds_id: bool
+    zone_name: str | None
     suspect_since: str | None
     heartbeat_timeout_millis: int
     last_update_timestamp: str | UnsetType | None
-    lease_began_at: str | None
     ha_server_addr: str
     broker_version: str | None
     data_version: DataVersion | UnsetType
@@ -67,24 +72,18 @@ class Broker(Fields):
     topics: int | UnsetType
 
 
-class Brokers(Fields):
-    """A page of brokers; `next` is the address behind which the next page begins, null at the end."""
+class Brokers(Page):
+    """A page of brokers, by address."""
 
-    snapshot: Moment
-    total: int
     brokers: list[Broker]
-    next: str | None
 
 
-class BrokerPage(Fields):
+class BrokerPage(Page):
     """The leases of a broker name or address, and a page of its topics."""
 
-    snapshot: Moment
     broker_name: str
     brokers: list[Broker]
-    total: int
     topics: list[TopicOfBroker]
-    next: str | None
 
 
 class TopicOfBroker(Fields):
@@ -94,16 +93,6 @@ class TopicOfBroker(Fields):
     read_queue_nums: int
     write_queue_nums: int
     perm: int
-
-
-class Holder(Fields):
-    """Holder of a broker id."""
-
-    broker_id: int
-    broker_addr: str
-    state: State
-    silent_millis: int | None
-    lease_began_at: str | None
 
 
 class BrokerName(Fields):
@@ -139,14 +128,11 @@ class Topic(Fields):
     is_system: bool
 
 
-class Topics(Fields):
-    """A page of topics; `next` is the topic behind which the next page begins, null at the end."""
+class Topics(Page):
+    """A page of topics, by name. `hidden`: how many more there are that brokers have made by themselves."""
 
-    snapshot: Moment
-    total: int
     hidden: int
     topics: list[Topic]
-    next: str | None
 
 
 class Route(Fields):
@@ -163,32 +149,24 @@ def broker(seen: Seen, lease: LiveRow) -> Broker:
     tables = seen.tables
     holder = tables.brokers.get(lease.broker_name, {}).get(lease.broker_id)
     holds_id = holder is not None and holder.broker_addr == lease.broker_addr
-    is_known = seen.remembered is None
-    return Broker(
-        broker_addr=lease.broker_addr,
-        cluster_name=lease.cluster_name,
-        broker_name=lease.broker_name,
-        broker_id=lease.broker_id,
-        holds_id=holds_id,
-        zone_name=holder.zone_name if holder and holds_id else None,
-        state=state_of(seen, lease) if is_known else UNSET,
-        silent_millis=silence_ms(lease, seen.snapshot) if is_known else UNSET,
-        suspect_since=iso_text(lease.suspect_since),
-        heartbeat_timeout_millis=lease.heartbeat_timeout_millis,
-        last_update_timestamp=iso_text(lease.last_update_timestamp) if is_known else UNSET,
-        lease_began_at=iso_text(lease.lease_began_at),
-        ha_server_addr=lease.ha_server_addr,
-        broker_version=lease.broker_version,
-        data_version=lease.data_version if is_known else UNSET,
-        filter_server_list=list(tables.filters.get(lease.broker_addr, ())),
-        topics=tables.queues.topic_counts.get(lease.broker_name, 0) if is_known else UNSET,
-    )
+    more = {
+        "holds_id": holds_id,
+        "zone_name": holder.zone_name if holder and holds_id else None,
+        "filter_server_list": list(tables.filters.get(lease.broker_addr, ())),
+        "topics": tables.queues.topic_counts.get(lease.broker_name, 0),
+    }
+    return Broker.of(lease, **more | _heard(seen, lease))
 
 
-def state_of(seen: Seen, lease: LiveRow | None) -> State:
-    """Return the state of a lease. An id whose holder has no lease is late: it is about to leave the routes."""
-    if lease is None:
-        return "late"
+def _heard(seen: Seen, lease: LiveRow) -> dict[str, Any]:
+    """Return what follows from a lease's signs of life; what the events do not have is unset."""
+    if seen.remembered is not None:
+        return dict.fromkeys(("state", "silent_millis", "last_update_timestamp", "data_version", "topics"), UNSET)
+    return {"state": state_of(seen, lease), "silent_millis": silence_ms(lease, seen.snapshot)}
+
+
+def state_of(seen: Seen, lease: LiveRow) -> State:
+    """Return the state of a lease."""
     if lease.suspect_since is not None:
         return "suspect"
     return "late" if silence_ms(lease, seen.snapshot) > lease.heartbeat_timeout_millis // 2 else "alive"
@@ -226,7 +204,7 @@ def brokers(  # noqa: PLR0913  # what a reader may choose
     found.sort(key=lambda each: natural_key(each.broker_addr))
     found.sort(key=_order(order), reverse=order.startswith("-"))
     page, following = paged(found, lambda each: each.broker_addr, limit, after)
-    return Brokers(seen.moment, len(found), page, following)
+    return Brokers(seen.moment, len(found), following, page)
 
 
 def _order(text: str) -> Callable[[Broker], Any]:
@@ -253,9 +231,8 @@ def broker_page(seen: Seen, name: str, *, limit: int | None = None, after: str =
         check_known(seen, name)
     topics = queues.topics_on({broker_name})
     page, following = _names_behind(topics, after, limit)
-    rows = [row for topic in page for row in queues[topic] if row.broker_name == broker_name]
-    of_broker = [TopicOfBroker(row.topic, row.read_queue_nums, row.write_queue_nums, row.perm) for row in rows]
-    return BrokerPage(seen.moment, broker_name, shown, len(topics), of_broker, following)
+    of_broker = [TopicOfBroker.of(row) for topic in page for row in queues[topic] if row.broker_name == broker_name]
+    return BrokerPage(seen.moment, len(topics), following, broker_name, shown, of_broker)
 
 
 def _names_behind(names: Sequence[str], after: str, limit: int | None) -> tuple[list[str], str | None]:
@@ -272,30 +249,19 @@ def check_known(seen: Seen, name: str) -> None:
 
 def clusters(seen: Seen) -> Clusters:
     """Return the clusters, their broker names, and who holds each id."""
-    tables, info = seen.tables, lookup.cluster_info(seen.tables)
-
-    def name_of(cluster: str, name: str) -> BrokerName:
-        group, holders = info.brokers[name], tables.brokers[name]
-        of_cluster = [
-            _holder(seen, number, address)
-            for number, address in group.broker_addrs.items()
-            if holders[number].cluster_name == cluster
-        ]
-        return BrokerName(name, group.zone_name, tables.queues.topic_counts.get(name, 0), of_cluster)
-
     found = [
-        Cluster(cluster, [name_of(cluster, name) for name in sorted(names, key=natural_key)])
-        for cluster, names in sorted(info.clusters.items())
+        Cluster(cluster, [_broker_name(seen, cluster, name) for name in sorted(names, key=natural_key)])
+        for cluster, names in sorted(seen.tables.clusters.items())
     ]
     return Clusters(seen.moment, found)
 
 
-def _holder(seen: Seen, broker_id: int, address: str) -> Holder:
-    lease = seen.tables.live.get(address)
-    if lease is None:
-        return Holder(broker_id, address, state_of(seen, None), None, None)
-    silence = silence_ms(lease, seen.snapshot) if seen.remembered is None else None
-    return Holder(broker_id, address, state_of(seen, lease), silence, iso_text(lease.lease_began_at))
+def _broker_name(seen: Seen, cluster: str, name: str) -> BrokerName:
+    tables = seen.tables
+    rows = [row for _, row in sorted(tables.brokers[name].items())]
+    leases = [tables.live[row.broker_addr] for row in rows if row.cluster_name == cluster]
+    holders = [Holder.of(lease, **_heard(seen, lease)) for lease in leases]
+    return BrokerName(name, lookup.latest_registered(rows).zone_name, tables.queues.topic_counts.get(name, 0), holders)
 
 
 def system_topics(seen: Seen) -> frozenset[str]:
@@ -323,7 +289,7 @@ def topics(  # noqa: PLR0913  # what a reader may choose
     page, following = _names_behind(names, after, limit)
     of_cluster = None if cluster is None else frozenset(tables.clusters[cluster])
     shown = [_topic(seen, topic, of_cluster, topic in system) for topic in page]
-    return Topics(seen.moment, len(names), len(named) - len(names), shown, following)
+    return Topics(seen.moment, len(names), following, len(named) - len(names), shown)
 
 
 def _topic(seen: Seen, topic: str, broker_names: frozenset[str] | None, is_system: bool) -> Topic:

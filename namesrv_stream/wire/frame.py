@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterator, Sequence
-from itertools import chain, islice
-from typing import Any, SupportsIndex, cast
+from collections.abc import Iterator
 
 import msgspec
 
@@ -26,7 +23,7 @@ MAX_HEADER_BYTES = 128 * 1024
 """A header is read in the event loop: one of 16 MiB would stop all other peers for seconds."""
 
 LARGE_FRAME_BYTES = 64 * 1024
-"""The size from which a frame's body is kept in pieces, instead of growing a buffer."""
+"""The size from which a frame's body is kept in pieces until it is whole, instead of growing a buffer."""
 
 LARGE_BODY_BYTES = 16 * 1024
 """The size above which a body takes too long to be read in an event loop.
@@ -37,107 +34,48 @@ Registrations that are quick to decode may have more.
 _PIECE_BYTES = 16 * 1024
 """Pieces smaller than this are put together: an object for each would take many times their memory."""
 
-_PROTOCOL_WITH_BUFFERS = 5
-"""The first protocol of pickle that can leave buffers out of its output."""
-
 _LENGTH_BYTES = 4
 _HEADER_WORD_BYTES = 4
 
 
-class LargeBody:
-    """The body of a large frame, as the `pieces` in which it was received: to put 9 MiB together takes 5 to 15 ms.
-
-    `body[:]` is all of it as bytes. A pickler that takes buffers apart copies nothing; unpickled, it is bytes.
-    """
-
-    def __init__(self) -> None:
-        self.pieces: list[bytes | bytearray] = []
-        self._size_bytes = 0
-
-    def append(self, received: bytes) -> None:
-        """Take more of the body."""
-        if self.pieces and isinstance(self.pieces[-1], bytearray) and len(self.pieces[-1]) < _PIECE_BYTES:
-            self.pieces[-1] += received
-        elif received:
-            self.pieces.append(received if len(received) >= _PIECE_BYTES else bytearray(received))
-        self._size_bytes += len(received)
-
-    def startswith(self, prefix: bytes) -> bool:
-        """Return whether the body begins with `prefix`, as bytes.startswith does."""
-        return bytes(islice(chain.from_iterable(self.pieces), len(prefix))) == prefix
-
-    def __len__(self) -> int:
-        return self._size_bytes
-
-    def __getitem__(self, part: slice) -> bytes:
-        return b"".join(self.pieces)[part]
-
-    def __eq__(self, other: object) -> bool:
-        return self[:] == (other[:] if isinstance(other, LargeBody) else other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        if int(protocol) >= _PROTOCOL_WITH_BUFFERS:
-            return _put_together, tuple(map(pickle.PickleBuffer, self.pieces))
-        return bytes, (self[:],)
-
-
-def _put_together(*pieces: bytes) -> bytes:
-    return b"".join(pieces)
-
-
-def pieces_of(body: bytes) -> Sequence[bytes]:
-    """Return the pieces of a body that may be a LargeBody, to read it without putting it together."""
-    return body.pieces if isinstance(body, LargeBody) else (body,)
-
-
 class _LargeFrame:
-    """A command whose body has not been received in full."""
+    """A command whose body is received in pieces, which are put together once they are all there."""
 
     def __init__(self, head: RemotingCommand, head_bytes: int, body_bytes: int) -> None:
         self._head = head
-        self._head_bytes = head_bytes
-        self._body_bytes = body_bytes
-        self._body = LargeBody()
-
-    @property
-    def buffered_bytes(self) -> int:
-        return self._head_bytes + len(self._body)
-
-    @property
-    def is_whole(self) -> bool:
-        return len(self._body) == self._body_bytes
+        self._pieces: list[bytes | bytearray] = []
+        self._missing_bytes = body_bytes
+        self.buffered_bytes = head_bytes
 
     def take(self, data: bytes) -> bytes:
         """Take the bytes that belong to this frame, and return the rest."""
-        missing_bytes = self._body_bytes - len(self._body)
-        self._body.append(data[:missing_bytes])
-        return data[missing_bytes:]
+        piece = data[: self._missing_bytes]
+        last = self._pieces[-1] if self._pieces else b""
+        if isinstance(last, bytearray) and len(last) < _PIECE_BYTES:
+            last += piece
+        else:
+            self._pieces.append(piece if len(piece) >= _PIECE_BYTES else bytearray(piece))
+        self._missing_bytes -= len(piece)
+        self.buffered_bytes += len(piece)
+        return data[len(piece) :]
 
-    def command(self, *, joins_body: bool) -> RemotingCommand:
-        is_in_pieces = self._body_bytes > LARGE_BODY_BYTES and not joins_body
-        return msgspec.structs.replace(self._head, body=cast(bytes, self._body) if is_in_pieces else self._body[:])
+    def command(self) -> RemotingCommand | None:
+        """Return the command; None while a part of its body is missing."""
+        if self._missing_bytes:
+            return None
+        return msgspec.structs.replace(self._head, body=b"".join(self._pieces))
 
 
 class FrameDecoder:
     """Decodes the frames of one connection. Owns a buffer and no socket; an incomplete frame waits for more bytes.
 
-    Without `joins_bodies` a body of more than LARGE_BODY_BYTES in a large frame is a LargeBody in place of bytes.
     The buffer holds the bytes that were fed and not yet taken as commands. Once every complete command is taken, that
     is less than one frame of the limit.
     """
 
-    def __init__(
-        self,
-        max_frame_bytes: int = MAX_FRAME_BYTES,
-        large_frame_bytes: int = LARGE_FRAME_BYTES,
-        *,
-        joins_bodies: bool = True,
-    ) -> None:
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, large_frame_bytes: int = LARGE_FRAME_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._large_frame_bytes = large_frame_bytes
-        self._joins_bodies = joins_bodies
         self._large: _LargeFrame | None = None
         self._buffer = bytearray()
         self._broken: FrameError | None = None
@@ -172,7 +110,9 @@ class FrameDecoder:
     def _take_command(self) -> RemotingCommand | None:
         """Take the next command out of the buffer; None while its frame is incomplete."""
         if self._large is not None:
-            return self._take_large(self._large)
+            if (whole := self._large.command()) is not None:
+                self._large = None
+            return whole
         if len(self._buffer) < _LENGTH_BYTES:
             return None
         end = _LENGTH_BYTES + self._checked_length(bytes(self._buffer[:_LENGTH_BYTES]))
@@ -195,12 +135,6 @@ class FrameDecoder:
             self._large = _LargeFrame(head, header_end, end - header_end)
             self._large.take(bytes(self._buffer[header_end:]))
             self._buffer.clear()
-
-    def _take_large(self, large: _LargeFrame) -> RemotingCommand | None:
-        if not large.is_whole:
-            return None
-        self._large = None
-        return large.command(joins_body=self._joins_bodies)
 
     def _check_header_length(self, end: int) -> None:
         """Check the header's length once the header word is there, before the header itself is buffered."""

@@ -106,7 +106,7 @@ def encode_command(command: RemotingCommand) -> bytes:
         raise HeaderLengthError(len(header), _MAX_HEADER_BYTES)
     word = command.serialize_type << 24 | len(header)
     words = _LENGTH_AND_HEADER_WORD.pack(4 + len(header) + len(command.body), word)
-    return b"".join((words, header, command.body[:]))
+    return b"".join((words, header, command.body))
 
 
 def decode_command(content: bytes | memoryview) -> RemotingCommand:

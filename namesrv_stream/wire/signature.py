@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from namesrv_stream.wire.frame import pieces_of
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
 ACCESS_KEY = "AccessKey"
@@ -54,6 +53,5 @@ def _signed_fields(command: RemotingCommand) -> Iterator[Mapping[str, str]]:
 def _signature(fields: Mapping[str, str], body: bytes, secret_key: bytes) -> bytes:
     values = "".join(fields[name] for name in sorted(fields))
     digest = hmac.new(secret_key, values.encode(), "sha1")
-    for piece in pieces_of(body):
-        digest.update(piece)
+    digest.update(body)
     return base64.b64encode(digest.digest())

@@ -1,164 +1,153 @@
-"""Processes that read large bodies: what comes back from them, and how they end."""
+"""Processes that decode large bodies: what comes back from them, and how they end."""
 
+import asyncio
 import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 import weakref
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
-from multiprocessing import active_children
 
 import psutil
 import pytest
 from tenacity import Retrying, retry_if_not_result, stop_after_delay, wait_fixed
 
-from namesrv_stream.gateway import body_processes
-from namesrv_stream.gateway.body_processes import BodyProcesses, ReadingOverdueError, ReadingProcessLostError
-from namesrv_stream.wire.frame import LargeBody
+from namesrv_stream.gateway.body_processes import BodyProcesses
+from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.wire.remoting_command import RemotingCommand
-from namesrv_stream.wire.wire_errors import BadRequestError, Crc32MismatchError
+from namesrv_stream.wire.wire_errors import BadRequestError
 from namesrv_stream.wire.write_requests import operator_command, register_broker
 
-MIB = 1024 * 1024
 FIELDS = {"brokerName": "b", "brokerAddr": "10.0.0.7:1", "clusterName": "c", "brokerId": "0", "haServerAddr": ""}
+DAMAGED = RemotingCommand(code=103, ext_fields=FIELDS | {"bodyCrc32": "7"}, body=b"{}")
 
 
 @pytest.fixture
-def processes():
-    opened = BodyProcesses()
-    yield opened
-    opened.close()
+def run():
+    """Runs work in processes of a pool, one after the other."""
+    opened = []
+
+    def running(*works, limit_s=30):
+        async def in_loop():
+            processes = BodyProcesses(limit_s)
+            opened.append(processes)
+            return [await each(processes) if callable(each) else each for each in works]
+
+        return asyncio.run(in_loop())
+
+    yield running
+    for each in opened:
+        each.close()
 
 
-def test_work_runs_in_another_process_that_gives_way(processes):
-    pid = processes.run(os.getpid)
+def work(call, *args):
+    return lambda processes: processes.run(partial(call, *args))
+
+
+def lost(call, *args):
+    """Work whose process is lost."""
+
+    async def losing(processes):
+        with pytest.raises(GatewayBusyError, match="try again later"):
+            await processes.run(partial(call, *args))
+
+    return losing
+
+
+def test_work_runs_in_another_process_that_gives_way(run):
+    pid, niceness = run(work(os.getpid), work(os.getpriority, os.PRIO_PROCESS, 0))
     assert pid != os.getpid()
-    own = os.getpriority(os.PRIO_PROCESS, 0)
-    assert processes.run(partial(os.getpriority, os.PRIO_PROCESS, 0)) == min(own + 5, 19)
+    assert niceness == min(os.getpriority(os.PRIO_PROCESS, 0) + 5, 19)
 
 
-def test_an_error_comes_back_with_its_kind_its_facts_and_its_remark(processes):
-    command = RemotingCommand(code=103, ext_fields=FIELDS | {"bodyCrc32": "7"}, body=b"{}")
+def test_an_error_comes_back_with_its_kind_its_facts_and_its_remark(run):
     with pytest.raises(BadRequestError) as here:
-        register_broker(command)
-    with pytest.raises(Crc32MismatchError) as there:
-        processes.run(partial(register_broker, command))
+        register_broker(DAMAGED)
+    with pytest.raises(BadRequestError) as there:
+        run(work(register_broker, DAMAGED))
     assert (str(there.value), vars(there.value)) == (str(here.value), vars(here.value))
 
 
-def test_an_error_of_ours_says_where_it_was(processes):
-    with pytest.raises(RuntimeError, match=r"ZeroDivisionError in another process:\n(.*\n)*.*in _outcome"):
-        processes.run(partial(divmod, 1, 0))
+def test_an_error_of_ours_says_where_it_was(run):
+    with pytest.raises(ZeroDivisionError) as raised:
+        run(work(divmod, 1, 0))
+    assert "in _within_limit" in str(raised.value.__cause__)
 
 
-def test_a_refused_body_is_freed_at_once(processes):
+class Work:
+    """Work with a request that is refused, and that can be referred to weakly."""
+
+    def __call__(self):
+        return register_broker(DAMAGED)
+
+
+def test_a_refused_body_is_freed_at_once():
     """Its error's traceback would keep it until a garbage collection, which holds lookups up."""
-    body = LargeBody()
-    body.append(b"{}")
+    processes = BodyProcesses()
+
+    async def refused():
+        work = Work()
+        known = weakref.ref(work)
+        try:
+            await processes.run(work)
+        except BadRequestError:
+            del work
+        await asyncio.sleep(0)
+        return known
+
     gc.disable()
     try:
-        with suppress(Crc32MismatchError):
-            command = RemotingCommand(code=103, ext_fields=FIELDS | {"bodyCrc32": "7"}, body=body)
-            processes.run(partial(register_broker, command))
-            pytest.fail("the checksum is wrong")
-        freed = weakref.ref(body)
-        del body, command
-        assert freed() is None
+        known = asyncio.run(refused())
+        until(lambda: known() is None)
     finally:
         gc.enable()
+        processes.close()
 
 
-def test_after_a_process_was_ended_the_next_body_is_read_by_a_new_one(processes):
-    first = processes.run(os.getpid)
-    with pytest.raises(ReadingProcessLostError):
-        processes.run(partial(signal.raise_signal, signal.SIGKILL))
-    assert processes.run(os.getpid) not in (first, os.getpid())
-    assert processes.run(partial(operator_command, RemotingCommand(code=318, body=b"a=b"))).properties == {"a": "b"}
+def test_after_a_process_was_ended_the_next_body_is_decoded_by_a_new_one(run):
+    settings = RemotingCommand(code=318, body=b"a=b")
+    first, _, second, decoded = run(
+        work(os.getpid), lost(os._exit, 1), work(os.getpid), work(operator_command, settings)
+    )
+    assert second not in (first, os.getpid())
+    assert decoded.properties == {"a": "b"}
 
 
-@pytest.mark.parametrize("sent_bytes", [0, 16 * MIB])
-def test_a_process_that_takes_longer_than_the_limit_is_ended_and_the_next_body_is_read_by_a_new_one(
-    processes, sent_bytes
-):
-    """A stopped process neither answers nor, if the body is large, takes it."""
-    body = LargeBody()
-    body.append(bytes(sent_bytes))
-    first = psutil.Process(processes.run(os.getpid))
-    processes.limit_s = 0.2
-    first.suspend()
-    with pytest.raises(ReadingOverdueError, match=r"not read within 0\.2 s.* try again later") as overdue:
-        processes.run(partial(len, body))
-    assert overdue.value.limit_s == 0.2
-    until(lambda: has_ended(first.pid))
-    processes.limit_s = 30
-    assert processes.run(partial(len, body)) == sent_bytes
-    assert processes.run(os.getpid) != first.pid
+def test_a_process_that_takes_longer_than_the_limit_is_ended_and_the_next_body_is_decoded_by_a_new_one(run):
+    first, _, second = run(work(os.getpid), lost(signal.pause), work(os.getpid), limit_s=1)
+    assert second != first
+    until(lambda: has_ended(first))
 
 
-def test_work_that_waits_without_end_is_ended_at_the_limit(processes):
-    before = set(active_children())
-    processes.run(os.getpid)
-    (process,) = set(active_children()) - before
-    processes.limit_s = 0.2
-    with pytest.raises(ReadingOverdueError):
-        processes.run(signal.pause)
-    process.join(30)
-    assert process.exitcode == -signal.SIGKILL
+def test_ctrl_c_ends_no_decoding(run):
+    async def interrupted(processes):
+        pid = await processes.run(os.getpid)
+        os.kill(pid, signal.SIGINT)
+        return pid
+
+    before, after = run(interrupted, work(os.getpid))
+    assert before == after
 
 
-def test_an_idle_process_has_no_limit(processes):
-    pid = processes.run(os.getpid)
-    processes.limit_s = 5
-    assert processes.run(os.getpid) == pid
-    until(lambda: not any(isinstance(each, threading.Timer) for each in threading.enumerate()))
-    assert processes.run(os.getpid) == pid
+def test_a_process_that_was_ended_while_idle_costs_no_request(run):
+    async def ended(processes):
+        pid = await processes.run(os.getpid)
+        psutil.Process(pid).kill()
+        until(lambda: not any("ExecutorManager" in type(each).__name__ for each in threading.enumerate()))
+        return pid
 
-
-def test_a_signal_for_the_gateway_ends_no_reading(processes):
-    pid = processes.run(os.getpid)
-    for each in (signal.SIGTERM, signal.SIGINT):
-        os.kill(pid, each)
-        assert processes.run(os.getpid) == pid
-
-
-def test_a_process_that_was_ended_while_idle_costs_no_request(processes):
-    first = psutil.Process(processes.run(os.getpid))
-    first.kill()
-    until(lambda: has_ended(first.pid))
-    assert processes.run(os.getpid) != first.pid
-
-
-def test_a_process_that_cannot_start_is_an_error_after_which_the_peer_tries_again(processes, monkeypatch):
-    def no_room(*_):
-        raise BlockingIOError("Resource temporarily unavailable")
-
-    monkeypatch.setattr(body_processes, "_ReadingProcess", no_room)
-    with pytest.raises(ReadingProcessLostError):
-        processes.run(os.getpid)
-
-
-def test_a_process_that_reads_while_all_are_ended_ends_after_it():
-    opened = BodyProcesses()
-    pid = opened.run(os.getpid)
-    with ThreadPoolExecutor() as threads:
-        reading = threads.submit(opened.run, partial(time.sleep, 2))
-        until(opened._idle.empty)  # noqa: SLF001 - the moment after which the process is busy
-        opened.close()
-        reading.result(30)
-    until(lambda: has_ended(pid))
+    first, second = run(ended, work(os.getpid))
+    assert first != second
 
 
 PROGRAM = """
-import os, sys, time
+import asyncio, os, sys, time
 from namesrv_stream.gateway.body_processes import BodyProcesses
-processes = BodyProcesses()
-print(processes.run(os.getpid), flush=True)
-time.sleep(float(sys.argv[1]))
+if __name__ == "__main__":
+    print(asyncio.run(BodyProcesses().run(os.getpid)), flush=True)
+    time.sleep(float(sys.argv[1]))
 """
 
 

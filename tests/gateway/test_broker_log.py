@@ -44,7 +44,7 @@ def log(caplog):
 
 def run(scenario):
     async def in_loop():
-        requests = SimpleNamespace(lookups=None, connection_lost=lambda connection: None)
+        requests = SimpleNamespace(connection_lost=lambda connection: None)
         scenario(connected(requests, Connections(Certificates(NamesrvSettings()), "disabled")))
 
     asyncio.run(in_loop())

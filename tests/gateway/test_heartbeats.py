@@ -23,7 +23,7 @@ from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from tests.examples import examples
 from tests.gateway.test_registrations import ADDRESS, command, live
-from tests.gateway.test_writes import LEAVE, QUARTER_S, Clock, Log, Site, settle
+from tests.gateway.test_writes import LEAVE, QUARTER_S, Clock, Here, Log, Site, settle
 
 LEASE_MS = 10_000
 HEARTBEAT = RemotingCommand(code=RequestCode.BROKER_HEARTBEAT, ext_fields=LEAVE.ext_fields)
@@ -35,7 +35,7 @@ class Sender:
     def __init__(self, often_ms=600_000, calm_ms=600_000):
         self.clock = Clock()
         self.log = Log(Ticks(self.clock, often_ms, calm_ms, self.clock.time))
-        self.heartbeats = Heartbeats(Sending(self.log, "g", self.clock))
+        self.heartbeats = Heartbeats(Sending(self.log, Here(), "g", self.clock))
         self.log_ms = []
         send = self.log.send
 

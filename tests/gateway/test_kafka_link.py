@@ -10,12 +10,13 @@ import pytest
 from namesrv_stream.config import kafka_client_arguments
 from namesrv_stream.gateway import kafka_link
 from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.body_processes import BodyProcesses
 from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.kafka_link import MAX_ON_THE_WAY_BYTES, GatewayBusyError, KafkaLink
 from namesrv_stream.gateway.sending import LARGE_BODY_BYTES, Sending
 from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.gateway.writes import Writes
-from namesrv_stream.kafka.record_producer import RecordProducer
+from namesrv_stream.kafka.producer import RecordProducer
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.wire.registration_request import (
@@ -44,9 +45,10 @@ class Way:
 
     def __init__(self, settings):
         self.link = KafkaLink(settings, lambda error: None)
+        self.processes = BodyProcesses()
         self.producer = CountingProducer(kafka_client_arguments(settings), "topic", 60_000)
         self.link.on_opened(self.producer)
-        self.writes = Writes(Sending(self.link, "gateway"), 0, Answers(RouteTables(), settings))
+        self.writes = Writes(Sending(self.link, self.processes, "gateway"), 0, Answers(RouteTables(), settings))
         self.connection = connected(None, Connections(Certificates(settings), "disabled"))
 
     async def answer_or_none(self, command):
@@ -80,16 +82,18 @@ def registration(number, topics, *, compressed):
     ],
 )
 def test_a_body_that_is_long_to_read_is_read_in_another_process(settings, monkeypatch, command, is_large):
-    run, read_elsewhere = KafkaLink.run_in_process, []
-
-    def noting(link, work):
-        read_elsewhere.append(threading.current_thread() is not threading.main_thread())
-        return run(link, work)
-
-    monkeypatch.setattr(KafkaLink, "run_in_process", noting)
+    read_elsewhere = []
 
     async def asked():
-        await Way(settings()).answer_or_none(command)
+        way = Way(settings())
+        run = way.processes.run
+
+        def noting(work):
+            read_elsewhere.append(True)
+            return run(work)
+
+        monkeypatch.setattr(way.processes, "run", noting)
+        await way.answer_or_none(command)
 
     asyncio.run(asked())
     assert read_elsewhere == [True] * is_large
@@ -108,37 +112,45 @@ def test_a_small_body_weighs_what_it_inflates_to(settings, monkeypatch):
     asyncio.run(asked())
 
 
+async def decoded(link, held_bytes, host, work):
+    async with link.turn_to_decode(held_bytes, host):
+        return await work()
+
+
 def test_what_waits_to_be_read_counts_as_on_its_way(settings):
     async def asked():
-        link, go_on = Way(settings()).link, threading.Event()
+        link, go_on = Way(settings()).link, asyncio.Event()
         eighth = MAX_ON_THE_WAY_BYTES // 8
-        waiting = [asyncio.ensure_future(link.aside(go_on.wait, eighth, "a")) for _ in range(4)]
+        waiting = [asyncio.ensure_future(decoded(link, eighth, "a", go_on.wait)) for _ in range(4)]
         await asyncio.sleep(0)
         with pytest.raises(GatewayBusyError):
-            await link.aside(go_on.wait, eighth, "a")
-        waiting += [asyncio.ensure_future(link.aside(go_on.wait, eighth, host)) for host in ("b", "b", "c")]
+            await decoded(link, eighth, "a", go_on.wait)
+        waiting += [asyncio.ensure_future(decoded(link, eighth, host, go_on.wait)) for host in ("b", "b", "c")]
         await asyncio.sleep(0)
         for host, too_much in (("a", 1), ("b", 1), ("c", 1), ("d", eighth + 1)):
             with pytest.raises(GatewayBusyError):
-                await link.aside(go_on.wait, too_much, host)
+                await decoded(link, too_much, host, go_on.wait)
         go_on.set()
         assert all(await asyncio.gather(*waiting))
-        assert await link.aside(go_on.wait, eighth, "a")
+        assert await decoded(link, eighth, "a", go_on.wait)
 
     asyncio.run(asked())
 
 
 def test_large_bodies_of_one_host_wait_for_each_other_and_no_other_host_for_them(settings):
     async def asked():
-        link, go_on, order = Way(settings()).link, threading.Event(), []
+        link, go_on, order = Way(settings()).link, asyncio.Event(), []
 
         async def read(host, work):
-            await link.aside(work, 1, host)
+            await decoded(link, 1, host, work)
             order.append(host)
+
+        async def nothing():
+            pass
 
         many = [asyncio.ensure_future(read("evil", go_on.wait)) for _ in range(40)]
         await asyncio.sleep(0)
-        await read("good", bool)
+        await read("good", nothing)
         assert order == ["good"], "the second worker is free for others"
         go_on.set()
         await asyncio.gather(*many)
@@ -150,8 +162,8 @@ def test_a_large_body_that_has_no_turn_in_time_is_answered_busy(settings, monkey
     monkeypatch.setattr(kafka_link, "TURN_LIMIT_S", 0.05)
 
     async def asked():
-        way, go_on = Way(settings()), threading.Event()
-        first = asyncio.ensure_future(way.link.aside(go_on.wait, 1, way.connection.host))
+        way, go_on = Way(settings()), asyncio.Event()
+        first = asyncio.ensure_future(decoded(way.link, 1, way.connection.host, go_on.wait))
         await asyncio.sleep(0)
         answer = await way.answer_or_none(registration(1, 1_000, compressed=True))
         assert (answer.code, "took over 0.05 s" in answer.remark) == (2, True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import msgspec
@@ -55,7 +56,7 @@ class Log:
 
     def send(self, request, record=None, host=None):
         if self.refuses:
-            raise GatewayBusyError(1)
+            raise GatewayBusyError("full")
         place = asyncio.get_running_loop().create_future()
         self.sent.append(request)
         self.waiting.append((len(self.sent) - 1, place))
@@ -64,12 +65,10 @@ class Log:
     def has_room(self, host, more_bytes):
         return not self.is_full
 
-    def run_in_process(self, work):
-        return work()
-
-    async def aside(self, work, held_bytes, host):
+    @asynccontextmanager
+    async def turn_to_decode(self, held_bytes, host):
         await self.working.wait()
-        return work()
+        yield
 
     def acknowledge(self):
         for offset, place in self.waiting:
@@ -86,6 +85,13 @@ class Log:
     @property
     def kinds(self):
         return [type(each) for each in self.sent]
+
+
+class Here:
+    """Decodes large bodies in this process."""
+
+    async def run(self, work):
+        return work()
 
 
 class Clock:
@@ -128,7 +134,7 @@ class Site:
         self.log = Log()
         self.settings = NamesrvSettings()
         self.clock = Clock()
-        self.writes = Writes(Sending(self.log, "g", self.clock), 300_000, self.answers())
+        self.writes = Writes(Sending(self.log, Here(), "g", self.clock), 300_000, self.answers())
         self._connections = Connections(Certificates(self.settings), "disabled")
 
     def answers(self, read_to=None, reading_ms=0, **live):
@@ -137,7 +143,7 @@ class Site:
         return Answers(RouteTables(live=live), self.settings, offsets={0: offset}, reading_ms=reading_ms)
 
     def connect(self):
-        return connected(SimpleNamespace(lookups=None), self._connections)
+        return connected(None, self._connections)
 
     def ask(self, command, connection):
         return asyncio.ensure_future(self.writes.answered(command, connection))

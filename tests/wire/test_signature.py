@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from namesrv_stream.wire.frame import FrameDecoder, pieces_of
 from namesrv_stream.wire.remoting_command import RemotingCommand, SerializeType, decode_command, encode_command
 from namesrv_stream.wire.signature import ACCESS_KEY, SIGNATURE, access_key_of, is_signed_with, signed
 
@@ -35,16 +34,6 @@ ours = signed(RemotingCommand(code=103, ext_fields={"b": "2", "a": "1", "__ZONE_
 def test_a_signature_is_known_in_both_forms_of_a_header(command, form):
     frame = encode_command(msgspec.structs.replace(command, serialize_type=form))
     assert is_signed_with(decode_command(frame[4:]), SECRET)
-
-
-def test_a_signature_covers_a_body_in_pieces():
-    whole = signed(RemotingCommand(code=103, ext_fields={"a": "1"}, body=b"x" * 100_000), "k", SECRET)
-    raw, decoder = encode_command(whole), FrameDecoder(joins_bodies=False)
-    assert list(decoder.feed(raw[:30_000])) == list(decoder.feed(raw[30_000:70_000])) == []
-    (command,) = decoder.feed(raw[70_000:])
-    assert len(pieces_of(command.body)) == 3
-    assert is_signed_with(command, SECRET)
-    assert not is_signed_with(command, SECRET + b"x")
 
 
 def test_we_sign_as_mqadmin_does():

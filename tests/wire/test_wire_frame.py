@@ -1,6 +1,5 @@
 """Cutting a byte stream into commands: every golden frame, every way to break one, and any bytes at all."""
 
-import pickle
 import random
 import struct
 import tracemalloc
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.wire.codes import Flag, LanguageCode, SerializeType
-from namesrv_stream.wire.frame import LARGE_FRAME_BYTES, MAX_FRAME_BYTES, MAX_HEADER_BYTES, FrameDecoder, pieces_of
+from namesrv_stream.wire.frame import LARGE_FRAME_BYTES, MAX_FRAME_BYTES, MAX_HEADER_BYTES, FrameDecoder
 from namesrv_stream.wire.remoting_command import MAX_HEADER_FIELDS, PreparedAnswer, RemotingCommand, encode_command
 from namesrv_stream.wire.wire_errors import (
     FrameError,
@@ -216,21 +215,6 @@ def test_announced_length_takes_no_memory_before_its_bytes_are_there():
     finally:
         tracemalloc.stop()
     assert peak_bytes < 100_000
-
-
-def test_a_large_body_reads_like_bytes_and_is_pickled_without_a_copy():
-    sent, apart = bytes(range(256)) * 1_000, []
-    decoder = FrameDecoder(joins_bodies=False)
-    assert list(decoder.feed(frame_of(body=sent)[:-1])) == []
-    (command,) = decoder.feed(sent[-1:])
-    body = command.body
-    assert (len(body), body[:3], body[:], b"".join(pieces_of(body))) == (len(sent), sent[:3], sent, sent)
-    assert [body.startswith(each) for each in (b"", sent[:20], b"\x01", sent + b"x")] == [True, True, False, False]
-    head = pickle.dumps(command, 5, buffer_callback=apart.append)
-    assert (len(head) < 1_000, sum(each.raw().nbytes for each in apart)) == (True, len(sent))
-    again = pickle.loads(head, buffers=[bytes(each.raw()) for each in apart])
-    assert (again, type(again.body)) == (command, bytes)
-    assert pickle.loads(pickle.dumps(command)) == command
 
 
 @pytest.mark.parametrize("opaque", [0, 1, -1, 2**31 - 1, -(2**31)])

@@ -1,0 +1,342 @@
+"""`up`, `demo` and `demo-rocketmq`: the whole registry on this machine, with a real Kafka, Spark and Delta.
+
+`up` runs until Ctrl-C. The demos are short stories that end by themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import click
+from rich.console import Console, Group
+from rich.rule import Rule
+from rich.table import Table
+
+from namesrv_stream.cli.entry import main
+from namesrv_stream.cli.output import console, say
+from namesrv_stream.config import Invocation
+from namesrv_stream.errors import NamesrvError, masked
+from namesrv_stream.job.termination import stop_on_signals
+from namesrv_stream.reporting.logs import set_up_logging
+from namesrv_stream.reporting.texts import duration_text
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tools.fleet.plan import FleetPlan
+from namesrv_stream.tools.fleet.player import BrokerState, Fleet
+from namesrv_stream.tools.local.rocketmq_servers import LocalServer, broker, mqadmin
+from namesrv_stream.tools.local.stack import LocalStack, own_kafka_port
+
+_CHECK_EVERY_S = 1.0
+_END_LIMIT_S = 8.0
+_SCENE_LIMIT_S = 180.0
+_LOOK_EVERY_S = 0.2
+_INTERRUPTED = 130
+"""Exit status in shells of a program that Ctrl-C has ended."""
+_MADE_ANEW = ("kafka", "registry", "registry-checkpoint")
+
+
+@click.command("up")
+@click.option(
+    "--data", type=click.Path(path_type=Path), default=Path("data"), show_default=True, help="Folder of Kafka's data."
+)
+@click.option(
+    "--brokers",
+    type=click.IntRange(min=0),
+    default=8,
+    show_default=True,
+    help="Number of simulated brokers.",
+)
+@click.option(
+    "--topics", type=click.IntRange(min=1), default=30, show_default=True, help="Topics of the simulated brokers."
+)
+@click.pass_obj
+def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
+    """Run Kafka, the streaming job, the gateway and simulated brokers on this machine; Ctrl-C ends them in order.
+
+    Kafka listens at the address in kafka.bootstrap.servers, so all other commands find it without options.
+    """
+    settings = invocation.settings
+    port = own_kafka_port(settings)
+    stop = threading.Event()
+    set_up_logging(log_format=settings.log_format)
+    with _ended_in_time(stop) as watched, LocalStack(settings, data, port) as stack:
+        watched.append(stack)
+        stop_on_signals(stop)  # only after the start, which Ctrl-C may interrupt
+        if brokers:
+            stack.start_fleet(FleetPlan(brokers=brokers, topics=topics))
+        console().print(_what_runs(stack))
+        while not stop.wait(_CHECK_EVERY_S):
+            stack.check()
+    console().print(f"Ended in order. The tables stay in {masked(settings.delta_root)}.")
+
+
+@contextmanager
+def _ended_in_time(stop: threading.Event) -> Iterator[list[LocalStack]]:
+    """End this process `_END_LIMIT_S` after `stop` if a part of the stack has died that the others wait for.
+
+    Kafka and Spark's JVM end with this process. What is in the tables and in Kafka is whole at any moment.
+    """
+    watched: list[LocalStack] = []
+    ended = threading.Event()
+
+    def watch() -> None:
+        stop.wait()
+        if watched and watched[0].is_hurt and not ended.wait(_END_LIMIT_S):
+            say("a part has died, so not all could be ended in order. Nothing that Kafka has accepted is lost.")
+            os._exit(1)
+
+    threading.Thread(target=watch, name="end", daemon=True).start()
+    try:
+        yield watched
+    finally:
+        ended.set()
+        stop.set()
+
+
+def _what_runs(stack: LocalStack) -> Group:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_row("name server for RocketMQ", stack.gateway.address)
+    grid.add_row("Kafka", stack.settings.kafka_bootstrap_servers)
+    grid.add_row("tables", masked(stack.settings.delta_root))
+    return Group(grid, "In another terminal: namesrv-stream status. Ctrl-C ends all of it.")
+
+
+class Stage:
+    """Running parts of a demo, and its output. Each answer comes from the command printed above it."""
+
+    def __init__(self, invocation: Invocation, stack: LocalStack, output: Console) -> None:
+        self._invocation = invocation
+        self.stack = stack
+        self.root = invocation.settings.delta_root
+        self.reader = RouteReader(self.root)
+        self.output = output
+
+    def scene(self, title: str) -> None:
+        """Print a title across the screen."""
+        self.output.print()
+        self.output.print(Rule(title, align="left") if self.output.is_terminal else f"--- {title}")
+
+    def say_command(self, program: str, *arguments: str) -> None:
+        """Print a command line as in a shell."""
+        self.output.print(f"[dim]$ {program}[/] [bold]{' '.join(arguments)}[/]")
+
+    def run(self, name: str, *arguments: str) -> None:
+        """Print and run a command of this project on the stage's tables.
+
+        Raises the command's own errors, and NamesrvError if its exit status is not 0.
+        """
+        program = f"namesrv-stream --root {self.root}"
+        self.say_command(program, name, *arguments)
+        command = main.get_command(click.Context(main), name)
+        assert command is not None, "the story names commands that there are"
+        status = command.main([*arguments], prog_name=name, standalone_mode=False, obj=self._invocation)
+        if status:
+            line = " ".join((program, name, *arguments))
+            raise NamesrvError(
+                f"`{line}` ended with status {status}: its output above has the reason. The tables are kept."
+            )
+
+    def until(self, what: str, condition: Callable[[RouteTables], bool]) -> None:
+        """Wait until the route tables meet a condition; show progress in the last line, then print the time it took.
+
+        Raises NamesrvError after 180 s.
+        """
+        started_s = time.monotonic()
+        with self.output.status(f"until {what} ...") as line:
+            while not condition((view := self.reader.follow()).routes):
+                self.stack.check()
+                waited_s = time.monotonic() - started_s
+                if waited_s > _SCENE_LIMIT_S:
+                    raise NamesrvError(
+                        f"waited {_SCENE_LIMIT_S:.0f} s for this: {what}. Is the machine busy? The tables are kept."
+                    )
+                line.update(f"until {what} ... {waited_s:.0f} s, epoch {view.snapshot.epoch}")
+                time.sleep(_LOOK_EVERY_S)
+        self.output.print(f"[green]{what}[/] after {time.monotonic() - started_s:.1f} s")
+
+
+def data_option(default: str, *more: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the option --data of a demo. `more` names further folders that the demo makes anew."""
+    return click.option(
+        "--data",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path(default),
+        show_default=True,
+        help=f"Folder for tables, Kafka's data and logs: a new one, or the demo's from before. "
+        f"{', '.join((*_MADE_ANEW, *more))} in it are made anew.",
+    )
+
+
+@contextmanager
+def open_stage(given: Invocation, data: Path, *more: str) -> Iterator[Stage]:
+    """Run Kafka, the streaming job and the gateway within the `with`, and yield their stage.
+
+    The tables and the folders `more` in `data` are made anew at the start and kept at the end. Settings that are given
+    are refused and those of the environment have no effect, so a demo is the same everywhere. Ctrl-C ends it in order,
+    with exit status 130.
+    """
+    if given.file is not None or given.options:
+        raise click.UsageError("a demo has its own settings: leave -c, --root and --set out. --data sets the folder.")
+    # Any free port and no KV file: a name server may be running on this machine.
+    own = Invocation(None, {"delta.root": str(data / "registry"), "listenPort": "0", "kvConfigPath": ""}, {})
+    output = console()
+    try:
+        with ExitStack() as open_things:
+            with output.status("Starting Kafka, Spark and the gateway ..."):
+                stack = open_things.enter_context(LocalStack(own.settings, data, made_anew=(*_MADE_ANEW, *more)))
+            yield Stage(own, stack, output)
+            with output.status("Stopping all of it ..."):
+                open_things.close()
+    except KeyboardInterrupt:
+        say(f"interrupted: all of it is stopped. What there is of the tables is in {own.settings.delta_root}.")
+        raise click.exceptions.Exit(_INTERRUPTED) from None
+
+
+PLAN = FleetPlan(
+    brokers=8,
+    clusters=2,
+    slaves_per_master=1,
+    topics=36,
+    zones=2,
+    heartbeat_timeout_ms=10_000,
+    heartbeat_interval_ms=2_000,
+    seed=7,
+)
+"""Brokers of the story. Their leases last 10 s instead of 120 s to keep it short; real brokers may ask for such too."""
+
+
+@click.command("demo")
+@data_option("data/demo")
+@click.pass_obj
+def demo(invocation: Invocation, data: Path) -> None:
+    """Show brokers register, fall silent, leave and return, and the routes after each step. Takes a minute or two.
+
+    The demo has its own settings: -c, --root and --set are refused, NAMESRV_* in the environment has no effect.
+    """
+    with open_stage(invocation, data) as stage:
+        first_epoch = _play_scenes(stage)
+    stage.scene("What is left")
+    _show_next_steps(stage, first_epoch)
+
+
+def _play_scenes(stage: Stage) -> int:
+    """Play the scenes in order. Return the epoch before the first broker falls silent."""
+    kafka = stage.stack.settings.kafka_bootstrap_servers
+    stage.output.print(
+        f"Brokers → Kafka at {kafka} → streaming job in Spark → Delta tables in {stage.root} → these answers."
+    )
+    stage.scene(f"{PLAN.brokers} simulated brokers in {PLAN.clusters} clusters register through Kafka")
+    fleet = stage.stack.start_fleet(PLAN, unregister=False)
+    stage.until("all brokers are in the tables", lambda tables: len(tables.live) == PLAN.brokers)
+    stage.run("clusterList")
+    before = stage.reader.follow()
+    topic, master, slave = _characters(before.routes, fleet)
+    stage.scene("A topic that two broker names share")
+    stage.run("topicRoute", "-t", topic)
+    _act(stage, topic, master, f"falls silent. Its lease is {duration_text(PLAN.lease_ms)}", fleet.crash)
+    _act(stage, topic, slave, "shuts down in order and unregisters: no waiting", fleet.unregister)
+    _act(stage, topic, master, "is back", fleet.come_back)
+    stage.scene("What happened")
+    stage.run("history", "--limit", "3")
+    stage.scene(f"The story of {master.broker_name}")
+    stage.run("why", master.broker_name)
+    stage.scene(f"The same topic as it was before all this, in epoch {before.snapshot.epoch}")
+    stage.run("topicRoute", "-t", topic, "--as-of", str(before.snapshot.epoch))
+    return before.snapshot.epoch
+
+
+def _act(stage: Stage, topic: str, who: BrokerState, does: str, act: Callable[[str, int], None]) -> None:
+    """Let a broker act, wait until the tables show it, and print the topic's route."""
+    name, address = who.broker_name, who.broker_addr
+    stage.scene(f"{name}'s {'slave' if who.broker_id else 'master'} {address} {does}")
+    was_live = address in stage.reader.follow().routes.live
+    act(name, who.broker_id)
+    what = f"{address} has left the tables" if was_live else f"{address} is in the tables again"
+    stage.until(what, lambda tables: (address in tables.live) is not was_live)
+    stage.run("topicRoute", "-t", topic)
+
+
+def _characters(tables: RouteTables, fleet: Fleet) -> tuple[str, BrokerState, BrokerState]:
+    """Return a topic on two broker names, the master of one of them and the slave of the other."""
+    shared = (topic for topic, rows in tables.queues.items() if len(rows) == 2 and not topic.isupper())
+    topic = next(each for each in sorted(shared) if "-" not in each)
+    first, second = sorted(row.broker_name for row in tables.queues[topic])
+    by_name = {(each.broker_name, each.broker_id): each for each in fleet.brokers()}
+    return topic, by_name[first, 0], by_name[second, 1]
+
+
+def _show_next_steps(stage: Stage, first_epoch: int) -> None:
+    root, last_epoch = stage.root, stage.reader.follow().snapshot.epoch
+    stage.output.print(
+        f"Brokers, Kafka and Spark are stopped; all tables are in {root}.\n"
+        "Go on with these commands. They will warn that no job is running:\n\n"
+        f"  .venv/bin/namesrv-stream --root {root} history\n"
+        f"  .venv/bin/namesrv-stream --root {root} diff {first_epoch} {last_epoch}\n"
+        f"  .venv/bin/namesrv-stream --root {root} snapshots\n\n"
+        "or start the same with leases of 120 s, until Ctrl-C:\n\n"
+        "  .venv/bin/namesrv-stream up\n\n"
+        "or ask with Spark SQL:\n\n"
+        "  . .venv/bin/activate\n"
+        "  SPARK_CONF_DIR=conf spark-sql -S --conf spark.sql.cli.print.header=true \\\n"
+        '    -e "SELECT event_time, type, broker_name, broker_id, cause\n'
+        f'    FROM delta.\\`{Path(root).resolve()}/broker_event\\` ORDER BY epoch, seq"'
+    )
+
+
+TOPIC = "Orders"
+BROKER, MQADMIN = FOLDERS = ("broker", "mqadmin")
+
+
+@click.command("demo-rocketmq")
+@data_option("data/demo-rocketmq", *FOLDERS)
+@click.pass_obj
+def demo_rocketmq(invocation: Invocation, data: Path) -> None:
+    """Register a real RocketMQ 5.4.0 broker here, send messages by its routes, kill the broker. Takes two minutes.
+
+    The demo has its own settings: -c, --root and --set are refused, NAMESRV_* in the environment has no effect.
+    """
+    with open_stage(invocation, data, *FOLDERS) as stage, ExitStack() as open_things:
+        with stage.output.status("Starting RocketMQ's broker ..."):
+            real = open_things.enter_context(broker(data / BROKER, stage.stack.gateway.address, "broker-a"))
+        _play_rocketmq_scenes(stage, data, real)
+    stage.scene("What is left")
+    stage.output.print(
+        f"Broker, gateway, Kafka and Spark are stopped; all tables are in {stage.root}. Go on with these:\n\n"
+        f"  .venv/bin/namesrv-stream --root {stage.root} why broker-a\n"
+        f"  .venv/bin/namesrv-stream --root {stage.root} snapshots\n\n"
+        "or give your own broker a name server on this machine, until Ctrl-C:\n\n"
+        "  .venv/bin/namesrv-stream up --brokers 0"
+    )
+
+
+def _play_rocketmq_scenes(stage: Stage, data: Path, real: LocalServer) -> None:
+    """Play the scenes in order. All output is that of RocketMQ's own tools and of this project's command line."""
+    namesrv = stage.stack.gateway.address
+    stage.scene(f"A RocketMQ 5.4.0 broker has namesrvAddr={namesrv} and registers")
+    stage.until("it is in the tables", lambda tables: real.address in tables.live)
+    _mqadmin(stage, data, "clusterList")
+    stage.scene(f"mqadmin makes the topic {TOPIC}")
+    _mqadmin(stage, data, "updateTopic", "-c", "RealCluster", "-t", TOPIC, "-r", "2", "-w", "2")
+    stage.until("its route is published", lambda tables: TOPIC in tables.queues)
+    stage.scene("RocketMQ's Java client, inside mqadmin, sends and receives through that route")
+    _mqadmin(stage, data, "sendMessage", "-t", TOPIC, "-p", "42_apples")
+    _mqadmin(stage, data, "consumeMessage", "-t", TOPIC)
+    stage.scene("kill -9 of the broker: its connection to the gateway closes")
+    real.kill()
+    stage.until("its route is gone", lambda tables: TOPIC not in tables.queues)
+    stage.output.print("So the next answer of mqadmin is an error, as it should be:")
+    _mqadmin(stage, data, "topicRoute", "-t", TOPIC)
+    stage.scene("What happened, and why")
+    stage.run("history")
+
+
+def _mqadmin(stage: Stage, data: Path, *arguments: str) -> None:
+    stage.say_command("mqadmin", *arguments)
+    output = mqadmin(data / MQADMIN, stage.stack.gateway.address, *arguments)
+    lines = [line for line in output.strip().splitlines() if not line.startswith("\tat ")]  # no Java stack
+    stage.output.print("\n".join(lines[:8]), markup=False)

@@ -1,0 +1,242 @@
+"""Figures of the plots: their bars, texts and colours are read from matplotlib's objects, without Spark."""
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
+from matplotlib.dates import date2num, num2date
+
+from namesrv_stream.history import palette, plots
+
+START = datetime(2026, 11, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+WEEK = (START, START + 7 * DAY)
+MONTH = (START, START + 30 * DAY)
+
+
+def hours(count):
+    return START + timedelta(hours=count)
+
+
+def shares(period, *of_day, broker="c1 broker-a 0"):
+    """Rows of one broker: its share of each day from the first of the period on."""
+    first = period[0].date()
+    days = [(broker, first + number * DAY, share) for number, share in enumerate(of_day)]
+    return pd.DataFrame(days, columns=["broker", "day", "availability"])
+
+
+def session(from_hour, to_hour=None, ended_by="EXPIRED", back_hour=None, *, broker="c1 broker-a 0", until=WEEK[1]):
+    """A row of the timeline. A session that lasts is drawn up to the end of the period."""
+    ended = pd.NaT if to_hour is None else hours(to_hour)
+    back = until if back_hour is None else hours(back_hour)
+    return {
+        "broker": broker,
+        "since": hours(from_hour),
+        "until": until if to_hour is None else hours(to_hour),
+        "to_time": ended,
+        "ended_by": None if to_hour is None else ended_by,
+        "back_at": back,
+        "brokers": 1,
+    }
+
+
+def timeline(*sessions):
+    rows = pd.DataFrame(sessions)
+    for name in ("since", "until", "to_time", "back_at"):
+        rows[name] = pd.to_datetime(rows[name], utc=True)
+    return plots.up_down_timeline.figure(rows, *WEEK)
+
+
+def events(*rows):
+    frame = pd.DataFrame(rows, columns=["hour", "type", "events"])
+    return plots.changes_by_hour.figure(frame.assign(hour=pd.to_datetime(frame["hour"], utc=True)), *WEEK)
+
+
+def numbers(figure):
+    [axes] = figure.axes
+    return [text.get_text() for text in axes.texts]
+
+
+def legend(figure):
+    [found] = figure.legends
+    return [text.get_text() for text in found.get_texts()]
+
+
+def marks(figure):
+    """Return each mark of an end: its kind, its beginning and its width in pixels."""
+    figure.draw_without_rendering()
+    [axes] = figure.axes
+    return [
+        (bars.get_label(), num2date(bar.get_x()), bar.get_window_extent().width)
+        for bars in axes.containers
+        for bar in bars
+    ]
+
+
+def test_plots_of_one_period_share_one_time_axis_whatever_their_rows_cover():
+    period = (hours(5), hours(5 + 60))
+    rows = pd.DataFrame([session(6, 20, back_hour=21, until=period[1])])
+    rows = rows.assign(
+        **{name: pd.to_datetime(rows[name], utc=True) for name in ("since", "until", "to_time", "back_at")}
+    )
+    happened = pd.DataFrame({"hour": pd.to_datetime([hours(9), hours(12)]), "type": "CHANGED", "events": 1})
+    figures = [
+        plots.availability_heat_map.figure(shares(period, 1.0, 0.5, 1.0), *period),
+        plots.up_down_timeline.figure(rows, *period),
+        plots.changes_by_hour.figure(happened, *period),
+    ]
+    assert [figure.axes[0].get_xlim() for figure in figures] == [tuple(date2num(moment) for moment in period)] * 3
+
+
+@pytest.mark.parametrize(("away_minutes", "pixels"), [(1, 3.0), (12 * 60, None)])
+def test_an_outage_is_drawn_as_long_as_it_was_and_three_pixels_wide_at_least(away_minutes, pixels):
+    figure = timeline(session(0, 24, back_hour=24 + away_minutes / 60), session(24 + away_minutes / 60))
+    [(kind, begin, width)] = marks(figure)
+    share = timedelta(minutes=away_minutes) / (WEEK[1] - WEEK[0])
+    exact = share * figure.axes[0].get_window_extent().width
+    assert (kind, begin) == ("EXPIRED", hours(24))
+    assert width == pytest.approx(pixels or exact, abs=0.5)
+
+
+def test_after_a_planned_end_the_gap_stays_white():
+    [(kind, _, width)] = marks(timeline(session(0, 24, "UNREGISTERED", back_hour=72), session(72)))
+    assert kind == "UNREGISTERED"
+    assert width == pytest.approx(3.0, abs=0.5)
+
+
+def test_ends_of_one_broker_that_lie_together_have_their_number_and_others_have_none():
+    flaps = [session(10 + 0.2 * turn, 10.1 + 0.2 * turn, back_hour=10.2 + 0.2 * turn) for turn in range(4)]
+    alone = session(11, 100, back_hour=101)
+    neighbour = session(0, 10.3, back_hour=10.4, broker="c1 broker-b 0")
+    assert numbers(timeline(*flaps, alone, neighbour)) == ["4"]
+
+
+def test_a_session_is_a_bar_of_its_part_of_the_period():
+    figure = timeline(session(2, 24, back_hour=30), session(30))
+    [bars] = [each for each in figure.axes[0].collections if isinstance(each, LineCollection)]
+    drawn = [(num2date(begin[0]), num2date(end[0])) for begin, end in bars.get_segments()]
+    assert drawn == [(hours(2), hours(24)), (hours(30), WEEK[1])]
+
+
+def test_a_heat_map_of_a_week_has_the_share_of_each_cell_rounded_down():
+    figure = plots.availability_heat_map.figure(shares(WEEK, 1.0, 0.99996, 0.98765, 0.57, 0.0, 1.0, 1.0), *WEEK)
+    assert numbers(figure) == ["100", "99.99", "98.76", "57", "0", "100", "100"]
+
+
+def test_a_heat_map_of_the_reports_default_period_has_the_share_of_each_cell_below_the_whole_day():
+    figure = plots.availability_heat_map.figure(
+        shares(MONTH, *[1.0] * 10, 0.99996, 0.98765, 0.5, 0.0, *[1.0] * 16), *MONTH
+    )
+    assert numbers(figure) == ["99.9", "98.7", "50", "0"]
+
+
+@pytest.mark.parametrize("days", [7, 30, 41])
+def test_a_share_fits_into_its_cell(days):
+    period = (START, START + days * DAY)
+    figure = plots.availability_heat_map.figure(shares(period, *[0.98765] * days), *period)
+    figure.draw_without_rendering()
+    [axes] = figure.axes
+    cell = axes.get_window_extent().width / days
+    widths = [text.get_window_extent().width for text in axes.texts]
+    assert len(widths) == days
+    assert max(widths) < cell
+
+
+def test_a_heat_map_whose_cells_have_no_room_has_colours_alone():
+    period = (START, START + 90 * DAY)
+    assert numbers(plots.availability_heat_map.figure(shares(period, *[0.9] * 90), *period)) == []
+
+
+def test_the_classes_of_a_heat_map_are_named_and_a_cell_has_the_colour_of_its_class():
+    bounds = [0.0, 0.8999, 0.9, 0.99, 0.999, 0.9999, 1.0]
+    figure = plots.availability_heat_map.figure(shares(WEEK, *bounds), *WEEK)
+    assert legend(figure) == ["below 90 %", "from 90 %", "from 99 %", "from 99.9 %", "from 99.99 %"]
+    figure.draw_without_rendering()
+    [mesh] = figure.axes[0].collections
+    classes = [*palette.SHARES.values()]
+    assert [to_hex(colour).upper() for colour in mesh.get_facecolors()] == [classes[i] for i in (0, 0, 1, 2, 3, 4, 4)]
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "parts"),
+    [
+        (START, START + 2 * DAY, []),
+        (hours(6), START + 2 * DAY, [(hours(6), hours(24))]),
+        (hours(6), hours(36), [(hours(6), hours(24)), (hours(24), hours(36))]),
+    ],
+)
+def test_a_day_of_which_the_period_has_only_a_part_is_dotted_in_that_part(since, until, parts):
+    figure = plots.availability_heat_map.figure(shares((since, until), 1.0, 1.0), since, until)
+    dotted = [patch for patch in figure.axes[0].patches if patch.get_hatch()]
+    found = [(num2date(each.get_x()), num2date(each.get_x() + each.get_width())) for each in dotted]
+    assert [(begin, end) for begin, end in found] == parts
+    assert ("part of a day" in legend(figure)) == bool(parts)
+
+
+def test_a_day_on_which_nobody_expected_the_broker_stays_white():
+    rows = pd.concat([shares(WEEK, 1.0, 1.0), shares((hours(72), WEEK[1]), 0.5, broker="c1 broker-b 0")])
+    figure = plots.availability_heat_map.figure(rows, *WEEK)
+    [mesh] = figure.axes[0].collections
+    assert np.ma.masked_invalid(mesh.get_array()).mask.tolist() == [
+        [False, False, True, True],
+        [True, True, True, False],
+    ]
+
+
+def test_a_heat_map_has_room_for_the_brokers_that_matter_most_and_names_their_total(monkeypatch):
+    monkeypatch.setattr(plots, "MOST_BROKERS", 1)
+    rows = pd.concat([shares(WEEK, 1.0), shares(WEEK, 0.5, broker="c1 broker-b 0")])
+    [axes] = plots.availability_heat_map.figure(rows, *WEEK).axes
+    assert "(the 1 lowest of 2)" in axes.get_title()
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["c1 broker-b 0"]
+
+
+def test_one_bar_is_a_sentence():
+    fallen = pd.DataFrame({"broker": ["c1 broker-a 0"], "ends": [3], "flaps": [2]})
+    assert plots.sentence_of(plots.flapping_rank.figure(fallen, *WEEK)) == (
+        "One broker fell out unplanned: c1 broker-a 0, 3 times, 2 times for less than ten minutes."
+    )
+    assert plots.sentence_of(plots.time_to_expiry.figure(pd.DataFrame({"seconds": [120.5]}), *WEEK)) == (
+        "1 lease expired 120.5 s after the last sign of life."
+    )
+    assert plots.sentence_of(plots.time_to_expiry.figure(pd.DataFrame({"seconds": [121.0, 121.0]}), *WEEK)) == (
+        "Each of 2 leases expired 121.0 s after the last sign of life."
+    )
+    assert plots.sentence_of(events((hours(9), "EXPIRED", 2), (hours(9), "PUT_KV_CONFIG", 1))) == (
+        "All in one hour, from 2026-11-01 09:00: 2 EXPIRED, 1 operator command."
+    )
+
+
+def test_two_bars_are_a_plot():
+    fallen = pd.DataFrame({"broker": ["c1 broker-a 0", "c1 broker-b 0"], "ends": [3, 1], "flaps": [2, 1]})
+    figure = plots.flapping_rank.figure(fallen, *WEEK)
+    assert plots.sentence_of(figure) is None
+    flaps, others = ([(bar.get_x(), bar.get_width()) for bar in bars] for bars in figure.axes[0].containers)
+    assert (flaps, others) == ([(0, 1), (0, 2)], [(1, 0), (2, 1)])
+    assert plots.sentence_of(plots.time_to_expiry.figure(pd.DataFrame({"seconds": [120.5, 121.0]}), *WEEK)) is None
+    assert plots.sentence_of(events((hours(9), "EXPIRED", 2), (hours(10), "EXPIRED", 1))) is None
+
+
+def test_changes_stand_on_each_other_and_all_commands_are_one_kind():
+    figure = events(
+        (hours(9), "PUT_KV_CONFIG", 1),
+        (hours(9), "WIPE_WRITE_PERM_OF_BROKER", 2),
+        (hours(9), "EXPIRED", 4),
+        (hours(10), "EXPIRED", 1),
+    )
+    drawn = {
+        bars.get_label(): [(num2date(bar.get_x()), bar.get_y(), bar.get_height()) for bar in bars]
+        for bars in figure.axes[0].containers
+    }
+    assert drawn == {
+        "EXPIRED": [(hours(9), 0, 4), (hours(10), 0, 1)],
+        "operator command": [(hours(9), 4, 3), (hours(10), 1, 0)],
+    }
+
+
+def test_times_without_a_tick_are_a_kind_of_their_own():
+    figure = events((hours(9), "LOG_GAP", 1), (hours(10), "EXPIRED", 1))
+    assert [bars.get_label() for bars in figure.axes[0].containers] == ["EXPIRED", "LOG_GAP"]

@@ -1,0 +1,81 @@
+"""The log that the tables were made from, and another one."""
+
+import pytest
+
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.job.claim import log_to_go_on_with, require_same_log
+from namesrv_stream.kafka.topic import TopicFacts
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.writer import RustWriter
+
+HERE = KafkaLog("cluster-1", "topic-1")
+
+
+def never(offset):
+    raise AssertionError(f"the record at {offset} need not be read")
+
+
+def former(cluster_id, topic_id, offset, last_append=None):
+    return SnapshotRow(
+        epoch=1, term=1, run_id="run", query_id=None, batch_id=None, published_at=0, event_time=0,
+        offsets={0: offset}, versions={}, changes={}, kafka_cluster_id=cluster_id, kafka_topic_id=topic_id,
+        last_append=last_append,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("known", [former("cluster-1", "topic-1", 9), former(None, None, 9)], ids=["same", "of 0.1.0"])
+def test_the_same_log_is_gone_on_with(known):
+    assert log_to_go_on_with(known, HERE, "t", 9, never, accepts_new=False) == HERE
+
+
+@pytest.mark.parametrize(
+    ("known", "problem"),
+    [
+        (former("cluster-2", "topic-1", 9), "on the Kafka cluster cluster-1, .* made from cluster-2"),
+        (former("cluster-1", "topic-2", 9), "made anew with the id topic-1, .* made from topic-2"),
+        (former("cluster-1", "topic-1", 10), "ends at offset 9, .* read it up to 10"),
+        (former(None, None, 10), "ends at offset 9, .* read it up to 10"),
+    ],
+    ids=["another Kafka", "another topic", "a log that ends before the snapshot", "the same, of 0.1.0"],
+)
+def test_another_log_is_refused_with_both_names_and_gone_on_with_when_it_is_accepted(known, problem):
+    with pytest.raises(NamesrvError, match=rf"{problem}.*--accept-new-log"):
+        log_to_go_on_with(known, HERE, "t", 9, never, accepts_new=False)
+    assert log_to_go_on_with(known, HERE, "t", 9, never, accepts_new=True) == KafkaLog(
+        "cluster-1", "topic-1", is_new=True
+    )
+
+
+@pytest.mark.parametrize("found_ms", [1_000, None], ids=["the same record", "one that Kafka has deleted"])
+def test_a_log_whose_last_record_read_is_still_there_or_deleted_is_gone_on_with(found_ms):
+    known = former("cluster-1", "topic-1", 9, last_append=1_000)
+    assert log_to_go_on_with(known, HERE, "t", 20, {8: found_ms}.get, accepts_new=False) == HERE
+
+
+def test_a_log_that_was_cut_and_has_grown_again_is_another_one():
+    known = former("cluster-1", "topic-1", 9, last_append=1_000)
+    with pytest.raises(NamesrvError, match=r"offset 8 was appended at 1970-01-01T00:00:05.000Z, .*00:00:01.000Z.*cut"):
+        log_to_go_on_with(known, HERE, "t", 20, {8: 5_000}.get, accepts_new=False)
+    assert log_to_go_on_with(known, HERE, "t", 20, {8: 5_000}.get, accepts_new=True).is_new
+
+
+def facts(topic_id):
+    return TopicFacts("t", "cluster-1", topic_id, 1, 1, 1, {})
+
+
+def test_a_topic_made_anew_under_a_running_job_is_named_with_what_is_lost():
+    with pytest.raises(NamesrvError, match=r"made anew, with the id topic-2 in place of topic-1.* are lost"):
+        require_same_log(HERE, facts("topic-2"))
+    require_same_log(HERE, facts("topic-1"))
+    require_same_log(KafkaLog(), facts("topic-1"))
+    require_same_log(HERE, None)
+
+
+def test_a_record_stamped_ahead_does_not_put_an_accepted_log_off(tmp_path):
+    writer = RustWriter(Root(str(tmp_path / "registry")))
+    publisher = Publisher.claim(writer, "first", 5_000)
+    publisher.publish(Batch(None, None, 3_600_000, {0: 9}, {}), published_at_ms=6_000)
+    accepted = Publisher.claim(writer, "next", 7_000, log_of=lambda _former: KafkaLog("c", "t", is_new=True)).last
+    assert (accepted.log_accepted_at, accepted.last_append, accepted.last_tick_append) == (6_000, None, None)
