@@ -55,7 +55,6 @@ def test_a_new_table_has_its_name_description_comments_and_constraints(new_root,
 def test_keys_are_required_and_every_column_has_a_comment(spec):
     assert not [column.name for column in spec.stored_columns if not column.comment]
     assert not [column.name for column in spec.columns if column.name in spec.key and not column.is_required]
-    assert not [column.name for column in spec.columns if column.is_later and column.is_required]
 
 
 @pytest.mark.parametrize(
