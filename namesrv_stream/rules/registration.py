@@ -65,8 +65,8 @@ def register(  # noqa: PLR0913  # a registration, its place in the log, and the 
     reading_ms: int,
     *,
     lease_only: bool = False,
-) -> LiveRow:
-    """Apply an accepted registration, heard at a reading of the log's clock, and return its lease.
+) -> None:
+    """Apply an accepted registration, heard at a reading of the log's clock.
 
     The caller has ended the lease of a move before (D1).
 
@@ -81,10 +81,9 @@ def register(  # noqa: PLR0913  # a registration, its place in the log, and the 
     _take_id(tables, request, at)
     if not lease_only and _brings_topics(tables.holders(request.broker_name), request):
         _take_topics(tables, settings, request, changed)
-    taken = _take_lease(tables, request, at, reading_ms, lease)
+    _take_lease(tables, request, at, reading_ms, lease)
     if not request.keep_filter_servers:
         _take_filter_servers(tables, request)
-    return taken
 
 
 def reply(tables: RouteTables, settings: NamesrvSettings, request: RegisterBroker) -> RegisterReply:
@@ -199,7 +198,7 @@ def _topic_row(topic: str, broker_name: str, config: TopicConfig, wiped: bool) -
 
 def _take_lease(
     tables: RegistryTables, request: RegisterBroker, at: LogPosition, reading_ms: int, before: LiveRow | None
-) -> LiveRow:
+) -> None:
     """Replace the lease as a whole (R10). If only the time and the connection are new, that is a mere sign of life."""
     row = LiveRow(
         broker_addr=request.broker_addr,
@@ -220,7 +219,6 @@ def _take_lease(
         tables.live.refresh(row)
     else:
         tables.live.put(row)
-    return row
 
 
 def _take_filter_servers(tables: RegistryTables, request: RegisterBroker) -> None:

@@ -17,13 +17,12 @@ from namesrv_stream.rules.commands import CommandReply, apply_command
 from namesrv_stream.rules.history import AppliedEvent, history_of, log_gap_line
 from namesrv_stream.rules.lease import (
     LOG_GAP_MS,
-    LeaseEnds,
     LogClock,
     after_sign_of_life,
     deadline_ms,
-    end_ms,
     heard_at,
     is_mass_expiry,
+    overdue,
     with_reading,
     without_channel,
 )
@@ -73,8 +72,6 @@ class RouteRegistry:
         self._tables = RegistryTables()
         self._events: list[BrokerEventRow] = []
         self._signs_of_life: set[str] = set()
-        self._suspects: set[str] = set()
-        self._ends = LeaseEnds(self._end_of)
 
     def load(
         self, rows: Mapping[str, Iterable[tuple[object, ...]] | TopicQueues], clock: LogClock | None = None
@@ -87,7 +84,6 @@ class RouteRegistry:
             forget_all(self._tables)  # the run before may have been started without it
         for lease in map(with_reading, list(self._tables.live)):
             self._tables.live.refresh(lease)
-            self._watch(lease)
 
     def apply(self, request: Request, at: LogPosition, *, lease_only: bool = False) -> CommandReply | None:
         """Apply one record of the log and return a command's reply, None for all other types.
@@ -136,13 +132,13 @@ class RouteRegistry:
         if is_first:
             for lease in list(self._tables.live):
                 self._refresh(heard_at(lease, reading_ms))
-        overdue = list(self._ends.overdue(reading_ms))
-        holds = self._holds_at(reading_ms, overdue)
-        for address in overdue:
-            if holds and address not in self._suspects:
-                self._hold(address, now_ms)
+        leases = overdue(self._tables.live, reading_ms, self._held_ms)
+        holds = self._holds_at(reading_ms, leases)
+        for lease in leases:
+            if holds and lease.suspect_since is None:
+                self._hold(lease, now_ms)
             else:
-                self.expire(address, now_ms)
+                self.expire(lease.broker_addr, now_ms)
 
     @property
     def has_log_gap(self) -> bool:
@@ -152,23 +148,20 @@ class RouteRegistry:
         """
         return self.settings.tick_gap_millis > 0 and self.clock.gap_ms > LOG_GAP_MS
 
-    def _holds_at(self, reading_ms: int, overdue: Collection[str]) -> bool:
-        """Return whether the guard holds leases that become overdue at this tick."""
+    def _holds_at(self, reading_ms: int, leases: Collection[LiveRow]) -> bool:
+        """Return whether the guard holds these leases, which become overdue at this tick."""
         ratio = self.settings.expiry_guard_ratio
-        return bool(overdue) and ratio > 0 and is_mass_expiry(self._tables.live, reading_ms, ratio)
+        return bool(leases) and ratio > 0 and is_mass_expiry(self._tables.live, reading_ms, ratio)
 
-    def _hold(self, address: str, now_ms: int) -> None:
+    def _hold(self, lease: LiveRow, now_ms: int) -> None:
         """Keep a silent lease as suspect instead of ending it (D11)."""
-        lease = self._tables.live.first(address)
-        if lease is not None:
-            with self._journaled(AppliedEvent("SILENCE", now_ms, broker_addr=address)):
-                self._tables.live.put(lease._replace(suspect_since=now_ms))
-            self._watch(lease._replace(suspect_since=now_ms))
+        with self._journaled(AppliedEvent("SILENCE", now_ms, broker_addr=lease.broker_addr)):
+            self._tables.live.put(lease._replace(suspect_since=now_ms))
 
     def _lift_guard(self, command: LiftExpiryGuard, at: LogPosition) -> CommandReply:
         """End the suspect leases in order of deadline, then address, as a tick would (D11)."""
         reply = self._command(command, at)
-        leases = [lease for address in self._suspects if (lease := self._tables.live.first(address)) is not None]
+        leases = [lease for lease in self._tables.live if lease.suspect_since is not None]
         for lease in sorted(leases, key=lambda lease: (deadline_ms(lease), lease.broker_addr)):
             self.end(lease.broker_addr, "EXPIRED", at)
         return replace(reply, count=len(leases))
@@ -181,14 +174,12 @@ class RouteRegistry:
         if refused or is_move(self._tables, request):
             with self._journaled(_registration_event(request, at, "REFUSED" if refused else "MOVED")):
                 end_lease(self._tables, address)
-            self._suspects.discard(address)
         if not refused:
             if lease_only:
                 request = structs.replace(request, token=None)
             with self._journaled(_registration_event(request, at), accepted=request):
-                lease = register(self._tables, self.settings, request, at, reading_ms, lease_only=lease_only)
+                register(self._tables, self.settings, request, at, reading_ms, lease_only=lease_only)
             self._signs_of_life.add(address)
-            self._watch(lease)
 
     def _sign_of_life(self, request: BrokerHeartbeat, at: LogPosition, reading_ms: int) -> None:
         """Prolong a known lease; a heartbeat creates none (L2)."""
@@ -227,7 +218,6 @@ class RouteRegistry:
         with self._journaled(event):
             end_lease(self._tables, address)
         self._signs_of_life.discard(address)
-        self._suspects.discard(address)
 
     def _command(self, command: Command, at: LogPosition) -> CommandReply:
         """Apply an operator's command (A, K), which leaves a line of history even if it changes nothing."""
@@ -255,7 +245,7 @@ class RouteRegistry:
     @property
     def suspect_count(self) -> int:
         """The number of addresses whose lease the guard against mass expiry holds."""
-        return len(self._suspects)
+        return sum(lease.suspect_since is not None for lease in self._tables.live)
 
     def take_changes(self) -> RegistryChanges:
         """Return the changes since the last call and begin a new journal."""
@@ -285,19 +275,6 @@ class RouteRegistry:
     def _refresh(self, lease: LiveRow) -> None:
         self._tables.live.refresh(lease)
         self._signs_of_life.add(lease.broker_addr)
-        self._watch(lease)
-
-    def _watch(self, lease: LiveRow) -> None:
-        """Note whether the lease is suspect, and when it ends without a sign of life."""
-        if lease.suspect_since is None:
-            self._suspects.discard(lease.broker_addr)
-        else:
-            self._suspects.add(lease.broker_addr)
-        self._ends.watch(lease.broker_addr, end_ms(lease, self._held_ms))
-
-    def _end_of(self, address: str) -> int | None:
-        lease = self._tables.live.first(address)
-        return None if lease is None else end_ms(lease, self._held_ms)
 
     @property
     def _held_ms(self) -> int:
