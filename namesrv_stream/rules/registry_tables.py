@@ -67,7 +67,7 @@ class Table(Generic[Row]):
 
     def first(self, group: str) -> Row | None:
         """Return the row of a group that has at most one row, such as an address in `live`."""
-        return next(iter(self._groups.get(group, {}).values()), None)
+        return next(iter(self.of(group)), None)
 
     def groups(self) -> Collection[str]:
         """Return the groups that have rows."""

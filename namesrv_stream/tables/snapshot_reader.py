@@ -18,11 +18,11 @@ from deltalake.exceptions import DeltaError
 from namesrv_stream.errors import SnapshotGoneError, TableDamagedError
 from namesrv_stream.rules.lookup import RouteTables, route_index, route_tables
 from namesrv_stream.rules.queues import TopicQueues
-from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import OpenTables, Root, select
-from namesrv_stream.tables.schemas import ROUTE_TABLES, TOPIC, TableSpec
+from namesrv_stream.tables.schemas import REJECTED, ROUTE_TABLES, TOPIC, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.topic_queues import change_feed, changed_queues, load_queues
 
@@ -179,3 +179,11 @@ class RouteReader:
             if snapshot.epoch >= oldest:
                 raise
             raise SnapshotGoneError(f"epoch {snapshot.epoch}", oldest) from error
+
+
+def newest_rejected(root: Root, snapshot: SnapshotRow, limit: int) -> list[RejectedRow]:
+    """Return the newest `limit` rejected records that a snapshot has, newest first."""
+    table = root.open(REJECTED, snapshot.versions[REJECTED.name])
+    order = f'ORDER BY event_time DESC, "offset" DESC LIMIT {limit}'
+    rows: list[RejectedRow] = rows_from_arrow(REJECTED, select(table, REJECTED, "true", order))
+    return rows

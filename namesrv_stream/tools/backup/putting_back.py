@@ -20,14 +20,13 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, TableDamagedError
 from namesrv_stream.rules.history import AppliedEvent, history_of
 from namesrv_stream.rules.lease import LogClock
-from namesrv_stream.rules.progress import STALE_AFTER_MS
 from namesrv_stream.rules.registry_tables import RowChange
 from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, SnapshotRow, is_same_but_for_life
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
 from namesrv_stream.tables.damage import Damage, newest_version, table_damages
+from namesrv_stream.tables.job_progress import STALE_AFTER_MS, ProgressFile
 from namesrv_stream.tables.mending import lay_anew, saved_rows
 from namesrv_stream.tables.object_store import writer_of
-from namesrv_stream.tables.progress_sign import ProgressFile
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
 from namesrv_stream.tables.root import Root, is_there
 from namesrv_stream.tables.schemas import (
