@@ -104,7 +104,7 @@ class RouteRegistry:
             case BrokerHeartbeat():
                 self._sign_of_life(request, at, reading_ms)
             case UnregisterBroker():
-                self.end(request.broker_addr, "UNREGISTERED", at)
+                self.end(request.broker_addr, "UNREGISTERED", at.event_time, at)
             case ChannelClosed():
                 self._channel_closed(request, at, reading_ms)
             case LiftExpiryGuard():
@@ -163,7 +163,7 @@ class RouteRegistry:
         reply = self._command(command, at)
         leases = [lease for lease in self._tables.live if lease.suspect_since is not None]
         for lease in sorted(leases, key=lambda lease: (deadline_ms(lease), lease.broker_addr)):
-            self.end(lease.broker_addr, "EXPIRED", at)
+            self.end(lease.broker_addr, "EXPIRED", at.event_time, at)
         return replace(reply, count=len(leases))
 
     def _register(self, request: RegisterBroker, at: LogPosition, reading_ms: int, *, lease_only: bool) -> None:
@@ -199,23 +199,17 @@ class RouteRegistry:
             return
         left = without_channel(lease, reading_ms, request.channel_id)
         if left is None:
-            self.end(request.broker_addr, "CHANNEL_CLOSED", at)
+            self.end(request.broker_addr, "CHANNEL_CLOSED", at.event_time, at)
         elif left is not lease:
             self._refresh(left)
 
-    def end(self, address: str, end_type: str, at: LogPosition) -> None:
-        """End the lease of an address because of a record (U, L6, D11)."""
-        self._end(AppliedEvent(CAUSES[end_type], at.event_time, at, end_type, address), address)
-
     def expire(self, address: str, now_ms: int) -> None:
         """End the lease of a silent address at a tick (L3). The history names no record for it."""
-        self._end(AppliedEvent(CAUSES["EXPIRED"], now_ms, None, "EXPIRED", address), address)
+        self.end(address, "EXPIRED", now_ms)
 
-    def _end(self, event: AppliedEvent, address: str) -> None:
-        """End the lease of an address; an address without one is left alone (D4)."""
-        if self._tables.live.first(address) is None:
-            return
-        with self._journaled(event):
+    def end(self, address: str, end_type: str, event_time: int, record: LogPosition | None = None) -> None:
+        """End the lease of an address, because of a record or of silence; one without a lease is left alone (D4)."""
+        with self._journaled(AppliedEvent(CAUSES[end_type], event_time, record, end_type, address)):
             end_lease(self._tables, address)
         self._signs_of_life.discard(address)
 

@@ -350,6 +350,7 @@ class RustWriter:
                 DeltaTable.create(
                     uri,
                     spec.stored_schema,
+                    mode="ignore",  # another run may have just made it, or this one
                     partition_by=spec.partition_column,
                     name=spec.name,
                     description=spec.description,
@@ -357,13 +358,10 @@ class RustWriter:
                     storage_options=options,
                     raise_if_key_not_exists=False,
                 )
+                break
             except DeltaError:
-                if DeltaTable.is_deltatable(uri, options):  # another run has just made it, or this one
-                    break
                 if attempt == _CREATIONS_TRIED:
                     raise
-            else:
-                break
         self._root.open(spec)
 
     def _bring_up_to_date(self, spec: TableSpec, retention_ms: int) -> None:
