@@ -147,7 +147,7 @@ def facts_from_kafka(settings: NamesrvSettings, seen: Seen, read: SnapshotRow) -
     from namesrv_stream.kafka.election import candidates  # noqa: PLC0415  # a status without Kafka loads no client
     from namesrv_stream.kafka.topic import end_offsets  # noqa: PLC0415
 
-    kafka = {"bootstrap_timeout_ms": _KAFKA_LIMIT_MS} | kafka_client_arguments(settings)
+    kafka = {"socket.timeout.ms": _KAFKA_LIMIT_MS} | kafka_client_arguments(settings)
     try:
         ends = end_offsets(kafka, settings.kafka_topic)
     except NamesrvError as error:
