@@ -122,10 +122,16 @@ class LogClock:
 
     @classmethod
     def of(cls, snapshot: SnapshotRow) -> Self:
-        """Return the clock as a snapshot has it; a snapshot of an earlier release has it at its newest tick."""
+        """Return the clock as a snapshot has it.
+
+        A snapshot of an earlier release has it at its newest tick. Before 0.2.0, when a snapshot had no kind, ticks were
+        not recorded. They come every second, so its event time is close; without it the time that an upgrade took
+        would count as silence.
+        """
         if snapshot.clock_millis is not None:
             return cls(snapshot.last_tick, snapshot.last_tick_append, snapshot.clock_millis)
-        return cls(snapshot.last_tick, snapshot.last_tick or None, snapshot.last_tick or None)
+        newest_tick = snapshot.event_time if snapshot.kind is None else snapshot.last_tick
+        return cls(newest_tick, newest_tick or None, newest_tick or None)
 
     def event_time_ms(self, append_time_ms: int) -> int:
         """Return the event time of a record."""

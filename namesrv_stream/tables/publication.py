@@ -350,15 +350,6 @@ def _accepted_at_ms(former: SnapshotRow) -> int | None:
     return None if former.event_time is None else min(former.event_time, former.published_at)
 
 
-def _clock_of(former: SnapshotRow) -> LogClock:
-    """Return the log's clock as the tables have it; it is at their event time if a release before 0.2.0 wrote them.
-
-    That release did not record ticks. They come every second, so its event time is close; without it the time that an
-    upgrade took would count as silence.
-    """
-    return LogClock.of(former._replace(last_tick=former.event_time) if former.kind is None else former)
-
-
 def _claim_row(former: SnapshotRow | None, run_id: str, claimed_at_ms: int, log: KafkaLog) -> SnapshotRow:
     """Return the row of a claim: the next epoch and term, and all else as in the former row.
 
@@ -367,7 +358,7 @@ def _claim_row(former: SnapshotRow | None, run_id: str, claimed_at_ms: int, log:
     if former is None:
         versions = {spec.name: 0 for spec in PINNED_TABLES}
         former = SnapshotRow(0, 0, run_id, None, None, claimed_at_ms, None, {}, versions, {})
-    row = _with_clock(former, _clock_of(former))._replace(
+    row = _with_clock(former, LogClock.of(former))._replace(
         epoch=former.epoch + 1,
         term=former.term + 1,
         run_id=run_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,7 +94,8 @@ class OpenTables:
         """Return a table at a version. Raises RegistryTooNewError if that has a newer format."""
         table = self._open.get(spec.name)
         if table is not None and table.version() < version:
-            table.update_incremental()
+            with suppress(DeltaError):  # a commit in between is gone, or the folder has another table
+                table.update_incremental()
             check_format(self._root, spec, table.metadata().configuration)
         if table is None or table.version() != version:
             table = self._open[spec.name] = self._root.open(spec, version)
