@@ -1,14 +1,17 @@
 """Decides which right a request needs in each mode of authentication, and checks that its sender has it.
 
-Lookups need no right in any mode. Nothing here reads a file, a socket or a clock.
+Lookups need no right in any mode.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
-from namesrv_stream.access.users import Role, Sender, User, is_within
+from namesrv_stream.access.addresses import check_exposure, is_loopback
+from namesrv_stream.access.users import Role, Sender, User, Users, UsersFile, is_within
+from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire.bodies import decode_properties, decode_queue_datas
@@ -38,6 +41,7 @@ _BROKERS: Mapping[int, frozenset[Role]] = {
 }
 _NEEDED: Mapping[Mode, Mapping[int, frozenset[Role]]] = {"operators": _OPERATORS, "writes": {**_OPERATORS, **_BROKERS}}
 
+_SETTINGS = frozenset({RequestCode.UPDATE_NAMESRV_CONFIG})
 WRITING_CODES = frozenset(_NEEDED["writes"])
 """All requests that change the registry or keep a lease alive."""
 
@@ -71,6 +75,51 @@ class NotAllowedError(NamesrvError):
             f"{self.request} needs {missing}: {reason or _reason(sender)}. Send it with the keys of a user who has "
             "that right, or have the right added to the users file of this name server."
         )
+
+
+class Rights:
+    """The rights that senders need at one port, by auth.mode and the users file.
+
+    `codes` are the requests that are checked. There are none if everybody may send everything.
+    """
+
+    def __init__(self, settings: NamesrvSettings, key: str, bind_address: str) -> None:
+        """Read the users file. `key` is the setting that has the port's address.
+
+        Raises SettingError if other machines can connect and auth.mode is not set, or if the file cannot be used.
+        """
+        mode, is_local = settings.auth_mode, is_loopback(bind_address)
+        check_exposure(settings, key, bind_address)
+        self._file = None if mode == "off" else UsersFile(Path(settings.auth_users_path))
+        self._mode: Mode | None = None if mode == "off" else "operators" if mode == "operators" else "writes"
+        self._is_observing = mode == "observe"
+        self.codes: frozenset[int] = WRITING_CODES if self._file else frozenset() if is_local else _SETTINGS
+
+    @property
+    def users(self) -> Users | None:
+        """The users of the file, None if no file is used."""
+        return self._file.users if self._file else None
+
+    def reload(self) -> None:
+        """Read the users file again if it has changed."""
+        if self._file:
+            self._file.reload()
+
+    def check(self, command: RemotingCommand, sender: Sender, live: Mapping[str, LiveRow]) -> NotAllowedError | None:
+        """Raise NotAllowedError if the sender lacks a right. `live`: leases by broker address.
+
+        In the mode observe the error is returned, and only SETTINGS_OF_ADMINS are guarded.
+        """
+        if command.code in _SETTINGS and command.code in self.codes:
+            check_settings(command, sender)
+        try:
+            if self._mode is not None:
+                check_right(self._mode, command, sender, live)
+        except NotAllowedError as error:
+            if not self._is_observing:
+                raise
+            return error
+        return None
 
 
 def check_right(mode: Mode, command: RemotingCommand, sender: Sender, live: Mapping[str, LiveRow]) -> None:

@@ -85,7 +85,7 @@ class TlsSession:
         names: Iterable[tuple[str, str]] = certificate.get("subjectAltName", ())  # type: ignore[assignment]
         return frozenset(f"{kind}:{name}" for kind, name in names)
 
-    def encrypted(self, data: bytes) -> bytes:
+    def encrypted(self, data: bytes | bytearray) -> bytes:
         """Return the bytes to send for this plain text."""
         self._session.write(data)
         return self._outgoing.read()

@@ -12,7 +12,6 @@ from namesrv_stream.gateway.fair_shares import (
     MOMENT_S,
     FairShares,
     LoopTime,
-    PeerLimits,
     Share,
     Turns,
 )
@@ -77,7 +76,7 @@ def in_heavy_turns(worked, count, enter):
     """Let heavy hosts `one` and `two` work until `count` turns are in `worked`; a round of the loop takes 1 ms."""
 
     async def scenario():
-        loop, shares = asyncio.get_running_loop(), FairShares(PeerLimits())
+        loop, shares = asyncio.get_running_loop(), FairShares(100, 100, 100)
         loop.set_exception_handler(lambda *_: None)
 
         def tick():

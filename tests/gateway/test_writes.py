@@ -13,11 +13,10 @@ from namesrv_stream.errors import KafkaUnreachableError
 from namesrv_stream.gateway import registering as registering_module
 from namesrv_stream.gateway import registrations
 from namesrv_stream.gateway.answers import Answers
-from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.gateway.registering import REGISTRATION_LIMIT_S
 from namesrv_stream.gateway.sending import LARGE_BODY_BYTES, Sending
-from namesrv_stream.gateway.tls import Certificates
+from namesrv_stream.gateway.server import Connections
 from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import BrokerHeartbeat, ChannelClosed, RegisterBroker
@@ -135,7 +134,7 @@ class Site:
         self.settings = NamesrvSettings()
         self.clock = Clock()
         self.writes = Writes(Sending(self.log, Here(), "g", self.clock), 300_000, self.answers())
-        self._connections = Connections(Certificates(self.settings), "disabled")
+        self._connections = Connections(self.settings)
 
     def answers(self, read_to=None, reading_ms=0, **live):
         """Return a snapshot's answers that has read the log up to `read_to`, by default all, with these leases."""

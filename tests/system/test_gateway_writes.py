@@ -33,7 +33,6 @@ from namesrv_stream.rules.record_types import (
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
-from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.wire.codes import Flag, RequestCode
 from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
 from namesrv_stream.wire.registration_request import (
@@ -52,12 +51,6 @@ pytestmark = pytest.mark.system
 
 ADDRESS = "10.0.0.1:10911"
 T0 = 1_700_000_000_000
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory):
-    with LocalKafka(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
 
 
 class Site:
@@ -314,12 +307,10 @@ def test_nothing_that_was_answered_0_is_lost_in_an_outage_and_the_rest_is_answer
         for number in range(20):
             put(number)
         node.kill()
-        try:
-            for number in range(20, 23):
-                put(number)
-            assert peer.ask(105, topic="Nowhere").code == 17, "lookups go on"
-        finally:
-            node.start()
+        for number in range(20, 23):
+            put(number)
+        assert peer.ask(105, topic="Nowhere").code == 17, "lookups go on"
+        node.start()
 
         @eventually
         def back():

@@ -26,7 +26,6 @@ from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import PINNED_TABLES
-from namesrv_stream.tools.local.kafka_server import LocalKafka
 from tests.system.heartbeats import (
     BY_PRODUCERS_CLOCK,
     LIMIT_S,
@@ -255,24 +254,23 @@ def delete_records(heartbeats, before):
     admin.close()
 
 
-def test_an_outage_of_kafka_is_waited_out_and_loses_nothing(topic, spark, tmp_path, caplog):
+def test_an_outage_of_kafka_is_waited_out_and_loses_nothing(node, topic, spark, tmp_path, caplog):
     caplog.set_level(logging.WARNING, "namesrv_stream")
-    with LocalKafka(tmp_path / "kafka") as node:
-        impatient = {"kafka.request.timeout.ms": "2000", "kafka.default.api.timeout.ms": "2000"}
-        heartbeats = Heartbeats(node, topic, tmp_path, **impatient)
-        with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
-            heartbeats.say(registration(1))
-            job.process_all()
-            heartbeats.say(registration(2))
-            node.kill()
-            pauses = await_attempts(caplog, node.bootstrap_servers, 2)
-            assert all(shorter < longer for shorter, longer in pairwise(pauses))
-            node.start()
-            heartbeats.say(registration(3))
-            view = heartbeats.await_offset(3)
-            assert shown(view.routes) == heartbeats.states()[-1]
-            job.check()
-        heartbeats.close()
+    impatient = {"kafka.request.timeout.ms": "2000", "kafka.default.api.timeout.ms": "2000"}
+    heartbeats = Heartbeats(node, topic, tmp_path, **impatient)
+    with BackgroundJob(spark.newSession(), heartbeats.settings) as job:
+        heartbeats.say(registration(1))
+        job.process_all()
+        heartbeats.say(registration(2))
+        node.kill()
+        pauses = await_attempts(caplog, node.bootstrap_servers, 2)
+        assert all(shorter < longer for shorter, longer in pairwise(pauses))
+        node.start()
+        heartbeats.say(registration(3))
+        view = heartbeats.await_offset(3)
+        assert shown(view.routes) == heartbeats.states()[-1]
+        job.check()
+    heartbeats.close()
 
 
 @eventually

@@ -72,6 +72,7 @@ def test_a_plain_client_at_a_tls_port_is_told_so(tmp_path):
 @pytest.mark.parametrize(
     ("server", "said"),
     [(f"{HOST}:{free_ports(1)}", "Connection refused"), ("no.such.host:1", "resolve 'no.such.host:1'")],
+    ids=["refused", "unresolved"],
 )
 def test_silence_is_told_with_its_cause(server, said):
     with pytest.raises(KafkaUnreachableError, match=f"does not answer .*{said}"):

@@ -23,10 +23,10 @@ class GuardedKafka(LocalKafka):
         )
 
 
-@pytest.fixture
-def guarded(tmp_path):
-    with GuardedKafka(tmp_path / "kafka") as node:
-        yield node
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    with GuardedKafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
 
 
 def grant(kafka, kind, name, rights, principal="User:*"):

@@ -25,18 +25,11 @@ from namesrv_stream.rules.record_types import (
 )
 from namesrv_stream.tools.fleet.plan import FleetPlan
 from namesrv_stream.tools.fleet.player import Fleet
-from namesrv_stream.tools.local.kafka_server import LocalKafka
 from tests.interruption import interruptible
 
 pytestmark = pytest.mark.system
 LIMIT_S = 60
 eventually = retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.05), reraise=True)
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory):
-    with LocalKafka(tmp_path_factory.mktemp("kafka")) as kafka:
-        yield kafka
 
 
 @pytest.fixture
