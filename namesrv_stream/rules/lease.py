@@ -124,8 +124,8 @@ class LogClock:
     def of(cls, snapshot: SnapshotRow) -> Self:
         """Return the clock as a snapshot has it.
 
-        A snapshot of an earlier release has it at its newest tick. Before 0.2.0, when a snapshot had no kind, ticks were
-        not recorded. They come every second, so its event time is close; without it the time that an upgrade took
+        A snapshot of an earlier release has it at its newest tick. Before 0.2.0, when a snapshot had no kind, ticks
+        were not recorded. They come every second, so its event time is close; without it the time that an upgrade took
         would count as silence.
         """
         if snapshot.clock_millis is not None:
