@@ -6,7 +6,6 @@ from namesrv_stream.config.settings import (
     CATALOGUE,
     ConfigBlackListError,
     NamesrvSettings,
-    SettingInfo,
     to_properties_text,
 )
 
@@ -15,7 +14,6 @@ __all__ = [
     "ConfigBlackListError",
     "Invocation",
     "NamesrvSettings",
-    "SettingInfo",
     "as_options",
     "checked_changes",
     "kafka_client_arguments",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -17,37 +18,32 @@ _DURATION_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "h
 _DURATION = re.compile(r"(\d{1,9})\s*(ms|s|m|h|d)")
 
 
-def _boolean(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    text = value.strip().lower()
-    if text not in ("true", "false"):
+def _boolean(text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
         raise ValueError("accepted are true and false")
-    return text == "true"
+    return text.strip().lower() == "true"
 
 
-def _whole_number(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    if not re.fullmatch(r"[+-]?[0-9]+", value.strip()):
+def _whole_number(text: str) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]+", text.strip()):
         raise ValueError("a whole number is accepted")
-    return int(value)
+    return int(text)
 
 
-def _number_or_none(value: object) -> object:
-    return None if isinstance(value, str) and value.strip().lower() in ("", "none") else _whole_number(value)
+def _number_or_none(text: str) -> int | None:
+    return None if text.strip().lower() in ("", "none") else _whole_number(text)
 
 
-def parsed_duration(value: object) -> object:
-    """Parse `30d`, `720h`, `90m`, `45s` or `500ms` into a timedelta.
-
-    A value that is no text is returned as it is. Raises ValueError with the accepted forms.
-    """
-    if not isinstance(value, str):
-        return value
-    if not (match := _DURATION.fullmatch(value.strip().lower())):
+def parsed_duration(text: str) -> timedelta:
+    """Parse `30d`, `720h`, `90m`, `45s` or `500ms`. Raises ValueError with the accepted forms."""
+    if not (match := _DURATION.fullmatch(text.strip().lower())):
         raise ValueError("a number with a unit is accepted: ms, s, m, h or d, as in 30d or 720h")
     return timedelta(**{_DURATION_UNITS[match[2]]: int(match[1])})
+
+
+def _parsed_by(parse: Callable[[str], object]) -> BeforeValidator:
+    """Return a validator that parses a text, and leaves a value of another type as it is."""
+    return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
 
 
 def _servers(value: str) -> str:
@@ -68,14 +64,14 @@ def _expanded(value: str) -> str:
     return str(Path(value).expanduser()) if value.startswith("~") else value
 
 
-Boolean = Annotated[bool, BeforeValidator(_boolean)]
-Int = Annotated[int, BeforeValidator(_whole_number), Field(ge=-(2**31), le=2**31 - 1)]
-Count = Annotated[int, BeforeValidator(_whole_number), Field(ge=1, le=2**31 - 1)]
-CountOrNone = Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(_number_or_none)]
-Millis = Annotated[int, BeforeValidator(_whole_number), Field(ge=0, le=2**31 - 1)]
+Boolean = Annotated[bool, _parsed_by(_boolean)]
+Int = Annotated[int, _parsed_by(_whole_number), Field(ge=-(2**31), le=2**31 - 1)]
+Count = Annotated[int, _parsed_by(_whole_number), Field(ge=1, le=2**31 - 1)]
+CountOrNone = Annotated[Annotated[int, Field(ge=1)] | None, _parsed_by(_number_or_none)]
+Millis = Annotated[int, _parsed_by(_whole_number), Field(ge=0, le=2**31 - 1)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
-Port = Annotated[int, BeforeValidator(_whole_number), Field(ge=0, le=65_535)]
-Duration = Annotated[timedelta, BeforeValidator(parsed_duration), Field(gt=timedelta())]
+Port = Annotated[int, _parsed_by(_whole_number), Field(ge=0, le=65_535)]
+Duration = Annotated[timedelta, _parsed_by(parsed_duration), Field(gt=timedelta())]
 Location = Annotated[str, AfterValidator(_expanded)]
 Servers = Annotated[str, AfterValidator(_servers)]
 Networks = Annotated[str, AfterValidator(_networks)]

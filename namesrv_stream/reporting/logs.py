@@ -45,12 +45,12 @@ def set_up_logging(level: int = logging.INFO, log_format: str | None = None) -> 
     """
     root = logging.getLogger()
     if not root.handlers:
-        root.addHandler(_StandardError())
+        root.addHandler(_StderrHandler())
         log_format = log_format or "text"
     if log_format is not None:
         formatter = JsonLine() if log_format == "json" else OneLine("%(asctime)s %(levelname)s %(message)s")
         for handler in root.handlers:
-            if isinstance(handler, _StandardError):
+            if isinstance(handler, _StderrHandler):
                 handler.setFormatter(formatter)
     root.setLevel(min(level, root.level))
     for name, quiet_level in _QUIET.items():
@@ -165,7 +165,7 @@ class JsonLine(logging.Formatter):
         return masked(json.dumps(fields))
 
 
-class _StandardError(logging.StreamHandler[TextIO]):
+class _StderrHandler(logging.StreamHandler[TextIO]):
     """Write to the `sys.stderr` of the moment, because a progress display replaces it to print lines above itself."""
 
     def emit(self, record: logging.LogRecord) -> None:
