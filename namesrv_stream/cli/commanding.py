@@ -21,8 +21,8 @@ from namesrv_stream.questions.command_sending import (
     send_order,
     unknown_names,
 )
+from namesrv_stream.rules.commands import unknown_brokers
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.order_config import unknown_brokers
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
     DeleteKvConfig,
