@@ -117,11 +117,11 @@ class Gateway:
 
     async def stop(self) -> None:
         """Answer the outstanding requests, then close all connections. No lease ends by that."""
-        self._writes.stop()
+        self._writes.registering.stop()
         for task in self._tasks:
             task.cancel()
         await self._server.stop()
-        self._writes.stop()  # once more: meanwhile brokers may have sent heartbeats that wait
+        self._writes.registering.stop()  # once more: meanwhile brokers may have sent heartbeats that wait
         await self._open_things.aclose()
         log.info("the gateway has stopped in order")
 
@@ -273,7 +273,7 @@ class Gateway:
         """Send the entry until Kafka takes it (return True) or refuses it (return False)."""
         while True:
             try:
-                await self._writes.put(command)
+                await self._link.send(command)
                 return True
             except (KafkaUnreachableError, GatewayBusyError):
                 await asyncio.sleep(_LOOK_AROUND_EVERY_S)

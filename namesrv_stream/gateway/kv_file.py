@@ -10,7 +10,7 @@ import msgspec
 
 from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig
 from namesrv_stream.wire.json_text import decode_json
-from namesrv_stream.wire.wire_errors import MalformedBodyError
+from namesrv_stream.wire.wire_errors import BadRequestError
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def commands_of(file: Path) -> list[PutKvConfig]:
     try:
         content = file.read_bytes() if file.is_file() else b""
         table = decode_json(content, _decoder, "KVConfigSerializeWrapper").config_table if content.strip() else {}
-    except (OSError, MalformedBodyError) as error:
+    except (OSError, BadRequestError) as error:
         log.error("kvConfigPath %s is not taken over: %s", file, error)
         return []
     return [

@@ -12,7 +12,7 @@ import msgspec
 from namesrv_stream.rules.record_types import MAX_HEARTBEAT_TIMEOUT_MS, BrokerAddress, GroupName, Name, what_is_wrong
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.remoting_command import RemotingCommand
-from namesrv_stream.wire.wire_errors import FieldError, UnprintableNameError
+from namesrv_stream.wire.wire_errors import bad_field, unprintable_name
 
 BrokerId = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 TimeoutMs = Annotated[int, msgspec.Meta(ge=1, le=MAX_HEARTBEAT_TIMEOUT_MS)]
@@ -160,17 +160,17 @@ class NotifyMinBrokerIdChangeHeader(Header, frozen=True, kw_only=True):
 
 
 def read_header(command: RemotingCommand, header: type[H]) -> H:
-    """Return the command's fields as `header`. Raises FieldError, which names a field that is missing or bad."""
+    """Return the command's fields as `header`. Raises BadRequestError, which names a field that is missing or bad."""
     try:
         return msgspec.convert(command.ext_fields or {}, header, strict=False)
     except msgspec.ValidationError as error:
-        raise FieldError(request_name(command.code), what_is_wrong(error)) from error
+        raise bad_field(request_name(command.code), what_is_wrong(error)) from error
 
 
 def read_names(command: RemotingCommand, header: type[H]) -> H:
     """Return the same as `read_header`, for a request whose names get into the registry.
 
-    Raises UnprintableNameError too.
+    Raises BadRequestError for a name that cannot be printed, too.
     """
     read = read_header(command, header)
     fields = zip(header.__struct_fields__, msgspec.structs.astuple(read), strict=True)
@@ -182,10 +182,10 @@ def read_names(command: RemotingCommand, header: type[H]) -> H:
 
 
 def check_names(command: RemotingCommand, field: str, *names: str) -> None:
-    """Raise UnprintableNameError if a name has a control character, or one that turns or hides text."""
+    """Raise BadRequestError if a name has a control character, or one that turns or hides text."""
     if not "".join(names).isprintable():
         name = next(name for name in names if not name.isprintable())
-        raise UnprintableNameError(request_name(command.code), field, name)
+        raise unprintable_name(request_name(command.code), field, name)
 
 
 def header_fields(header: Header) -> dict[str, str]:

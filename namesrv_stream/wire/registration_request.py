@@ -20,12 +20,7 @@ from namesrv_stream.rules.readable_topics import readable_topics, without_nulls
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import Version
 from namesrv_stream.wire.json_text import decode_json, encode_json
-from namesrv_stream.wire.wire_errors import (
-    BodyTooLargeError,
-    Crc32MismatchError,
-    MalformedBodyError,
-    TooManyTopicsError,
-)
+from namesrv_stream.wire.wire_errors import BadRequestError, malformed_body
 
 MAX_INFLATED_BYTES = 16 * 1024 * 1024
 """The size of the largest frame, and of what Kafka takes: a body that inflates to more could not be written."""
@@ -108,9 +103,12 @@ def body_crc32(body: bytes) -> int:
 
 
 def check_crc32(body: bytes, expected: int) -> None:
-    """Raise Crc32MismatchError unless `expected` is the body's checksum, or 0, which is not checked (R1)."""
+    """Raise BadRequestError unless `expected` is the body's checksum, or 0, which is not checked (R1)."""
     if expected and expected != (actual := body_crc32(body)):
-        raise Crc32MismatchError(expected, actual)
+        raise BadRequestError(
+            f"crc32 of the body is {actual}, the header has {expected}: damaged on its way, register again",
+            "crc32 not match",
+        )
 
 
 def decode_registration(
@@ -168,7 +166,7 @@ def _decode_plain(
 ) -> tuple[T, list[str]]:
     try:
         return decode_json(text, decoders[limits.only_quick], kind.__name__, bare_keys=not limits.only_quick), []
-    except MalformedBodyError as error:
+    except BadRequestError as error:
         if limits.only_quick or not isinstance(error.__cause__, msgspec.ValidationError):
             raise
     return _decode_with_defaults(text, kind)
@@ -191,12 +189,15 @@ def _decode_with_defaults(text: bytes, kind: type[T]) -> tuple[T, list[str]]:
         left_out = [name for name in (in_all or {}).get("topicConfigTable") or () if name not in table]
         return msgspec.convert(fields, kind, strict=False), left_out
     except (msgspec.ValidationError, AttributeError, RecursionError) as error:
-        raise MalformedBodyError(kind.__name__, str(error)) from error
+        raise malformed_body(kind.__name__, error) from error
 
 
 def _check_topics(topics: int) -> None:
     if topics > MAX_TOPICS:
-        raise TooManyTopicsError(topics, MAX_TOPICS)
+        raise BadRequestError(
+            f"{topics} topics in one registration, over the limit of {MAX_TOPICS}: set enableSplitRegistration on the "
+            "broker"
+        )
 
 
 def encode_registration(body: RegisterBrokerBody, version: int, *, compressed: bool = False) -> bytes:
@@ -224,17 +225,19 @@ def _whole_topic(topic: str, config: TopicConfig) -> dict[str, object]:
 def inflate(body: bytes, limit: int = MAX_INFLATED_BYTES) -> bytes:
     """Return the content of one zlib stream, without inflating more than `limit` bytes and one.
 
-    Raises BodyTooLargeError if there are more, MalformedBodyError if it is no whole zlib stream.
+    Raises BadRequestError if there are more, or if it is no whole zlib stream.
     """
     stream = zlib.decompressobj()
     try:
         text = stream.decompress(body, limit + 1)
     except zlib.error as error:
-        raise MalformedBodyError(_BODY, f"not a zlib stream: {error}") from error
+        raise malformed_body(_BODY, f"not a zlib stream: {error}") from error
     if len(text) > limit:
-        raise BodyTooLargeError(limit)
+        raise BadRequestError(
+            f"compressed body inflates to more than {limit} bytes: set enableSplitRegistration on the broker"
+        )
     if not stream.eof:
-        raise MalformedBodyError(_BODY, f"zlib stream ends early, after {len(text)} inflated bytes")
+        raise malformed_body(_BODY, f"zlib stream ends early, after {len(text)} inflated bytes")
     return text
 
 
@@ -249,22 +252,22 @@ class _Sections:
         try:
             (number,) = _INT32.unpack_from(self._text, self._at)
         except struct.error:
-            raise MalformedBodyError(_BODY, f"ends at byte {len(self._text)} where a number should be") from None
+            raise malformed_body(_BODY, f"ends at byte {len(self._text)} where a number should be") from None
         self._at += _INT32.size
         if number < 0:
-            raise MalformedBodyError(_BODY, f"negative length {number} before byte {self._at}")
+            raise malformed_body(_BODY, f"negative length {number} before byte {self._at}")
         return int(number)
 
     def block(self) -> bytes:
         end = self.number() + self._at
         if end > len(self._text):
-            raise MalformedBodyError(_BODY, f"block to byte {end} of {len(self._text)}")
+            raise malformed_body(_BODY, f"block to byte {end} of {len(self._text)}")
         block = self._text[self._at : end]
         self._at = end
         return block
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the blocks, one for each topic. Raises TooManyTopicsError before the first if there are too many."""
+        """Yield the blocks, one for each topic. Raises BadRequestError before the first if there are too many."""
         count = self.number()
         _check_topics(count)
         return (self.block() for _ in range(count))
@@ -288,7 +291,7 @@ _TOPIC = re.compile(r"(.*) (-?\d+) (-?\d+) (-?\d+) [A-Z_]+(?: \{.*)?", re.DOTALL
 def _decode_version(block: bytes) -> DataVersion:
     try:
         return decode_json(block, _version_decoder, "DataVersion")
-    except MalformedBodyError:
+    except BadRequestError:
         said = without_nulls(decode_json(block, _any_decoder, "DataVersion"))
         return decode_json(msgspec.json.encode(said or {}), _version_decoder, "DataVersion")
 
@@ -316,7 +319,7 @@ def _decode_mapping(block: bytes) -> tuple[str, dict[str, object]]:
         case str(topic):
             return topic, mapping
         case topic:
-            raise MalformedBodyError("TopicQueueMappingInfo", f"topic {topic!r} is no string")
+            raise malformed_body("TopicQueueMappingInfo", f"topic {topic!r} is no string")
 
 
 def _encode_sections(body: RegisterBrokerBody, *, has_mappings: bool) -> bytes:

@@ -12,12 +12,7 @@ from typing import Annotated
 import msgspec
 
 from namesrv_stream.wire.codes import Flag, LanguageCode, ResponseCode, SerializeType, Version
-from namesrv_stream.wire.wire_errors import (
-    HeaderLengthError,
-    MalformedHeaderError,
-    TooManyFieldsError,
-    UnknownSerializeTypeError,
-)
+from namesrv_stream.wire.wire_errors import FrameError, malformed_header
 
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _WORD = struct.Struct(">I")
@@ -99,11 +94,11 @@ class PreparedAnswer:
 
 
 def encode_command(command: RemotingCommand) -> bytes:
-    """Encode a command as a whole frame, its length word included. Raises HeaderLengthError."""
+    """Encode a command as a whole frame, its length word included. Raises FrameError."""
     is_json = command.serialize_type is SerializeType.JSON
     header = _encode_json_header(command) if is_json else _encode_binary_header(command)
     if len(header) > _MAX_HEADER_BYTES:
-        raise HeaderLengthError(len(header), _MAX_HEADER_BYTES)
+        raise header_beyond_frame(len(header), _MAX_HEADER_BYTES)
     word = command.serialize_type << 24 | len(header)
     words = _LENGTH_AND_HEADER_WORD.pack(4 + len(header) + len(command.body), word)
     return b"".join((words, header, command.body))
@@ -117,12 +112,17 @@ def decode_command(content: bytes | memoryview) -> RemotingCommand:
     (word,) = _WORD.unpack_from(content)
     serialize_type, header_end = word >> 24, 4 + (word & _MAX_HEADER_BYTES)
     if header_end > len(content):
-        raise HeaderLengthError(header_end - 4, len(content) - 4)
+        raise header_beyond_frame(header_end - 4, len(content) - 4)
     if serialize_type == SerializeType.JSON:
         return _decode_json_header(bytes(content[4:header_end]), bytes(content[header_end:]))
     if serialize_type == SerializeType.ROCKETMQ:
         return _decode_binary_header(bytes(content[4:header_end]), bytes(content[header_end:]))
-    raise UnknownSerializeTypeError(serialize_type)
+    raise FrameError(f"serialize type {serialize_type} is unknown: set the peer to JSON (0) or ROCKETMQ (1)")
+
+
+def header_beyond_frame(header_bytes: int, room_bytes: int) -> FrameError:
+    """Return the error for a header that would reach beyond the end of its frame."""
+    return FrameError(f"header of {header_bytes} bytes in a frame with room for {room_bytes}: check the peer's client")
 
 
 # --- JSON
@@ -152,9 +152,11 @@ _mixed_json_header_decoder = msgspec.json.Decoder(_MixedJsonHeader)
 _json_header_encoder = msgspec.json.Encoder()
 
 
-def _check_fields(ext_fields: object) -> None:
-    if isinstance(ext_fields, dict) and len(ext_fields) > MAX_HEADER_FIELDS:
-        raise TooManyFieldsError(len(ext_fields), MAX_HEADER_FIELDS)
+def _check_fields(count: int) -> None:
+    if count > MAX_HEADER_FIELDS:
+        raise FrameError(
+            f"header of {count} fields or more is over the limit of {MAX_HEADER_FIELDS}: what is large goes in the body"
+        )
 
 
 def _decode_json_header(header: bytes, body: bytes) -> RemotingCommand:
@@ -163,11 +165,11 @@ def _decode_json_header(header: bytes, body: bytes) -> RemotingCommand:
             read = _json_header_decoder.decode(header)
         except msgspec.ValidationError:
             mixed = _mixed_json_header_decoder.decode(header)
-            _check_fields(mixed.ext_fields)
+            _check_fields(len(mixed.ext_fields or ()))
             read = msgspec.structs.replace(mixed, ext_fields=_texts(mixed.ext_fields))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedHeaderError(str(error)) from error
-    _check_fields(read.ext_fields)
+        raise malformed_header(str(error)) from error
+    _check_fields(len(read.ext_fields or ()))
     return RemotingCommand(
         code=read.code,
         opaque=read.opaque,
@@ -218,7 +220,7 @@ def _decode_binary_header(header: bytes, body: bytes) -> RemotingCommand:
         remark, at = _take_text(header, _BINARY_FIXED.size - _LENGTH.size, _LENGTH)
         fields = dict(_ext_fields(header, at))
     except (struct.error, UnicodeDecodeError) as error:
-        raise MalformedHeaderError(str(error)) from error
+        raise malformed_header(str(error)) from error
     return RemotingCommand(
         code=code,
         opaque=opaque,
@@ -237,12 +239,11 @@ def _ext_fields(header: bytes, at: int) -> Iterator[tuple[str, str]]:
     at += _LENGTH.size
     end = at + length
     if length < 0 or end > len(header):
-        raise MalformedHeaderError(f"extFields of {length} bytes in a header of {len(header)}")
+        raise malformed_header(f"extFields of {length} bytes in a header of {len(header)}")
     count = 0
     while at < end:
         count += 1
-        if count > MAX_HEADER_FIELDS:
-            raise TooManyFieldsError(count, MAX_HEADER_FIELDS)
+        _check_fields(count)
         name, at = _take_text(header, at, _KEY_LENGTH)
         value, at = _take_text(header, at, _LENGTH)
         yield name, value
@@ -253,7 +254,7 @@ def _take_text(header: bytes, at: int, length_word: struct.Struct) -> tuple[str,
     (length,) = length_word.unpack_from(header, at)
     start = at + length_word.size
     if length < 0 or start + length > len(header):
-        raise MalformedHeaderError(f"text of {length} bytes at byte {start} of {len(header)}")
+        raise malformed_header(f"text of {length} bytes at byte {start} of {len(header)}")
     return header[start : start + length].decode(), start + length
 
 

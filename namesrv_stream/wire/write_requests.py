@@ -8,8 +8,6 @@ import msgspec
 
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
-    BrokerHeartbeat,
-    BrokerRequest,
     Command,
     DeleteKvConfig,
     DeleteTopic,
@@ -41,22 +39,7 @@ from namesrv_stream.wire.registration_request import (
     has_control_characters,
 )
 from namesrv_stream.wire.remoting_command import RemotingCommand
-from namesrv_stream.wire.wire_errors import FieldError, NotAWriteRequestError, UnprintableNameError
-
-
-def broker_request(command: RemotingCommand, channel_id: str | None = None) -> BrokerRequest:
-    """Translate a broker's 103, 104, 322 or 904. `channel_id`: the connection over which it came.
-
-    Raises NotAWriteRequestError for any other code, BadRequestError for a bad request.
-    """
-    match command.code:
-        case RequestCode.REGISTER_BROKER:
-            return register_broker(command, channel_id)
-        case RequestCode.UNREGISTER_BROKER:
-            return unregister_broker(command)
-        case RequestCode.QUERY_DATA_VERSION | RequestCode.BROKER_HEARTBEAT:
-            return BrokerHeartbeat(broker_addr=read_names(command, BrokerHeader).broker_addr, channel_id=channel_id)
-    raise NotAWriteRequestError(command.code)
+from namesrv_stream.wire.wire_errors import BadRequestError, bad_field, unprintable_name
 
 
 def register_broker(
@@ -71,7 +54,7 @@ def read_registration(
 ) -> tuple[RegisterBroker, tuple[str, ...]]:
     """Translate a registration: check its checksum (R1), and decode its body in the form of the sender's version.
 
-    Return also the names of the topics that cannot be taken (R1a). Raises BadRequestError; BodyTooLargeError
+    Return also the names of the topics that cannot be taken (R1a). Raises BadRequestError, also
     beyond the `limits`.
     """
     header = read_names(command, RegisterBrokerHeader)
@@ -112,21 +95,21 @@ def unregister_broker(command: RemotingCommand) -> UnregisterBroker:
 
 
 def operator_command(command: RemotingCommand, requested_by: str | None = None) -> Command:
-    """Translate an operator's 100, 102, 205, 216, 217, 318 or 327. Raises as `broker_request`.
+    """Translate an operator's 100, 102, 205, 216, 217, 318 or 327. Raises BadRequestError.
 
     `requested_by`: the name of a sender that the server does not know. This does not decide which settings 318 may
     change (A5).
     """
     reader = _OPERATOR_COMMANDS.get(command.code)
     if reader is None:
-        raise NotAWriteRequestError(command.code)
+        raise BadRequestError(f"request code {command.code} changes nothing in the registry: answer it from a snapshot")
     return msgspec.structs.replace(reader(command), requested_by=command.sender or requested_by)
 
 
 def _put_kv_config(command: RemotingCommand) -> PutKvConfig:
     fields = command.ext_fields or {}
     if "namespace" not in fields or "key" not in fields:
-        raise FieldError(request_name(command.code), "no namespace or no key", remark="namespace or key is null")  # K1
+        raise bad_field(request_name(command.code), "no namespace or no key", remark="namespace or key is null")  # K1
     header = read_names(command, PutKvHeader)
     return PutKvConfig(namespace=header.namespace, key=header.key, value=header.value)
 
@@ -157,7 +140,7 @@ def _topic_header(command: RemotingCommand) -> TopicHeader:
     """Return the header of a command on a topic, whose name may be any that a registration may have (R1a)."""
     header = read_names(command, TopicHeader)
     if has_control_characters(header.topic):
-        raise UnprintableNameError(request_name(command.code), "topic", header.topic)
+        raise unprintable_name(request_name(command.code), "topic", header.topic)
     return header
 
 
