@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable
 from functools import partial
 
+from league.registration_body import encode_registration
 from namesrv_stream.records import encode_record
 from namesrv_stream.rules.record_types import DataVersion, QueueData, TopicConfig
 from namesrv_stream.wire.bodies import BrokerData, TopicRouteData, encode_body
@@ -21,7 +22,6 @@ from namesrv_stream.wire.registration_request import (
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
     body_crc32,
-    encode_registration,
 )
 from namesrv_stream.wire.remoting_command import PreparedAnswer, RemotingCommand, encode_command
 from namesrv_stream.wire.write_requests import register_broker

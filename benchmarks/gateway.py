@@ -22,6 +22,7 @@ from rich.table import Table
 
 from benchmarks.load import Figures, Load, Request
 from benchmarks.program import program
+from league.registration_body import encode_registration
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.rules.registry import RouteRegistry
@@ -41,7 +42,6 @@ from namesrv_stream.wire.registration_request import (
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
     body_crc32,
-    encode_registration,
 )
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.write_requests import register_broker

@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 
+from league.registration_body import encode_registration
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import Flag, RequestCode
 from namesrv_stream.wire.frame import FrameDecoder
@@ -23,7 +24,6 @@ from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
 from namesrv_stream.wire.registration_request import (
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
-    encode_registration,
 )
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 

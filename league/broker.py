@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from league.peer import Line
+from league.registration_body import encode_registration
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import RequestCode, Version
 from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
@@ -14,7 +15,6 @@ from namesrv_stream.wire.registration_request import (
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
     body_crc32,
-    encode_registration,
 )
 from namesrv_stream.wire.remoting_command import RemotingCommand
 

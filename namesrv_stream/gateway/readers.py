@@ -20,12 +20,10 @@ from namesrv_stream.wire.codes import RequestCode, ResponseCode, Version
 from namesrv_stream.wire.headers import (
     BrokerMemberGroupHeader,
     ClusterHeader,
-    GetKvConfigResponseHeader,
     GetKvHeader,
     GetRouteInfoHeader,
     Header,
     NamespaceHeader,
-    header_fields,
     read_header,
 )
 from namesrv_stream.wire.remoting_command import RemotingCommand
@@ -94,7 +92,7 @@ def _kv(source: Source, command: RemotingCommand) -> RemotingCommand:
     if value is None:
         remark = f"No config item, Namespace: {_in_java(header.namespace)} Key: {_in_java(header.key)}"
         return command.answer(ResponseCode.QUERY_NOT_FOUND, remark, ext_fields={})
-    return command.answer(ext_fields=header_fields(GetKvConfigResponseHeader(value=value)))
+    return command.answer(ext_fields={"value": value})
 
 
 def _kv_list(source: Source, command: RemotingCommand) -> RemotingCommand:

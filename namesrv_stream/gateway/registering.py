@@ -39,7 +39,6 @@ from namesrv_stream.rules.record_types import (
 )
 from namesrv_stream.rules.registration import RegisterReply, reply
 from namesrv_stream.rules.rows import LiveRow
-from namesrv_stream.wire.headers import RegisterBrokerResponseHeader, header_fields
 from namesrv_stream.wire.registration_request import BodyLimits
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.wire_errors import BadRequestError
@@ -158,8 +157,9 @@ class Registering:
             return self._answers.to_master
         head = head or self._shown_head(_broker_address(command))
         answer = RegisterReply() if head is None else reply(self._answers.tables, self._answers.settings, head)
-        header = RegisterBrokerResponseHeader(master_addr=answer.master_addr, ha_server_addr=answer.ha_server_addr)
-        return command.answer(ext_fields=header_fields(header), body=self._answers.order_table)
+        fields = {"masterAddr": answer.master_addr, "haServerAddr": answer.ha_server_addr}
+        set_fields = {name: value for name, value in fields.items() if value is not None}
+        return command.answer(ext_fields=set_fields, body=self._answers.order_table)
 
     def _shown_head(self, address: str) -> RegisterBroker | None:
         """Return a broker's last registration without its topics, as far as it is in the log or in the tables.

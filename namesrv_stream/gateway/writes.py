@@ -36,14 +36,7 @@ from namesrv_stream.rules.record_types import (
 from namesrv_stream.wire.bodies import decode_body, encode_body
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 from namesrv_stream.wire.frame import LARGE_BODY_BYTES
-from namesrv_stream.wire.headers import (
-    AddWritePermResponseHeader,
-    BrokerHeader,
-    QueryDataVersionResponseHeader,
-    WipeWritePermResponseHeader,
-    header_fields,
-    read_names,
-)
+from namesrv_stream.wire.headers import BrokerHeader, read_names
 from namesrv_stream.wire.registration_request import DEFAULT_LIMITS, BodyLimits
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.wire_errors import BadRequestError
@@ -155,7 +148,7 @@ class Writes:
         changed = self.registering.is_in_doubt(address) or self._answers.is_changed(asking, version)
         live = self._answers.live.get(address)
         body = encode_body(live.data_version) if live else b""
-        return command.answer(ext_fields=header_fields(QueryDataVersionResponseHeader(changed=changed)), body=body)
+        return command.answer(ext_fields={"changed": "true" if changed else "false"}, body=body)
 
     def _operate(self, command: RemotingCommand, request: Command, connection: Connection) -> Sent:
         request = replace(request, requested_by=request.requested_by or connection.peer)
@@ -168,13 +161,9 @@ class Writes:
             self.own.commanded(request, connection, done.result())
 
     def _answer_to_operator(self, command: RemotingCommand, request: Command) -> RemotingCommand:
-        match request:
-            case WipeWritePerm(broker_name=name):
-                header = WipeWritePermResponseHeader(wipe_topic_count=self._answers.topic_count(name))
-                return command.answer(ext_fields=header_fields(header))
-            case AddWritePerm(broker_name=name):
-                added = AddWritePermResponseHeader(add_topic_count=self._answers.topic_count(name))
-                return command.answer(ext_fields=header_fields(added))
+        if isinstance(request, WipeWritePerm | AddWritePerm):
+            count = "wipeTopicCount" if isinstance(request, WipeWritePerm) else "addTopicCount"
+            return command.answer(ext_fields={count: str(self._answers.topic_count(request.broker_name))})
         return command.answer()
 
     def _update_config(self, command: RemotingCommand, request: UpdateNamesrvConfig, connection: Connection) -> Sent:

@@ -1,4 +1,4 @@
-"""Typed header fields of requests and answers: a class for each code. On the wire they have RocketMQ's camelCase names.
+"""Typed header fields of requests: a class for each code. On the wire they have RocketMQ's camelCase names.
 
 A field is required if the request has no meaning without it. Any other missing field is null, as in RocketMQ.
 """
@@ -41,13 +41,6 @@ class RegisterBrokerHeader(Header, frozen=True, kw_only=True):
     zone_name: str | None = msgspec.field(default=None, name="__ZONE_NAME")
 
 
-class RegisterBrokerResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 103; the fields are set for a slave whose master is known (R12)."""
-
-    master_addr: str | None = None
-    ha_server_addr: str | None = None
-
-
 class BrokerHeader(Header, frozen=True, kw_only=True):
     """Requests 104, 322 and 904: the broker that sends them. Only its address counts (D4)."""
 
@@ -55,12 +48,6 @@ class BrokerHeader(Header, frozen=True, kw_only=True):
     cluster_name: str | None = None
     broker_name: str | None = None
     broker_id: BrokerId | None = None
-
-
-class QueryDataVersionResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 322 (M8)."""
-
-    changed: bool
 
 
 class GetRouteInfoHeader(Header, frozen=True, kw_only=True):
@@ -81,18 +68,6 @@ class BrokerNameHeader(Header, frozen=True, kw_only=True):
     """Requests 205 and 327: a broker name."""
 
     broker_name: str
-
-
-class WipeWritePermResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 205 (A1)."""
-
-    wipe_topic_count: int
-
-
-class AddWritePermResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 327 (A2)."""
-
-    add_topic_count: int
 
 
 class TopicHeader(Header, frozen=True, kw_only=True):
@@ -122,12 +97,6 @@ class DeleteKvHeader(Header, frozen=True, kw_only=True):
 
     namespace: str
     key: Name
-
-
-class GetKvConfigResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 101 (K2)."""
-
-    value: str
 
 
 class NamespaceHeader(Header, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Encodes and decodes the body of REGISTER_BROKER in all its forms.
+"""Decodes the body of REGISTER_BROKER in all its forms.
 
 The form follows from the sender's version and the header's `compressed`, with one exception: 5.4.0 brokers with
 compressedRegister=true send a compressed body with `compressed=false`. It is recognised by zlib's first byte, 0x78,
@@ -19,7 +19,7 @@ from isal.isal_zlib import crc32
 from namesrv_stream.rules.readable_topics import readable_topics, without_nulls
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import Version
-from namesrv_stream.wire.json_text import decode_json, encode_json
+from namesrv_stream.wire.json_text import decode_json
 from namesrv_stream.wire.wire_errors import BadRequestError, malformed_body
 
 MAX_INFLATED_BYTES = 16 * 1024 * 1024
@@ -65,8 +65,7 @@ class TopicConfigSerializeWrapper(msgspec.Struct, frozen=True, rename="camel"):
 class RegisterBrokerBody(msgspec.Struct, frozen=True, rename="camel"):
     """The content of a registration's body. `filter_server_list`: None keeps the registered list (R11).
 
-    Decoding keeps only the fields of a topic that the registry uses. Encoding writes the others as a broker does that
-    never set them. `left_out`: the topics that cannot be taken (R1a), which decoding finds.
+    Decoding keeps only the fields of a topic that the registry uses. `left_out`: the topics that cannot be taken (R1a).
     """
 
     topic_config_serialize_wrapper: TopicConfigSerializeWrapper = TopicConfigSerializeWrapper()
@@ -200,28 +199,6 @@ def _check_topics(topics: int) -> None:
         )
 
 
-def encode_registration(body: RegisterBrokerBody, version: int, *, compressed: bool = False) -> bytes:
-    """Encode the body as a broker of `version` sends it: before 3.0.11 without compression and filter list."""
-    wrapper = body.topic_config_serialize_wrapper
-    if version >= Version.V3_0_11 and compressed:
-        return zlib.compress(_encode_sections(body, has_mappings=version >= Version.V5_0_0), zlib.Z_BEST_COMPRESSION)
-    table = {topic: _whole_topic(topic, config) for topic, config in wrapper.topic_config_table.items()}
-    fields = {
-        "dataVersion": wrapper.data_version,
-        "topicConfigTable": table,
-        "topicQueueMappingInfoMap": wrapper.topic_queue_mapping_info_map,
-    }
-    if version < Version.V3_0_11:
-        return encode_json(fields)
-    return encode_json({"topicConfigSerializeWrapper": fields, "filterServerList": body.filter_server_list})
-
-
-def _whole_topic(topic: str, config: TopicConfig) -> dict[str, object]:
-    unset = {"topicName": topic, "topicFilterType": "SINGLE_TAG", "order": False, "attributes": {}}
-    fields: dict[str, object] = msgspec.to_builtins(config)
-    return unset | fields
-
-
 def inflate(body: bytes, limit: int = MAX_INFLATED_BYTES) -> bytes:
     """Return the content of one zlib stream, without inflating more than `limit` bytes and one.
 
@@ -320,23 +297,3 @@ def _decode_mapping(block: bytes) -> tuple[str, dict[str, object]]:
             return topic, mapping
         case topic:
             raise malformed_body("TopicQueueMappingInfo", f"topic {topic!r} is no string")
-
-
-def _encode_sections(body: RegisterBrokerBody, *, has_mappings: bool) -> bytes:
-    wrapper = body.topic_config_serialize_wrapper
-    attributes = " {}" if has_mappings else ""
-    topics = [
-        f"{topic} {config.read_queue_nums} {config.write_queue_nums} {config.perm} SINGLE_TAG{attributes}".encode()
-        for topic, config in wrapper.topic_config_table.items()
-    ]
-    mappings = [encode_json(info) for info in wrapper.topic_queue_mapping_info_map.values()]
-    parts = [_block(encode_json(wrapper.data_version)), _blocks(topics), _block(encode_json(body.filter_server_list))]
-    return b"".join([*parts, _blocks(mappings)] if has_mappings else parts)
-
-
-def _block(content: bytes) -> bytes:
-    return _INT32.pack(len(content)) + content
-
-
-def _blocks(contents: list[bytes]) -> bytes:
-    return _INT32.pack(len(contents)) + b"".join(map(_block, contents))

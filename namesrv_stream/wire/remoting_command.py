@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from namesrv_stream.wire.codes import Flag, LanguageCode, ResponseCode, SerializeType, Version
+from namesrv_stream.wire.codes import Flag, ResponseCode, SerializeType, Version
 from namesrv_stream.wire.wire_errors import FrameError, malformed_header
 
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -29,14 +29,15 @@ class RemotingCommand(msgspec.Struct, frozen=True, kw_only=True):
 
     `ext_fields`: the header fields of the request or answer; their values are always text. `opaque`: the number that
     an answer has in common with its request on one connection. `version`: the ordinal of the sender's release.
-    `sender`: the user and address that the server has authenticated; not a part of the frame.
+    `serialize_type`: the form in which the header came. `sender`: the user and address that the server has
+    authenticated; not a part of the frame.
     """
 
     code: int
     opaque: int = 0
     flag: int = 0
     version: int = int(Version.V5_4_0)
-    language: LanguageCode = LanguageCode.JAVA
+    language: str = "JAVA"
     remark: str | None = None
     ext_fields: dict[str, str] | None = None
     body: bytes = b""
@@ -94,13 +95,11 @@ class PreparedAnswer:
 
 
 def encode_command(command: RemotingCommand) -> bytes:
-    """Encode a command as a whole frame, its length word included. Raises FrameError."""
-    is_json = command.serialize_type is SerializeType.JSON
-    header = _encode_json_header(command) if is_json else _encode_binary_header(command)
+    """Encode a command as a whole frame, its length word included. Its header is JSON. Raises FrameError."""
+    header = _encode_json_header(command)
     if len(header) > _MAX_HEADER_BYTES:
         raise header_beyond_frame(len(header), _MAX_HEADER_BYTES)
-    word = command.serialize_type << 24 | len(header)
-    words = _LENGTH_AND_HEADER_WORD.pack(4 + len(header) + len(command.body), word)
+    words = _LENGTH_AND_HEADER_WORD.pack(4 + len(header) + len(command.body), len(header))
     return b"".join((words, header, command.body))
 
 
@@ -134,7 +133,7 @@ class _JsonHeader(msgspec.Struct, frozen=True, rename="camel"):
     code: _Int32
     ext_fields: dict[str, str] | msgspec.UnsetType | None = msgspec.UNSET
     flag: _Int32 = 0
-    language: str | None = LanguageCode.JAVA.name
+    language: str | None = "JAVA"
     opaque: _Int32 = 0
     remark: str | msgspec.UnsetType | None = msgspec.UNSET
     serialize_type: object = msgspec.field(default=SerializeType.JSON.name, name="serializeTypeCurrentRPC")
@@ -175,7 +174,7 @@ def _decode_json_header(header: bytes, body: bytes) -> RemotingCommand:
         opaque=read.opaque,
         flag=read.flag,
         version=read.version,
-        language=LanguageCode.__members__.get(read.language or "", LanguageCode.OTHER),
+        language=read.language or "OTHER",
         remark=read.remark or None,
         ext_fields=None if read.ext_fields is msgspec.UNSET else read.ext_fields,
         body=body,
@@ -199,7 +198,7 @@ def _encode_json_header(command: RemotingCommand) -> bytes:
             code=command.code,
             ext_fields=msgspec.UNSET if command.ext_fields is None else command.ext_fields,
             flag=command.flag,
-            language=command.language.name,
+            language=command.language,
             opaque=command.opaque,
             remark=msgspec.UNSET if command.remark is None else command.remark,
             version=command.version,
@@ -207,7 +206,7 @@ def _encode_json_header(command: RemotingCommand) -> bytes:
     )
 
 
-# --- RocketMQ's binary form. A length of 0 stands for null, so this form cannot carry an empty text.
+# --- RocketMQ's binary form. A length of 0 stands for null.
 
 _BINARY_FIXED = struct.Struct(">hbhiii")  # code, language, version, opaque, flag, length of the remark
 _LENGTH = struct.Struct(">i")
@@ -216,7 +215,7 @@ _KEY_LENGTH = struct.Struct(">h")
 
 def _decode_binary_header(header: bytes, body: bytes) -> RemotingCommand:
     try:
-        code, language, version, opaque, flag, _ = _BINARY_FIXED.unpack_from(header)
+        code, _, version, opaque, flag, _ = _BINARY_FIXED.unpack_from(header)
         remark, at = _take_text(header, _BINARY_FIXED.size - _LENGTH.size, _LENGTH)
         fields = dict(_ext_fields(header, at))
     except (struct.error, UnicodeDecodeError) as error:
@@ -226,7 +225,6 @@ def _decode_binary_header(header: bytes, body: bytes) -> RemotingCommand:
         opaque=opaque,
         flag=flag,
         version=version,
-        language=LanguageCode(language) if 0 <= language < len(LanguageCode) else LanguageCode.OTHER,
         remark=remark or None,
         ext_fields={name: value for name, value in fields.items() if name and value} or None,
         body=body,
@@ -256,13 +254,3 @@ def _take_text(header: bytes, at: int, length_word: struct.Struct) -> tuple[str,
     if length < 0 or start + length > len(header):
         raise malformed_header(f"text of {length} bytes at byte {start} of {len(header)}")
     return header[start : start + length].decode(), start + length
-
-
-def _encode_binary_header(command: RemotingCommand) -> bytes:
-    remark = (command.remark or "").encode()
-    fixed = _BINARY_FIXED.pack(
-        command.code, command.language, command.version, command.opaque, command.flag, len(remark)
-    )
-    pairs = [(name.encode(), value.encode()) for name, value in (command.ext_fields or {}).items()]
-    fields = b"".join(_KEY_LENGTH.pack(len(name)) + name + _LENGTH.pack(len(value)) + value for name, value in pairs)
-    return b"".join((fixed, remark, _LENGTH.pack(len(fields)), fields))

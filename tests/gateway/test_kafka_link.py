@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from league.registration_body import encode_registration
 from namesrv_stream.config import kafka_client_arguments
 from namesrv_stream.gateway import kafka_link
 from namesrv_stream.gateway.answers import Answers
@@ -23,7 +24,6 @@ from namesrv_stream.wire.frame import LARGE_BODY_BYTES
 from namesrv_stream.wire.registration_request import (
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
-    encode_registration,
 )
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from tests.gateway.transport import connected

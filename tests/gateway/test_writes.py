@@ -27,6 +27,7 @@ from namesrv_stream.wire.frame import LARGE_BODY_BYTES, FrameDecoder
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from tests.gateway.test_registrations import ADDRESS, command, live
 from tests.gateway.transport import connected
+from tests.wire.golden import ANSWERS, REQUESTS
 
 FULL, LIGHT = RegisterBroker, BrokerHeartbeat
 PARTS = [command(topics=topics) for topics in (("A", "B"), ("C", "D"))]
@@ -634,5 +635,17 @@ def test_what_failed_is_forgotten_with_the_connection_and_not_before(run, is_los
             await settle()
             site.writes.follow(site.answers(**{ADDRESS: live(command())}))
         assert await is_changed(site, query(), site.connect()) == (not is_lost)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("name", ["probe-205", "probe-327", "probe-322", "probe-103", "probe-104", "probe-904"])
+def test_an_answer_has_the_fields_of_rocketmqs(run, name):
+    async def scenario(site):
+        asked = site.ask(REQUESTS[name].command, site.connect())
+        await settle()
+        site.log.acknowledge()
+        answer, golden = await asked, ANSWERS[name].command
+        assert (answer.code, set(answer.ext_fields or {})) == (golden.code, set(golden.ext_fields or {}))
 
     run(scenario)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient
 
+from league.registration_body import encode_registration
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import heartbeats
 from namesrv_stream.gateway import kafka_link as link
@@ -40,7 +41,6 @@ from namesrv_stream.wire.registration_request import (
     MAX_INFLATED_BYTES,
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
-    encode_registration,
 )
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.fatal import BreakableProducer

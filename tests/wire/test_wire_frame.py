@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.wire.codes import Flag, LanguageCode, SerializeType
+from namesrv_stream.wire.codes import Flag, SerializeType
 from namesrv_stream.wire.frame import LARGE_FRAME_BYTES, MAX_FRAME_BYTES, MAX_HEADER_BYTES, FrameDecoder
 from namesrv_stream.wire.remoting_command import MAX_HEADER_FIELDS, PreparedAnswer, RemotingCommand, encode_command
 from namesrv_stream.wire.wire_errors import FrameError
+from tests.wire.binary import encode_binary
 from tests.wire.golden import FRAMES, REQUESTS, decode_one
 
 HEADER = b'{"code":105,"opaque":1}'
@@ -31,7 +32,7 @@ def test_golden_frame_is_read_as_its_capturer_read_it(frame):
     assert (command.ext_fields or {}) == said.get("extFields", {})
     assert command.remark == said.get("remark")
     assert command.serialize_type == frame.said["serializeType"]
-    assert command.language in (LanguageCode.JAVA, LanguageCode.GO)
+    assert command.language in ("JAVA", "GO")
     assert command.is_response is not frame.is_request
     assert len(command.body) == frame.said["bodyLength"]
     if "body" in frame.said and "probe-319" not in frame.name:
@@ -40,7 +41,7 @@ def test_golden_frame_is_read_as_its_capturer_read_it(frame):
 
 @pytest.mark.parametrize("frame", FRAMES, ids=str)
 def test_golden_frame_survives_a_round_trip(frame):
-    again = encode_command(frame.command)
+    again = (encode_command if frame.command.serialize_type is SerializeType.JSON else encode_binary)(frame.command)
     assert decode_one(again) == frame.command
     if frame.is_as_java_writes_it:
         assert again == frame.raw
@@ -142,12 +143,11 @@ def test_broken_frame_is_refused(raw, problem):
         list(FrameDecoder().feed(raw))
 
 
-@pytest.mark.parametrize("serialize_type", SerializeType)
-def test_a_header_has_as_many_fields_as_are_allowed_and_no_more(serialize_type):
+@pytest.mark.parametrize("encode", [encode_command, encode_binary])
+def test_a_header_has_as_many_fields_as_are_allowed_and_no_more(encode):
     def fed(fields):
         ext_fields = {f"key{number}": 'a text with {"more",[1,2]}' for number in range(fields)}
-        command = RemotingCommand(code=105, ext_fields=ext_fields, serialize_type=serialize_type)
-        (decoded,) = FrameDecoder().feed(encode_command(command))
+        (decoded,) = FrameDecoder().feed(encode(RemotingCommand(code=105, ext_fields=ext_fields)))
         return len(decoded.ext_fields)
 
     assert fed(MAX_HEADER_FIELDS) == MAX_HEADER_FIELDS
@@ -269,7 +269,7 @@ int16, int32 = st.integers(-(2**15), 2**15 - 1), st.integers(-(2**31), 2**31 - 1
         opaque=int32,
         flag=int32,
         version=int32,
-        language=st.sampled_from(LanguageCode),
+        language=st.sampled_from(["JAVA", "CPP", "of another kind"]),
         remark=st.none() | st.text(min_size=1),
         ext_fields=st.none() | st.dictionaries(texts, texts, max_size=5),
         body=st.binary(max_size=100),
@@ -286,7 +286,6 @@ def test_command_survives_a_round_trip_in_json(command):
         opaque=int32,
         flag=int32,
         version=int16,
-        language=st.sampled_from(LanguageCode),
         remark=st.none() | st.text(min_size=1),
         ext_fields=st.none() | st.dictionaries(st.text(min_size=1), st.text(min_size=1), min_size=1, max_size=5),
         body=st.binary(max_size=100),
@@ -294,7 +293,7 @@ def test_command_survives_a_round_trip_in_json(command):
     )
 )
 def test_command_survives_a_round_trip_in_binary(command):
-    assert decode_one(encode_command(command)) == command
+    assert decode_one(encode_binary(command)) == command
 
 
 @pytest.mark.full
@@ -353,6 +352,6 @@ def test_numbers_and_booleans_in_ext_fields_are_read_as_their_text():
     assert decode_one(frame_of(header)).ext_fields == {"a": "1", "b": "true", "d": "x", "e": "-9223372036854775808"}
 
 
-@pytest.mark.parametrize("language", [b'"KLINGON"', b"null", b'""'])
-def test_language_that_is_not_known_is_other(language):
-    assert decode_one(frame_of(b'{"code":1,"language":%s}' % language)).language is LanguageCode.OTHER
+@pytest.mark.parametrize(("sent", "language"), [(b'"KLINGON"', "KLINGON"), (b"null", "OTHER"), (b'""', "OTHER")])
+def test_any_language_is_taken(sent, language):
+    assert decode_one(frame_of(b'{"code":1,"language":%s}' % sent)).language == language

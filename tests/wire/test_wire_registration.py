@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from league.registration_body import encode_registration
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.wire.json_text import MAX_VALUES
@@ -22,7 +23,6 @@ from namesrv_stream.wire.registration_request import (
     body_crc32,
     check_crc32,
     decode_registration,
-    encode_registration,
     inflate,
 )
 from namesrv_stream.wire.wire_errors import BadRequestError

@@ -28,10 +28,7 @@ from namesrv_stream.wire.headers import (
     BrokerMemberGroupHeader,
     GetRouteInfoHeader,
     NotifyMinBrokerIdChangeHeader,
-    QueryDataVersionResponseHeader,
     RegisterBrokerHeader,
-    RegisterBrokerResponseHeader,
-    WipeWritePermResponseHeader,
     header_fields,
     read_header,
 )
@@ -257,23 +254,6 @@ def test_a_member_group_request_has_cluster_and_name():
     fields = REQUESTS["probe-901"].command.ext_fields
     header = read_header(REQUESTS["probe-901"].command, BrokerMemberGroupHeader)
     assert (header.cluster_name, header.broker_name) == (fields["clusterName"], fields["brokerName"])
-
-
-@pytest.mark.parametrize(
-    ("header", "golden"),
-    [
-        (QueryDataVersionResponseHeader(changed=False), "probe-322"),
-        (QueryDataVersionResponseHeader(changed=True), "probe-322-2"),
-        (WipeWritePermResponseHeader(wipe_topic_count=3), "probe-205"),
-        (RegisterBrokerResponseHeader(), "probe-103"),
-        (
-            RegisterBrokerResponseHeader(master_addr="127.0.0.107:20106", ha_server_addr="127.0.0.107:40106"),
-            "probe-103-10",
-        ),
-    ],
-)
-def test_answers_fields_are_rocketmqs(header, golden):
-    assert header_fields(header) == ANSWERS[golden].command.ext_fields
 
 
 def test_header_survives_its_way_through_ext_fields():
