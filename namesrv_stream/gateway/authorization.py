@@ -9,15 +9,15 @@ import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
 from namesrv_stream.access.exposure import check_exposure, is_loopback
 from namesrv_stream.access.rights import WRITING_CODES, Mode, NotAllowedError, check_right, check_settings
-from namesrv_stream.access.users import Origin, Sender, Users
+from namesrv_stream.access.users import Sender, Users
 from namesrv_stream.access.users_file import UsersFile
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire.codes import RequestCode
@@ -28,15 +28,6 @@ log = logging.getLogger(__name__)
 LOG_AGAIN_AFTER_S = 60.0
 _MAX_LOGGED = 1_000
 _SETTINGS = frozenset({RequestCode.UPDATE_NAMESRV_CONFIG})
-
-
-class Speaker(Protocol):
-    """The connection that a request came over."""
-
-    @property
-    def peer(self) -> str: ...  # noqa: D102 - the peer's address, for the log and the history
-    @property
-    def origin(self) -> Origin: ...  # noqa: D102 - what the connection proves of its peer, for `Users`
 
 
 class Authorization:
@@ -66,40 +57,40 @@ class Authorization:
         if self._file:
             self._file.reload()
 
-    def admitted(self, command: RemotingCommand, speaker: Speaker, live: Mapping[str, LiveRow]) -> RemotingCommand:
+    def admitted(
+        self, command: RemotingCommand, connection: Connection, live: Mapping[str, LiveRow]
+    ) -> RemotingCommand:
         """Return the request, with its `sender` if that is a known user. Raises NotAllowedError.
 
         `live`: leases by broker address.
         """
-        users = self._file.users if self._file else Users()
-        sender = users.sender(command, speaker.origin)
+        sender = (self._file.users if self._file else Users()).sender(command, connection.origin)
         try:
             if command.code in _SETTINGS:
                 check_settings(command, sender)
-            self._check_mode(command, sender, speaker, live)
+            if self._mode is not None:
+                self._check_right(self._mode, command, sender, connection, live)
         except NotAllowedError as error:
-            self._note(error, speaker, "refused")
+            self._note(error, connection, "refused")
             raise
         if sender.user is None:
             return command
-        return msgspec.structs.replace(command, sender=f"{sender.user.name}@{speaker.peer}")
+        return msgspec.structs.replace(command, sender=f"{sender.user.name}@{connection.peer}")
 
-    def _check_mode(
-        self, command: RemotingCommand, sender: Sender, speaker: Speaker, live: Mapping[str, LiveRow]
+    def _check_right(
+        self, mode: Mode, command: RemotingCommand, sender: Sender, connection: Connection, live: Mapping[str, LiveRow]
     ) -> None:
-        if self._mode is None:
-            return
         try:
-            check_right(self._mode, command, sender, live)
+            check_right(mode, command, sender, live)
         except NotAllowedError as error:
             if not self._is_observing:
                 raise
-            self._note(error, speaker, "observed")
+            self._note(error, connection, "observed")
 
-    def _note(self, error: NotAllowedError, speaker: Speaker, effect: str) -> None:
+    def _note(self, error: NotAllowedError, connection: Connection, effect: str) -> None:
         """Count a request whose sender lacks a right, and log it once a minute for each user, request and host."""
         self._metrics.not_allowed(error.request, error.user, effect)
-        about = (error.request, error.user, speaker.origin.address or speaker.peer)
+        about = (error.request, error.user, connection.origin.address or connection.peer)
         now_s = time.monotonic()
         if now_s - self._logged.get(about, -LOG_AGAIN_AFTER_S) < LOG_AGAIN_AFTER_S:
             return
@@ -107,5 +98,5 @@ class Authorization:
             self._logged.clear()
         self._logged[about] = now_s
         log.warning(
-            "request of %s %s: %s", speaker.peer, "is refused" if effect == "refused" else "would be refused", error
+            "request of %s %s: %s", connection.peer, "is refused" if effect == "refused" else "would be refused", error
         )

@@ -14,7 +14,7 @@ from typing import Any
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
-from namesrv_stream.gateway import kv_file, notices
+from namesrv_stream.gateway import kv_table, notices
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.body_processes import BodyProcesses
@@ -23,7 +23,6 @@ from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.follower import FollowedSnapshot, Follower
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
-from namesrv_stream.gateway.kv_log import log_kv
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.gateway.server import Server
 from namesrv_stream.gateway.writes import Writes
@@ -112,7 +111,7 @@ class Gateway:
             self._open_things = opening.pop_all()
         self._run(self._look_around())
         self._run(self._take_over_kv())
-        self._run(log_kv(lambda: self._answers.tables.kv))
+        self._run(kv_table.log_kv(lambda: self._answers.tables.kv))
         log.info("name server listens at %s:%d", settings.bind_address, self.port)
 
     async def stop(self) -> None:
@@ -263,8 +262,8 @@ class Gateway:
         """
         await self._has_snapshot.wait()
         await self._link.has_connected.wait()
-        commands = kv_file.commands_of(Path(self._settings.kv_config_path))
-        steps = kv_file.steps_of(commands, self._answers.tables.kv)
+        commands = kv_table.commands_of(Path(self._settings.kv_config_path))
+        steps = kv_table.steps_of(commands, self._answers.tables.kv)
         taken_over = [step for step in steps if await self._put_until_logged(step) and step in commands]
         if steps:
             log.info("%d of %d KV entries taken over from kvConfigPath", len(taken_over), len(commands))

@@ -39,7 +39,6 @@ from namesrv_stream.rules.record_types import (
 )
 from namesrv_stream.rules.registration import RegisterReply, reply
 from namesrv_stream.rules.rows import LiveRow
-from namesrv_stream.wire.registration_request import BodyLimits
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.wire_errors import BadRequestError
 from namesrv_stream.wire.write_requests import read_registration
@@ -107,7 +106,7 @@ class Registering:
         return Sent(place, partial(self._answer, command), is_light=True)
 
     def decoding(
-        self, command: RemotingCommand, connection: Connection, limits: BodyLimits
+        self, command: RemotingCommand, connection: Connection, *, only_quick: bool
     ) -> Callable[[], DecodedRegistration]:
         """Return what decodes a registration, which may be run in another process. Raises BadRequestError.
 
@@ -116,7 +115,7 @@ class Registering:
         self._check_room(_broker_address(command), connection)
         self._check_address(command, connection)
         self._sending.link.check_room(len(command.body), connection.host)
-        return partial(_decode, command, self._sending.channel_id(connection), limits)
+        return partial(_decode, command, self._sending.channel_id(connection), only_quick)
 
     def send_in_full(self, command: RemotingCommand, decoded: DecodedRegistration, connection: Connection) -> Sent:
         """Send a registration in full. Raises NamesrvError."""
@@ -334,9 +333,9 @@ def _broker_address(command: RemotingCommand) -> str:
     return (command.ext_fields or {}).get("brokerAddr", "")
 
 
-def _decode(command: RemotingCommand, channel_id: str, limits: BodyLimits) -> DecodedRegistration:
-    """Decode a registration and encode its record. Raises BadRequestError, also beyond the limits."""
-    request, left_out = read_registration(command, channel_id, limits)
+def _decode(command: RemotingCommand, channel_id: str, only_quick: bool) -> DecodedRegistration:
+    """Decode a registration and encode its record. Raises BadRequestError."""
+    request, left_out = read_registration(command, channel_id, only_quick=only_quick)
     request = replace(request, token=token_of(command))
     topics = tuple(request.topic_config_table)
     return DecodedRegistration(

@@ -11,7 +11,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from isal.isal_zlib import crc32
@@ -35,23 +35,9 @@ _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 T = TypeVar("T")
 
-_BODY = "RegisterBrokerBody"
+_BODY, _WRAPPER = "RegisterBrokerBody", "topicConfigSerializeWrapper"
 _ZLIB_FIRST_BYTE = 0x78
 _INT32 = struct.Struct(">i")
-
-
-class BodyLimits(NamedTuple):
-    """Limits of a body, inflated.
-
-    `only_quick`: refuse what takes far longer to decode than topics do. This is JSON with integer keys without quotes,
-    and TopicQueueMappingInfo, in which any values may be.
-    """
-
-    inflated_bytes: int = MAX_INFLATED_BYTES
-    only_quick: bool = False
-
-
-DEFAULT_LIMITS = BodyLimits()
 
 
 class TopicConfigSerializeWrapper(msgspec.Struct, frozen=True, rename="camel"):
@@ -81,15 +67,8 @@ class _QuickBody(RegisterBrokerBody, frozen=True, rename="camel"):
     topic_config_serialize_wrapper: _QuickWrapper = _QuickWrapper()
 
 
-_BODY_DECODERS: Mapping[bool, msgspec.json.Decoder[RegisterBrokerBody]] = {
-    False: msgspec.json.Decoder(RegisterBrokerBody, strict=False),
-    True: msgspec.json.Decoder(_QuickBody, strict=False),
-}
-"""Decoders by whether they take `only_quick` bodies."""
-_WRAPPER_DECODERS: Mapping[bool, msgspec.json.Decoder[TopicConfigSerializeWrapper]] = {
-    False: msgspec.json.Decoder(TopicConfigSerializeWrapper, strict=False),
-    True: msgspec.json.Decoder(_QuickWrapper, strict=False),
-}
+_decoder = msgspec.json.Decoder(RegisterBrokerBody, strict=False)
+_quick_decoder: msgspec.json.Decoder[RegisterBrokerBody] = msgspec.json.Decoder(_QuickBody, strict=False)
 _any_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _version_decoder = msgspec.json.Decoder(DataVersion, strict=False)
 _mapping_decoder = msgspec.json.Decoder(dict[str, object])
@@ -111,14 +90,15 @@ def check_crc32(body: bytes, expected: int) -> None:
 
 
 def decode_registration(
-    body: bytes, version: int, *, compressed: bool = False, limits: BodyLimits = DEFAULT_LIMITS
+    body: bytes, version: int, *, compressed: bool = False, only_quick: bool = False
 ) -> RegisterBrokerBody:
     """Decode the body of a registration, whose header has `version` and `compressed`. Raises BadRequestError.
 
     An empty body registers nothing but the address. A null is what an absent field is, and a topic that cannot be taken
-    is left out alone (R1a).
+    is left out alone (R1a). `only_quick`: refuse what takes far longer to decode than topics do. This is JSON with
+    integer keys without quotes, and TopicQueueMappingInfo, in which any values may be.
     """
-    read, left_out = _decode(body, version, compressed, limits)
+    read, left_out = _decode(body, version, compressed, only_quick)
     wrapper = read.topic_config_serialize_wrapper
     table, mappings = wrapper.topic_config_table, wrapper.topic_queue_mapping_info_map
     _check_topics(len(table))
@@ -148,47 +128,41 @@ def _of_topic_names(values: dict[str, T]) -> dict[str, T]:
     return {name: value for name, value in values.items() if is_topic_name(name)}
 
 
-def _decode(body: bytes, version: int, compressed: bool, limits: BodyLimits) -> tuple[RegisterBrokerBody, list[str]]:
+def _decode(body: bytes, version: int, compressed: bool, only_quick: bool) -> tuple[RegisterBrokerBody, list[str]]:
     """Return what a body says, and the topics that are left out for what they say, not for their names."""
-    if version < Version.V3_0_11:
-        wrapper, left_out = _decode_plain(body or b"{}", _WRAPPER_DECODERS, TopicConfigSerializeWrapper, limits)
-        return RegisterBrokerBody(wrapper, filter_server_list=None), left_out
+    if version < Version.V3_0_11:  # the wrapper alone, and without a list of filter servers, which keeps it
+        return _decode_plain(b'{"%s":%s,"filterServerList":null}' % (_WRAPPER.encode(), body or b"{}"), only_quick)
     if not body:
         return RegisterBrokerBody(), []
     if compressed or body[0] == _ZLIB_FIRST_BYTE:
-        return _decode_sections(inflate(body, limits.inflated_bytes), has_mappings=version >= Version.V5_0_0)
-    return _decode_plain(body, _BODY_DECODERS, RegisterBrokerBody, limits)
+        return _decode_sections(inflate(body), has_mappings=version >= Version.V5_0_0)
+    return _decode_plain(body, only_quick)
 
 
-def _decode_plain(
-    text: bytes, decoders: Mapping[bool, msgspec.json.Decoder[T]], kind: type[T], limits: BodyLimits
-) -> tuple[T, list[str]]:
+def _decode_plain(text: bytes, only_quick: bool) -> tuple[RegisterBrokerBody, list[str]]:
     try:
-        return decode_json(text, decoders[limits.only_quick], kind.__name__, bare_keys=not limits.only_quick), []
+        return decode_json(text, _quick_decoder if only_quick else _decoder, _BODY, bare_keys=not only_quick), []
     except BadRequestError as error:
-        if limits.only_quick or not isinstance(error.__cause__, msgspec.ValidationError):
+        if only_quick or not isinstance(error.__cause__, msgspec.ValidationError):
             raise
-    return _decode_with_defaults(text, kind)
+    return _decode_with_defaults(text)
 
 
-def _decode_with_defaults(text: bytes, kind: type[T]) -> tuple[T, list[str]]:
+def _decode_with_defaults(text: bytes) -> tuple[RegisterBrokerBody, list[str]]:
     """Decode a body that has nulls, or topics that cannot be read: those are left out alone (R1a)."""
     try:
-        said = decode_json(text, _any_decoder, kind.__name__)
+        said = decode_json(text, _any_decoder, _BODY)
         fields: dict[str, Any] = without_nulls(said)
         if said.get("filterServerList", ()) is None:
             fields["filterServerList"] = None  # keeps the list (R11)
         fields.pop("leftOut", None)
-        key = "topicConfigSerializeWrapper"
-        wrapper, in_all = (
-            (fields, said) if kind is TopicConfigSerializeWrapper else (fields.get(key, {}), said.get(key))
-        )
+        wrapper = fields.get(_WRAPPER, {})
         table = readable_topics(wrapper.get("topicConfigTable", {}), strict=False)
         wrapper["topicConfigTable"] = table
-        left_out = [name for name in (in_all or {}).get("topicConfigTable") or () if name not in table]
-        return msgspec.convert(fields, kind, strict=False), left_out
+        left_out = [name for name in (said.get(_WRAPPER) or {}).get("topicConfigTable") or () if name not in table]
+        return msgspec.convert(fields, RegisterBrokerBody, strict=False), left_out
     except (msgspec.ValidationError, AttributeError, RecursionError) as error:
-        raise malformed_body(kind.__name__, error) from error
+        raise malformed_body(_BODY, error) from error
 
 
 def _check_topics(topics: int) -> None:
@@ -199,19 +173,20 @@ def _check_topics(topics: int) -> None:
         )
 
 
-def inflate(body: bytes, limit: int = MAX_INFLATED_BYTES) -> bytes:
-    """Return the content of one zlib stream, without inflating more than `limit` bytes and one.
+def inflate(body: bytes) -> bytes:
+    """Return the content of one zlib stream, without inflating more than MAX_INFLATED_BYTES and one.
 
     Raises BadRequestError if there are more, or if it is no whole zlib stream.
     """
     stream = zlib.decompressobj()
     try:
-        text = stream.decompress(body, limit + 1)
+        text = stream.decompress(body, MAX_INFLATED_BYTES + 1)
     except zlib.error as error:
         raise malformed_body(_BODY, f"not a zlib stream: {error}") from error
-    if len(text) > limit:
+    if len(text) > MAX_INFLATED_BYTES:
         raise BadRequestError(
-            f"compressed body inflates to more than {limit} bytes: set enableSplitRegistration on the broker"
+            f"compressed body inflates to more than {MAX_INFLATED_BYTES} bytes: set enableSplitRegistration on the "
+            "broker"
         )
     if not stream.eof:
         raise malformed_body(_BODY, f"zlib stream ends early, after {len(text)} inflated bytes")

@@ -32,8 +32,6 @@ from namesrv_stream.wire.headers import (
     request_name,
 )
 from namesrv_stream.wire.registration_request import (
-    DEFAULT_LIMITS,
-    BodyLimits,
     check_crc32,
     decode_registration,
     has_control_characters,
@@ -43,23 +41,23 @@ from namesrv_stream.wire.wire_errors import BadRequestError, bad_field, unprinta
 
 
 def register_broker(
-    command: RemotingCommand, channel_id: str | None = None, limits: BodyLimits = DEFAULT_LIMITS
+    command: RemotingCommand, channel_id: str | None = None, *, only_quick: bool = False
 ) -> RegisterBroker:
     """Translate a registration as `read_registration` does, without the names of topics that are left out."""
-    return read_registration(command, channel_id, limits)[0]
+    return read_registration(command, channel_id, only_quick=only_quick)[0]
 
 
 def read_registration(
-    command: RemotingCommand, channel_id: str | None = None, limits: BodyLimits = DEFAULT_LIMITS
+    command: RemotingCommand, channel_id: str | None = None, *, only_quick: bool = False
 ) -> tuple[RegisterBroker, tuple[str, ...]]:
     """Translate a registration: check its checksum (R1), and decode its body in the form of the sender's version.
 
-    Return also the names of the topics that cannot be taken (R1a). Raises BadRequestError, also
-    beyond the `limits`.
+    Return also the names of the topics that cannot be taken (R1a). `only_quick`: see `decode_registration`. Raises
+    BadRequestError.
     """
     header = read_names(command, RegisterBrokerHeader)
     check_crc32(command.body, header.body_crc32)
-    body = decode_registration(command.body, command.version, compressed=header.compressed, limits=limits)
+    body = decode_registration(command.body, command.version, compressed=header.compressed, only_quick=only_quick)
     wrapper = body.topic_config_serialize_wrapper
     check_names(command, "filterServerList", *(body.filter_server_list or ()))
     request = RegisterBroker(

@@ -15,7 +15,7 @@ from namesrv_stream.gateway import heartbeats
 from namesrv_stream.gateway import kafka_link as link
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.gateway.fair_shares import Share
-from namesrv_stream.gateway.kv_file import commands_of, steps_of
+from namesrv_stream.gateway.kv_table import commands_of, steps_of
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.records import MAX_RECORD_BYTES
 from namesrv_stream.rules.record_types import (

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from league.registration_body import encode_registration
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
+from namesrv_stream.wire import registration_request
 from namesrv_stream.wire.json_text import MAX_VALUES
 from namesrv_stream.wire.registration_request import (
     MAX_TOPICS,
-    BodyLimits,
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
     body_crc32,
@@ -356,19 +356,17 @@ def test_broken_zlib_stream_is_refused(raw):
         decode_registration(raw, V5_4_0, compressed=True)
 
 
-def test_inflated_body_at_the_limit_is_taken_and_one_byte_more_is_not():
-    assert inflate(zlib.compress(bytes(1000)), limit=1000) == bytes(1000)
+def test_inflated_body_at_the_limit_is_taken_and_one_byte_more_is_not(monkeypatch):
+    monkeypatch.setattr(registration_request, "MAX_INFLATED_BYTES", 1000)
+    assert inflate(zlib.compress(bytes(1000))) == bytes(1000)
     with pytest.raises(BadRequestError, match="more than 1000 bytes"):
-        inflate(zlib.compress(bytes(1001)), limit=1000)
-
-
-QUICK = BodyLimits(only_quick=True)
+        inflate(zlib.compress(bytes(1001)))
 
 
 def test_a_body_that_is_quick_to_decode_is_the_same_within_the_limits_of_quick_ones():
     wrapper = TopicConfigSerializeWrapper(DataVersion(0, 7, 1), {"A": TopicConfig(8, 8, 6)})
     body = encode_registration(RegisterBrokerBody(wrapper, ["f"]), V5_4_0)
-    quick, usual = decode_registration(body, V5_4_0, limits=QUICK), decode_registration(body, V5_4_0)
+    quick, usual = decode_registration(body, V5_4_0, only_quick=True), decode_registration(body, V5_4_0)
     assert msgspec.to_builtins(quick) == msgspec.to_builtins(usual)
 
 
@@ -378,16 +376,17 @@ def test_a_body_that_is_quick_to_decode_is_the_same_within_the_limits_of_quick_o
 )
 def test_static_topics_and_keys_without_quotes_are_not_quick_to_decode(body, version, mappings):
     with pytest.raises(BadRequestError, match="Failed to decode"):
-        decode_registration((body % f'"topicQueueMappingInfoMap":{mappings}').encode(), version, limits=QUICK)
+        decode_registration((body % f'"topicQueueMappingInfoMap":{mappings}').encode(), version, only_quick=True)
 
 
-def test_zlib_bomb_takes_no_more_memory_than_the_limit_asks_for():
+def test_zlib_bomb_takes_no_more_memory_than_the_limit_asks_for(monkeypatch):
+    monkeypatch.setattr(registration_request, "MAX_INFLATED_BYTES", 1024 * 1024)
     deflate = zlib.compressobj(9)
     bomb = b"".join(deflate.compress(bytes(1024 * 1024)) for _ in range(200)) + deflate.flush()
     tracemalloc.start()
     try:
         with pytest.raises(BadRequestError, match="inflates to more"):
-            decode_registration(bomb, V5_4_0, compressed=True, limits=BodyLimits(1024 * 1024))
+            decode_registration(bomb, V5_4_0, compressed=True)
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
