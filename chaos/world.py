@@ -17,9 +17,8 @@ from chaos.onlookers import GatewayOnlooker, Onlooker, ReaderOnlooker, SparkOnlo
 from chaos.verifier import Verifier
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, load_settings
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError
-from namesrv_stream.kafka.producer import HeartbeatProducer
+from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.kafka.record_reader import LOG_PARTITION, RecordReader
-from namesrv_stream.kafka.ticker import Ticker
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.root import Root

@@ -17,22 +17,22 @@ from dataclasses import replace
 import click
 from pyspark.sql import SparkSession
 
-from namesrv_stream.cli.submitted import settings_options
+from namesrv_stream.cli.submitted import takes_settings
 from namesrv_stream.config import Invocation, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.job.failures import JobHungError
+from namesrv_stream.job.failures import JobHungError, LimitReachedError
 from namesrv_stream.job.registry_job import RouteRegistryJob
 from namesrv_stream.job.termination import stop_on_signals, stop_on_signals_to_jvm
 from namesrv_stream.kafka.election import find_coordinator
 from namesrv_stream.reporting.logs import set_up_logging
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tools.local.spark import forget_session, set_up_spark_log
+from namesrv_stream.tools.local.spark import forget_session, halt_session, set_up_spark_log
 
 log = logging.getLogger("namesrv_stream.route_registry")
 
 
 @click.command()
-@settings_options
+@takes_settings
 @click.option("--standby", is_flag=True, help="Wait while another job is active, and take over when it ends.")
 @click.option(
     "--accept-new-log", is_flag=True, help="Keep the tables, and go on with another topic or Kafka than theirs."
@@ -53,6 +53,9 @@ def main(invocation: Invocation, standby: bool, accept_new_log: bool, debug: boo
         stop_on_signals_to_jvm(spark, stop)
         try:
             RouteRegistryJob(spark, settings, accepts_new_log=accept_new_log).run(stop)
+        except LimitReachedError as error:
+            halt_session(spark, f"route_registry: {error}", error.exit_status)
+            raise
         finally:
             forget_session(spark)  # whose JVM may have died
         log.info("the job has stopped in order")

@@ -93,20 +93,8 @@ class KafkaUnreachableError(NamesrvError):
 
     def __init__(self, address: str, problem: str) -> None:
         super().__init__(
-            f"Kafka at {address} does not answer ({problem}). Is it running, and is kafka.bootstrap.servers right?"
-        )
-        self.address = address
-        self.problem = problem
-
-
-class KafkaProtocolError(KafkaUnreachableError):
-    """A listener of Kafka that answers by another security protocol than the client's."""
-
-    def __init__(self, address: str, problem: str) -> None:
-        NamesrvError.__init__(
-            self,
-            f"Kafka at {address} is there, but not by this protocol: {problem}. Correct kafka.security.protocol, or "
-            "the port in kafka.bootstrap.servers.",
+            f"Kafka at {address} does not answer ({problem}). Is it running, and are kafka.bootstrap.servers and "
+            "kafka.security.protocol right?"
         )
         self.address = address
         self.problem = problem
@@ -129,20 +117,16 @@ class StorageError(NamesrvError):
     `problem` is one line, the same for each attempt at the same thing.
     """
 
-    _place = "the tables"
-    _setting = "delta.root"
-
-    def __init__(self, root: str, problem: str) -> None:
+    def __init__(self, root: str, problem: str, place: str = "the tables", setting: str = "delta.root") -> None:
         one_line = " ".join(_TERMINAL_CODES.sub("", problem).replace("\u21b3", "").split())
         problem = _TIMES_OF_ATTEMPTS.sub("", one_line)[:_MAX_PROBLEM_CHARS]
-        setting = self._setting
         to_check = (
             f"Are {setting} and delta.storage.* right, is the bucket there, and may these credentials write to it?"
             if "://" in root
             else f"Is {setting} right, is there room, and may this user write there?"
         )
         super().__init__(
-            f"{self._place} under {root} cannot be read or written: {problem}. {to_check} Nothing that Kafka has "
+            f"{place} under {root} cannot be read or written: {problem}. {to_check} Nothing that Kafka has "
             "accepted is lost: the next run goes on from the last snapshot."
         )
         self.root = root

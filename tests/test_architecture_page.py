@@ -11,7 +11,7 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text()
 MODULES = sorted(set(re.findall(r"[\w/]+\.py\b", PAGE)))
 PACKAGES = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 BESIDE = sorted(path.name for path in PACKAGE.glob("*.py") if path.name != "__init__.py")
-ROWS = re.search(r"^\| part \|.*?\n\n", PAGE, re.MULTILINE | re.DOTALL)[0]
+ROWS = re.search(r"^\| package \|.*?\n\n", PAGE, re.MULTILINE | re.DOTALL)[0]
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -124,11 +124,10 @@ def _brokers_of_topic(body: bytes) -> list[str]:
 
 
 def _check_bounds(command: RemotingCommand, sender: Sender, user: User, claim: _Claim) -> None:
-    bounds = user.bounds
     for kind, claimed, allowed in (
-        ("cluster", claim.clusters, bounds.clusters),
-        ("broker name", claim.names, bounds.names),
-        ("broker address", claim.addresses, bounds.addresses),
+        ("cluster", claim.clusters, user.clusters),
+        ("broker name", claim.names, user.names),
+        ("broker address", claim.addresses, user.addresses),
     ):
         for each in claimed:
             if not is_within(each, allowed):

@@ -1,23 +1,50 @@
-"""Users, and the rules by which a request is known to come from one of them.
+"""Users, the file that names them, and the rules by which a request is known to come from one of them.
 
-The signature of a request counts first, then the connection's client certificate, then the peer's address. Nothing here
-reads a file, a socket or a clock.
+The signature of a request counts first, then the connection's client certificate, then the peer's address. The users
+file is TOML, a [[user]] for each user, readable by the gateway's user and not by everybody:
+
+[[user]]
+name = "broker-a"
+role = "broker"                     # reader, broker or admin
+accessKey = "broker-a"              # known by these keys
+secretKey = "..."                   # or secretKeyFile, a file that has it alone, beside this one or by its whole path
+certificates = ["DNS:broker-a"]     # or by a client certificate
+networks = ["10.0.0.1/32"]          # or, last, by its address
+clusters = ["DefaultCluster"]       # what a broker may speak for
+names = ["broker-a"]
+addresses = ["10.0.0.1:10911"]
 """
 
 from __future__ import annotations
 
 import hmac
+import logging
+import os
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import stat
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from pathlib import Path
+from typing import Annotated
 
+import msgspec
+
+from namesrv_stream.errors import SettingError
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.signature import access_key_of, is_signed_with
 
-Network = IPv4Network | IPv6Network
+log = logging.getLogger(__name__)
+
+MIN_SECRET_CHARS = 8
+_CLOSED_TO = stat.S_IWGRP | stat.S_IRWXO
+"""The mode bits that a file of secrets must not have. The group may read it: Kubernetes mounts secrets that way."""
+
+_Name = Annotated[str, msgspec.Meta(pattern=r"^[^\s\x00-\x1f\x7f]{1,128}(?![\s\S])")]
+_Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class Role(StrEnum):
@@ -28,35 +55,27 @@ class Role(StrEnum):
     ADMIN = "admin"
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """The clusters, broker names and broker addresses that a user with the broker role may speak for.
+class User(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A person or program that the history can name, as a [[user]] of the file has it.
 
-    They are patterns, in which `*` stands for any text.
+    A user is known by a pair of keys, by names in client certificates, or by address ranges. `clusters`, `names` and
+    `addresses` are what a user with the broker role may speak for: patterns, in which `*` stands for any text.
     """
 
-    clusters: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-    addresses: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    """A person or program that the history can name. `bounds` apply to the broker role alone."""
-
-    name: str
+    name: _Name
     role: Role
-    bounds: Bounds = Bounds()
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """The proofs by which a user is known: a pair of keys, names in client certificates, address ranges."""
-
     access_key: str = ""
-    secret_key: bytes = field(default=b"", repr=False)
-    certificates: tuple[str, ...] = ()
-    networks: tuple[Network, ...] = ()
+    secret_key: str = ""
+    secret_key_file: str = ""
+    certificates: list[_Text] = []
+    networks: list[_Text] = []
+    clusters: list[_Text] = []
+    names: list[_Text] = []
+    addresses: list[_Text] = []
+
+    def __repr__(self) -> str:
+        """Return the name and role. A secret is printed nowhere."""
+        return f"User({self.name!r}, {self.role.value!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +99,18 @@ class Sender:
 
 
 class Users:
-    """All users with their credentials. No two users share a key, a certificate name or an address range."""
+    """All users. No two of them share a key, a certificate name or an address range."""
 
-    def __init__(self, known: Iterable[tuple[User, Credentials]] = ()) -> None:
-        self._by_access_key: dict[str, tuple[User, bytes]] = {}
+    def __init__(self, known: Iterable[User] = ()) -> None:
+        """Raises ValueError if an address range is none."""
+        self._by_access_key: dict[str, User] = {}
         self._by_certificate: dict[str, User] = {}
-        self._by_network: dict[Network, User] = {}
-        for user, credentials in known:
-            if credentials.access_key:
-                self._by_access_key[credentials.access_key] = user, credentials.secret_key
-            self._by_certificate |= dict.fromkeys(credentials.certificates, user)
-            self._by_network |= dict.fromkeys(credentials.networks, user)
+        self._by_network: dict[IPv4Network | IPv6Network, User] = {}
+        for user in known:
+            if user.access_key:
+                self._by_access_key[user.access_key] = user
+            self._by_certificate |= dict.fromkeys(user.certificates, user)
+            self._by_network |= dict.fromkeys(_networks(user), user)
 
     def sender(self, command: RemotingCommand, origin: Origin) -> Sender:
         """Return the sender of a request. A signed request comes from its signer, whatever its connection proves."""
@@ -102,15 +122,15 @@ class Users:
 
     def holder_of(self, access_key: str, secret_key: bytes) -> Sender:
         """Return the user who has these keys. The reason is the same for an unknown key and a wrong secret."""
-        user, expected = self._by_access_key.get(access_key, (None, b""))
-        if user is None or not hmac.compare_digest(expected, secret_key):
+        user = self._by_access_key.get(access_key)
+        if user is None or not hmac.compare_digest(user.secret_key.encode(), secret_key):
             return Sender(None, "its accessKey is not known, or its secretKey is wrong")
         return Sender(user)
 
     def _signer(self, command: RemotingCommand, access_key: str) -> Sender:
         """Return the signer. The reason is the same for an unknown key and a wrong signature, to reveal no key."""
-        user, secret_key = self._by_access_key.get(access_key, (None, b""))
-        if user is None or not is_signed_with(command, secret_key):
+        user = self._by_access_key.get(access_key)
+        if user is None or not is_signed_with(command, user.secret_key.encode()):
             return Sender(None, "its AccessKey is not known, or its Signature is wrong")
         return Sender(user)
 
@@ -140,3 +160,109 @@ def is_within(text: str, patterns: Iterable[str]) -> bool:
 @lru_cache(maxsize=10_000)
 def _matcher(pattern: str) -> re.Pattern[str]:
     return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+
+
+class UsersFile:
+    """The users of a file, read again when the file changes.
+
+    If the changed file cannot be used, the users before stay in force.
+    """
+
+    def __init__(self, file: Path) -> None:
+        """Read the file. Raises SettingError."""
+        self._file = file
+        self._seen = _stamp(file)
+        self.users = read_users(file)
+
+    def reload(self) -> None:
+        """Read the file again if it has changed since the last call. Log it if the file cannot be used."""
+        seen = _stamp(self._file)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            self.users = read_users(self._file)
+            log.info("users read again from %s", self._file)
+        except SettingError as error:
+            log.error("%s The users before stay in force.", error)
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    user: list[User] = []
+
+
+def read_users(file: Path) -> Users:
+    """Return the users in a file. Raises SettingError if the file cannot be used."""
+    try:
+        known = [_with_secret(file, user) for user in msgspec.toml.decode(_text(file), type=_File).user]
+        for user in known:
+            for problem in _problems(user):
+                raise ValueError(f"user {user.name}: {problem}")
+        _check_unique(known)
+        return Users(known)
+    except (OSError, msgspec.MsgspecError, ValueError) as error:  # a TOML error and UnicodeDecodeError are ValueErrors
+        problem = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+        raise SettingError(
+            "auth.usersPath", f"users file {file}: {problem}", "docs/security.md has an example."
+        ) from error
+
+
+def _stamp(file: Path) -> tuple[int, ...] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode
+
+
+def _text(file: Path) -> str:
+    """Return the text of a file with secrets. Raises ValueError if others may read it."""
+    with file.open(encoding="utf-8") as opened:
+        mode = os.fstat(opened.fileno()).st_mode
+        if os.name == "posix" and mode & _CLOSED_TO:
+            raise ValueError(f"{file} has secrets and its mode is {stat.filemode(mode)}: run chmod 600 on it")
+        return opened.read()
+
+
+def _with_secret(file: Path, user: User) -> User:
+    """Return the user with the secret of its own file, if it names one. Raises ValueError and OSError."""
+    if not user.secret_key_file:
+        return user
+    if user.secret_key:
+        raise ValueError(f"user {user.name}: secretKey and secretKeyFile exclude each other, give one of them")
+    return msgspec.structs.replace(user, secret_key=_text(file.parent / user.secret_key_file).strip())
+
+
+def _problems(user: User) -> Iterator[str]:
+    if bool(user.access_key) != bool(user.secret_key):
+        yield "accessKey and secretKey belong together, give both"
+    if user.secret_key and len(user.secret_key) < MIN_SECRET_CHARS:
+        yield f"its secretKey is shorter than {MIN_SECRET_CHARS} characters"
+    if not (user.access_key or user.certificates or user.networks):
+        yield "the user cannot be recognised: give accessKey and secretKey, or certificates, or networks"
+    if user.networks and user.role is Role.ADMIN:
+        yield "an address does not prove an admin, give it accessKey and secretKey instead of networks"
+    bounds = (user.clusters, user.names, user.addresses)
+    if user.role is Role.BROKER and not all(bounds):
+        yield 'a broker needs clusters, names and addresses that it may speak for, ["*"] for all'
+    if user.role is not Role.BROKER and any(bounds):
+        yield "clusters, names and addresses are for the role broker alone"
+
+
+def _networks(user: User) -> list[IPv4Network | IPv6Network]:
+    try:
+        return [ip_network(text) for text in user.networks]
+    except ValueError as error:
+        raise ValueError(f"user {user.name}: networks: {error}") from error
+
+
+def _check_unique(known: Sequence[User]) -> None:
+    """Raise ValueError if a name, key, certificate or range appears twice."""
+    for what, found in (
+        ("name", [user.name for user in known]),
+        ("accessKey", [user.access_key for user in known if user.access_key]),
+        ("certificate", [name for user in known for name in user.certificates]),
+        ("network", [str(network) for user in known for network in _networks(user)]),
+    ):
+        if twice := [each for each, times in Counter(found).items() if times > 1]:
+            raise ValueError(f"the {what} {twice[0]} is there twice")

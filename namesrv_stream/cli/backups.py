@@ -8,10 +8,9 @@ from pathlib import Path
 import click
 
 from namesrv_stream.cli.commanding import requested_by_option
-from namesrv_stream.cli.options import as_of_option
 from namesrv_stream.cli.output import say, time_text
 from namesrv_stream.cli.sigterm import ends_on_sigterm
-from namesrv_stream.cli.view import open_reader, root_of
+from namesrv_stream.cli.view import as_of_option, open_reader, root_of
 from namesrv_stream.config import Invocation
 from namesrv_stream.history.events import AsOf
 from namesrv_stream.reporting.texts import counted

@@ -9,9 +9,8 @@ from collections.abc import Callable
 
 import click
 
-from namesrv_stream.cli.options import seconds_option
 from namesrv_stream.cli.output import say, time_text
-from namesrv_stream.cli.view import open_reader
+from namesrv_stream.cli.view import open_reader, seconds_option
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import NamesrvError, did_you_mean
 from namesrv_stream.questions.command_sending import (
@@ -36,16 +35,8 @@ from namesrv_stream.rules.record_types import (
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.snapshot_reader import RegistryView
 
-DEFAULT_WAIT_S = 30.0
+_WAIT_S = 30.0
 _POLL_S = 0.2
-
-
-class NotPublishedError(NamesrvError):
-    """No snapshot has the record within the time that `--wait` allows, or none ever will."""
-
-
-def _login() -> str:
-    return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 def _checked_name(_context: click.Context, _option: click.Parameter, name: str) -> str:
@@ -58,11 +49,11 @@ requested_by_option = click.option(
     "--as",
     "requested_by",
     metavar="NAME",
-    default=_login,
+    default=lambda: f"{getpass.getuser()}@{socket.gethostname()}",
     callback=_checked_name,
     help="Name to record in the history as the sender. Default: the login.",
 )
-_UNTIL_PUBLISHED = f"Wait until it is published, {DEFAULT_WAIT_S:g} s at most unless given."
+_UNTIL_PUBLISHED = f"Wait until it is published, {_WAIT_S:g} s at most unless given."
 
 
 def _change(
@@ -71,7 +62,7 @@ def _change(
     """Return the command that sends a record; `options` are named as the record's fields."""
 
     @click.command(name, help=help_text)
-    @seconds_option("wait", DEFAULT_WAIT_S, _UNTIL_PUBLISHED, least_s=0)
+    @seconds_option("wait", _WAIT_S, _UNTIL_PUBLISHED, least_s=0)
     @requested_by_option
     @click.pass_obj
     def command(invocation: Invocation, /, wait_s: float | None, yes: bool = False, **fields: str) -> None:
@@ -82,22 +73,20 @@ def _change(
 
 
 def _send(settings: NamesrvSettings, command: OperatorCommand, wait_s: float | None, *, is_sure: bool) -> None:
-    checked, before = checked_order(settings, command), _newest(settings)
-    if before is not None:
+    checked = checked_order(settings, command)
+    before = _newest(settings)
+    if before is None:
+        _warn_of_names(settings, checked)
+    else:
         if not is_sure:
             _ask_about_brokers(checked, before.routes)
         for sentence in unknown_names(checked, before.routes):
             say(f"warning: {sentence}")
-    elif names := [f"{kind} {name}" for kind, name, _ in names_in(checked, RouteTables())]:
-        place = settings.delta_root
-        say(
-            f"warning: the tables at {place} cannot be read here, so nothing tells whether there is {', '.join(names)}."
-        )
     at = send_order(settings, checked)
     click.echo(f"{settings.kafka_topic} partition {at.partition} offset {at.offset}")
     if wait_s is not None:
         if before is not None and has_read(before.snapshot, at):
-            raise NotPublishedError(
+            raise NamesrvError(
                 f"the tables had passed offset {before.snapshot.offsets[at.partition]} before this record got offset "
                 f"{at.offset}: they are of another topic or another Kafka. Check kafka.bootstrap.servers, kafka.topic "
                 "and delta.root."
@@ -111,6 +100,14 @@ def _newest(settings: NamesrvSettings) -> RegistryView | None:
         return open_reader(settings).follow()
     except NamesrvError:
         return None
+
+
+def _warn_of_names(settings: NamesrvSettings, command: OperatorCommand) -> None:
+    if names := [f"{kind} {name}" for kind, name, _ in names_in(command, RouteTables())]:
+        say(
+            f"warning: the tables at {settings.delta_root} cannot be read here, so nothing tells whether there is "
+            f"{', '.join(names)}."
+        )
 
 
 def _ask_about_brokers(command: OperatorCommand, tables: RouteTables) -> None:
@@ -127,7 +124,7 @@ def _wait(settings: NamesrvSettings, at: LogPosition, limit_s: float) -> None:
     deadline = time.monotonic() + limit_s
     while not has_read(snapshot := reader.follow().snapshot, at):
         if time.monotonic() > deadline:
-            raise NotPublishedError(
+            raise NamesrvError(
                 f"offset {at.offset} is on Kafka, but no snapshot has passed it within {limit_s:g} s. Is the job "
                 "running? It will apply the record; `namesrv-stream status` shows how far behind the tables are."
             )

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -119,7 +119,7 @@ def _without(option: click.Option, taken: set[str]) -> click.Option:
 _LOOK, _CHANGE, _KEEP, _RUN = "Look", "Change (a record on Kafka each)", "Keep", "Run"
 
 COMMANDS = {
-    "status": LazyCommand("cli.job_screen:status", _LOOK, "State of the job, the served snapshot, its lag."),
+    "status": LazyCommand("cli.routes:status", _LOOK, "State of the job, the served snapshot, its lag."),
     "topicRoute": LazyCommand("cli.routes:topic_route", _LOOK, "Route of a topic."),
     "topicList": LazyCommand("cli.routes:topic_list", _LOOK, "All topics, or a cluster's."),
     "clusterList": LazyCommand("cli.routes:cluster_list", _LOOK, "Clusters and their brokers."),
@@ -145,48 +145,28 @@ COMMANDS = {
         "cli.commanding:update_namesrv_config", _CHANGE, "Change a setting at run time."
     ),
     "liftExpiryGuard": LazyCommand("cli.commanding:lift_expiry_guard", _CHANGE, "End the leases of suspect brokers."),
-    "compare": LazyCommand("cli.compare_namesrv:compare", _LOOK, "Compare the answers of a RocketMQ NameServer."),
+    "compare": LazyCommand("cli.checks:compare", _LOOK, "Compare the answers of a RocketMQ NameServer."),
     "export": LazyCommand("cli.backups:export", _KEEP, "Write one snapshot's tables to a file."),
     "import": LazyCommand("cli.backups:import_", _KEEP, "Make a new registry of such a file."),
     "backup": LazyCommand("cli.backups:backup", _KEEP, "Export the newest snapshot to a folder."),
     "restore": LazyCommand("cli.backups:restore", _KEEP, "Publish an earlier epoch's tables again."),
     "repair": LazyCommand("cli.backups:repair_", _KEEP, "Mend tables with damaged files."),
-    "doctor": LazyCommand("cli.doctor:doctor", _RUN, "Check this machine, Kafka and the storage."),
-    "up": LazyCommand("cli.up:up", _RUN, "Run Kafka, the job and brokers here, until Ctrl-C."),
-    "demo": LazyCommand("cli.demo:demo", _RUN, "Show an outage and its end as a story."),
-    "demo-rocketmq": LazyCommand("cli.demo:demo_rocketmq", _RUN, "Show a real RocketMQ broker and client as a story."),
-    "gateway": LazyCommand("gateway.command:gateway", _RUN, "Serve real RocketMQ brokers and clients."),
+    "doctor": LazyCommand("cli.checks:doctor", _RUN, "Check this machine, Kafka and the storage."),
+    "up": LazyCommand("cli.on_this_machine:up", _RUN, "Run Kafka, the job and brokers here, until Ctrl-C."),
+    "demo": LazyCommand("cli.on_this_machine:demo", _RUN, "Show an outage and its end as a story."),
+    "demo-rocketmq": LazyCommand(
+        "cli.on_this_machine:demo_rocketmq", _RUN, "Show a real RocketMQ broker and client as a story."
+    ),
+    "gateway": LazyCommand("gateway.launch:gateway", _RUN, "Serve real RocketMQ brokers and clients."),
     "fleet": LazyCommand("cli.fleet:fleet", _RUN, "Simulate brokers against any Kafka."),
-    "replay": LazyCommand("replay.command:replay", _RUN, "Replay scenario cases through the rules or the job."),
+    "replay": LazyCommand(
+        "tools.replay.replay_run:replay", _RUN, "Replay scenario cases through the rules or the job."
+    ),
     "console": LazyCommand("console.serving:console", _RUN, "Serve a page and an HTTP API."),
     "submit": LazyCommand("cli.submit:submit", _RUN, "Run the job by spark-submit."),
-    "archive": LazyCommand(
-        "cli.java_files:archive", _RUN, "Let the job start sooner, by an archive of Java's classes."
-    ),
-    "jars": LazyCommand("cli.java_files:jars", _RUN, "Fetch the jars of Spark, once."),
+    "archive": LazyCommand("cli.submit:archive", _RUN, "Let the job start sooner, by an archive of Java's classes."),
+    "jars": LazyCommand("cli.submit:jars", _RUN, "Fetch the jars of Spark, once."),
 }
-
-
-def invocation_of(context: click.Context) -> Invocation:
-    """Return the invocation with the options read so far. A command begins with that of the program."""
-    if not isinstance(context.obj, Invocation):
-        context.obj = Invocation(None, {})
-    return context.obj
-
-
-def _add_options(context: click.Context, options: Mapping[str, str]) -> None:
-    given = invocation_of(context)
-    context.obj = replace(given, options={**given.options, **options})
-
-
-def _note_file(context: click.Context, _parameter: click.Parameter, file: Path | None) -> None:
-    if file is not None:
-        context.obj = replace(invocation_of(context), file=file)
-
-
-def _note_root(context: click.Context, _parameter: click.Parameter, root: str | None) -> None:
-    if root is not None:
-        _add_options(context, {"delta.root": root})
 
 
 def key_values(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -196,8 +176,15 @@ def key_values(_context: click.Context, _parameter: click.Parameter, values: tup
     return dict(value.split("=", 1) for value in values)
 
 
-def _note_pairs(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> None:
-    _add_options(context, key_values(context, parameter, values))
+def _note(context: click.Context, option: click.Parameter, value: Any) -> None:
+    """Put the value of -c, --root or --set into the invocation. A command begins with that of the program."""
+    given = context.obj if isinstance(context.obj, Invocation) else Invocation(None, {})
+    if option.name == "config":
+        context.obj = replace(given, file=value or given.file)
+    else:
+        root = {} if value is None else {"delta.root": value}
+        settings = key_values(context, option, value) if option.multiple else root
+        context.obj = replace(given, options={**given.options, **settings})
 
 
 def _note_debug(context: click.Context, _parameter: click.Parameter, debug: bool) -> None:
@@ -206,28 +193,23 @@ def _note_debug(context: click.Context, _parameter: click.Parameter, debug: bool
         set_up_logging(logging.DEBUG if debug else logging.WARNING)
 
 
-def set_option(*names: str) -> click.Option:
-    """Return the option that sets settings; the programs of jobs/ have a short name for it."""
-    help_text = "Set any setting; repeatable."
-    return click.Option(
-        names, multiple=True, expose_value=False, callback=_note_pairs, metavar="KEY=VALUE", help=help_text
-    )
+_NOTED: dict[str, Any] = {"expose_value": False, "callback": _note}
 
 
-FILE = click.Option(
-    ["-c", "--config"],
-    type=click.Path(path_type=Path),
-    expose_value=False,
-    callback=_note_file,
-    help="File of settings, in Java properties format.",
-)
-ROOT = click.Option(
-    ["--root"],
-    metavar="FOLDER",
-    expose_value=False,
-    callback=_note_root,
-    help="Folder or URL of the tables (setting delta.root).",
-)
+def settings_options(*names_of_set: str) -> list[click.Option]:
+    """Return -c, --root and the option that sets any setting; the programs of jobs/ have a short name for that."""
+    return [
+        click.Option(
+            ["-c", "--config"],
+            type=click.Path(path_type=Path),
+            help="File of settings, in Java properties format.",
+            **_NOTED,
+        ),
+        click.Option(["--root"], metavar="FOLDER", help="Folder or URL of the tables (setting delta.root).", **_NOTED),
+        click.Option(names_of_set, multiple=True, metavar="KEY=VALUE", help="Set any setting; repeatable.", **_NOTED),
+    ]
+
+
 _DEBUG = click.Option(
     ["--debug"],
     is_flag=True,
@@ -235,7 +217,7 @@ _DEBUG = click.Option(
     callback=_note_debug,
     help="Show tracebacks, and the logs of libraries.",
 )
-SHARED = (FILE, ROOT, set_option("--set"), _DEBUG)
+SHARED = (*settings_options("--set"), _DEBUG)
 """Options that are accepted before and after the name of every command. The last value given wins."""
 
 
@@ -251,10 +233,10 @@ SHARED = (FILE, ROOT, set_option("--set"), _DEBUG)
 @click.pass_context
 def main(context: click.Context, print_only: bool) -> None:
     """Route registry of a RocketMQ cluster: Kafka to Spark to Delta Lake, and lookups from there."""
-    settings_of = invocation_of(context)
     if print_only:
-        log_notes(settings_of.settings)
-        click.echo(to_properties_text(settings_of.settings), nl=False)
+        settings = context.obj.settings
+        log_notes(settings)
+        click.echo(to_properties_text(settings), nl=False)
         context.exit()
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

@@ -1,19 +1,21 @@
-"""Layout of answers: tables with few lines on a terminal, plain columns if the output is no terminal."""
+"""Output of answers: tables with few lines on a terminal, plain columns if the output is no terminal, and JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
 import click
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from namesrv_stream.errors import masked
 from namesrv_stream.reporting.logs import printable
+from namesrv_stream.wire.json_text import encode_json
 
 _PLAIN_WIDTH = 10_000
 """Width of a line that is written to a file or a pipe: nothing is wrapped or cut."""
@@ -25,42 +27,48 @@ def console() -> Console:
     return terminal if terminal.is_terminal else Console(highlight=False, width=_PLAIN_WIDTH, no_color=True)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, plain: bool) -> Table:
-    """Return a table whose column names set the layout.
+@dataclass
+class Rows:
+    """A table whose column names set the layout. Its rows are read when it is first printed.
 
     `#x` holds numbers and is aligned right. `x+` holds long text, the only one that is wrapped. `x?` is left out if all
-    its cells are empty. `x:` is a group: its cell is shown only if it differs from the one above. Plain output has no
-    groups, alignment or wrapping.
+    its cells are empty. `x:` is a group: its cell is shown only if it differs from the one above. Output that is no
+    terminal has no groups, alignment or wrapping.
     """
-    rows = list(rows)
-    kept = [i for i, name in enumerate(columns) if not name.endswith("?") or any(row[i] for row in rows)]
-    grid = Table(
-        box=None if plain else box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 2, 0, 0) if plain else (0, 1, 0, 0),
-        show_edge=False,
-        header_style="" if plain else "bold dim",
-    )
-    for index in kept:
-        name = columns[index]
-        justify: Literal["left", "right"] = "right" if name.startswith("#") and not plain else "left"
-        grid.add_column(name.strip("#:?+"), justify=justify, overflow="fold", no_wrap="+" not in name)
-    grouping = 0 if plain else sum(name.endswith(":") for name in columns)
-    above: Sequence[object] = ()
-    for row in rows:
-        same = next((i for i in range(grouping) if not above or row[i] != above[i]), grouping)
-        grid.add_row(*("" if index < same else _cell(row[index]) for index in kept))
-        above = row
-    return grid
+
+    columns: Sequence[str]
+    rows: Iterable[Sequence[object]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield rich's table."""
+        self.rows = rows = list(self.rows)
+        plain = not console.is_terminal
+        kept = [i for i, name in enumerate(self.columns) if not name.endswith("?") or any(row[i] for row in rows)]
+        grid = Table(
+            box=None if plain else box.SIMPLE_HEAD,
+            pad_edge=False,
+            padding=(0, 2, 0, 0) if plain else (0, 1, 0, 0),
+            show_edge=False,
+            header_style="" if plain else "bold dim",
+        )
+        for name in (self.columns[index] for index in kept):
+            justify: Literal["left", "right"] = "right" if name.startswith("#") and not plain else "left"
+            grid.add_column(name.strip("#:?+"), justify=justify, overflow="fold", no_wrap="+" not in name)
+        grouping = 0 if plain else sum(name.endswith(":") for name in self.columns)
+        above: Sequence[object] = ()
+        for row in rows:
+            same = next((i for i in range(grouping) if not above or row[i] != above[i]), grouping)
+            grid.add_row(*("" if index < same else _cell(row[index]) for index in kept))
+            above = row
+        yield grid
 
 
 def _cell(value: object) -> Text:
-    return value if isinstance(value, Text) else Text("" if value is None else _visible(printable(str(value))))
-
-
-def _visible(text: str) -> str:
-    """Return the text in quotes if it begins or ends with a blank, which nobody would see."""
-    return text if text == text.strip() else f'"{text}"'
+    """Return a value as text, in quotes if it begins or ends with a blank, which nobody would see."""
+    if isinstance(value, Text):
+        return value
+    text = "" if value is None else printable(str(value))
+    return Text(text if text == text.strip() else f'"{text}"')
 
 
 def time_text(at: int | str | None, *, with_zone: bool = False) -> str:
@@ -77,16 +85,18 @@ def heading(left: str, right: str) -> Text:
     return Text.assemble((left, "bold"), "   ", (right, "dim"))
 
 
-def print_shown(shown: Callable[[bool], RenderableType]) -> None:
-    """Print the result of `shown` on standard output. Its argument is True if the output is plain: no terminal."""
+def print_answer(value: object, shown: RenderableType, *, as_json: bool) -> None:
+    """Print an answer on standard output: `value` as JSON, or as it is shown."""
     output = console()
-    if output.is_terminal:
-        output.print(shown(False))
-        return
-    with output.capture() as captured:
-        output.print(shown(True))
-    for line in captured.get().splitlines():
-        click.echo(line.rstrip())
+    if as_json:
+        click.echo(encode_json(value))
+    elif output.is_terminal:
+        output.print(shown)
+    else:
+        with output.capture() as captured:
+            output.print(shown)
+        for line in captured.get().splitlines():
+            click.echo(line.rstrip())
 
 
 def say(message: str) -> None:

@@ -20,15 +20,6 @@ class Terminated(BaseException):
     """SIGTERM, raised in the main thread so that it ends any wait. It is no Exception, which py4j would hide."""
 
 
-class TerminatesMainThread(threading.Event):
-    """An event whose `set` sends SIGTERM to the main thread, for a signal that another thread has received."""
-
-    def set(self) -> None:
-        """Set the event and send the signal."""
-        super().set()
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
-
-
 @contextmanager
 def ends_on_sigterm(program: str, outcome: str) -> Iterator[None]:
     """Leave the `with` at SIGTERM, print `outcome` and exit. A second SIGTERM meanwhile is ignored.

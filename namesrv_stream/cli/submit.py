@@ -1,4 +1,4 @@
-"""`submit`: a program of jobs/ by spark-submit."""
+"""`submit`, and `jars` and `archive`, which get files that Spark needs or starts sooner with."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing import Any
 import click
 
 from namesrv_stream.cli.entry import DEBUG, key_values
-from namesrv_stream.config import Invocation, as_options
+from namesrv_stream.cli.output import say
+from namesrv_stream.config import as_options
 from namesrv_stream.errors import masked
+from namesrv_stream.tools.local.driver import ARCHIVE
 from namesrv_stream.tools.local.folder import is_in_service
+from namesrv_stream.tools.local.jars import retrieved_jars
 from namesrv_stream.tools.local.submission import PROGRAMS, submission
 
 _SPARK_KEYS = {"master": "spark.master", "py_files": "spark.submit.pyFiles"}
@@ -50,18 +53,19 @@ def submit(
     ARGUMENTS are the program's, such as --standby. This process becomes spark-submit. Where `namesrv-stream archive`
     has made an archive of classes, Java uses it.
     """
+    options = {**context.obj.options, **settings}
     if program == PROGRAMS[0] and "--standby" not in arguments and not named["take_over"]:
-        _ask_if_served(replace(context.obj, options={**context.obj.options, **settings}))
+        _ask_if_served(replace(context.obj, options=options).settings.delta_root)
     debug = ["--debug"] if context.meta.get(DEBUG) and program == PROGRAMS[0] else []
-    given = [*_of_invocation(context.obj), *as_options(settings), *debug, *arguments]
+    file = [] if context.obj.file is None else ["-c", str(context.obj.file)]
+    given = [*file, *as_options(options), *debug, *arguments]
     of_names = {key: value for name, key in _SPARK_KEYS.items() if (value := named[name]) is not None}
     command, environment = submission(program, given, spark_options={**spark_options, **of_names})
     os.execve(command[0], command, environment)
 
 
-def _ask_if_served(invocation: Invocation) -> None:
+def _ask_if_served(root: str) -> None:
     """Ask whether to replace the job of an `up` on this registry. Raises click.UsageError without a terminal."""
-    root = invocation.settings.delta_root
     if not is_in_service(root):
         return
     served = f"`namesrv-stream up` serves {masked(root)}, and this job would replace its job"
@@ -70,7 +74,27 @@ def _ask_if_served(invocation: Invocation) -> None:
     click.confirm(f"{served}. Replace it?", abort=True)
 
 
-def _of_invocation(invocation: Invocation) -> list[str]:
-    """Return the options -c, --root and --set that were given, as a program of jobs/ takes them."""
-    file = [] if invocation.file is None else ["-c", str(invocation.file)]
-    return [*file, *as_options(invocation.options)]
+@click.command()
+@click.argument("parts", nargs=-1, type=click.Choice(["spark", "kafka", "s3"]), metavar="[spark] [kafka] [s3]")
+def jars(parts: tuple[str, ...]) -> None:
+    """Fetch the jars of Spark (and with `kafka` or `s3` those of Kafka or S3), and print their folders.
+
+    Jars that are there are not fetched again. spark-submit takes them as --jars "$(namesrv-stream jars)/*.jar".
+    """
+    for part in parts or ("spark",):
+        click.echo(retrieved_jars(part))
+
+
+@click.command("archive")
+def archive() -> None:
+    """Make an archive (190 MB) of the Java classes that the job loads. The job then starts a third sooner.
+
+    `submit` uses it, and so do the Spark sessions of `up`, of `replay` and of the notebooks.
+
+    This runs the job for a minute with a Kafka of its own. Do it again after an update of Java, pyspark or
+    the jars: Java does not use an archive that does not fit.
+    """
+    from namesrv_stream.tools.local.class_archive import record_archive  # noqa: PLC0415 -- `submit` needs no Kafka
+
+    record_archive(ARCHIVE, say)
+    click.echo(ARCHIVE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -12,25 +13,20 @@ from typing import Any
 import click
 from pyspark.sql import SparkSession
 
-from namesrv_stream.cli.entry import FILE, ROOT, invocation_of, set_option
-from namesrv_stream.cli.sigterm import TerminatesMainThread, ends_on_sigterm
+from namesrv_stream.cli.entry import settings_options
+from namesrv_stream.cli.sigterm import ends_on_sigterm
 from namesrv_stream.cli.view import root_of
-from namesrv_stream.config import Invocation, NamesrvSettings
+from namesrv_stream.config import Invocation
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.job.termination import stop_on_signals_to_jvm
 from namesrv_stream.reporting.logs import set_up_logging
-from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import SNAPSHOT
 
 
-def settings_options(function: Callable[..., None]) -> Callable[..., None]:
+def takes_settings(function: Callable[..., None]) -> Callable[..., None]:
     """Add -c, --set and --root to a click command, and pass their `Invocation` as its first argument."""
-
-    @functools.wraps(function)
-    def command(**options: Any) -> None:
-        function(invocation_of(click.get_current_context()), **options)
-
-    command.__dict__.setdefault("__click_params__", []).extend([FILE, ROOT, set_option("-s", "--set")])
+    command = click.pass_obj(function)
+    command.__dict__.setdefault("__click_params__", []).extend(settings_options("-s", "--set"))
     return command
 
 
@@ -46,13 +42,15 @@ def table_job(
     """
 
     def decorated(function: Callable[..., None]) -> Callable[..., None]:
-        @settings_options
+        @takes_settings
         @functools.wraps(function)
         def command(invocation: Invocation, **options: Any) -> None:
             set_up_logging()
             try:
                 with ends_on_sigterm(program, when_terminated):
-                    function(_registry(invocation.settings), invocation.settings, **options)
+                    root = root_of(invocation.settings)
+                    root.open(SNAPSHOT)
+                    function(root, invocation.settings, **options)
             except NamesrvError as error:
                 click.echo(f"{program}: {error}", err=True)
                 sys.exit(error.exit_status)
@@ -62,25 +60,26 @@ def table_job(
     return decorated
 
 
-def _registry(settings: NamesrvSettings) -> Root:
-    place = root_of(settings)
-    place.open(SNAPSHOT)
-    return place
+class _TerminatesMainThread(threading.Event):
+    """An event whose `set` sends SIGTERM to the main thread, for a signal that another thread has received."""
+
+    def set(self) -> None:
+        """Set the event and send the signal."""
+        super().set()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
 
 @contextmanager
 def submitted_session(app_name: str) -> Iterator[SparkSession]:
-    """Yield the Spark session that spark-submit's options describe, and stop it at the end of the `with`."""
+    """Yield the Spark session that spark-submit's options describe, and stop it at the end of the `with`.
+
+    Another thread stops it, over a connection of its own: a call that SIGTERM has ended still waits on this thread's.
+    """
     spark = SparkSession.builder.appName(app_name).getOrCreate()
-    stop_on_signals_to_jvm(spark, TerminatesMainThread())
+    stop_on_signals_to_jvm(spark, _TerminatesMainThread())
     try:
         yield spark
     finally:
-        _stop_in_another_thread(spark)
-
-
-def _stop_in_another_thread(spark: SparkSession) -> None:
-    """Stop the session over a connection of its own: a call that SIGTERM has ended still waits on this thread's."""
-    stopping = threading.Thread(target=spark.stop, name="stop-spark", daemon=True)
-    stopping.start()
-    stopping.join()
+        stopping = threading.Thread(target=spark.stop, name="stop-spark", daemon=True)
+        stopping.start()
+        stopping.join()

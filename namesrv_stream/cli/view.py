@@ -1,4 +1,4 @@
-"""Choice of the snapshot that a reading command looks at, output of the answer, and --watch."""
+"""Reading commands: their options, the snapshot that they look at, and --watch."""
 
 from __future__ import annotations
 
@@ -6,28 +6,112 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import wraps
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from namesrv_stream.cli.options import View, view_options
-from namesrv_stream.cli.output import console, heading, print_shown, say, time_text
+from namesrv_stream.cli.output import console, heading, print_answer, say, time_text
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import SnapshotGoneError
-from namesrv_stream.history.events import AsOf, members_at
+from namesrv_stream.history.events import AsOf, Span, members_at
 from namesrv_stream.questions.job_status import Health, health
-from namesrv_stream.questions.subject import NotFoundError, Seen, between
-from namesrv_stream.reporting.texts import duration_text
+from namesrv_stream.questions.subject import Lacking, NotFoundError, Seen, between, now_of
+from namesrv_stream.questions.times import ACCEPTED, epoch_in, parsed_time
+from namesrv_stream.reporting.texts import counted, duration_text
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.wire.json_text import encode_json
 
 BROKERS_ALONE = "the brokers, without topics, signs of life and data versions"
 """Text for `show`: the part of a list of brokers that the events have."""
+
+_WATCH_S = 1.0
+LEAST_WATCH_S = 0.1
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def past_time(text: str) -> AsOf:
+    """Return the time that a text names; click calls this for an option of that type."""
+    try:
+        return AsOf(at_ms=int(parsed_time(text, datetime.now().astimezone()).timestamp() * 1000))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def moment(text: str) -> AsOf:
+    """Return the epoch or the time that a text names."""
+    try:
+        epoch = epoch_in(text)
+        return past_time(text) if epoch is None else AsOf(epoch)
+    except click.BadParameter as error:
+        raise click.BadParameter(f"{error.message} A number is an epoch.") from error
+
+
+class View(NamedTuple):
+    """Values of --json, --as-of and --watch."""
+
+    as_json: bool
+    as_of: AsOf | None
+    watch_s: float | None
+
+
+def span_of(since: AsOf | None, *until: AsOf | None) -> Span:
+    """Return the span from --since to --until, and to any other moment."""
+    return Span(since.at_ms if since else None, tuple(filter(None, until)))
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print standard JSON, one line.")
+as_of_option = click.option(
+    "--as-of",
+    type=moment,
+    metavar="EPOCH|TIME",
+    help=f"Answer as of this epoch, or of this event time: {ACCEPTED}.",
+)
+
+
+def limit_option(default: int) -> Option:
+    """Return the option --limit of a list."""
+    help_text = "Show the newest N."
+    return click.option("--limit", type=click.IntRange(min=1), default=default, show_default=True, help=help_text)
+
+
+def seconds_option(name: str, default_s: float, help_text: str, *, least_s: float) -> Option:
+    """Return an option whose value is `default_s` if none is given; --watch is the argument `watch_s`."""
+    return click.option(
+        f"--{name}",
+        f"{name}_s",
+        type=click.FloatRange(min=least_s),
+        is_flag=False,
+        flag_value=default_s,
+        metavar="[SECONDS]",
+        help=help_text,
+    )
+
+
+def view_options(*, as_of: bool = True, watch: bool = True) -> Option:
+    """Return a decorator that adds --json, --as-of and --watch to a command, which receives them as `view`."""
+    follows = f"Follow new snapshots until Ctrl-C, checking every {_WATCH_S:g} s."
+    watch_option = seconds_option("watch", _WATCH_S, follows, least_s=LEAST_WATCH_S)
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def with_view(
+            *args: object, as_json: bool, as_of: AsOf | None = None, watch_s: float | None = None, **options: object
+        ) -> object:
+            if as_of is not None and watch_s is not None:
+                raise click.UsageError("--watch follows the present, --as-of looks at the past: give one of them.")
+            return command(*args, view=View(as_json, as_of, watch_s), **options)
+
+        with_watch = watch_option(with_view) if watch else with_view
+        return json_option(as_of_option(with_watch) if as_of else with_watch)
+
+    return decorate
 
 
 class Looked(NamedTuple):
@@ -41,16 +125,16 @@ class Looked(NamedTuple):
         if self.seen.remembered is not None:
             return heading(title, f"{self.seen.remembered}, from the events")
         row = self.seen.snapshot
-        moment = time_text(row.event_time, with_zone=True)  # the zone of all times below, too
+        event_time = time_text(row.event_time, with_zone=True)  # the zone of all times below, too
         published = self.health and f"published {duration_text(self.health.now_ms - row.published_at)} ago"
-        return heading(title, f"epoch {row.epoch}, event time {moment}, {published or 'as of then'}")
+        return heading(title, f"epoch {row.epoch}, event time {event_time}, {published or 'as of then'}")
 
 
 class Answer(NamedTuple):
-    """One answer in its two forms. `shown` is called with True if the output is plain: no terminal."""
+    """One answer in its two forms: as JSON and as it is shown."""
 
     value: object
-    shown: Callable[[bool], RenderableType]
+    shown: RenderableType
 
 
 def reads(
@@ -96,14 +180,15 @@ def show(invocation: Invocation, view: View, answer: Callable[[Looked], Answer],
         _watch(reader, settings, view, answer)
         return
     if view.as_of is None:
-        looked = current(reader, settings)
+        looked = _current(reader, settings)
     else:
         looked = Looked(_past(reader, settings, view.as_of, remembers), None)
-    warn_if_stale(looked)
-    print_answer(answer(looked), as_json=view.as_json)
+    if warning := _stale_text(looked):
+        say(f"warning: {warning}")
+    print_answer(*answer(looked), as_json=view.as_json)
 
 
-def current(reader: RouteReader, settings: NamesrvSettings) -> Looked:
+def _current(reader: RouteReader, settings: NamesrvSettings) -> Looked:
     """Return the newest snapshot, looked at now."""
     seen = Seen.of(root_of(settings), reader.follow(), settings)
     return Looked(seen, health(seen, time.time_ns() // 1_000_000))
@@ -121,14 +206,18 @@ def _past(reader: RouteReader, settings: NamesrvSettings, asked: AsOf, remembers
         return Seen(root, newest, members_at(root, newest, asked).routes(), settings, remembered=asked)
     seen = Seen.of(root, opened, settings, between(root, reader.snapshots, opened.snapshot, asked.at_ms))
     if seen.lacking is not None:
-        say(str(seen.lacking))
+        say(_lacking_text(seen, seen.lacking))
     return seen
 
 
-def warn_if_stale(looked: Looked) -> None:
-    """Print on standard error that the tables are far behind, and why."""
-    if text := _stale_text(looked):
-        say(f"warning: {text}")
+def _lacking_text(seen: Seen, lacking: Lacking) -> str:
+    times = (now_of(seen.snapshot), lacking.next_event_time, lacking.asked_at)
+    began, ended, asked = (time_text(at, with_zone=True) for at in times)
+    return (
+        f"as of {began}, epoch {seen.snapshot.epoch}; the next snapshot is of {ended}. "
+        f"{counted(lacking.events, 'event')} from there to {asked} are not in the answer: `namesrv-stream history` "
+        "has them."
+    )
 
 
 def _stale_text(looked: Looked) -> str:
@@ -148,14 +237,6 @@ def _stale_text(looked: Looked) -> str:
     )
 
 
-def print_answer(answer: Answer, *, as_json: bool) -> None:
-    """Print the answer on standard output."""
-    if as_json:
-        click.echo(encode_json(answer.value))
-    else:
-        print_shown(answer.shown)
-
-
 def _watch(reader: RouteReader, settings: NamesrvSettings, view: View, answer: Callable[[Looked], Answer]) -> None:
     output = console()
     if view.as_json or not output.is_terminal:
@@ -163,7 +244,7 @@ def _watch(reader: RouteReader, settings: NamesrvSettings, view: View, answer: C
         return
     with Live(console=output, screen=True, auto_refresh=False) as screen:
         for _ in looks(view.watch_s):
-            screen.update(_watched(current(reader, settings), answer), refresh=True)
+            screen.update(_watched(_current(reader, settings), answer), refresh=True)
 
 
 def looks(pause_s: float | None) -> Iterator[None]:
@@ -185,7 +266,7 @@ def _watched(looked: Looked, answer: Callable[[Looked], Answer]) -> RenderableTy
     """Return the answer, or the reason that there is none now: a topic may be added and removed while it is watched."""
     warning = [Text(text, "bold red") for text in [_stale_text(looked)] if text]
     try:
-        return Group(*warning, answer(looked).shown(False))
+        return Group(*warning, answer(looked).shown)
     except NotFoundError as error:
         return Group(*warning, Text(str(error), "yellow"))
 
@@ -195,9 +276,9 @@ def _print_each(reader: RouteReader, settings: NamesrvSettings, view: View, answ
     last: bytes | None = None
     for _ in looks(view.watch_s):
         try:
-            found = answer(current(reader, settings))
+            found = answer(_current(reader, settings))
             if (now := encode_json(found.value)) != last:
-                print_answer(found, as_json=view.as_json)
+                print_answer(*found, as_json=view.as_json)
             last = now
         except NotFoundError as error:
             if last != b"":

@@ -3,76 +3,91 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import click
-from rich.console import Group, RenderableType
+from rich.console import Group
 from rich.text import Text
 
-from namesrv_stream.cli import options
-from namesrv_stream.cli.output import heading, say, table, time_text
-from namesrv_stream.cli.view import Answer, Looked, looks, open_reader, print_answer, reads, root_of
+from namesrv_stream.cli.output import Rows, heading, print_answer, say, time_text
+from namesrv_stream.cli.view import (
+    Answer,
+    Looked,
+    View,
+    json_option,
+    limit_option,
+    looks,
+    moment,
+    open_reader,
+    past_time,
+    reads,
+    root_of,
+    span_of,
+    view_options,
+)
 from namesrv_stream.config import Invocation
 from namesrv_stream.history import palette
 from namesrv_stream.history.events import AsOf
 from namesrv_stream.history.views import history_sql, permanent_sql
 from namesrv_stream.questions import accounts
 from namesrv_stream.questions.lists import broker
-from namesrv_stream.reporting.logs import printable
+from namesrv_stream.questions.times import ACCEPTED
 from namesrv_stream.reporting.texts import counted, duration_text, iso_text, perm_text
-from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.snapshots import Snapshots
 
 _UNCHANGED = {"CLAIM": "(a run began)", "STOP": "(the run ended)"}
-_COLOURS = {kind: shades.terminal for kind, shades in palette.TEXT.items()}
 _READABLE: dict[str, Callable[[int], str]] = {"perm": perm_text, "heartbeatTimeoutMillis": duration_text}
+
+_since_option = click.option(
+    "--since", type=past_time, metavar="TIME", help=f"Show events from this time on: {ACCEPTED}."
+)
+_until_option = click.option("--until", type=past_time, metavar="TIME", help="Show events up to this time.")
+_versions_option = click.option(
+    "--versions", is_flag=True, help="Show registrations that changed nothing but the data version too."
+)
 
 
 @reads("history", remembers="all of them up to that moment")
 @click.option("-b", "--broker", "name", metavar="NAME|ADDRESS", help="Show events of this broker name or address.")
-@options.since_option
-@options.until_option
-@options.limit_option(50)
-@options.versions_option
+@_since_option
+@_until_option
+@limit_option(50)
+@_versions_option
 def history(  # noqa: PLR0913, PLR0917  # one argument an option
     looked: Looked, name: str | None, since: AsOf | None, until: AsOf | None, limit: int, versions: bool
 ) -> Answer:
     """List the events of brokers and topics, newest last: registrations, ends of leases, commands, and their causes."""
-    span = options.span_of(since, until, looked.seen.remembered)
+    span = span_of(since, until, looked.seen.remembered)
     found = accounts.events(looked.seen, name, span=span, limit=limit, with_versions=versions).events
-    return Answer(found, lambda plain: _events_shown(looked, found, plain))
+    rows = ([time_text(each.event_time), each.epoch, _event_type(each.type), each.text] for each in found)
+    title = looked.heading(counted(len(found), "event"))
+    return Answer(found, Group(title, Rows(["time", "#epoch", "event", "what happened+"], rows)))
 
 
-def _events_shown(looked: Looked, events: list[accounts.Event], plain: bool) -> RenderableType:
-    rows = [
-        [time_text(each.event_time), each.epoch, Text(each.type, _COLOURS.get(each.type, "")), each.text]
-        for each in events
-    ]
-    title = looked.heading(counted(len(events), "event"))
-    return Group(title, table(["time", "#epoch", "event", "what happened+"], rows, plain=plain))
+def _event_type(name: str) -> Text:
+    return Text(name, palette.TEXT[name].terminal if name in palette.TEXT else "")
 
 
 @reads("why", as_of=False, watch=False)
 @click.argument("subject", metavar="BROKER|ADDRESS|TOPIC")
-@options.since_option
-@options.until_option
+@_since_option
+@_until_option
 @click.option("--topic", "is_topic", is_flag=True, help="Read SUBJECT as a topic even if a broker has this name.")
-@options.versions_option
+@_versions_option
 def why(  # noqa: PLR0913, PLR0917  # one argument an option
     looked: Looked, subject: str, since: AsOf | None, until: AsOf | None, is_topic: bool, versions: bool
 ) -> Answer:
     """Show the story of a broker name, a broker address or a topic, in sentences, newest last."""
-    story = accounts.why(looked.seen, subject, options.span_of(since, until), is_topic=is_topic, with_versions=versions)
-    return Answer(story.sentences, lambda plain: _story_shown(looked, story, plain))
-
-
-def _story_shown(looked: Looked, story: accounts.Story, plain: bool) -> RenderableType:
-    rows = [[time_text(each.event_time), each.epoch, each.text] for each in story.sentences]
-    rows.append(["now", looked.seen.snapshot.epoch, _present(looked, story.name)])
-    return Group(looked.heading(f"why {story.name}"), table(["time", "#epoch", "what happened+"], rows, plain=plain))
+    story = accounts.why(looked.seen, subject, span_of(since, until), is_topic=is_topic, with_versions=versions)
+    rows = [
+        *([time_text(each.event_time), each.epoch, each.text] for each in story.sentences),
+        ["now", looked.seen.snapshot.epoch, _present(looked, story.name)],
+    ]
+    shown = Group(looked.heading(f"why {story.name}"), Rows(["time", "#epoch", "what happened+"], rows))
+    return Answer(story.sentences, shown)
 
 
 def _present(looked: Looked, subject: str) -> str:
@@ -91,9 +106,9 @@ def _present(looked: Looked, subject: str) -> str:
 
 
 @click.command("diff")
-@click.argument("before", metavar="A", type=options.Moment(epochs=True))
-@click.argument("after", metavar="B", type=options.Moment(epochs=True))
-@options.json_option
+@click.argument("before", metavar="A", type=moment)
+@click.argument("after", metavar="B", type=moment)
+@json_option
 @click.pass_obj
 def diff(invocation: Invocation, before: AsOf, after: AsOf, as_json: bool) -> None:
     """Show what changed from A to B, two epochs or times: rows of each table that were added, removed or changed.
@@ -112,22 +127,17 @@ def diff(invocation: Invocation, before: AsOf, after: AsOf, as_json: bool) -> No
     span = f"{before} to {after}, by {found.source}"
     if found.epochs is not None:
         span += " of epochs {} and {}".format(*found.epochs)
-    print_answer(Answer(found, lambda plain: _diff_shown(found, span, plain)), as_json=as_json)
-
-
-def _diff_shown(found: accounts.Diff, span: str, plain: bool) -> RenderableType:
-    rows = [
-        [each.table, "+" if each.before is None else "-" if each.after is None else "~", _key(each), _values(each)]
-        for each in found.differences
-    ]
-    rows += [["topic", "~", name, f"{counted(count, 'topic')}, which the events do not name"] for name, count in
-             found.unnamed_topics.items()]  # fmt: skip
     title = heading(counted(found.total, "difference"), span)
-    return Group(title, table(["table:", "", "key", "what+"], rows, plain=plain))
+    shown = Group(title, Rows(["table:", "", "key", "what+"], _diff_rows(found)))
+    print_answer(found, shown, as_json=as_json)
 
 
-def _key(each: accounts.DifferentRow) -> str:
-    return " ".join(map(str, each.key)).strip()
+def _diff_rows(found: accounts.Diff) -> Iterator[list[str]]:
+    for each in found.differences:
+        sign = "+" if each.before is None else "-" if each.after is None else "~"
+        yield [each.table, sign, " ".join(map(str, each.key)).strip(), _values(each)]
+    for name, count in found.unnamed_topics.items():
+        yield ["topic", "~", name, f"{counted(count, 'topic')}, which the events do not name"]
 
 
 def _values(each: accounts.DifferentRow) -> str:
@@ -159,12 +169,12 @@ def _schema_name(context: click.Context, _parameter: click.Parameter, name: str 
 
 
 @click.command("snapshots")
-@options.limit_option(20)
+@limit_option(20)
 @click.option("--sql", is_flag=True, is_eager=True, help="Print the statements by which spark-sql reads one snapshot.")
 @click.option("--schema", callback=_schema_name, metavar="NAME", help="With --sql: permanent views in this schema.")
-@options.view_options()
+@view_options()
 @click.pass_obj
-def snapshots(invocation: Invocation, limit: int, sql: bool, schema: str | None, view: options.View) -> None:
+def snapshots(invocation: Invocation, limit: int, sql: bool, schema: str | None, view: View) -> None:
     """List the published snapshots that can be read, newest last. With --as-of only the one that was in force then.
 
     With --sql and --watch print the statements of each new snapshot, for a client that keeps permanent views fresh.
@@ -177,66 +187,43 @@ def snapshots(invocation: Invocation, limit: int, sql: bool, schema: str | None,
         return
     rows = published.readable(limit)[::-1] if view.as_of is None else [published.find(*view.as_of)]
     found = list(map(accounts.Snapshot.of, rows))
-    print_answer(Answer(found, lambda plain: _snapshots_shown(found, plain)), as_json=view.as_json)
+    newest = time_text(found[-1].published_at if found else None, with_zone=True)
+    title = heading(counted(len(found), "snapshot"), f"newest last, published {newest}")
+    columns = ["#epoch", "published", "event time", "#term", "run", "#batch", "offsets", "rows changed+"]
+    print_answer(found, Group(title, Rows(columns, map(_snapshot_row, found))), as_json=view.as_json)
 
 
-def _print_statements(root: Root, published: Snapshots, view: options.View, schema: str | None) -> None:
-    """Print the statements of the snapshot asked for, with --watch those of each newer one too until Ctrl-C."""
+def _snapshot_row(each: accounts.Snapshot) -> list[object]:
+    changes = _pairs(each.changes) or _UNCHANGED.get(each.kind or "CLAIM", "(event time alone)")
+    times = [time_text(each.published_at), time_text(each.event_time)]
+    return [each.epoch, *times, each.term, each.run_id, each.batch_id, _pairs(each.offsets), changes]
+
+
+def _pairs(counts: Mapping[Any, int]) -> str:
+    return ", ".join(f"{key} {count}" for key, count in sorted(counts.items()))
+
+
+def _print_statements(root: Root, published: Snapshots, view: View, schema: str | None) -> None:
+    """Print the statements that make views of the snapshot asked for, temporary ones or permanent ones of `schema`.
+
+    With --watch print those of each newer snapshot too until Ctrl-C.
+    """
     last = 0
     for _ in looks(view.watch_s):
         published.refresh()
         snapshot = published.find(*(view.as_of or AsOf()))
         if snapshot.epoch != last:
-            click.echo(pinning_sql(root, snapshot, schema), nl=False)
+            pinned = history_sql(root, snapshot) if schema is None else permanent_sql(root, snapshot, schema)
+            statements = "".join(f"{statement};\n" for statement in pinned)
+            click.echo(f"-- epoch {snapshot.epoch}, event time {iso_text(snapshot.event_time)}\n{statements}", nl=False)
         last = snapshot.epoch
 
 
-def pinning_sql(root: Root, snapshot: SnapshotRow, schema: str | None = None) -> str:
-    """Return Spark SQL that makes views of one snapshot's tables, and the views for analysts over them.
-
-    The views are temporary, or permanent ones of `schema`.
-    """
-    pinned = history_sql(root, snapshot) if schema is None else permanent_sql(root, snapshot, schema)
-    statements = "".join(f"{statement};\n" for statement in pinned)
-    return f"-- epoch {snapshot.epoch}, event time {iso_text(snapshot.event_time)}\n{statements}"
-
-
-def _snapshots_shown(found: list[accounts.Snapshot], plain: bool) -> RenderableType:
-    columns = ["#epoch", "published", "event time", "#term", "run", "#batch", "offsets", "rows changed+"]
-    cells = [
-        [
-            each.epoch,
-            time_text(each.published_at),
-            time_text(each.event_time),
-            each.term,
-            each.run_id,
-            each.batch_id,
-            _pairs(each.offsets),
-            _pairs(each.changes) or _UNCHANGED.get(each.kind or "CLAIM", "(event time alone)"),
-        ]
-        for each in found
-    ]
-    newest = time_text(found[-1].published_at if found else None, with_zone=True)
-    title = heading(counted(len(found), "snapshot"), f"newest last, published {newest}")
-    return Group(title, table(columns, cells, plain=plain))
-
-
 @reads("rejected", watch=False)
-@options.limit_option(20)
+@limit_option(20)
 def rejected(looked: Looked, limit: int) -> Answer:
     """List records that violate the contract, newest last: the job has kept them and changed nothing."""
     found = accounts.rejected(looked.seen, limit)[::-1]
-    return Answer(found, lambda plain: _rejected_shown(looked, found, plain))
-
-
-def _rejected_shown(looked: Looked, found: list[accounts.Rejected], plain: bool) -> RenderableType:
-    columns = ["event time", "#offset", "key", "#bytes", "reason+"]
-    cells = [
-        [time_text(each.event_time), each.offset, printable(each.key or ""), each.length, printable(each.reason)]
-        for each in found
-    ]
-    return Group(looked.heading(counted(len(found), "rejected record")), table(columns, cells, plain=plain))
-
-
-def _pairs(counts: Mapping[Any, int]) -> str:
-    return ", ".join(f"{key} {count}" for key, count in sorted(counts.items()))
+    rows = ([time_text(each.event_time), each.offset, each.key, each.length, each.reason] for each in found)
+    title = looked.heading(counted(len(found), "rejected record"))
+    return Answer(found, Group(title, Rows(["event time", "#offset", "key", "#bytes", "reason+"], rows)))

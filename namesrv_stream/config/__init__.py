@@ -1,8 +1,7 @@
 """Settings: what they are, where their values come from, and which of them change at run time."""
 
 from namesrv_stream.config.kafka_settings import kafka_client_arguments, spark_kafka_options
-from namesrv_stream.config.loading import Invocation, SettingsFileError, as_options, checked_changes, load_settings
-from namesrv_stream.config.notes import log_notes, settings_without_effect
+from namesrv_stream.config.loading import Invocation, as_options, checked_changes, load_settings, log_notes
 from namesrv_stream.config.settings import (
     CATALOGUE,
     ConfigBlackListError,
@@ -17,13 +16,11 @@ __all__ = [
     "Invocation",
     "NamesrvSettings",
     "SettingInfo",
-    "SettingsFileError",
     "as_options",
     "checked_changes",
     "kafka_client_arguments",
     "load_settings",
     "log_notes",
-    "settings_without_effect",
     "spark_kafka_options",
     "to_properties_text",
 ]

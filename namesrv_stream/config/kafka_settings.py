@@ -34,8 +34,12 @@ _JAVA_ONLY = re.compile(
     r"client\.rack|client\.dns\.lookup)(\.|$)"
 )
 """Options that configure Spark's consumer, or that give Java a fact that Python detects by itself."""
-_SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
+_CHOICES = {
+    "security.protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    "sasl.mechanism": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI"),
+}
+_PEM_FILES = {"ssl.truststore.location": ["ssl_cafile"], "ssl.keystore.location": ["ssl_certfile", "ssl_keyfile"]}
+_PEM_TEXTS = ("ssl.truststore.certificates", "ssl.keystore.key", "ssl.keystore.certificate.chain")
 _JAAS_MODULE = re.compile(r"\b(PlainLoginModule|ScramLoginModule)\b")
 _JAAS_OPTION = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
 
@@ -60,7 +64,7 @@ def kafka_client_arguments(settings: NamesrvSettings) -> dict[str, Any]:
 
 def _argument(key: str, text: str, options: Mapping[str, str]) -> dict[str, Any]:
     if translate := _TRANSLATIONS.get(key):
-        return translate(text, options)
+        return translate(key, text, options)
     if key in _SAME_IN_PYTHON:
         return {key.replace(".", "_"): _number(key, text) if _NUMBERS.search(key) else text}
     if _JAVA_ONLY.match(key):
@@ -78,70 +82,51 @@ def _number(key: str, text: str) -> int:
     return int(text)
 
 
-def _one_of(name: str, key: str, accepted: tuple[str, ...]) -> Callable[[str, Mapping[str, str]], dict[str, Any]]:
-    def translate(text: str, _options: Mapping[str, str]) -> dict[str, Any]:
-        if text.upper() not in accepted:
-            raise _error(key, f"{text!r} is not accepted here", f"Use one of {', '.join(accepted)}.")
-        return {name: text.upper()}
-
-    return translate
+def _choice(key: str, text: str, _options: Mapping[str, str]) -> dict[str, Any]:
+    if text.upper() not in _CHOICES[key]:
+        raise _error(key, f"{text!r} is not accepted here", f"Use one of {', '.join(_CHOICES[key])}.")
+    return {key.replace(".", "_"): text.upper()}
 
 
-def _jaas(text: str, _options: Mapping[str, str]) -> dict[str, Any]:
+def _jaas(key: str, text: str, _options: Mapping[str, str]) -> dict[str, Any]:
     if "Krb5LoginModule" in text:  # Python takes the ticket from the credential cache
         return {}
     found = {name: re.sub(r"\\(.)", r"\1", quoted) or bare for name, quoted, bare in _JAAS_OPTION.findall(text)}
     if not _JAAS_MODULE.search(text) or not {"username", "password"} <= found.keys():
         raise _error(
-            "sasl.jaas.config",
+            key,
             "is neither of PlainLoginModule nor of ScramLoginModule with username and password",
             'Write: org.apache.kafka.common.security.plain.PlainLoginModule required username="..." password="...";',
         )
     return {"sasl_plain_username": found["username"], "sasl_plain_password": found["password"]}
 
 
-def _check_pem(kind: str, options: Mapping[str, str]) -> None:
-    store = options.get(f"ssl.{kind}.type", "JKS").upper()
+def _pem_file(key: str, text: str, options: Mapping[str, str]) -> dict[str, Any]:
+    kind = key.removesuffix("location") + "type"
+    store = options.get(kind, "JKS").upper()
     if store != "PEM":
         raise _error(
-            f"ssl.{kind}.location",
+            key,
             f"is a {store} store, which only Java can read",
-            f"Both Java and Python read PEM: set kafka.ssl.{kind}.type=PEM and give the PEM file here "
+            f"Both Java and Python read PEM: set kafka.{kind}=PEM and give the PEM file here "
             "(keytool -exportcert -rfc or openssl pkcs12 make one).",
         )
+    return dict.fromkeys(_PEM_FILES[key], text)
 
 
-def _truststore(text: str, options: Mapping[str, str]) -> dict[str, Any]:
-    _check_pem("truststore", options)
-    return {"ssl_cafile": text}
+def _pem_text(key: str, _text: str, _options: Mapping[str, str]) -> dict[str, Any]:
+    store = key.split(".")[1]
+    raise _error(key, "is PEM text, which Python cannot take", f"Put it in a file: kafka.ssl.{store}.location.")
 
 
-def _keystore(text: str, options: Mapping[str, str]) -> dict[str, Any]:
-    _check_pem("keystore", options)
-    return {"ssl_certfile": text, "ssl_keyfile": text}
-
-
-def _inline_pem(key: str) -> Callable[[str, Mapping[str, str]], dict[str, Any]]:
-    def refuse(_text: str, _options: Mapping[str, str]) -> dict[str, Any]:
-        kind = key.split(".")[1]
-        raise _error(key, "is PEM text, which Python cannot take", f"Put it in a file: kafka.ssl.{kind}.location.")
-
-    return refuse
-
-
-_TRANSLATIONS: dict[str, Callable[[str, Mapping[str, str]], dict[str, Any]]] = {
-    "security.protocol": _one_of("security_protocol", "security.protocol", _SECURITY_PROTOCOLS),
-    "sasl.mechanism": _one_of("sasl_mechanism", "sasl.mechanism", _MECHANISMS),
+_TRANSLATIONS: dict[str, Callable[[str, str, Mapping[str, str]], dict[str, Any]]] = {
+    **dict.fromkeys(_CHOICES, _choice),
+    **dict.fromkeys(_PEM_FILES, _pem_file),
+    **dict.fromkeys(_PEM_TEXTS, _pem_text),
     "sasl.jaas.config": _jaas,
-    "ssl.truststore.location": _truststore,
-    "ssl.keystore.location": _keystore,
-    "ssl.truststore.certificates": _inline_pem("ssl.truststore.certificates"),
-    "ssl.keystore.key": _inline_pem("ssl.keystore.key"),
-    "ssl.keystore.certificate.chain": _inline_pem("ssl.keystore.certificate.chain"),
-    "ssl.key.password": lambda text, _options: {"ssl_password": text},
-    "ssl.endpoint.identification.algorithm": lambda text, _options: {"ssl_check_hostname": bool(text.strip())},
+    "ssl.key.password": lambda _key, text, _options: {"ssl_password": text},
+    "ssl.endpoint.identification.algorithm": lambda _key, text, _options: {"ssl_check_hostname": bool(text.strip())},
 }
-
 _KNOWN = (*_SAME_IN_PYTHON, *_TRANSLATIONS, "bootstrap.servers", "topic")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -12,36 +13,15 @@ from pathlib import Path
 import javaproperties
 from pydantic import ValidationError
 
-from namesrv_stream.config.rocketmq_others import is_other_setting
+from namesrv_stream.config.rocketmq_settings import is_idle
 from namesrv_stream.config.settings import CATALOGUE, STORAGE_PREFIX, NamesrvSettings, is_passed_through, is_secret
-from namesrv_stream.errors import NamesrvError, SettingError, did_you_mean, note_secrets
+from namesrv_stream.errors import SettingError, did_you_mean, note_secrets
+
+log = logging.getLogger(__name__)
 
 ENV_PREFIX = "NAMESRV_"
 _SERVICE_VARIABLE = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$")
 _SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
-
-
-class SettingsFileError(NamesrvError):
-    """The file given with -c cannot be read, or is not a properties file."""
-
-    exit_status = 2
-
-    def __init__(self, file: Path, problem: str) -> None:
-        super().__init__(f"settings file {file}: {problem}. conf/namesrv.properties is an example with all settings.")
-        self.file = file
-
-
-class UnknownSettingsError(SettingError):
-    """Settings that are not known. `origins`: the place of each key."""
-
-    def __init__(self, origins: Mapping[str, str]) -> None:
-        (key, place), *others = origins.items()
-        more = "".join(
-            f"Setting {other} is not known either, {where}. {did_you_mean(other, CATALOGUE)}" for other, where in others
-        )
-        advice = f"{did_you_mean(key, CATALOGUE)}{more}All settings: docs/configuration.md."
-        super().__init__(key, f"is not known, {place}", advice)
-        self.origins = origins
 
 
 def load_settings(
@@ -49,8 +29,8 @@ def load_settings(
 ) -> NamesrvSettings:
     """Return the settings in force. Keys of `options` are properties names.
 
-    Raises SettingsFileError, or SettingError, which names the key, the place where it was found and the accepted
-    values.
+    Raises SettingError, which names the file that cannot be read, or the key, the place where it was found and the
+    accepted values.
     """
     read = _read_properties(file) if file else {}
     by_origin = {
@@ -59,7 +39,7 @@ def load_settings(
         "on the command line": options or {},
     }
     origins = {key: origin for origin, values in by_origin.items() for key in values}
-    _check_known({key: origin for key, origin in origins.items() if not is_other_setting(key)})
+    _check_known({key: origin for key, origin in origins.items() if not is_idle(key)})
     merged = {key: text for values in by_origin.values() for key, text in values.items()}
     merged = {key: text if is_secret(key) else text.strip() for key, text in merged.items()}
     if file:  # as in RocketMQ the file of -c becomes configStorePath, even if the file sets another one
@@ -97,8 +77,19 @@ class Invocation:
 
     @cached_property
     def settings(self) -> NamesrvSettings:
-        """The settings in force. Raises SettingError or SettingsFileError."""
+        """The settings in force. Raises SettingError."""
         return load_settings(self.file, self.environ, self.options)
+
+
+def log_notes(settings: NamesrvSettings) -> None:
+    """Log what a process has to tell about its settings when it starts."""
+    if idle := [key for key in settings.idle if key != "enableControllerInNamesrv"]:
+        log.warning("accepted, and without effect here: %s. docs/configuration.md has the reasons.", ", ".join(idle))
+    if settings.idle.get("enableControllerInNamesrv") == "true":
+        log.warning(
+            "enableControllerInNamesrv=true: no controller runs in this process. Run RocketMQ's mqcontroller beside "
+            "it; docs/migration.md describes how."
+        )
 
 
 def as_options(settings: Mapping[str, object]) -> list[str]:
@@ -149,12 +140,11 @@ _KEYS_BY_VARIABLE = {environment_name(key): key for key in CATALOGUE if not key.
 
 def _read_properties(file: Path) -> dict[str, str]:
     try:
-        content = file.read_bytes()
-        return javaproperties.loads(_decoded(content))
-    except OSError as error:
-        raise SettingsFileError(file, (error.strerror or str(error)).lower()) from error
-    except javaproperties.InvalidUEscapeError as error:
-        raise SettingsFileError(file, str(error).lower()) from error
+        return javaproperties.loads(_decoded(file.read_bytes()))
+    except (OSError, javaproperties.InvalidUEscapeError) as error:
+        problem = getattr(error, "strerror", None) or str(error)
+        advice = "conf/namesrv.properties is an example with all settings."
+        raise SettingError("-c", f"{file}: {problem.lower()}", advice) from error
 
 
 def _decoded(content: bytes) -> str:
@@ -166,10 +156,16 @@ def _decoded(content: bytes) -> str:
 
 
 def _check_known(origins: Mapping[str, str]) -> None:
-    """Raise UnknownSettingsError if there are keys that are not known. Its argument has the place of each key."""
-    unknown = {key: origin for key, origin in origins.items() if not _is_known(key)}
-    if unknown:
-        raise UnknownSettingsError(unknown)
+    """Raise SettingError if there are keys that are not known. Its argument has the place of each key."""
+    unknown = [(key, place) for key, place in origins.items() if not _is_known(key)]
+    if not unknown:
+        return
+    (first, place), *others = unknown
+    more = "".join(
+        f"Setting {key} is not known either, {where}. {did_you_mean(key, CATALOGUE)}" for key, where in others
+    )
+    advice = f"{did_you_mean(first, CATALOGUE)}{more}All settings: docs/configuration.md."
+    raise SettingError(first, f"is not known, {place}", advice)
 
 
 def _is_known(key: str) -> bool:

@@ -1,4 +1,8 @@
-"""RocketMQ's own settings: those of its NameServer and its Netty server, with the names and defaults of 5.4.0."""
+"""The settings that a `namesrv.properties` of RocketMQ 5.4.0 may hold, with its names and defaults.
+
+Those that have an effect here are fields. All others are rows of a table: they are accepted, so that a file that
+RocketMQ or an earlier release accepts need not be changed, and named once at start.
+"""
 
 from __future__ import annotations
 
@@ -6,152 +10,150 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from namesrv_stream.config.values import Boolean, Count, Int, Location, Millis, Port
+from namesrv_stream.config.values import Boolean, Count, Int, Location, Port
 
 CONFIG_BLACK_LIST = ("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome")
 """Keys that cannot change at run time, even if the setting `configBlackList` does not list them (A5)."""
 
+_IDLE = {
+    "Where RocketMQ is installed; not needed here.": "rocketmqHome=",
+    "There is no scan: a lease ends at the first tick after its deadline.": "scanNotActiveBrokerInterval=5000",
+    "There is no such queue: unregistrations go on Kafka.": "unRegisterBrokerQueueCapacity=3000",
+    "There are no thread pools.": """
+        clientRequestThreadPoolNums=8 clientRequestThreadPoolQueueCapacity=50000 defaultThreadPoolNums=16
+        defaultThreadPoolQueueCapacity=10000
+    """,
+    "There is no controller here: run RocketMQ's beside it.": "enableControllerInNamesrv=false",
+    "The gateway is one event loop.": "serverWorkerThreads=8 serverCallbackExecutorThreads=0 serverSelectorThreads=3",
+    "Netty's own.": """
+        serverOnewaySemaphoreValue=256 serverAsyncSemaphoreValue=64 serverPooledByteBufAllocatorEnable=true
+        serverNettyWorkerGroupEnable=true useEpollNativeSelector=false writeBufferHighWaterMark=0
+        writeBufferLowWaterMark=0
+    """,
+    "The gateway always stops in order.": "enableShutdownGracefully=false shutdownWaitTimeSeconds=30",
+    "A setting of release 0.1. delta-rs now writes all tables, as it did with `rust`.": "writer=auto",
+}
+"""Reasons for which settings have no effect -> the settings with their defaults."""
+
+_NETTY_CLIENT = """
+    channelNotActiveInterval=60000 clientAsyncSemaphoreValue=65535 clientCallbackExecutorThreads=2
+    clientChannelMaxIdleTimeSeconds=120 clientCloseSocketIfTimeout=true clientOnewaySemaphoreValue=65535
+    clientPooledByteBufAllocatorEnable=false clientSocketRcvBufSize=0 clientSocketSndBufSize=0 clientWorkerThreads=4
+    connectTimeoutMillis=3000 disableCallbackExecutor=false disableNettyWorkerGroup=false enableReconnectForGoAway=true
+    isScanAvailableNameSrv=true maxReconnectIntervalTimeSeconds=60 scanAvailableNameSrv=true socksProxyConfig={}
+    useTLS=false
+"""
+_CONTROLLER = """
+    controllerDLegerGroup= controllerDLegerPeers= controllerDLegerSelfId= controllerRequestThreadPoolQueueCapacity=50000
+    controllerStorePath= controllerThreadPoolNums=16 controllerType=DLedger electMasterMaxRetryCount=3
+    enableElectUncleanMaster=false isProcessReadEvent=false mappedFileSize=1073741824
+    metricGrpcExporterIntervalInMills=60000 metricGrpcExporterTimeOutInMills=3000
+    metricLoggingExporterIntervalInMills=10000 metricsExporterType=DISABLE metricsGrpcExporterHeader=
+    metricsGrpcExporterTarget= metricsInDelta=false metricsLabel= metricsPromExporterHost= metricsPromExporterPort=5557
+    notifyBrokerRoleChanged=true processReadEvent=false scanInactiveMasterInterval=5000
+"""
+_FORMER = "clockJumpMillis=15000 clockJumpGraceMillis=60000 registrationCacheMaxBytes=134217728"
+_JRAFT_PREFIXES = ("jRaft", "jraftConfig")
+
+
+def _defaults(pairs: str) -> dict[str, str]:
+    return dict(pair.split("=", 1) for pair in pairs.split())
+
+
+IDLE_REASONS = {key: reason for reason, pairs in _IDLE.items() for key in _defaults(pairs)}
+"""Key of a setting without effect that the catalogue names -> why it has none."""
+
+IDLE_DEFAULTS = _defaults(" ".join([*_IDLE.values(), _NETTY_CLIENT, _CONTROLLER, _FORMER]))
+"""Key of a setting without effect -> its default in RocketMQ 5.4.0, or in the release that had it."""
+
+
+def is_idle(key: str) -> bool:
+    """Return whether the key is a setting that nothing here reads."""
+    return key in IDLE_DEFAULTS or key.startswith(_JRAFT_PREFIXES)
+
 
 def setting(  # returns Any, as pydantic's Field does: the field's annotation gives the type
-    key: str,
-    default: Any,
-    description: str,
-    read_by: str = "",
-    *,
-    live: bool = False,
-    **more: Any,
+    key: str, default: Any, read_by: str = "", *, live: bool = False, **more: Any
 ) -> Any:
     """Return a pydantic field with the properties name `key`; `default` may be a function that returns the default.
 
-    `read_by` is empty for a setting that is accepted and has no effect here. `live` is true if UPDATE_NAMESRV_CONFIG
-    changes the setting at once.
+    `live` is true if UPDATE_NAMESRV_CONFIG changes the setting at once. The docstring below the field is its meaning
+    in docs/configuration.md.
     """
     facts: dict[str, JsonValue] = {"read_by": read_by, "live": live}
     given = {"default_factory": default} if callable(default) else {"default": default}
-    return Field(**given, alias=key, description=description, json_schema_extra=facts, **more)
+    return Field(**given, alias=key, json_schema_extra=facts, **more)
 
 
 class RocketmqSettings(BaseModel):
-    """The settings that a `namesrv.properties` of RocketMQ 5.4.0 may hold."""
+    """RocketMQ's own settings that have an effect here: those of its NameServer and its Netty server."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", populate_by_name=True, validate_default=True, defer_build=True
     )
 
-    rocketmq_home: str = setting("rocketmqHome", "", "Where RocketMQ is installed; not needed here.")
-    kv_config_path: Location = setting(
-        "kvConfigPath",
-        "~/namesrv/kvConfig.json",
-        "A NameServer's KV file. The gateway takes its entries over if the registry has no KV yet; from then on KV is "
-        "in the tables.",
-        "gateway",
-    )
-    config_store_path: Location = setting(
-        "configStorePath",
-        "~/namesrv/namesrv.properties",
-        "The file given with -c. It is never written: changes at run time are kept in the table namesrv_config.",
-    )
-    config_black_list: str = setting(
-        "configBlackList",
-        "configBlackList;configStorePath;kvConfigPath",
-        "Settings that UPDATE_NAMESRV_CONFIG must not change, separated by `;`. "
-        f"{', '.join(CONFIG_BLACK_LIST)} are always among them.",
-        "job, gateway",
-    )
-    product_env_name: str = setting(
-        "productEnvName", "center", "Name of the production environment that clusterTest asks.", "gateway"
-    )
-    cluster_test: Boolean = setting(
-        "clusterTest", False, "Ask the production environment for a route that the registry lacks.", "gateway"
-    )
-    order_message_enable: Boolean = setting(
-        "orderMessageEnable", False, "Add the topic's order configuration to its route.", "lookups", live=True
-    )
-    return_order_topic_config_to_broker: Boolean = setting(
-        "returnOrderTopicConfigToBroker", True, "Answer a registration with the order table.", "gateway", live=True
-    )
-    support_acting_master: Boolean = setting(
-        "supportActingMaster", False, "Show the smallest id of a group without a master as 0.", "lookups", live=True
-    )
-    notify_min_broker_id_changed: Boolean = setting(
-        "notifyMinBrokerIdChanged",
-        False,
-        "Send the brokers of a group a notice when its smallest id changes.",
-        "gateway",
-        live=True,
-    )
-    delete_topic_with_broker_registration: Boolean = setting(
-        "deleteTopicWithBrokerRegistration",
-        False,
-        "Delete the topics that a registration lacks. Do not use it with brokers that register topics in parts.",
-        "job",
-        live=True,
-    )
-    need_wait_for_service: Boolean = setting(
-        "needWaitForService", False, "Answer no route in the first waitSecondsForService.", "gateway", live=True
-    )
-    wait_seconds_for_service: Int = setting(
-        "waitSecondsForService", 45, "See needWaitForService.", "gateway", live=True
-    )
-    enable_all_topic_list: Boolean = setting(
-        "enableAllTopicList", True, "Answer requests for the list of all topics.", "gateway", live=True
-    )
-    enable_topic_list: Boolean = setting(
-        "enableTopicList",
-        True,
-        "Answer requests for the topics of a cluster and for unit topics.",
-        "gateway",
-        live=True,
-    )
-    scan_not_active_broker_interval: Millis = setting(
-        "scanNotActiveBrokerInterval", 5000, "There is no scan: a lease ends at the first tick after its deadline."
-    )
-    un_register_broker_queue_capacity: Int = setting(
-        "unRegisterBrokerQueueCapacity", 3000, "There is no such queue: unregistrations go on Kafka."
-    )
-    client_request_thread_pool_nums: Int = setting("clientRequestThreadPoolNums", 8, "There are no thread pools.")
-    client_request_thread_pool_queue_capacity: Int = setting(
-        "clientRequestThreadPoolQueueCapacity", 50_000, "There are no thread pools."
-    )
-    default_thread_pool_nums: Int = setting("defaultThreadPoolNums", 16, "There are no thread pools.")
-    default_thread_pool_queue_capacity: Int = setting(
-        "defaultThreadPoolQueueCapacity", 10_000, "There are no thread pools."
-    )
-    enable_controller_in_namesrv: Boolean = setting(
-        "enableControllerInNamesrv", False, "There is no controller here: run RocketMQ's beside it."
-    )
+    kv_config_path: Location = setting("kvConfigPath", "~/namesrv/kvConfig.json", "gateway")
+    """A NameServer's KV file. The gateway takes its entries over if the registry has no KV yet; from then on KV is in
+    the tables.
+    """
 
-    listen_port: Port = setting("listenPort", 9876, "Port of the gateway; 0 takes a free one.", "gateway")
-    bind_address: str = setting(
-        "bindAddress", "127.0.0.1", "Address at which the gateway listens (RocketMQ: 0.0.0.0, all).", "gateway"
+    config_store_path: Location = setting("configStorePath", "~/namesrv/namesrv.properties")
+    """The file given with -c. It is never written: changes at run time are kept in the table namesrv_config."""
+
+    config_black_list: str = setting("configBlackList", "configBlackList;configStorePath;kvConfigPath", "job, gateway")
+    """Settings that UPDATE_NAMESRV_CONFIG must not change, separated by `;`. configBlackList, configStorePath,
+    kvConfigPath, rocketmqHome are always among them.
+    """
+
+    product_env_name: str = setting("productEnvName", "center", "gateway")
+    """Name of the production environment that clusterTest asks."""
+
+    cluster_test: Boolean = setting("clusterTest", False, "gateway")
+    """Ask the production environment for a route that the registry lacks."""
+
+    order_message_enable: Boolean = setting("orderMessageEnable", False, "lookups", live=True)
+    """Add the topic's order configuration to its route."""
+
+    return_order_topic_config_to_broker: Boolean = setting("returnOrderTopicConfigToBroker", True, "gateway", live=True)
+    """Answer a registration with the order table."""
+
+    support_acting_master: Boolean = setting("supportActingMaster", False, "lookups", live=True)
+    """Show the smallest id of a group without a master as 0."""
+
+    notify_min_broker_id_changed: Boolean = setting("notifyMinBrokerIdChanged", False, "gateway", live=True)
+    """Send the brokers of a group a notice when its smallest id changes."""
+
+    delete_topic_with_broker_registration: Boolean = setting(
+        "deleteTopicWithBrokerRegistration", False, "job", live=True
     )
-    server_channel_max_idle_time_seconds: Count = setting(
-        "serverChannelMaxIdleTimeSeconds", 120, "Seconds of silence after which a connection is closed.", "gateway"
-    )
-    server_socket_snd_buf_size: Int = setting(
-        "serverSocketSndBufSize", 0, "Send buffer of a connection in bytes; 0: the system's.", "gateway"
-    )
-    server_socket_rcv_buf_size: Int = setting(
-        "serverSocketRcvBufSize", 0, "Receive buffer of a connection in bytes; 0: the system's.", "gateway"
-    )
-    server_socket_backlog: Count = setting(
-        "serverSocketBacklog", 1024, "Connections that may wait to be accepted.", "gateway"
-    )
-    server_worker_threads: Int = setting("serverWorkerThreads", 8, "The gateway is one event loop.")
-    server_callback_executor_threads: Int = setting(
-        "serverCallbackExecutorThreads", 0, "The gateway is one event loop."
-    )
-    server_selector_threads: Int = setting("serverSelectorThreads", 3, "The gateway is one event loop.")
-    server_oneway_semaphore_value: Int = setting("serverOnewaySemaphoreValue", 256, "Netty's own.")
-    server_async_semaphore_value: Int = setting("serverAsyncSemaphoreValue", 64, "Netty's own.")
-    server_pooled_byte_buf_allocator_enable: Boolean = setting(
-        "serverPooledByteBufAllocatorEnable", True, "Netty's own."
-    )
-    server_netty_worker_group_enable: Boolean = setting("serverNettyWorkerGroupEnable", True, "Netty's own.")
-    use_epoll_native_selector: Boolean = setting("useEpollNativeSelector", False, "Netty's own.")
-    write_buffer_high_water_mark: Int = setting("writeBufferHighWaterMark", 0, "Netty's own.")
-    write_buffer_low_water_mark: Int = setting("writeBufferLowWaterMark", 0, "Netty's own.")
-    enable_shutdown_gracefully: Boolean = setting(
-        "enableShutdownGracefully", False, "The gateway always stops in order."
-    )
-    shutdown_wait_time_seconds: Int = setting("shutdownWaitTimeSeconds", 30, "The gateway always stops in order.")
+    """Delete the topics that a registration lacks. Do not use it with brokers that register topics in parts."""
+
+    need_wait_for_service: Boolean = setting("needWaitForService", False, "gateway", live=True)
+    """Answer no route in the first waitSecondsForService."""
+
+    wait_seconds_for_service: Int = setting("waitSecondsForService", 45, "gateway", live=True)
+    """See needWaitForService."""
+
+    enable_all_topic_list: Boolean = setting("enableAllTopicList", True, "gateway", live=True)
+    """Answer requests for the list of all topics."""
+
+    enable_topic_list: Boolean = setting("enableTopicList", True, "gateway", live=True)
+    """Answer requests for the topics of a cluster and for unit topics."""
+
+    listen_port: Port = setting("listenPort", 9876, "gateway")
+    """Port of the gateway; 0 takes a free one."""
+
+    bind_address: str = setting("bindAddress", "127.0.0.1", "gateway")
+    """Address at which the gateway listens (RocketMQ: 0.0.0.0, all)."""
+
+    server_channel_max_idle_time_seconds: Count = setting("serverChannelMaxIdleTimeSeconds", 120, "gateway")
+    """Seconds of silence after which a connection is closed."""
+
+    server_socket_snd_buf_size: Int = setting("serverSocketSndBufSize", 0, "gateway")
+    """Send buffer of a connection in bytes; 0: the system's."""
+
+    server_socket_rcv_buf_size: Int = setting("serverSocketRcvBufSize", 0, "gateway")
+    """Receive buffer of a connection in bytes; 0: the system's."""
+
+    server_socket_backlog: Count = setting("serverSocketBacklog", 1024, "gateway")
+    """Connections that may wait to be accepted."""

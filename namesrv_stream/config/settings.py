@@ -9,16 +9,23 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from namesrv_stream.config.rocketmq_others import is_other_setting
-from namesrv_stream.config.rocketmq_settings import CONFIG_BLACK_LIST, RocketmqSettings, setting
+from namesrv_stream.config.rocketmq_settings import (
+    CONFIG_BLACK_LIST,
+    IDLE_DEFAULTS,
+    IDLE_REASONS,
+    RocketmqSettings,
+    is_idle,
+    setting,
+)
 from namesrv_stream.config.storage import default_checkpoint
 from namesrv_stream.config.values import (
     Boolean,
     Count,
     CountOrNone,
     Duration,
+    Int,
     Location,
     Millis,
     Networks,
@@ -56,230 +63,173 @@ class ConfigBlackListError(NamesrvError):
 class NamesrvSettings(RocketmqSettings):
     """The settings in force. Frozen: a change at run time makes a new object."""
 
-    others: dict[str, str] = Field(default_factory=dict)
-    """Settings of RocketMQ's controller and its Netty client, as they were given; nothing reads them."""
-    kafka_bootstrap_servers: Servers = setting(
-        "kafka.bootstrap.servers", "127.0.0.1:9092", "Kafka's addresses, host:port,...", "job, gateway, fleet, cli"
-    )
+    idle: dict[str, str] = Field(default_factory=dict)
+    """The settings without effect that were given another value than their default."""
+
+    kafka_bootstrap_servers: Servers = setting("kafka.bootstrap.servers", "127.0.0.1:9092", "job, gateway, fleet, cli")
+    """Kafka's addresses, host:port,..."""
+
     kafka_topic: str = setting(
-        "kafka.topic",
-        "broker-heartbeats",
-        "Topic of the heartbeats; created with one partition if it is missing.",
-        "job, gateway, fleet, cli",
-        pattern=r"^[a-zA-Z0-9._-]{1,249}$",
+        "kafka.topic", "broker-heartbeats", "job, gateway, fleet, cli", pattern=r"^[a-zA-Z0-9._-]{1,249}$"
     )
-    kafka_options: dict[str, str] = setting(
-        "kafka.*",
-        dict,
-        "Any option of Kafka's clients, such as kafka.security.protocol.",
-        "job, gateway, fleet, cli",
-        repr=False,
-    )
-    delta_root: Location = setting(
-        "delta.root", "data/registry", "Folder of the tables: a path, or s3a://, abfss://, gs://.", "all", min_length=1
-    )
-    storage_options: dict[str, str] = setting(
-        "delta.storage.*",
-        dict,
-        "Options of delta-rs for an object store, as delta.storage.aws_region; for S3 Spark gets them too.",
-        "job, gateway, cli, maintenance",
-        repr=False,
-    )
+    """Topic of the heartbeats; created with one partition if it is missing."""
+
+    kafka_options: dict[str, str] = setting("kafka.*", dict, "job, gateway, fleet, cli", repr=False)
+    """Any option of Kafka's clients, such as kafka.security.protocol."""
+
+    delta_root: Location = setting("delta.root", "data/registry", "all", min_length=1)
+    """Folder of the tables: a path, or s3a://, abfss://, gs://."""
+
+    storage_options: dict[str, str] = setting("delta.storage.*", dict, "job, gateway, cli, maintenance", repr=False)
+    """Options of delta-rs for an object store, as delta.storage.aws_region; for S3 Spark gets them too."""
+
     checkpoint_location: Location = setting(
-        "checkpoint.location",
-        lambda data: default_checkpoint(data.get("delta_root", "")),
-        "Checkpoint of the streaming query. Beside the tables unless set; of tables on an object store in the folder "
-        "data, since each batch writes several small files there.",
-        "job",
+        "checkpoint.location", lambda data: default_checkpoint(data.get("delta_root", "")), "job"
     )
-    snapshot_retention: Duration = setting(
-        "snapshot.retention",
-        "30d",
-        "How long a snapshot can be read: 30d, 720h.",
-        "job, maintenance",
-        validate_default=True,
-    )
-    maintenance_millis: Millis = setting(
-        "maintenanceMillis",
-        3_600_000,
-        "How often the job puts small files together and removes files that no retained snapshot needs; 0: never, "
-        "`maintain_tables` does.",
-        "job",
-    )
-    rejected_retention: Duration = setting(
-        "rejected.retention",
-        "90d",
-        "How long maintenance keeps the rows of the table `rejected`.",
-        "job, maintenance",
-        validate_default=True,
-    )
-    writer: Literal["auto", "spark", "rust"] = setting(
-        "writer", "auto", "A setting of release 0.1. delta-rs now writes all tables, as it did with `rust`."
-    )
-    trigger_millis: Millis = setting("triggerMillis", 500, "Shortest time between two micro-batches.", "job")
-    max_offsets_per_trigger: CountOrNone = setting(
-        "maxOffsetsPerTrigger",
-        20_000,
-        "Most records of one micro-batch, so that a backlog is read in several; none: no limit.",
-        "job",
-    )
-    watermark_delay_millis: Millis = setting(
-        "watermarkDelayMillis",
-        0,
-        "How long Spark keeps the state of an address after its timeout; no lease depends on it.",
-        "job",
-    )
-    live_refresh_millis: Millis = setting(
-        "liveRefreshMillis", 300_000, "Shortest event time between two publications of signs of life alone.", "job"
-    )
-    tick_gap_millis: Millis = setting(
-        "tickGapMillis",
-        3_000,
-        "Most time that counts towards leases between two ticks in succession; the rest of a longer gap is an outage "
-        "of the way to Kafka and no silence of the brokers. 0: all of it counts. All jobs of a registry need the same "
-        "value.",
-        "job",
-    )
-    expiry_guard_ratio: Ratio = setting(
-        "expiryGuardRatio",
-        0.0,
-        "If more than this share of all leases is late when a silent lease would end, silent leases are held as "
-        "suspect in the routes; 0: no such guard. All jobs of a registry need the same value.",
-        "job",
-    )
-    expiry_guard_max_millis: Millis = setting(
-        "expiryGuardMaxMillis", 600_000, "How long the guard holds a silent lease at most.", "job"
-    )
-    tick_millis: Count = setting(
-        "tickMillis",
-        1000,
-        "Time between two ticks that a process sends to Kafka, a gateway only while a lease may end soon; only a tick "
-        "ends a silent lease.",
-        "job, gateway, fleet",
-    )
-    idle_tick_millis: Count = setting(
-        "idleTickMillis",
-        2000,
-        "Time between two ticks of a gateway while no lease can end soon. Light heartbeats of leases of 8 times that "
-        "or more wait for such a tick, so an idle job has one micro-batch in this time; under 1000 they wait for none.",
-        "gateway",
-    )
-    kafka_away_millis: Millis = setting(
-        "kafkaAwayMillis",
-        20_000,
-        "Time without a record that Kafka has acknowledged after which a gateway closes the connections of brokers, so "
-        "that they go to another gateway. Lookups are answered all the same.",
-        "gateway",
-    )
-    standby: Boolean = setting(
-        "standby", False, "The job waits while another one is active, and takes over when that one ends.", "job"
-    )
-    job_ticker: Boolean = setting(
-        "jobTicker", False, "The job sends ticks itself; for an installation with neither gateway nor fleet.", "job"
-    )
-    reconcile_interval_millis: Millis = setting(
-        "reconcileIntervalMillis",
-        86_400_000,
-        "Time after which a registration is sent to Kafka in full whatever the tables show; 0: always in full.",
-        "gateway, fleet",
-    )
-    metrics_port: Port = setting("metricsPort", 0, "Port for Prometheus, /healthz and /readyz; 0: none.", "gateway")
-    job_metrics_port: Port = setting(
-        "job.metricsPort", 0, "Port of the job for Prometheus, /healthz and /readyz, at bindAddress; 0: none.", "job"
-    )
-    log_format: Literal["text", "json"] = setting(
-        "log.format", "text", "json: each line of the log is a JSON object.", "job, gateway"
-    )
-    max_connections: Count = setting(
-        "maxConnections", 16_000, "Most open connections of all peers; fewer if `ulimit -n` is too low.", "gateway"
-    )
-    max_connections_per_address: Count = setting(
-        "maxConnectionsPerAddress",
-        1000,
-        "Most open connections of one address; behind a trusted load balancer, of the address in its PROXY header.",
-        "gateway",
-    )
-    proxy_protocol_trusted: Networks = setting(
-        "proxyProtocol.trusted",
-        "",
-        "Load balancers whose PROXY headers are believed, such as 10.0.0.5,10.1.0.0/16; empty: none.",
-        "gateway",
-    )
-    peer_buffer_max_bytes: Count = setting(
-        "peerBufferMaxBytes",
-        268_435_456,
-        "Most bytes of unfinished frames, unanswered requests and unread answers, of all peers together.",
-        "gateway",
-    )
+    """Checkpoint of the streaming query. Beside the tables unless set; of tables on an object store in the folder
+    data, since each batch writes several small files there.
+    """
+
+    snapshot_retention: Duration = setting("snapshot.retention", "30d", "job, maintenance")
+    """Time for which a snapshot can be read: 30d, 720h."""
+
+    maintenance_millis: Millis = setting("maintenanceMillis", 3_600_000, "job")
+    """Time after which the job again puts small files together and removes files that no retained snapshot needs;
+    0: never, `maintain_tables` does.
+    """
+
+    rejected_retention: Duration = setting("rejected.retention", "90d", "job, maintenance")
+    """Time for which maintenance keeps the rows of the table `rejected`."""
+
+    trigger_millis: Millis = setting("triggerMillis", 500, "job")
+    """Shortest time between two micro-batches."""
+
+    max_offsets_per_trigger: CountOrNone = setting("maxOffsetsPerTrigger", 20_000, "job")
+    """Most records of one micro-batch, so that a backlog is read in several; none: no limit."""
+
+    watermark_delay_millis: Millis = setting("watermarkDelayMillis", 0, "job")
+    """Time for which Spark keeps the state of an address after its timeout; no lease depends on it."""
+
+    live_refresh_millis: Millis = setting("liveRefreshMillis", 300_000, "job")
+    """Shortest event time between two publications of signs of life alone."""
+
+    tick_gap_millis: Millis = setting("tickGapMillis", 3_000, "job")
+    """Most time that counts towards leases between two ticks in succession; the rest of a longer gap is an outage of
+    the way to Kafka and no silence of the brokers. 0: all of it counts. All jobs of a registry need the same value.
+    """
+
+    expiry_guard_ratio: Ratio = setting("expiryGuardRatio", 0.0, "job")
+    """Share of all leases, above which late ones make a silent lease suspect: it is held in the routes and does not
+    end; 0: no such guard. All jobs of a registry need the same value.
+    """
+
+    expiry_guard_max_millis: Millis = setting("expiryGuardMaxMillis", 600_000, "job")
+    """Longest time for which the guard holds a silent lease."""
+
+    tick_millis: Count = setting("tickMillis", 1000, "job, gateway, fleet")
+    """Time between two ticks that a process sends to Kafka, a gateway only while a lease may end soon; only a tick
+    ends a silent lease.
+    """
+
+    idle_tick_millis: Count = setting("idleTickMillis", 2000, "gateway")
+    """Time between two ticks of a gateway while no lease can end soon. Light heartbeats of leases of 8 times that or
+    more wait for such a tick, so an idle job has one micro-batch in this time; under 1000 they wait for none.
+    """
+
+    kafka_away_millis: Millis = setting("kafkaAwayMillis", 20_000, "gateway")
+    """Time without a record that Kafka has acknowledged after which a gateway closes the connections of brokers, so
+    that they go to another gateway. Lookups are answered all the same.
+    """
+
+    standby: Boolean = setting("standby", False, "job")
+    """The job waits while another one is active, and takes over when that one ends."""
+
+    job_ticker: Boolean = setting("jobTicker", False, "job")
+    """The job sends ticks itself; for an installation with neither gateway nor fleet."""
+
+    reconcile_interval_millis: Millis = setting("reconcileIntervalMillis", 86_400_000, "gateway, fleet")
+    """Time after which a registration is sent to Kafka in full whatever the tables show; 0: always in full."""
+
+    metrics_port: Port = setting("metricsPort", 0, "gateway")
+    """Port for Prometheus, /healthz and /readyz; 0: none."""
+
+    job_metrics_port: Port = setting("job.metricsPort", 0, "job")
+    """Port of the job for Prometheus, /healthz and /readyz, at bindAddress; 0: none."""
+
+    log_format: Literal["text", "json"] = setting("log.format", "text", "job, gateway")
+    """json: each line of the log is a JSON object."""
+
+    max_connections: Count = setting("maxConnections", 16_000, "gateway")
+    """Most open connections of all peers; fewer if `ulimit -n` is too low."""
+
+    max_connections_per_address: Count = setting("maxConnectionsPerAddress", 1000, "gateway")
+    """Most open connections of one address; behind a trusted load balancer, of the address in its PROXY header."""
+
+    proxy_protocol_trusted: Networks = setting("proxyProtocol.trusted", "", "gateway")
+    """Load balancers whose PROXY headers are believed, such as 10.0.0.5,10.1.0.0/16; empty: none."""
+
+    peer_buffer_max_bytes: Count = setting("peerBufferMaxBytes", 268_435_456, "gateway")
+    """Most bytes of unfinished frames, unanswered requests and unread answers, of all peers together."""
+
     tls_mode: Literal["disabled", "permissive", "enforcing"] = setting(
-        "tls.server.mode",
-        "permissive",
-        "permissive: TLS and plain text on one port; enforcing: TLS alone; disabled: plain text alone.",
-        "gateway, console",
+        "tls.server.mode", "permissive", "gateway, console"
     )
-    tls_cert_path: Location = setting("tls.server.certPath", "", "Certificate chain, PEM.", "gateway, console")
-    tls_key_path: Location = setting("tls.server.keyPath", "", "Private key, PEM.", "gateway, console")
-    tls_key_password: str = setting(
-        "tls.server.keyPassword", "", "Password of the key.", "gateway, console", repr=False
-    )
-    tls_auth_client: Boolean = setting(
-        "tls.server.authClient", False, "Require a certificate of every client.", "gateway"
-    )
-    tls_trust_cert_path: Location = setting(
-        "tls.server.trustCertPath", "", "Certificates against which clients' certificates are checked, PEM.", "gateway"
-    )
+    """permissive: TLS and plain text on one port; enforcing: TLS alone; disabled: plain text alone."""
 
-    auth_mode: Literal["off", "observe", "operators", "writes"] = setting(
-        "auth.mode",
-        "off",
-        "Who may write. off: everybody. operators: only users with the role admin send what operators send. writes: "
-        "besides, only users with the role broker send what brokers send. observe: nothing is refused, and what "
-        "`writes` would refuse is counted and logged. At a bindAddress that is not loopback, off has to be set "
-        "explicitly.",
-        "gateway, console",
-    )
-    auth_users_path: Location = setting("auth.usersPath", "", "Users file, see security.md.", "gateway, console")
+    tls_cert_path: Location = setting("tls.server.certPath", "", "gateway, console")
+    """Certificate chain, PEM."""
 
-    console_port: Port = setting("console.port", 9870, "Port of the console; 0 takes a free one.", "console")
-    console_bind_address: str = setting(
-        "console.bindAddress",
-        "127.0.0.1",
-        "Address at which the console listens. At one that is not loopback, auth.mode has to be set explicitly.",
-        "console",
-    )
-    console_hosts: str = setting(
-        "console.hosts",
-        "",
-        "Names under which browsers reach the console, separated by commas. IP addresses and localhost need not be "
-        "named; requests to other names are refused.",
-        "console",
-    )
-    console_base_path: str = setting(
-        "console.basePath",
-        "",
-        "Path below which a proxy asks the console, such as /routes; empty if there is none or the proxy removes it.",
-        "console",
-        pattern=r"^(/[A-Za-z0-9._~-]+)*$",
-    )
-    console_trusted_proxies: Networks = setting(
-        "console.trustedProxies",
-        "",
-        "Proxies whose headers X-Forwarded-Host, -Proto, -Prefix and -For count, such as 10.0.0.5,10.1.0.0/16.",
-        "console",
-    )
-    console_max_watchers: Count = setting(
-        "console.maxWatchers", 2000, "Most watchers of changes at one time.", "console"
-    )
+    tls_key_path: Location = setting("tls.server.keyPath", "", "gateway, console")
+    """Private key, PEM."""
+
+    tls_key_password: str = setting("tls.server.keyPassword", "", "gateway, console", repr=False)
+    """Password of the key."""
+
+    tls_auth_client: Boolean = setting("tls.server.authClient", False, "gateway")
+    """Require a certificate of every client."""
+
+    tls_trust_cert_path: Location = setting("tls.server.trustCertPath", "", "gateway")
+    """Certificates against which clients' certificates are checked, PEM."""
+
+    auth_mode: Literal["off", "observe", "operators", "writes"] = setting("auth.mode", "off", "gateway, console")
+    """Rights to write. off: everybody has them. operators: only users with the role admin send what operators send.
+    writes: besides, only users with the role broker send what brokers send. observe: nothing is refused, and what
+    `writes` would refuse is counted and logged. At a bindAddress that is not loopback, off has to be set explicitly.
+    """
+
+    auth_users_path: Location = setting("auth.usersPath", "", "gateway, console")
+    """Users file, see security.md."""
+
+    console_port: Port = setting("console.port", 9870, "console")
+    """Port of the console; 0 takes a free one."""
+
+    console_bind_address: str = setting("console.bindAddress", "127.0.0.1", "console")
+    """Address at which the console listens. At one that is not loopback, auth.mode has to be set explicitly."""
+
+    console_hosts: str = setting("console.hosts", "", "console")
+    """Names under which browsers reach the console, separated by commas. IP addresses and localhost need not be named;
+    requests to other names are refused.
+    """
+
+    console_base_path: str = setting("console.basePath", "", "console", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
+    """Path below which a proxy asks the console, such as /routes; empty if there is none or the proxy removes it."""
+
+    console_trusted_proxies: Networks = setting("console.trustedProxies", "", "console")
+    """Proxies whose headers X-Forwarded-Host, -Proto, -Prefix and -For count, such as 10.0.0.5,10.1.0.0/16."""
+
+    console_max_watchers: Count = setting("console.maxWatchers", 2000, "console")
+    """Most watchers of changes at one time."""
 
     @model_validator(mode="before")
     @classmethod
-    def _gather_passed_through(cls, data: object) -> object:
-        """Move keys `kafka.x` and `delta.storage.x` that are no settings of this project into their dicts."""
+    def _gather(cls, data: object) -> object:
+        """Move keys that are no fields into their dicts: `kafka.x`, `delta.storage.x`, and settings without effect."""
         if not isinstance(data, Mapping):
             return data
-        own = {key: value for key, value in data.items() if not is_passed_through(key) and not is_other_setting(key)}
-        if others := {key: value for key, value in data.items() if is_other_setting(key)}:
-            own["others"] = others
+        own = {key: value for key, value in data.items() if not is_passed_through(key) and not is_idle(key)}
+        idle = {key: str(value) for key, value in data.items() if is_idle(key)}
+        if changed := {key: text for key, text in idle.items() if text.lower() != IDLE_DEFAULTS.get(key, "").lower()}:
+            own["idle"] = changed
         for name, pattern in (("kafka_options", "kafka.*"), ("storage_options", "delta.storage.*")):
             prefix = pattern[:-1]
             more = {k[len(prefix) :]: v for k, v in data.items() if is_passed_through(k) and k.startswith(prefix)}
@@ -321,15 +271,11 @@ class NamesrvSettings(RocketmqSettings):
             )
         return self
 
-    def get_config(self, key: str) -> str | None:
-        """Return the setting's value as properties text, None if the key is unknown."""
-        return self.properties(masked=False).get(key)
-
     def properties(self, *, masked: bool = True) -> dict[str, str]:
         """Return all settings, key -> text, sorted by key. `masked` hides passwords and other secrets."""
         texts: dict[str, str] = {}
         for info in CATALOGUE.values():
-            value = getattr(self, info.name)
+            value = getattr(self, info.name) if info.name else self.idle.get(info.key, info.default)
             if isinstance(value, dict):
                 texts |= {info.key[:-1] + key: text for key, text in value.items()}
             else:
@@ -353,21 +299,21 @@ class NamesrvSettings(RocketmqSettings):
 
         The rows were checked when they were written.
         """
-        known = {key: _as_rocketmq_parses(key, text) for key, text in changes.items() if key in CATALOGUE}
-        values = {CATALOGUE[key].name: value for key, value in known.items() if value is not None}
-        return self.model_copy(update=values)
+        parsed = {key: _as_rocketmq_parses(key, text) for key, text in changes.items() if key in CATALOGUE}
+        known = {key: value for key, value in parsed.items() if value is not None}
+        fields = {CATALOGUE[key].name: value for key, value in known.items() if key not in IDLE_REASONS}
+        idle = {key: java_text(value) for key, value in known.items() if key in IDLE_REASONS}
+        return self.model_copy(update={**fields, "idle": {**self.idle, **idle}})
 
 
 class SettingInfo(NamedTuple):
-    """The facts about one setting. `read_by` is empty if the setting is accepted and has no effect here."""
+    """The facts about one setting. `name` is empty if it has no effect and so is no field, `read_by` if it has none."""
 
     key: str
     name: str
-    type: Any
     default: str
-    description: str
-    read_by: str
-    is_live: bool
+    read_by: str = ""
+    is_live: bool = False
 
 
 def _catalogue() -> dict[str, SettingInfo]:
@@ -379,9 +325,8 @@ def _catalogue() -> dict[str, SettingInfo]:
         facts: Any = field.json_schema_extra
         value = getattr(defaults, name)
         default = field.default if isinstance(field.default, str) else "" if value == {} else java_text(value)
-        key, meaning = str(field.alias), str(field.description)
-        infos[key] = SettingInfo(key, name, field.annotation, default, meaning, facts["read_by"], facts["live"])
-    return infos
+        infos[field.alias] = SettingInfo(field.alias, name, default, facts["read_by"], facts["live"])
+    return infos | {key: SettingInfo(key, "", IDLE_DEFAULTS[key]) for key in IDLE_REASONS}
 
 
 def is_passed_through(key: str) -> bool:
@@ -410,17 +355,20 @@ def _as_rocketmq_parses(key: str, text: str) -> object:
 
     Every text except `true` is false (Boolean.parseBoolean).
     """
-    if CATALOGUE[key].type is bool:
+    info = CATALOGUE[key]
+    if info.default in ("true", "false"):
         return text.lower() == "true"
     try:
-        return getattr(NamesrvSettings.model_validate({key: text}), CATALOGUE[key].name)
+        if info.name:
+            return getattr(NamesrvSettings.model_validate({key: text}), info.name)
+        return TypeAdapter(Int).validate_python(text) if info.default.isdecimal() else text
     except ValidationError:
         return None
 
 
 _OWN_KEYS = frozenset(str(field.alias) for field in NamesrvSettings.model_fields.values())
 CATALOGUE = _catalogue()
-"""Properties name -> facts about the setting, RocketMQ's settings first."""
+"""Properties name -> facts about the setting: RocketMQ's, this project's, and those without effect."""
 
 
 def to_properties_text(settings: NamesrvSettings) -> str:

@@ -5,14 +5,33 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import textwrap
+from itertools import pairwise
 from pathlib import Path
 
-from namesrv_stream.config.rocketmq_settings import RocketmqSettings
-from namesrv_stream.config.settings import CATALOGUE, SettingInfo
+from namesrv_stream.config.rocketmq_settings import IDLE_REASONS, RocketmqSettings
+from namesrv_stream.config.settings import CATALOGUE, NamesrvSettings, SettingInfo
 
 BEGIN = "<!-- settings: written by `python -m namesrv_stream.config.settings_docs` -->\n"
 END = "<!-- end of settings -->\n"
+
+
+def _meanings() -> dict[str, str]:
+    """Return the meanings of all settings by key: docstrings below the fields, and reasons of those without effect."""
+    docstrings = {}
+    for model in (RocketmqSettings, NamesrvSettings):
+        [definition] = ast.parse(inspect.getsource(model)).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, below in pairwise(definition.body):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    docstrings[name] = " ".join(text.split())
+    return {key: docstrings[info.name] for key, info in CATALOGUE.items() if info.name} | IDLE_REASONS
+
+
+MEANINGS = _meanings()
 
 
 def settings_table() -> str:
@@ -25,7 +44,7 @@ def _table_row(info: SettingInfo) -> str:
     default = "<delta.root>-checkpoint" if info.name == "checkpoint_location" else info.default
     change = "" if not info.read_by else "live" if info.is_live else "at start"
     shown = [f"`{info.key}`", f"`{default}`" if default else "", info.read_by or "no effect here", change]
-    return f"| {' | '.join([*shown, info.description])} |"
+    return f"| {' | '.join([*shown, MEANINGS[info.key]])} |"
 
 
 def example_file() -> str:
@@ -41,7 +60,7 @@ def example_file() -> str:
 
 
 def _example(info: SettingInfo) -> str:
-    text = "\n".join(f"# {line}" for line in textwrap.wrap(info.description, 110))
+    text = "\n".join(f"# {line}" for line in textwrap.wrap(MEANINGS[info.key], 110))
     return f"{text}\n" if info.key.endswith("*") else f"{text}\n#{info.key}={info.default}\n"
 
 

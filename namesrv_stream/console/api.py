@@ -1,26 +1,41 @@
-"""The HTTP API about any moment. Every answer about the tables is made from one snapshot and names it."""
+"""The HTTP API: questions about any moment, the state of the job now, pushed changes, commands.
+
+Every answer about the tables is made from one snapshot and names it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
-from typing import Annotated
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cached_property, wraps
+from http import HTTPStatus
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from msgspec import Struct
 
 from namesrv_stream import __version__
+from namesrv_stream.config.values import parsed_duration
+from namesrv_stream.console.command_rights import check_reason
+from namesrv_stream.console.hub import Place, Watch, Watched, WatchResponse
+from namesrv_stream.console.problems import OF_ALL, OF_MOMENTS, RefusedError, problems, shape
 from namesrv_stream.console.running import Running
 from namesrv_stream.errors import did_you_mean
 from namesrv_stream.history.events import AsOf, Span
-from namesrv_stream.questions import accounts, lists, overview, periods
+from namesrv_stream.questions import accounts, job_status, lists, overview, periods
+from namesrv_stream.questions.command_sending import OperatorCommand, checked_order, parsed_order, send_order
 from namesrv_stream.questions.lists import Chosen
-from namesrv_stream.questions.subject import MOST_LISTED, BadQuestionError, Seen
+from namesrv_stream.questions.subject import MOST_LISTED, BadQuestionError, Fields, Lacking, Seen
 from namesrv_stream.questions.times import moment_up_to, span_up_to, time_at, time_ms, zone_named
+from namesrv_stream.rules.order_config import unknown_brokers
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.wire.json_text import encode_json
 
+MAX_BODY_BYTES = 64 * 1024
+MOST_WAIT_S = 300.0
+_MOST_WATCHED = 100
 _FORMS = (
     "2026-11-21T03:12:00Z, 03:12, 10m, 2h ago. A time without a zone is in tz, or in the zone of the console's machine."
 )
@@ -28,8 +43,9 @@ _FORMS = (
 
 def check_parameters(request: Request) -> None:
     """Refuse a parameter that the path does not have: a misspelt `epoch` must not answer the present."""
-    described = request.app.openapi()["paths"][request.scope["route"].path_format][request.method.lower()]
-    known = [each["name"] for each in described.get("parameters", ()) if each["in"] == "query"]
+    described = request.app.openapi()["paths"].get(request.scope["route"].path_format, {})
+    about = described.get(request.method.lower(), {})
+    known = [each["name"] for each in about.get("parameters", ()) if each["in"] == "query"]
     for name in request.query_params:
         if name not in known:
             advice = did_you_mean(name, known) or (f"Accepted are {', '.join(known)}. " if known else "It has none. ")
@@ -70,6 +86,7 @@ After = Annotated[str, Query(description="Begin behind this item: `next` of the 
 Since = Annotated[str | None, Query(description=f"From this event time on: {_FORMS}")]
 Until = Annotated[str | None, Query(description="Up to this event time.")]
 Containing = Annotated[str, Query(description="Only those whose name contains this text.")]
+OfBroker = Annotated[str | None, Query(description="Only of this broker name or address.")]
 Name = Annotated[str, Path(min_length=1, max_length=1000)]
 
 
@@ -86,73 +103,112 @@ Wanted = Annotated[Chosen, Depends(_chosen)]
 
 @dataclass(frozen=True)
 class Question:
-    """A request about a moment."""
+    """A request about a moment. Its properties may block on the storage."""
 
     console: Console
     request: Request
     moment: Moment
     zone: Zone
 
-    def answer(self, compute: Callable[[Seen], Struct], *, oldest: SnapshotRow | None = None) -> Response:
-        """Answer from memory if this was asked before, and with 304 if the sender has the answer.
+    @cached_property
+    def row(self) -> SnapshotRow:
+        """The snapshot in force at the moment."""
+        return self.console.kept.find(self.moment)
 
-        `oldest`: the oldest snapshot that can be read, if the answer depends on it too. A moment between two
-        snapshots is answered from the one before, and the answer says so.
-        """
-        row, request = self.console.row(self.moment), self.request
-        lacking = self.console.lacking(row, self.moment.at_ms) if self.moment.at_ms is not None else None
-        begin = "" if oldest is None else f"{oldest.epoch}-"
-        end = "" if lacking is None else f"-{lacking.at_ms}-{lacking.events}"
+    @cached_property
+    def lacking(self) -> Lacking | None:
+        """Events that the snapshot lacks of a moment between it and the next one."""
+        return self.console.kept.lacking(self.row, self.moment)
+
+    @cached_property
+    def oldest(self) -> SnapshotRow:
+        """The oldest snapshot that can be read."""
+        return self.console.kept.read(lambda reader: reader.snapshots.oldest_readable())
+
+    @cached_property
+    def seen(self) -> Seen:
+        """The snapshot as questions see it."""
+        return self.console.kept.seen(self.row, self.lacking)
+
+    def answer(self, compute: Callable[[], Struct], *, with_oldest: bool) -> Response:
+        """Answer from memory if this was asked before, and with 304 if the sender has the answer."""
+        row, request, lacking = self.row, self.request, self.lacking
+        begin = f"{self.oldest.epoch}-" if with_oldest else ""
+        end = "" if lacking is None else f"-{lacking.asked_at}-{lacking.events}"
         etag = f'"{begin}{row.epoch}-{row.published_at:x}-{__version__}{end}"'
         headers = {"etag": etag, "cache-control": "no-cache", "x-registry-epoch": str(row.epoch)}
         known = {each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")}
         if etag in known:
             return Response(status_code=304, headers=headers)
-        asked = sorted(each for each in request.query_params.multi_items() if each[0] not in ("epoch", "at"))
-        about = (begin, end, request.url.path, tuple(asked))
-        body = self.console.snapshots.answer(row, about, lambda: encode_json(compute(self.console.seen(row, lacking))))
+        asked = (etag, request.url.path, request.url.query)
+        body = self.console.kept.answer(asked, lambda: encode_json(compute()))
         return Response(body, media_type="application/json", headers=headers)
 
-    def span(self, seen: Seen, since: str | None, until: str | None) -> Span:
+    def span(self, since: str | None, until: str | None) -> Span:
         """Return the stretch between two parameters, which count back from the moment."""
-        return span_up_to(seen.snapshot, since, until, self.zone)
+        return span_up_to(self.row, since, until, self.zone)
 
 
 Asked = Annotated[Question, Depends()]
+ANSWERS: dict[str, type[Struct]] = {}
+"""The shape of each path's answer."""
+
+Compute = TypeVar("Compute", bound=Callable[..., Struct])
+
+router = APIRouter(prefix="/v1", responses=OF_ALL)
 
 
-router = APIRouter(prefix="/v1", dependencies=[Depends(check_parameters)])
+def _described(path: str, kind: type[Struct], status: int = 200) -> dict[int | str, dict[str, Any]]:
+    """Return the description of a path's answer."""
+    ANSWERS["/v1" + path.replace(":path", "")] = kind
+    return {status: shape(kind)}
 
 
-@router.get("/overview", summary="A moment at a glance: what is wrong, clusters and zones, the last hour's events")
-def at_a_glance(asked: Asked) -> Response:
+def question(path: str, summary: str, *, with_oldest: bool = False) -> Callable[[Compute], Compute]:
+    """Return a decorator that serves a function's answers at a path. Its first parameter is `asked`.
+
+    `with_oldest`: the answer depends on the oldest snapshot that can be read, too.
+    """
+
+    def decorate(compute: Compute) -> Compute:
+        @wraps(compute)
+        def answer(asked: Question, **parameters: object) -> Response:
+            return asked.answer(lambda: compute(asked, **parameters), with_oldest=with_oldest)
+
+        responses = OF_MOMENTS | _described(path, get_type_hints(compute)["return"])
+        router.add_api_route(path, answer, summary=summary, responses=responses, response_model=None)
+        return compute
+
+    return decorate
+
+
+@question("/overview", "A moment at a glance: what is wrong, clusters and zones, the last hour's events")
+def at_a_glance(asked: Asked) -> overview.Overview:
     """Return what is wrong, the clusters and zones as numbers, brokers that are gone, and the last hour's events."""
-    return asked.answer(overview.overview)
+    return overview.overview(asked.seen)
 
 
-@router.get("/topics", summary="All topics, by name")
+@question("/topics", "All topics, by name")
 def topics(
     asked: Asked,
     limit: Limit = 100,
     after: After = "",
     q: Containing = "",
     system: Annotated[bool, Query(description="With the topics that brokers make by themselves.")] = True,
-) -> Response:
+) -> lists.Topics:
     """Return topics in order of their names."""
-    return asked.answer(
-        lambda seen: lists.topics(seen, containing=q, with_system=system, limit=limit, after=after),
-    )
+    return lists.topics(asked.seen, containing=q, with_system=system, limit=limit, after=after)
 
 
-@router.get("/topics/{topic:path}", summary="The route of a topic, as clients get it")
+@question("/topics/{topic:path}", "The route of a topic, as clients get it")
 def topic(
     asked: Asked, topic: Name, zone: Annotated[str | None, Query(description="As a client of this zone.")] = None
-) -> Response:
+) -> lists.Route:
     """Return RocketMQ's TopicRouteData in `route`, and the leases of the route's brokers."""
-    return asked.answer(lambda seen: lists.route(seen, topic, zone))
+    return lists.route(asked.seen, topic, zone)
 
 
-@router.get("/brokers", summary="Every broker address with a lease")
+@question("/brokers", "Every broker address with a lease")
 def brokers(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     asked: Asked,
     wanted: Wanted,
@@ -160,33 +216,33 @@ def brokers(  # noqa: PLR0913, PLR0917  # one argument a parameter of the reques
     after: After = "",
     sort: Annotated[str, Query(description=f"One of {lists.ORDERS}; with - the other way.")] = "address",
     state: Annotated[lists.State | None, Query(description="Only those in this state.")] = None,
-) -> Response:
+) -> lists.Brokers:
     """Return leases; addresses and names are in natural order, a-2 before a-10."""
-    return asked.answer(lambda seen: lists.brokers(seen, wanted, state, sort, limit=limit, after=after))
+    return lists.brokers(asked.seen, wanted, state, sort, limit=limit, after=after)
 
 
-@router.get("/gone", summary="Broker addresses that left within the last hour")
-def gone(asked: Asked, wanted: Wanted, limit: Limit = 100, after: After = "") -> Response:
+@question("/gone", "Broker addresses that left within the last hour")
+def gone(asked: Asked, wanted: Wanted, limit: Limit = 100, after: After = "") -> overview.GonePage:
     """Return the addresses that have no lease any more, newest first."""
-    return asked.answer(lambda seen: overview.gone_page(seen, wanted, limit=limit, after=after))
+    return overview.gone_page(asked.seen, wanted, limit=limit, after=after)
 
 
-@router.get("/brokers/{name:path}", summary="One broker name or address")
-def broker(asked: Asked, name: Name, limit: Limit = 200, after: After = "") -> Response:
+@question("/brokers/{name:path}", "One broker name or address")
+def broker(asked: Asked, name: Name, limit: Limit = 200, after: After = "") -> lists.BrokerPage:
     """Return the leases of a broker name or address, and its topics. A broker that is gone has none of both."""
-    return asked.answer(lambda seen: lists.broker_page(seen, name, limit=limit, after=after))
+    return lists.broker_page(asked.seen, name, limit=limit, after=after)
 
 
-@router.get("/clusters", summary="Clusters, their broker names, and who holds each id")
-def clusters(asked: Asked) -> Response:
+@question("/clusters", "Clusters, their broker names, and who holds each id")
+def clusters(asked: Asked) -> lists.Clusters:
     """Return all clusters."""
-    return asked.answer(lists.clusters)
+    return lists.clusters(asked.seen)
 
 
-@router.get("/events", summary="Lines of the history, newest last, each with its sentence")
+@question("/events", "Lines of the history, newest last, each with its sentence")
 def events(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     asked: Asked,
-    broker: Annotated[str | None, Query(description="Only of this broker name or address.")] = None,
+    broker: OfBroker = None,
     topic: Annotated[str | None, Query(description="Only of this topic.")] = None,
     since: Since = None,
     until: Until = None,
@@ -194,19 +250,14 @@ def events(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
         str | None, Query(pattern=r"^\d{1,15}\.\d{1,15}$", description="Before this place: `next` of the page before.")
     ] = None,
     limit: Limit = 100,
-) -> Response:
+) -> accounts.Events:
     """Return the newest events up to the moment; go further back with `before` or `until`."""
     epoch, _, seq = (before or "").partition(".")
     below = None if before is None else (int(epoch), int(seq))
-
-    def compute(seen: Seen) -> accounts.Events:
-        span = asked.span(seen, since, until)
-        return accounts.events(seen, broker, topic, span, limit=limit, below=below)
-
-    return asked.answer(compute)
+    return accounts.events(asked.seen, broker, topic, asked.span(since, until), limit=limit, below=below)
 
 
-@router.get("/why/{name:path}", summary="The story of a broker or a topic, in sentences")
+@question("/why/{name:path}", "The story of a broker or a topic, in sentences")
 def why(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     asked: Asked,
     name: Name,
@@ -217,17 +268,12 @@ def why(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     ] = False,
     before: Annotated[int | None, Query(ge=0, description="Before this place: `next` of the page before.")] = None,
     limit: Limit = MOST_LISTED,
-) -> Response:
+) -> accounts.Story:
     """Return the newest sentences, newest last."""
-
-    def compute(seen: Seen) -> accounts.Story:
-        span = asked.span(seen, since, until)
-        return accounts.why(seen, name, span, is_topic=is_topic, limit=limit, below=before)
-
-    return asked.answer(compute)
+    return accounts.why(asked.seen, name, asked.span(since, until), is_topic=is_topic, limit=limit, below=before)
 
 
-@router.get("/diff", summary="What changed between two moments")
+@question("/diff", "What changed between two moments")
 def diff(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     asked: Asked,
     start: Annotated[str, Query(alias="from", description="An epoch or an event time.")],
@@ -237,60 +283,153 @@ def diff(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
     table: Annotated[str | None, Query(description="Only the rows of this table.")] = None,
     limit: Limit = MOST_LISTED,
     after: Annotated[int, Query(ge=0, description="Begin behind so many differences: `next` of the page before.")] = 0,
-) -> Response:
+) -> accounts.Diff:
     """Return the rows of each table that were added, removed or changed, up to the moment of epoch or at."""
-
-    def compute(seen: Seen) -> accounts.Diff:
-        first, last = (moment_up_to(seen.snapshot, text, asked.zone) for text in (start, end))
-        return accounts.diff(asked.console.snapshots.compare(first, last), table, limit=limit, after=after)
-
-    return asked.answer(compute)
+    first, last = (moment_up_to(asked.row, text, asked.zone) for text in (start, end))
+    return accounts.diff(asked.console.kept.compare(first, last), table, limit=limit, after=after)
 
 
-@router.get("/snapshots", summary="The published snapshots that can be read, newest first")
-def snapshots(asked: Asked, limit: Limit = 20) -> Response:
+@question("/snapshots", "The published snapshots that can be read, newest first", with_oldest=True)
+def snapshots(asked: Asked, limit: Limit = 20) -> accounts.Snapshots:
     """Return snapshot rows up to the moment; go further back with `next` as `epoch`."""
-    kept = asked.console.snapshots
-    oldest = kept.read(lambda reader: reader.snapshots.oldest_readable())
-
-    def compute(seen: Seen) -> accounts.Snapshots:
-        rows = kept.read(lambda reader: reader.snapshots.readable(limit, seen.snapshot.epoch))
-        return accounts.snapshots(rows, oldest)
-
-    return asked.answer(compute, oldest=oldest)
+    rows = asked.console.kept.read(lambda reader: reader.snapshots.readable(limit, asked.row.epoch))
+    return accounts.snapshots(rows, asked.oldest)
 
 
-@router.get("/timeline", summary="The moments at which something changed, as marks along a track")
+@question("/timeline", "The moments at which something changed, as marks along a track", with_oldest=True)
 def timeline(
     asked: Asked,
     since: Since = "24h",
     until: Until = None,
     above: Annotated[int, Query(ge=0, description="Only epochs above this one.")] = 0,
-) -> Response:
+) -> periods.Timeline:
     """Return marks with the numbers of events by kind. Between two marks nothing changed but signs of life.
 
     A mark with `epochs` stands for that many of them, from `firstEpoch` to `epoch`. To get their own marks ask with
     `epoch` and with `above`, which is below `firstEpoch` by one.
     """
-    kept = asked.console.snapshots
-    oldest = kept.read(lambda reader: reader.snapshots.oldest_readable())
+    since_ms = max(time_at(since, asked.row, asked.zone) or 0, asked.oldest.event_time or 0)
+    until_ms = time_at(until, asked.row, asked.zone)
 
     def event_times(first: int, last: int) -> dict[int, int]:
-        return kept.read(lambda reader: reader.snapshots.event_times(first, last))
+        return asked.console.kept.read(lambda reader: reader.snapshots.event_times(first, last))
 
-    def compute(seen: Seen) -> periods.Timeline:
-        since_ms = max(time_at(since, seen.snapshot, asked.zone) or 0, oldest.event_time or 0)
-        until_ms = time_at(until, seen.snapshot, asked.zone)
-        return periods.timeline(seen, oldest, event_times, since_ms, until_ms, above)
-
-    return asked.answer(compute, oldest=oldest)
+    return periods.timeline(asked.seen, asked.oldest, event_times, since_ms, until_ms, above)
 
 
-@router.get("/churn", summary="Sessions of brokers, who flapped, outages of several at once, rejected records")
-def churn(
-    asked: Asked,
-    since: Since = "24h",
-    broker: Annotated[str | None, Query(description="Only of this broker name or address.")] = None,
-) -> Response:
+@question("/churn", "Sessions of brokers, who flapped, outages of several at once, rejected records")
+def churn(asked: Asked, since: Since = "24h", broker: OfBroker = None) -> periods.Churn:
     """Return the sessions since a time, up to the moment."""
-    return asked.answer(lambda seen: periods.churn(seen, time_at(since, seen.snapshot, asked.zone) or 0, broker))
+    return periods.churn(asked.seen, time_at(since, asked.row, asked.zone) or 0, broker)
+
+
+class Sent(Fields):
+    """A command that Kafka has; `epoch` shows its effect, null if none does yet."""
+
+    partition: int
+    offset: int
+    epoch: int | None
+    requested_by: str | None
+
+
+def _of_now(answer: Struct, status: int = 200) -> Response:
+    """Return an answer about the present, which nobody may keep."""
+    return Response(encode_json(answer), status, {"cache-control": "no-store"}, "application/json")
+
+
+@router.get(
+    "/status",
+    summary="Whether the job runs, and how far behind the tables are",
+    responses=_described("/status", job_status.Status),
+)
+def status(console: Console) -> Response:
+    """Return the state of the job as the newest snapshot shows it now."""
+    return _of_now(console.status())
+
+
+_WATCHED = _described("/watch", Watched)
+_WATCHED[200]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+
+
+@router.get("/watch", summary="Changes as Server-Sent Events, or the next of them", responses=_WATCHED)
+async def watch(  # noqa: PLR0913, PLR0917  # one argument a parameter of the request
+    console: Console,
+    request: Request,
+    topic: Annotated[list[str], Query(description="Repeatable; without it every snapshot is an event.")] = [],  # noqa: B006  # FastAPI copies it
+    epoch: Annotated[int | None, Query(ge=0, description="The epoch whose state you have; see Last-Event-ID.")] = None,
+    registry: Annotated[
+        str, Query(description="The registry of that epoch, as the answers name it; another one gets a reset.")
+    ] = "",
+    wait: Annotated[
+        str | None,
+        Query(description="Answer once, with the first events after `epoch`, this time later at the latest."),
+    ] = None,
+) -> Response:
+    """Send an event for each epoch that changes a route of the topics, from the epoch on whose state the sender has."""
+    if len(topic) > _MOST_WATCHED:
+        raise BadQuestionError(f"one watcher may watch {_MOST_WATCHED} topics: open several.")
+    await console.await_snapshot()
+    # The header wins: a browser that reconnects sends the first URL again.
+    since = Place.parsed(request.headers.get("last-event-id", ""))
+    if since is None and epoch is not None:
+        since = Place(registry, epoch)
+    watching = Watch(console.hub, console.kept, tuple(sorted(set(topic))), since)
+    return WatchResponse(watching) if wait is None else _of_now(await watching.first(_wait_s(wait)))
+
+
+def _wait_s(text: str) -> float:
+    try:
+        wait = parsed_duration(text)
+    except ValueError as error:
+        raise BadQuestionError(f"wait={text[:100]}: {error}") from error
+    assert isinstance(wait, timedelta)
+    return min(wait.total_seconds(), MOST_WAIT_S)
+
+
+_UNKNOWN = "An order configuration names brokers that the registry does not have, and `unknown` is not set."
+
+
+@router.post(
+    "/commands",
+    status_code=HTTPStatus.ACCEPTED,
+    summary="Send an operator command",
+    responses=_described("/commands", Sent, HTTPStatus.ACCEPTED) | problems({HTTPStatus.CONFLICT: _UNKNOWN}),
+    openapi_extra={"requestBody": {"required": True} | shape(OperatorCommand)},
+)
+async def command(
+    console: Console,
+    request: Request,
+    wait: str | None = None,
+    unknown: Annotated[
+        bool, Query(description="Put an order configuration although it names brokers that the registry does not have.")
+    ] = False,
+) -> Response:
+    """Send a record of the Kafka contract, with a reason, which the history keeps; `wait` until it is published."""
+    wait_s = 0.0 if wait is None else _wait_s(wait)
+    parsed = parsed_order(await _body(request))
+    check_reason(parsed.reason)
+    parsed = checked_order(console.settings, parsed)
+    if not unknown:
+        _check_brokers(console, parsed)
+    peer = f"{request.client.host}:{request.client.port}" if request.client else "unknown"
+    allowed = await asyncio.to_thread(console.admission.admitted, parsed, request.headers.get("authorization"), peer)
+    at = await asyncio.to_thread(send_order, console.settings, allowed)
+    epoch = await console.published(at, wait_s) if wait_s else None
+    return _of_now(Sent(at.partition, at.offset, epoch, allowed.requested_by), HTTPStatus.ACCEPTED)
+
+
+def _check_brokers(console: Running, order: OperatorCommand) -> None:
+    """Refuse an order configuration of brokers that the registry lacks."""
+    view = console.kept.newest
+    if view is not None and (names := unknown_brokers(order, view.routes.brokers)):
+        told = f"no broker {', '.join(names)} is in the tables now. If it is right, add ?unknown=true."
+        raise RefusedError(HTTPStatus.CONFLICT, told)
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MAX_BODY_BYTES:
+            raise BadQuestionError(f"a command has at most {MAX_BODY_BYTES} bytes.")
+    return bytes(body)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry, generate_latest
 from starlette.exceptions import HTTPException
@@ -18,10 +16,9 @@ from starlette.staticfiles import StaticFiles
 
 from namesrv_stream import __version__
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.console import api, present
-from namesrv_stream.console import api_description as described
+from namesrv_stream.console import api
 from namesrv_stream.console.guard import Forwarded, Guard
-from namesrv_stream.console.problems import answer_of, problem_response
+from namesrv_stream.console.problems import SHAPES, answer_of, problem_response
 from namesrv_stream.console.running import Running
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.reporting.metrics_server import PROMETHEUS_TEXT, add_process_metrics
@@ -41,40 +38,24 @@ class _Page(StaticFiles):
         return response
 
 
-class _Application(FastAPI):
-    """FastAPI with the shapes of answers, errors and commands in its description."""
-
-    def openapi(self) -> dict[str, Any]:
-        """Return the description of the API."""
-        if self.openapi_schema is None:
-            described.complete(super().openapi())
-        assert self.openapi_schema is not None
-        return self.openapi_schema
-
-
 def make_app(settings: NamesrvSettings) -> FastAPI:
-    """Return the application. Raises SettingError or UsersFileError."""
+    """Return the application. Raises SettingError."""
     running = Running(settings)
-
-    @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        async with running:
-            yield
-
-    app = _Application(
+    app = FastAPI(
         title="namesrv-stream",
         version=__version__,
         description="Routes of RocketMQ topics at any moment, their history, and pushed changes.",
         openapi_url="/v1/openapi.json",
         docs_url=None,  # its page loads scripts from the internet
         redoc_url=None,
-        lifespan=lifespan,
+        lifespan=lambda _app: running.serving(),
+        dependencies=[Depends(api.check_parameters)],
     )
     app.state.running = running
     app.include_router(api.router)
-    app.include_router(present.router)
     app.include_router(_probes)
     app.add_api_route("/docs", _docs, include_in_schema=False)
+    app.openapi().setdefault("components", {})["schemas"] = SHAPES
     app.mount("/", _Page(directory=PAGE, html=True))
     app.add_exception_handler(NamesrvError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_bad_parameter)
@@ -124,7 +105,7 @@ async def healthz() -> PlainTextResponse:
 @_probes.get("/readyz")
 async def readyz(request: Request) -> PlainTextResponse:
     """Answer 200 once a snapshot is served, and 503 before."""
-    if request.app.state.running.is_ready:
+    if request.app.state.running.hub.has_view.is_set():
         return PlainTextResponse("ok\n")
     return PlainTextResponse("no snapshot has been read yet\n", HTTPStatus.SERVICE_UNAVAILABLE)
 

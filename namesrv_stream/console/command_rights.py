@@ -10,10 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from namesrv_stream.access.exposure import check_exposure, is_loopback
+from namesrv_stream.access.addresses import check_exposure, is_loopback
 from namesrv_stream.access.rights import Mode, NotAllowedError, check_right, check_settings
-from namesrv_stream.access.users import Sender, Users
-from namesrv_stream.access.users_file import UsersFile
+from namesrv_stream.access.users import Sender, Users, UsersFile
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.questions.command_sending import OperatorCommand
 from namesrv_stream.questions.subject import BadQuestionError
@@ -33,8 +32,7 @@ class Admission:
     def __init__(self, settings: NamesrvSettings) -> None:
         """Read the users file.
 
-        Raises SettingError if other machines can connect and auth.mode is not set; UsersFileError if the file cannot
-        be used.
+        Raises SettingError if other machines can connect and auth.mode is not set, or if the file cannot be used.
         """
         check_exposure(settings, "console.bindAddress", settings.console_bind_address)
         mode = settings.auth_mode
@@ -48,16 +46,18 @@ class Admission:
 
         `authorization`: the header of that name, HTTP Basic with an accessKey and its secretKey.
         """
-        sender = self._sender(authorization)
-        request = _as_request(command)
+        sender, request, is_observed = self._sender(authorization), _as_request(command), False
         try:
             if isinstance(command, UpdateNamesrvConfig) and not (self._file is None and self._is_local):
                 check_settings(request, sender)
+            is_observed = self._is_observing
             if self._mode is not None:
-                self._check_mode(self._mode, request, sender, peer)
+                check_right(self._mode, request, sender, {})
         except NotAllowedError as error:
-            log.warning("console: %s is refused: %s", peer, error)
-            raise
+            if not is_observed:
+                log.warning("console: %s is refused: %s", peer, error)
+                raise
+            log.warning("console: %s would be refused: %s", peer, error)
         name = f"{sender.user.name}@{peer}" if sender.user else peer
         return msgspec.structs.replace(command, requested_by=name)
 
@@ -68,14 +68,6 @@ class Admission:
         if authorization is None:
             return Sender(None, "it has no name and password")
         return _holder(self._file.users, authorization)
-
-    def _check_mode(self, mode: Mode, request: RemotingCommand, sender: Sender, peer: str) -> None:
-        try:
-            check_right(mode, request, sender, {})
-        except NotAllowedError as error:
-            if not self._is_observing:
-                raise
-            log.warning("console: %s would be refused: %s", peer, error)
 
 
 def check_reason(reason: str | None) -> None:

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from namesrv_stream.access.proxies import TrustedProxies
+from namesrv_stream.access.addresses import TrustedProxies
 from namesrv_stream.console.problems import problem_response
 
 _FORWARDED = ("host", "proto", "prefix", "for")
@@ -109,19 +109,12 @@ class Guard:
         return None
 
     def _is_known(self, host: str) -> bool:
-        name = _host_name(host)
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
         try:
             ipaddress.ip_address(name)
         except ValueError:
             return name.lower().rstrip(".") in self._names
         return True  # an address cannot be made to resolve to another machine
-
-
-def _host_name(host: str) -> str:
-    """Return the name or address of a Host header, without the port and an IPv6 address's brackets."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
 
 
 def _is_same_origin(headers: Headers, host: str) -> bool:

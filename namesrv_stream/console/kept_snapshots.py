@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from functools import lru_cache
 from typing import TypeVar
 
 from deltalake.exceptions import DeltaError
 
-from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGoneError, StorageError
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import SnapshotGoneError, StorageError
 from namesrv_stream.history.events import AsOf
 from namesrv_stream.questions.accounts import Comparison, comparison
+from namesrv_stream.questions.subject import Lacking, Seen, between
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RegistryView, RouteReader
@@ -22,8 +25,7 @@ MOST_VIEWS = 256
 MOST_ROWS = 2_000_000
 """Limit of the topics of all views that are kept: neighbouring views share them, distant ones do not."""
 
-MOST_ANSWERS = 2_000
-MOST_ANSWER_BYTES = 64 * 1024 * 1024
+MOST_ANSWERS = 100
 
 
 class KeptSnapshots:
@@ -32,25 +34,40 @@ class KeptSnapshots:
     Raises NamesrvError if the tables cannot be read or have no such snapshot.
     """
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: Root, settings: NamesrvSettings) -> None:
+        """`settings` are those with which the console was started."""
         self.root = root
+        self.settings = settings
+        self.newest: RegistryView | None = None
+        """The newest snapshot that the console follows, None before the first."""
         self._reader: RouteReader | None = None
+        self._registry = ""
         self._lock = threading.RLock()
         self._views: OrderedDict[int, RegistryView] = OrderedDict()
-        self._compared: tuple[tuple[AsOf, AsOf, SnapshotRow], Comparison] | None = None
-        self._answers = _Answers()
+        self._answers: OrderedDict[Hashable, bytes] = OrderedDict()
+        self._compared = lru_cache(maxsize=1)(self._comparison)
+
+    def follow(self, view: RegistryView) -> None:
+        """Go on to a newer snapshot."""
+        with self._lock:
+            self._belong_to(view.registry)
+            self._keep(view)
+            self.newest = view
 
     def find(self, moment: AsOf) -> SnapshotRow:
         """Return the row of a moment; the newest row for a moment without an epoch and a time."""
+        if moment == AsOf() and self.newest is not None:
+            return self.newest.snapshot
         with self._lock:
             kept = self._views.get(moment.epoch or 0)
-            if kept is not None:
-                return kept.snapshot
-            return self.read(lambda reader: reader.snapshots.find(moment.epoch, moment.at_ms))
+            return kept.snapshot if kept else self.read(lambda reader: reader.snapshots.find(*moment))
 
-    def after(self, epoch: int) -> list[SnapshotRow]:
-        """Return the rows of higher epochs that can be read, lowest first. Raises SnapshotGoneError if one is gone."""
-        return self.read(lambda reader: _after(reader, epoch))
+    def since(self, epoch: int) -> list[SnapshotRow]:
+        """Return the row of an epoch and those of all higher ones, lowest first. Raises SnapshotGoneError."""
+        first, later = self.find(AsOf(epoch)), self.read(lambda reader: reader.snapshots.after(epoch))
+        if later and later[0].epoch != epoch + 1:
+            raise SnapshotGoneError(f"epoch {epoch + 1}", later[0].epoch)
+        return [first, *later]
 
     def view(self, row: SnapshotRow) -> RegistryView:
         """Return the view of a row."""
@@ -58,90 +75,63 @@ class KeptSnapshots:
             view = self._views.get(row.epoch)
             if view is None or view.snapshot != row:
                 view = self.read(lambda reader: reader.view(row, self._nearest(row.epoch)))
-            self.keep(view)
+            self._keep(view)
             return view
 
-    def keep(self, view: RegistryView) -> None:
-        """Keep a view for those who will ask for it, and forget the ones that were asked for longest ago."""
-        with self._lock:
-            self._views[view.snapshot.epoch] = view
-            self._views.move_to_end(view.snapshot.epoch)
-            while len(self._views) > max(4, min(MOST_VIEWS, MOST_ROWS // (1 + len(view.routes.queues)))):
-                self._views.popitem(last=False)
+    def seen(self, row: SnapshotRow, without: Lacking | None = None) -> Seen:
+        """Return a snapshot as questions see it; `without`: what it lacks of the moment that was asked for."""
+        return Seen.of(self.root, self.view(row), self.settings, without)
 
-    def forget(self) -> None:
-        """Forget all views: the tables are those of another registry now."""
-        with self._lock:
-            self._views.clear()
-            self._reader = None
+    def lacking(self, row: SnapshotRow, moment: AsOf) -> Lacking | None:
+        """Return what the snapshot in force at a moment lacks of it, None if it lacks nothing."""
+        if moment.at_ms is None:
+            return None
+        return self.read(lambda reader: between(self.root, reader.snapshots, row, moment.at_ms))
 
     def compare(self, before: AsOf, after: AsOf) -> Comparison:
         """Return the differences between two moments. The last ones are kept for whoever reads them page by page."""
-        with self._lock:
-            newest = self.read(lambda reader: reader.snapshots.newest())
-            asked = (before, after, newest)
-            if self._compared is None or self._compared[0] != asked:
-                self._compared = asked, self.read(lambda reader: comparison(reader, self.root, before, after))
-            return self._compared[1]
+        newest = self.read(lambda reader: reader.snapshots.newest())
+        return self._compared(before, after, (newest.epoch, newest.published_at))
 
-    def answer(self, row: SnapshotRow, question: Hashable, compute: Callable[[], bytes]) -> bytes:
-        """Return the answer to a question about a snapshot, computed once. An answer must follow from the tables."""
-        key = (row.epoch, row.published_at, question)
-        kept = self._answers.get(key)
-        if kept is None:
-            kept = compute()
-            self._answers.put(key, kept)
-        return kept
+    def _comparison(self, before: AsOf, after: AsOf, _newest: tuple[int, int]) -> Comparison:
+        return self.read(lambda reader: comparison(reader, self.root, before, after))
 
-    def _nearest(self, epoch: int) -> RegistryView | None:
-        """Return the kept view of the highest epoch below: a change feed leads from it to the next."""
-        return self._views.get(max((each for each in self._views if each < epoch), default=0))
+    def answer(self, question: Hashable, compute: Callable[[], bytes]) -> bytes:
+        """Return the answer to a question, computed once. A question names the snapshot that it is answered from."""
+        answer = self._answers.get(question)
+        if answer is None:
+            answer = compute()
+            with self._lock:
+                self._answers[question] = answer
+                if len(self._answers) > MOST_ANSWERS:
+                    self._answers.popitem(last=False)
+        return answer
 
     def read(self, read: Callable[[RouteReader], T]) -> T:
         """Return what `read` reads from the tables as they are now. One thread reads at a time."""
         with self._lock:
             try:
-                if self._reader is None:
-                    self._reader = RouteReader(self.root)
-                former = self._reader.snapshots.table_id
+                self._reader = self._reader or RouteReader(self.root)
                 self._reader.refresh()
-                if self._reader.snapshots.table_id != former:
-                    self._views.clear()
+                self._belong_to(self._reader.snapshots.registry)
                 return read(self._reader)
-            except NamesrvError:
-                raise
             except (DeltaError, OSError) as error:
                 self._reader = None  # a folder that was made anew is opened anew
                 raise StorageError(self.root.url, str(error)) from error
 
+    def _belong_to(self, registry: str) -> None:
+        """Forget the views of another registry: the tables were made anew."""
+        if registry != self._registry:
+            self._views.clear()
+        self._registry = registry
 
-def _after(reader: RouteReader, epoch: int) -> list[SnapshotRow]:
-    rows = reader.snapshots.after(epoch)
-    if rows and rows[0].epoch != epoch + 1:
-        raise SnapshotGoneError(f"epoch {epoch + 1}", rows[0].epoch)
-    newest = rows[-1].epoch if rows else reader.snapshots.newest().epoch
-    if epoch > newest:
-        raise NoSuchSnapshotError(f"epoch {epoch}", newest)
-    return rows
+    def _keep(self, view: RegistryView) -> None:
+        """Keep a view for those who will ask for it, and forget the ones that were asked for longest ago."""
+        self._views[view.snapshot.epoch] = view
+        self._views.move_to_end(view.snapshot.epoch)
+        while len(self._views) > max(4, min(MOST_VIEWS, MOST_ROWS // (1 + len(view.routes.queues)))):
+            self._views.popitem(last=False)
 
-
-class _Answers:
-    """Answers by question, the least recently used of which are forgotten."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[Hashable, bytes] = OrderedDict()
-        self._bytes = 0
-
-    def get(self, key: Hashable) -> bytes | None:
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-            return self._kept.get(key)
-
-    def put(self, key: Hashable, answer: bytes) -> None:
-        with self._lock:
-            self._bytes += len(answer) - len(self._kept.pop(key, b""))
-            self._kept[key] = answer
-            while len(self._kept) > MOST_ANSWERS or self._bytes > MOST_ANSWER_BYTES:
-                self._bytes -= len(self._kept.popitem(last=False)[1])
+    def _nearest(self, epoch: int) -> RegistryView | None:
+        """Return the kept view of the highest epoch below: a change feed leads from it to the next."""
+        return self._views.get(max((each for each in self._views if each < epoch), default=0))

@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 import signal
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import click
 import uvicorn
 
-from namesrv_stream.access.exposure import is_loopback
+from namesrv_stream.access.addresses import is_loopback
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.console.app import make_app
 from namesrv_stream.errors import NamesrvError
@@ -26,23 +24,11 @@ _STOP_LIMIT_S = 5
 _BACKLOG = 2048
 
 
-class ConsoleAddressError(NamesrvError):
-    """The console cannot listen at console.bindAddress and console.port."""
-
-    def __init__(self, host: str, port: int, problem: str) -> None:
-        super().__init__(
-            f"cannot listen at {host}:{port} ({problem}). Set console.port or console.bindAddress, or stop what "
-            f"listens there: {who_listens(port)} names it."
-        )
-        self.host = host
-        self.port = port
-
-
 class ConsoleServer(uvicorn.Server):
     """A console's HTTP server. `url` is known before it serves, and the port is taken."""
 
     def __init__(self, settings: NamesrvSettings) -> None:
-        """Raises SettingError, UsersFileError or ConsoleAddressError."""
+        """Raises SettingError, and NamesrvError if the port is taken."""
         self._app = make_app(settings)
         self._socket = _listening(settings)
         has_tls = bool(settings.tls_cert_path) and settings.tls_mode != "disabled"
@@ -71,14 +57,12 @@ class ConsoleServer(uvicorn.Server):
         log.info("the console has stopped in order")
 
     def stop_on_signals(self) -> None:
-        """Let SIGTERM and Ctrl-C end the serving in order, from now on. Call it in the main thread."""
+        """Let SIGTERM and Ctrl-C end the serving in order, from now on. Call it in the main thread.
+
+        uvicorn raises the signal again after the end: with these handlers, that changes nothing.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self.handle_exit)
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave the signals as they are: uvicorn would raise them again after the end, for a status other than 0."""
-        yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the watches, which never end by themselves, and then all connections."""
@@ -88,15 +72,16 @@ class ConsoleServer(uvicorn.Server):
 
 def _listening(settings: NamesrvSettings) -> socket.socket:
     host, port = settings.console_bind_address, settings.console_port
-    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listening.bind((host, port))
+        return socket.create_server(
+            (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=family is socket.AF_INET6
+        )
     except OSError as error:
-        listening.close()
-        raise ConsoleAddressError(host, port, str(error.strerror or error)) from error
-    listening.listen(_BACKLOG)
-    return listening
+        raise NamesrvError(
+            f"cannot listen at {host}:{port} ({error.strerror or error}). Set console.port or console.bindAddress, or "
+            f"stop what listens there: {who_listens(port)} names it."
+        ) from error
 
 
 @click.command("console")

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from namesrv_stream.access.exposure import check_exposure, is_loopback
+from namesrv_stream.access.addresses import check_exposure, is_loopback
 from namesrv_stream.access.rights import WRITING_CODES, Mode, NotAllowedError, check_right, check_settings
-from namesrv_stream.access.users import Sender, Users
-from namesrv_stream.access.users_file import UsersFile
+from namesrv_stream.access.users import Sender, Users, UsersFile
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.gateway_metrics import Metrics
@@ -40,8 +39,7 @@ class Authorization:
     def __init__(self, settings: NamesrvSettings, metrics: Metrics) -> None:
         """Read the users file.
 
-        Raises SettingError if other machines can connect and auth.mode is not set; UsersFileError if the file cannot
-        be used.
+        Raises SettingError if other machines can connect and auth.mode is not set, or if the file cannot be used.
         """
         mode, is_local = settings.auth_mode, is_loopback(settings.bind_address)
         check_exposure(settings, "bindAddress", settings.bind_address)

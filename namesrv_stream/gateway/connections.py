@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from namesrv_stream.access.proxies import TrustedProxies
+from namesrv_stream.access.addresses import TrustedProxies
 from namesrv_stream.gateway.admission import Admission
 from namesrv_stream.gateway.budget import Budget
 from namesrv_stream.gateway.fair_shares import HeavyTurns, LoopTime

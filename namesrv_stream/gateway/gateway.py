@@ -75,11 +75,6 @@ class Gateway:
         """The epoch of the snapshot that is served, 0 before the first."""
         return self._answers.epoch
 
-    @property
-    def metrics_port(self) -> int | None:
-        """The port at which metrics are served; None without metricsPort."""
-        return self._monitoring.port if self._monitoring else None
-
     async def start(self) -> None:
         """Listen, and serve the newest snapshot if there is one. Raises NamesrvError.
 
@@ -106,7 +101,7 @@ class Gateway:
             opening.callback(processes.close)
             await opening.enter_async_context(self._link)
             await self._wait_for_tables()
-            self._monitoring = self._open_monitoring(opening)
+            self._open_monitoring(opening)
             await self._server.start()
             self._open_things = opening.pop_all()
         self._run(self._look_around())
@@ -131,15 +126,14 @@ class Gateway:
         except TimeoutError:
             log.warning("the tables in %s are not read yet: lookups have to ask again", self._settings.delta_root)
 
-    def _open_monitoring(self, opening: AsyncExitStack) -> MonitoringServer | None:
+    def _open_monitoring(self, opening: AsyncExitStack) -> None:
         settings = self._settings
         if not settings.metrics_port:
-            return None
+            return
         address = settings.bind_address, settings.metrics_port
         checks = {"/healthz": self._health, "/readyz": self._readiness, "/readyz/writes": self._readiness_for_writes}
         server = MonitoringServer(self.metrics.registry, address, "metricsPort", checks)
         opening.push_async_callback(asyncio.to_thread, server.close)
-        return server
 
     def _in_loop(self, serve: Callable[..., None], *snapshot: FollowedSnapshot) -> None:
         """Call `serve` in the event loop. The follower's thread calls this."""

@@ -14,12 +14,11 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from namesrv_stream.history.past_sessions import PastSessions, past_sessions
-from namesrv_stream.history.views import history_queries, wanted_views
+from namesrv_stream.history.views import history_queries, past_sessions, sources, wanted_views
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.pinned import PUBLICATION, open_tables
 from namesrv_stream.tables.root import Root, query
-from namesrv_stream.tables.schemas import PAST_SESSION, SNAPSHOT, TableSpec
+from namesrv_stream.tables.schemas import SNAPSHOT, TableSpec
 from namesrv_stream.tables.spark_views import VIEWS
 
 _NO_LOCAL_PATH = re.compile(r"://|[*?\[]")
@@ -83,10 +82,12 @@ def register_views(  # noqa: PLR0913 -- as Spark's
     place = Root.at(root, storage_options)
     tables = open_tables(place, epoch, at)
     past = past_sessions(place, tables.snapshot)
-    queries, sources = history_queries(past), _sources(tables.snapshot, past)
-    names = wanted_views(queries, {PUBLICATION, *(spec.name for spec in sources)}, only)
-    _prepare(db)
-    for spec, (version, condition) in sources.items():
+    queries, stored = history_queries(past), sources(tables.snapshot, past)
+    names = wanted_views(queries, {PUBLICATION, *(spec.name for spec in stored)}, only)
+    db.execute("SET TimeZone = 'UTC'")
+    for function in _FUNCTIONS.values():
+        db.execute(f"CREATE OR REPLACE TEMP MACRO {function}")
+    for spec, (version, condition) in stored.items():
         if spec.name in names:
             _register_table(db, place, spec, version, condition)
     if PUBLICATION in names:
@@ -114,19 +115,6 @@ def ask(
         asked = {word.lower() for word in re.findall(r"\w+", statement)}
         register_views(db, root, epoch, at, storage_options, only=known & asked)
         return db.sql(statement).to_arrow_table()
-
-
-def _prepare(db: duckdb.DuckDBPyConnection) -> None:
-    db.execute("SET TimeZone = 'UTC'")
-    for function in _FUNCTIONS.values():
-        db.execute(f"CREATE OR REPLACE TEMP MACRO {function}")
-
-
-def _sources(snapshot: SnapshotRow, past: PastSessions | None) -> dict[TableSpec, tuple[int | None, str]]:
-    """Return each table's version in the snapshot and the SQL condition of the rows that count."""
-    sources: dict[TableSpec, tuple[int | None, str]] = {spec: (snapshot.versions[spec.name], "true") for spec in VIEWS}
-    sources[SNAPSHOT] = (None, f"epoch <= {snapshot.epoch}")
-    return sources if past is None else {**sources, PAST_SESSION: (past.version, past.condition)}
 
 
 def _register_table(

@@ -1,12 +1,13 @@
-"""Lines for the log: one for each broker that comes, goes or changes, and few of them after a mass event."""
+"""The job's log lines about brokers: one for each that comes, goes or changes, and few of them after a mass event."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from namesrv_stream.history.membership import recorded_rows
+from namesrv_stream.history.events import recorded_rows
 from namesrv_stream.history.story import changes, end_text, taken_from
 from namesrv_stream.reporting.texts import duration_text
 from namesrv_stream.rules.history import LEASE_ENDS
@@ -15,15 +16,10 @@ from namesrv_stream.rules.rows import QUIET_COLUMNS, BrokerEventRow
 MOST_LINES = 20
 """Most lines of one publication that name a broker each. A last line counts the others."""
 
-LEFT, REFUSED, HELD, COUNTED = "left", "was refused", "is suspect", "came or left"
-_VERBS = {
-    "REGISTERED": "came",
-    "ID_TAKEN": "came",
-    "ID_LOST": "changed",
-    "CHANGED": "changed",
-    **dict.fromkeys(LEASE_ENDS, LEFT),
-}
+_LEFT, _REFUSED, _HELD, _COUNTED = "left", "was refused", "is suspect", "came or left"
 _IN_DISORDER = frozenset({"CHANNEL_CLOSED", "EXPIRED", "REFUSED"})
+
+log = logging.getLogger(__name__)
 
 
 class BrokerLine(NamedTuple):
@@ -44,6 +40,25 @@ class BrokerLine(NamedTuple):
         return f"{self.who} {self.verb}: {self.detail}"
 
 
+def log_brokers(events: Sequence[BrokerEventRow], epoch: int) -> None:
+    """Log who came, went and changed with one publication. A lost connection, an expiry and a refusal are warnings."""
+    for line in broker_lines(events):
+        facts: dict[str, object] = {"epoch": epoch}
+        if line.event is not None:
+            facts |= {"offset": line.event.offset, "address": line.event.broker_addr}
+        match line.verb if line.is_warning else None:
+            case None:
+                log.info("%s", line.text, extra=facts)
+            case verb if verb == _LEFT:
+                log.warning("%s left: %s", line.who, line.detail, extra=facts)
+            case verb if verb == _REFUSED:
+                log.warning("%s was refused: %s", line.who, line.detail, extra=facts)
+            case verb if verb == _HELD:
+                log.warning("%s is suspect: %s", line.who, line.detail, extra=facts)
+            case _:
+                log.warning("%s came or left: %s", line.who, line.detail, extra=facts)
+
+
 def broker_lines(events: Sequence[BrokerEventRow], most: int = MOST_LINES) -> list[BrokerLine]:
     """Return the lines of one publication: one for each of the first `most` brokers, and one that counts the others.
 
@@ -59,37 +74,32 @@ def _count(lines: Sequence[BrokerLine]) -> BrokerLine:
     counted = ", ".join(f"{count:,} {verb}" for verb, count in sorted(counts.items()))
     is_warning = any(line.is_warning for line in lines)
     detail = f"{counted}; `namesrv-stream history` lists them"
-    return BrokerLine(f"{len(lines):,} more brokers", COUNTED, detail, is_warning, None)
+    return BrokerLine(f"{len(lines):,} more brokers", _COUNTED, detail, is_warning, None)
 
 
 def _line(event: BrokerEventRow) -> BrokerLine | None:
-    verb, detail = _VERBS.get(event.type, ""), _detail(event)
-    if _is_refusal(event):
-        verb, detail = REFUSED, "the address that holds its id has a higher state version"
-    elif event.type == "CHANGED" and event.cause == "SILENCE":
-        verb, detail = HELD, "the guard against mass expiry keeps it in the routes"
+    verb, detail = _said(event)
     who = f"{event.broker_name} {event.broker_id} ({event.broker_addr})"
-    return BrokerLine(who, verb, detail, verb == HELD or event.type in _IN_DISORDER, event) if verb and detail else None
+    is_warning = verb == _HELD or event.type in _IN_DISORDER
+    return BrokerLine(who, verb, detail, is_warning, event) if detail else None
 
 
-def _detail(event: BrokerEventRow) -> str:
-    """Return what is to be said of a change of a broker, in the words of its story; an empty text if nothing is."""
+def _said(event: BrokerEventRow) -> tuple[str, str]:
+    """Return what a broker did and more about it, in the words of its story; empty texts if nothing is to be said."""
     before, after = recorded_rows(event.before), recorded_rows(event.after)
     match event.type:
         case "REGISTERED":
-            return f"cluster {event.cluster_name}{taken_from(event, before)}"
+            return "came", f"cluster {event.cluster_name}{taken_from(event, before)}"
         case "ID_TAKEN":
-            return f"the address was alive under another id{taken_from(event, before)}"
+            return "came", f"the address was alive under another id{taken_from(event, before)}"
         case "ID_LOST":
-            return "another address or another id replaced this one"
+            return "changed", "another address or another id replaced this one"
+        case "CHANGED" if event.cause == "SILENCE":
+            return _HELD, "the guard against mass expiry keeps it in the routes"
         case "CHANGED":
-            return ", ".join(changes(before, after, without=QUIET_COLUMNS["live"]))
-        case type_ if type_ in LEASE_ENDS:
-            return f"{end_text(event)}, after {duration_text(event.lease_millis or 0)}"
-        case _:
-            return ""
-
-
-def _is_refusal(event: BrokerEventRow) -> bool:
-    """Return whether the line is a refusal that ended no lease."""
-    return event.type == "REFUSED" and event.lease_millis is None
+            return "changed", ", ".join(changes(before, after, without=QUIET_COLUMNS["live"]))
+        case "REFUSED" if event.lease_millis is None:  # which ended no lease
+            return _REFUSED, "the address that holds its id has a higher state version"
+        case kind if kind in LEASE_ENDS:
+            return _LEFT, f"{end_text(event)}, after {duration_text(event.lease_millis or 0)}"
+    return "", ""

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from namesrv_stream.history.membership import recorded_counts, recorded_rows
+from namesrv_stream.history.events import recorded_counts, recorded_rows
 from namesrv_stream.rules.history import as_json_row
 from namesrv_stream.rules.rows import QUIET_COLUMNS, BrokerEventRow
 from namesrv_stream.tables.schemas import ROUTE_TABLES

@@ -1,20 +1,33 @@
-"""Queries of the history table `broker_event` without Spark."""
+"""Queries of the history table `broker_event` without Spark, and the members of the clusters that its lines leave."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import NamedTuple
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from namesrv_stream.history.membership import Membership
 from namesrv_stream.reporting.texts import iso_text, moment_text
 from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
-from namesrv_stream.rules.rows import QUIET_COLUMNS, BrokerEventRow, SnapshotRow
+from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.record_types import DataVersion
+from namesrv_stream.rules.rows import (
+    QUIET_COLUMNS,
+    BrokerEventRow,
+    BrokerRow,
+    ClusterRow,
+    FilterRow,
+    LiveRow,
+    LogPosition,
+    SnapshotRow,
+)
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.damage import naming_damage
 from namesrv_stream.tables.root import Root, query, select
@@ -27,6 +40,10 @@ _QUIET = rf'"({"|".join(sorted(set().union(*QUIET_COLUMNS.values())))})":(\{{[^}
 """Regular expression for a column of `before` and `after` that shows nobody a change: an object or a number."""
 _WITHOUT_VERSION = (f"regexp_replace({side}, '{_QUIET}', '', 'g')" for side in ("before", "after"))
 _SHOWS_MORE_THAN_A_VERSION = f"type <> 'CHANGED' OR {' IS DISTINCT FROM '.join(_WITHOUT_VERSION)}"
+
+
+Rows = dict[str, list[dict[str, Any]]]
+"""Table -> rows as JSON objects, as in `before` and `after` of a line."""
 
 
 class AsOf(NamedTuple):
@@ -151,16 +168,101 @@ class EpochEvents(NamedTuple):
 def events_by_epoch(root: Root, snapshot: SnapshotRow, span: Span) -> list[EpochEvents]:
     """Return every epoch with events within a span, lowest first, up to a snapshot."""
     counted = "SELECT epoch, type, max(event_time) AS at, count(*) AS n FROM rows"
-    rows = _answer(root, snapshot, f"{counted} WHERE {span.covers} GROUP BY epoch, type ORDER BY epoch, type")
+    rows = _answer(root, snapshot, f"{counted} WHERE {span.covers} GROUP BY epoch, type ORDER BY epoch")
     at_ms = rows.column("at").cast("timestamp[ms]").cast("int64").to_pylist()
-    found: list[EpochEvents] = []
-    for epoch, kind, at, count in zip(*(rows.column(name).to_pylist() for name in ("epoch", "type")), at_ms,
-                                      rows.column("n").to_pylist(), strict=True):  # fmt: skip
-        if not found or found[-1].epoch != epoch:
-            found.append(EpochEvents(epoch, at, {}))
-        found[-1].counts[kind] = count
-        found[-1] = found[-1]._replace(event_time=max(at, found[-1].event_time))
-    return found
+    kinds = zip(*(rows.column(name).to_pylist() for name in ("epoch", "type", "n")), at_ms, strict=True)
+    return [
+        EpochEvents(epoch, max(at for *_, at in of_epoch), {kind: count for _, kind, count, _ in of_epoch})
+        for epoch, of_epoch in ((epoch, list(group)) for epoch, group in groupby(kinds, itemgetter(0)))
+    ]
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Members at one moment, from lines that are replayed: brokers by (name, id), filter servers and leases by address.
+
+    Replaying needs no time travel, so it works for moments of which no snapshot is left. Topics are not replayed: if
+    very many change at once, the history has only their number. A lease has the data version and the last sign of life
+    of the newest line that contains it.
+    """
+
+    brokers: dict[tuple[str, int], BrokerRow] = field(default_factory=dict)
+    filters: dict[str, FilterRow] = field(default_factory=dict)
+    live: dict[str, LiveRow] = field(default_factory=dict)
+
+    @classmethod
+    def after(cls, lines: Iterable[BrokerEventRow]) -> Membership:
+        """Return the members after lines in order of (epoch, seq). Lines of leases that have ended may be left out."""
+        members = cls()
+        for line in lines:
+            members._apply(line)
+        return members
+
+    @property
+    def clusters(self) -> set[ClusterRow]:
+        """Rows of `cluster`: a broker name is in exactly those clusters under which a holder of it registered (D6)."""
+        return {ClusterRow(row.cluster_name, row.broker_name) for row in self.brokers.values()}
+
+    def routes(self) -> RouteTables:
+        """Return the members as the tables that lookups read, in order of the keys; topics and KV are empty."""
+        brokers: dict[str, dict[int, BrokerRow]] = {}
+        for (name, broker_id), row in sorted(self.brokers.items()):
+            brokers.setdefault(name, {})[broker_id] = row
+        clusters: dict[str, list[str]] = {}
+        for cluster in sorted(self.clusters):
+            clusters.setdefault(cluster.cluster_name, []).append(cluster.broker_name)
+        filters = {address: row.filter_server_list for address, row in sorted(self.filters.items())}
+        return RouteTables(brokers=brokers, clusters=clusters, filters=filters, live=dict(sorted(self.live.items())))
+
+    def _apply(self, line: BrokerEventRow) -> None:
+        """Remove the line's rows of `before`, then add its rows of `after`.
+
+        The line in which an address loses an id precedes the line of the id's next holder.
+        """
+        before, after = recorded_rows(line.before), recorded_rows(line.after)
+        for row in map(_broker_row, before.get("broker", ())):
+            self.brokers.pop(row[:2], None)
+        for row in map(_broker_row, after.get("broker", ())):
+            self.brokers[row[:2]] = row
+        for fields in before.get("filter", ()):
+            self.filters.pop(fields["broker_addr"], None)
+        for fields in after.get("filter", ()):
+            self.filters[fields["broker_addr"]] = FilterRow(fields["broker_addr"], tuple(fields["filter_server_list"]))
+        if line.type in LEASE_ENDS and line.lease_millis is not None:
+            self._end(line)
+        for fields in after.get("live", ()):
+            self.live[fields["broker_addr"]] = _live_row(fields)
+
+    def _end(self, line: BrokerEventRow) -> None:
+        """Remove the lease of the line's address, and its id if the address still holds it.
+
+        The line of a late end has no row of the id if another address took the id in the meantime.
+        """
+        self.live.pop(line.broker_addr or "", None)
+        key = (line.broker_name or "", line.broker_id or 0)
+        held = self.brokers.get(key)
+        if held is not None and held.broker_addr == line.broker_addr:
+            self.brokers.pop(key)
+
+
+def recorded_rows(side: str | None) -> Rows:
+    """Return the rows in `before` or `after` of a line, without tables that have only a count and a command's text."""
+    decoded = msgspec.json.decode(side) if side else {}
+    return {table: rows for table, rows in decoded.items() if isinstance(rows, list)}
+
+
+def recorded_counts(side: str | None) -> dict[str, int]:
+    """Return table -> number of rows, for each table of which `before` or `after` has only that number."""
+    decoded = msgspec.json.decode(side) if side else {}
+    return {table: rows["count"] for table, rows in decoded.items() if isinstance(rows, dict) and "count" in rows}
+
+
+def _broker_row(fields: dict[str, Any]) -> BrokerRow:
+    return BrokerRow(**{**fields, "registered_at": LogPosition(**fields["registered_at"])})
+
+
+def _live_row(fields: dict[str, Any]) -> LiveRow:
+    return LiveRow(**{**fields, "data_version": DataVersion(**fields["data_version"])})
 
 
 def members_at(root: Root, snapshot: SnapshotRow, moment: AsOf) -> Membership:

@@ -1,21 +1,53 @@
 """Plots of the history's views, for the churn report and your own notebooks. They need matplotlib (extra `analysis`).
 
 Each plot takes a Spark session in which `register_views` was called, and returns a figure of the period from `since`
-to `until`.
+to `until`. Times are in UTC.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
+import numpy as np
 from pyspark.sql import SparkSession
 
-from namesrv_stream.history import drawing
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.history import palette
 
-if TYPE_CHECKING:
+try:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+    from matplotlib.dates import ConciseDateFormatter
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+    from matplotlib.ticker import MaxNLocator
+except ImportError as error:
+    raise NamesrvError("plots need matplotlib: pip install 'namesrv-stream[analysis]'.") from error
+
+MOST_BROKERS = 60
+"""Most rows of a plot that has a row for each broker: one page."""
+
+_BROKER_LABEL = "cluster, broker name, id"
+_ROW_INCHES = 0.28
+_ROWS_WITHOUT_BROKERS = 7
+_WIDTH_INCHES, _DOTS_AN_INCH = 10, 96
+_LEAST_PIXELS = 3
+"""Width with which an outage is drawn that would be narrower."""
+_TOGETHER_PIXELS = 16
+"""Ends of sessions of one broker that are closer than this share one number."""
+_DAY = timedelta(days=1)
+_LONG = 31 * _DAY
+
+_SHARE_FORMS = ((32, 7, 2), (19, 6, 1))
+"""Forms of a share in a cell: the least pixels of the cell, font size in points, and digits after the point."""
+_OF_DOUBLES = 1e-6
+"""Added before a share is rounded down, because 0.57 times 100 is a little less than 57 in doubles."""
+
+_ROOMY_COLUMNS = 10
+"""Most columns of a heat map in which whole days have their 100 too. In more of them it would hide the other shares."""
 
 _BROKER = "concat_ws(' ', cluster_name, broker_name, broker_id)"
 _AVAILABILITY = f"""
@@ -30,7 +62,7 @@ _SESSIONS = f"""
       WHERE from_time < :until AND coalesce(to_time, :until) > :since
     ), most AS (
       SELECT broker, count(ended_by) AS ends, count(*) OVER () AS brokers
-      FROM shown GROUP BY broker ORDER BY ends DESC, broker LIMIT {drawing.MOST_BROKERS}
+      FROM shown GROUP BY broker ORDER BY ends DESC, broker LIMIT {MOST_BROKERS}
     )
     SELECT * FROM shown JOIN most USING (broker)"""
 _FALLEN = f"""
@@ -82,41 +114,241 @@ def known_period(spark: SparkSession, since: datetime, until: datetime) -> tuple
 class Plot(NamedTuple):
     """A plot: called with a session and a period, it returns the figure.
 
-    `statement` is what it asks, for `bounded`; `draw` makes the figure of the rows.
+    `statement` is what it asks, for `bounded`. `draw` draws the rows of the answer, or returns a sentence that says the
+    same in place of a plot.
     """
 
+    title: str
     statement: str
-    draw: Callable[[Any, datetime, datetime], Figure]
+    draw: Callable[[Axes, Any, datetime, datetime], str | None]
 
     def __call__(self, spark: SparkSession, since: datetime, until: datetime) -> Figure:
-        """Ask the session's views about the period, and draw the answer."""
-        return self.draw(_rows(spark, self.statement, since, until), since, until)
+        """Ask the session's views about the period, and draw the answer with times in UTC, whatever its zone is."""
+        rows = spark.sql(bounded(self.statement, since, until)).toArrow().to_pandas()
+        times = rows.select_dtypes("datetimetz")
+        return self.figure(rows.assign(**{name: times[name].dt.tz_convert("UTC") for name in times}), since, until)
+
+    def figure(self, rows: Any, since: datetime, until: datetime) -> Figure:
+        """Return the figure of a pandas frame with the columns of `statement`."""
+        lines = min(rows["broker"].nunique(), MOST_BROKERS) if "broker" in rows else _ROWS_WITHOUT_BROKERS
+        height = max(2.5, 1.5 + lines * _ROW_INCHES)
+        figure = Figure(figsize=(_WIDTH_INCHES, height), dpi=_DOTS_AN_INCH, layout="constrained")
+        axes = figure.subplots()
+        axes.set_title(f"{self.title}, {period(since, until)}", fontsize="medium")
+        sentence = "nothing in this period" if rows.empty else self.draw(axes, rows, since, until)
+        if sentence:
+            figure.set_label(sentence)
+            axes.set_axis_off()
+            axes.text(0.5, 0.5, sentence, ha="center", va="center", transform=axes.transAxes)
+        return figure
 
 
-availability_heat_map = Plot(_AVAILABILITY, drawing.heat_map)
+def period(since: datetime, until: datetime) -> str:
+    """Return the period as titles show it."""
+    begin, end = (moment.astimezone(UTC) for moment in (since, until))
+    return f"{begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC"
+
+
+def sentence_of(figure: Figure) -> str | None:
+    """Return the sentence that a figure has in place of a plot, None if it is a plot."""
+    return str(figure.get_label()) or None
+
+
+def _heat_map(axes: Axes, rows: Any, since: datetime, until: datetime) -> None:
+    """Draw a row for each broker and a column for each day, with the share in percent where there is room."""
+    rows = rows.assign(day=rows["day"].astype("datetime64[ns]"))
+    grid = rows.pivot(index="broker", columns="day", values="availability")
+    shown = grid.loc[grid.mean(axis=1).nsmallest(MOST_BROKERS).index.sort_values()].T.asfreq("D").T
+    _note_number(axes, "lowest", len(shown), len(grid))
+    edges = [shown.columns[0] + day * _DAY for day in range(len(shown.columns) + 1)]
+    shares = shown.to_numpy(float)
+    axes.pcolormesh(
+        edges,
+        range(len(shown) + 1),
+        shares,
+        cmap=ListedColormap([*palette.SHARES.values()]),
+        norm=BoundaryNorm([*palette.SHARES, 1.0], len(palette.SHARES)),
+        edgecolors="white" if len(shown.columns) <= _LONG.days else "none",
+    )
+    is_cut = _mark_parts_of_days(axes, edges, since, until)
+    axes.set_yticks(np.arange(len(shown)) + 0.5, list(shown.index))
+    axes.set_ylabel(_BROKER_LABEL)
+    axes.invert_yaxis()
+    _date_axis(axes, since, until)
+    bounds = [*palette.SHARES]
+    labels = [f"below {100 * bounds[1]:g} %", *(f"from {100 * bound:g} %" for bound in bounds[1:])]
+    named = [Patch(color=colour, label=label) for label, colour in zip(labels, palette.SHARES.values(), strict=True)]
+    named += [Patch(fill=False, hatch="...", edgecolor="grey", linewidth=0, label="part of a day")] if is_cut else []
+    _legend(axes, handles=named, ncols=len(named))
+    _write_shares(axes, shares, edges, since, until)
+
+
+def _write_shares(axes: Axes, shares: Any, edges: Sequence[Any], since: datetime, until: datetime) -> None:
+    """Write each share into the visible part of its cell, rounded down: 100 means the whole day."""
+    pixels_a_day = _axis_pixels(axes) / ((until - since) / _DAY)
+    for column, (begin, end) in enumerate(_within(edges, since, until)):
+        room = (end - begin) / np.timedelta64(1, "D") * pixels_a_day
+        points, digits = next((form[1:] for form in _SHARE_FORMS if room >= form[0]), (0, 0))
+        for row in np.flatnonzero(~np.isnan(shares[:, column])) if points else ():
+            share = shares[row, column]
+            if share < 1 or len(edges) - 1 <= _ROOMY_COLUMNS:
+                percent = np.floor(100 * 10**digits * share + _OF_DOUBLES) / 10**digits
+                place = (begin + (end - begin) / 2, row + 0.5)
+                colour = "white" if share < palette.LIGHT_SHARE else "black"
+                axes.text(*place, f"{percent:g}", ha="center", va="center", fontsize=points, color=colour)
+
+
+def _mark_parts_of_days(axes: Axes, edges: Sequence[Any], since: datetime, until: datetime) -> bool:
+    """Dot the columns of days of which the period has only a part, and return whether there are any."""
+    visible = zip(pairwise(edges), _within(edges, since, until), strict=True)
+    parts = [part for day, part in visible if part != day]
+    for begin, end in parts:
+        axes.axvspan(begin, end, fill=False, hatch="...", edgecolor="grey", linewidth=0, alpha=0.6)
+    return bool(parts)
+
+
+def _within(edges: Sequence[Any], since: datetime, until: datetime) -> Iterator[tuple[Any, Any]]:
+    """Yield the part of each day of a heat map that the period has. Its days are in UTC, without a zone."""
+    first, last = (np.datetime64(moment.astimezone(UTC).replace(tzinfo=None)) for moment in (since, until))
+    yield from ((max(begin, first), min(end, last)) for begin, end in pairwise(edges))
+
+
+def _timeline(axes: Axes, rows: Any, since: datetime, until: datetime) -> None:
+    """Draw a line for each broker: a bar for each session, and a mark whose colour shows how the session ended.
+
+    After an unplanned end the mark is as wide as the gap. One that would be narrower than a few pixels is drawn wider.
+    Ends that lie together have their number.
+    """
+    brokers = sorted(rows["broker"].unique(), reverse=True)
+    _note_number(axes, "most ended", len(brokers), rows["brokers"].max())
+    rows = rows.assign(place=[brokers.index(broker) for broker in rows["broker"]])
+    axes.hlines(
+        rows["place"], rows["since"], rows["until"], linewidth=8, color=palette.IN_ROUTES, label="in the routes"
+    )
+    axes.set_yticks(range(len(brokers)), brokers)
+    axes.set_ylim(-0.7, len(brokers) - 0.3)
+    axes.set_ylabel(_BROKER_LABEL)
+    _date_axis(axes, since, until)
+    pixel = (until - since) / _axis_pixels(axes)
+    for how, ended in rows[rows["to_time"].notna()].groupby("ended_by"):
+        away = (ended["back_at"] - ended["to_time"]).clip(lower=_LEAST_PIXELS * pixel)
+        if how not in palette.UNPLANNED:  # nobody expects the broker in the gap, which stays white
+            away = away.clip(upper=_LEAST_PIXELS * pixel)
+        colour = palette.ENDS[str(how)].colour
+        axes.barh(ended["place"], away, left=ended["to_time"], height=0.6, color=colour, label=how, zorder=3)
+    for end, place, count in _together(rows, _TOGETHER_PIXELS * pixel):
+        axes.annotate(str(count), (end, place), (4, 5), textcoords="offset points", fontsize="x-small")
+    _legend(axes, ncols=len(palette.ENDS) + 1)
+
+
+def _together(rows: Any, within: timedelta) -> Iterator[tuple[Any, int, int]]:
+    """Yield the last end, the line and the number of each group of two or more ends that follow each other closely."""
+    for place, ended in rows[rows["to_time"].notna()].sort_values("to_time").groupby("place"):
+        groups = (ended["to_time"].diff() > within).cumsum()
+        for _, group in ended["to_time"].groupby(groups):
+            if len(group) > 1:
+                yield group.iloc[-1], place, len(group)
+
+
+def _flapping(axes: Axes, rows: Any, _since: datetime, _until: datetime) -> str | None:
+    """Draw a bar for each broker, most ends first."""
+    if len(rows) == 1:
+        [only] = rows.itertuples()
+        return (
+            f"One broker fell out unplanned: {only.broker}, {only.ends} times, {only.flaps} times for less "
+            "than ten minutes."
+        )
+    rows = rows[::-1]
+    axes.barh(rows["broker"], rows["flaps"], color=palette.VERMILION, label="back within 10 minutes")
+    others = rows["ends"] - rows["flaps"]
+    axes.barh(rows["broker"], others, left=rows["flaps"], color=palette.GREY, label="later or not")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("unplanned ends of leases (EXPIRED, CHANNEL_CLOSED)")
+    axes.set_ylabel(_BROKER_LABEL)
+    _legend(axes, ncols=2)
+    return None
+
+
+def _expiry(axes: Axes, rows: Any, _since: datetime, _until: datetime) -> str | None:
+    """Draw how often each time to expiry occurred."""
+    seconds = rows["seconds"].astype(float)
+    if seconds.nunique() == 1:
+        leases = "1 lease" if len(seconds) == 1 else f"Each of {len(seconds):,} leases"
+        return f"{leases} expired {seconds.iloc[0]:,.1f} s after the last sign of life."
+    axes.hist(seconds, bins=60, range=(0, 1.1 * max(120.0, seconds.max())), color=palette.ENDS["EXPIRED"].colour)
+    axes.set_xlim(left=0)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel(
+        "seconds from the last sign of life to the end of the lease "
+        f"(median {seconds.median():,.1f}, longest {seconds.max():,.1f})"
+    )
+    axes.set_ylabel("expired leases")
+    return None
+
+
+def _changes(axes: Axes, rows: Any, since: datetime, until: datetime) -> str | None:
+    """Draw a column for each hour, by day if the period is long."""
+    unit, step = ("day", _DAY) if until - since > _LONG else ("hour", timedelta(hours=1))
+    axes.set_title(axes.get_title().replace("Changes", f"Changes by {unit}"), fontsize="medium")
+    kinds = rows["type"].where(rows["type"].isin(palette.KINDS), palette.COMMAND)
+    grid = rows.groupby([rows["hour"].dt.floor(step), kinds])["events"].sum().unstack(fill_value=0)
+    if len(grid) == 1:
+        said = ", ".join(f"{count:,} {kind}" for kind, count in grid.iloc[0].items())
+        return f"All in one {unit}, from {grid.index[0]:%Y-%m-%d %H:%M}: {said}."
+    bottom = np.zeros(len(grid))
+    for kind, (colour, hatch) in palette.KINDS.items():
+        if kind in grid:
+            width = step / _DAY
+            axes.bar(grid.index, grid[kind], width, bottom, align="edge", label=kind, color=colour, hatch=hatch)
+            bottom += grid[kind].to_numpy()
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylabel(f"events in the {unit}")
+    _date_axis(axes, since, until)
+    _legend(axes, ncols=6, fontsize="small")
+    return None
+
+
+def _legend(axes: Axes, **form: Any) -> None:
+    axes.get_figure(root=True).legend(loc="outside lower center", frameon=False, **form)  # type: ignore[union-attr]  # axes of ours have a figure
+
+
+def _axis_pixels(axes: Axes) -> float:
+    """Return the width that the labels leave to the time axis. Call it when the labels are set."""
+    axes.get_figure(root=True).draw_without_rendering()  # type: ignore[union-attr]  # as above
+    return float(axes.get_window_extent().width)
+
+
+def _note_number(axes: Axes, which: str, shown: int, of_all: int) -> None:
+    """Put the number of brokers shown into the title if the plot has no room for all of them."""
+    if shown != of_all:
+        what, _, when = axes.get_title().partition(",")
+        axes.set_title(f"{what} (the {shown} {which} of {of_all:,}),{when}", fontsize="medium")
+
+
+def _date_axis(axes: Axes, since: datetime, until: datetime) -> None:
+    """Bound the date axis by the period, and label it with only the parts of each date that are needed."""
+    axes.set_xlim(since, until)  # type: ignore[arg-type]  # an axis of dates takes dates
+    locator = axes.xaxis.get_major_locator()
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]  # matplotlib's
+
+
+availability_heat_map = Plot("Availability by broker and day", _AVAILABILITY, _heat_map)
 """Plot of each broker's share of each day (UTC) in the routes."""
 
-up_down_timeline = Plot(_SESSIONS, drawing.timeline)
+up_down_timeline = Plot("Sessions and how they ended", _SESSIONS, _timeline)
 """Plot of each broker's sessions and of how they ended."""
 
-flapping_rank = Plot(_FALLEN, drawing.flapping)
+flapping_rank = Plot("Flapping", _FALLEN, _flapping)
 """Plot of the ten brokers with most unplanned ends of leases, and how many of these ends were flaps.
 
 An unplanned end is a flap if the broker was back within ten minutes.
 """
 
-time_to_expiry = Plot(_EXPIRED, drawing.expiry)
+time_to_expiry = Plot("Time to expiry", _EXPIRED, _expiry)
 """Plot of the time from the last sign of life of a silent broker to the end of its lease."""
 
-changes_by_hour = Plot(_CHANGES, drawing.changes)
+changes_by_hour = Plot("Changes", _CHANGES, _changes)
 """Plot of the number of events in each hour by kind, so that an incident stands out.
 
 A period of more than 31 days is shown by day.
 """
-
-
-def _rows(spark: SparkSession, statement: str, since: datetime, until: datetime) -> Any:
-    """Return a pandas frame with times in UTC, whatever the session's zone is."""
-    rows = spark.sql(bounded(statement, since, until)).toArrow().to_pandas()
-    times = rows.select_dtypes("datetimetz")
-    return rows.assign(**{name: times[name].dt.tz_convert("UTC") for name in times})

@@ -14,7 +14,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGoneError, masked
-from namesrv_stream.history import drawing, plots
+from namesrv_stream.history import plots
 from namesrv_stream.history.views import register_views
 from namesrv_stream.tables.root import Root
 
@@ -114,26 +114,10 @@ h2 { margin-top: 2.5rem; break-after: avoid } p { color: #616161; break-after: a
 """
 
 
-class EmptyPeriodError(NamesrvError):
-    """Failure to report a period in which no broker was in the routes.
-
-    `before` is the time when the last broker before the period left, `after` when the first one after it came; None if
-    there was none.
-    """
-
-    def __init__(self, since: datetime, until: datetime, before: str | None, after: str | None) -> None:
-        ends = [f"until {before}"] if before else []
-        ends += [f"from {after} on"] if after else []
-        known = f"There were brokers {' and '.join(ends)}" if ends else "No broker has ever registered"
-        super().__init__(f"no broker was in the routes from {drawing.period(since, until)}. {known}.")
-        self.before = before
-        self.after = after
-
-
 def churn_report(spark: SparkSession, root: Root, since: datetime, until: datetime) -> str:
     """Return the period's HTML page, made in a session of its own.
 
-    Raises EmptyPeriodError if no broker was in the routes.
+    Raises NamesrvError if no broker was in the routes.
     """
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "UTC")
@@ -151,7 +135,7 @@ def churn_report(spark: SparkSession, root: Root, since: datetime, until: dateti
     finally:
         sessions.unpersist()
     parts.append(topics_at(session, root, until))
-    title = f"Churn from {drawing.period(since, until)}"
+    title = f"Churn from {plots.period(since, until)}"
     made = (
         f"From the registry {masked(root.url)}, epoch {snapshot.epoch}, at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC. "
         "docs/cookbook.md has more questions."
@@ -180,13 +164,22 @@ def _require_brokers(session: SparkSession, since: datetime, until: datetime) ->
         FROM stretch"""
     [sessions] = session.sql(plots.bounded(statement, since, until)).collect()
     if since >= until or not sessions.found:
-        raise EmptyPeriodError(since, until, sessions.before, sessions.after)
+        raise NamesrvError(
+            f"no broker was in the routes from {plots.period(since, until)}. {_known(sessions.before, sessions.after)}."
+        )
+
+
+def _known(before: str | None, after: str | None) -> str:
+    """Return when there were brokers: `before` is when the last one before the period left, `after` the next came."""
+    ends = [f"until {before}"] if before else []
+    ends += [f"from {after} on"] if after else []
+    return f"There were brokers {' and '.join(ends)}" if ends else "No broker has ever registered"
 
 
 def _plot_parts(session: SparkSession, since: datetime, until: datetime) -> Iterator[str]:
     for heading, (plot, words) in _PLOTS.items():
         figure = plot(session, since, until)
-        sentence = drawing.sentence_of(figure)
+        sentence = plots.sentence_of(figure)
         shown = f"<p>{html.escape(sentence)}</p>" if sentence else f"<p>{words}</p>{_image(figure, words)}"
         yield f"<h2>{heading}</h2>{shown}{_query(plots.bounded(plot.statement, since, until))}"
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from namesrv_stream.history.past_sessions import LATEST_OF_BROKERS, files_since, past_sessions
-from namesrv_stream.history.views import register_views
+from namesrv_stream.history.views import LATEST_OF_BROKERS, files_since, past_sessions, register_views
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.root import Root

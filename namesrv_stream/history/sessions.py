@@ -7,11 +7,11 @@ lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from namesrv_stream.history.membership import Membership
+from namesrv_stream.history.events import Membership
 from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
 from namesrv_stream.rules.rows import BrokerEventRow
 
@@ -76,18 +76,38 @@ def sessions(members: Membership, lines: Iterable[BrokerEventRow]) -> list[Sessi
 
     `members` are those at its beginning, `lines` all that follows, in order of the log.
     """
-    told = _Sessions()
+    under_way: dict[BrokerKey, Session] = {}
+    ended: list[Session] = []
     for row in members.brokers.values():
         lease = members.live.get(row.broker_addr)
         began_ms = lease.lease_began_at if lease else row.registered_at.event_time
-        told.begin((row.cluster_name, row.broker_name, row.broker_id), row.broker_addr, began_ms)
+        session = Session(row.cluster_name, row.broker_name, row.broker_id, row.broker_addr, began_ms)
+        under_way[session.broker] = session
     for line in lines:
         key = _broker_of(line)
+        held = under_way.get(key)
         if line.type in BEGINS:
-            told.begin(key, line.broker_addr or "", line.event_time)
-        elif line.type == "ID_LOST" or (line.type in LEASE_ENDS and line.lease_millis is not None):
-            told.end(key, line)
-    return sorted(told.found(), key=lambda each: (each.from_ms, each.broker))
+            began = held or _handed_over(ended, key, line.event_time) or Session(*key, "", line.event_time)
+            under_way[key] = began._replace(address=line.broker_addr or "")
+        elif held is not None and held.address == line.broker_addr and _ends(line):
+            del under_way[key]
+            ended.append(held._replace(to_ms=line.event_time, ended_by=line.type, last_heard_ms=line.last_heard_at))
+    return sorted([*ended, *under_way.values()], key=lambda each: (each.from_ms, each.broker))
+
+
+def _ends(line: BrokerEventRow) -> bool:
+    """Return whether the session of the line's address ends, if that address still holds its id."""
+    return line.type == "ID_LOST" or (line.type in LEASE_ENDS and line.lease_millis is not None)
+
+
+def _handed_over(ended: list[Session], broker: BrokerKey, at_ms: int) -> Session | None:
+    """Take the session that another address has handed over in the same step out of `ended`; None if there is none."""
+    for index in range(len(ended) - 1, -1, -1):
+        if ended[index].to_ms != at_ms:
+            return None
+        if ended[index].broker == broker and ended[index].ended_by == "ID_LOST":
+            return ended.pop(index)._replace(to_ms=None, ended_by=None, last_heard_ms=None)
+    return None
 
 
 def availability(found: Iterable[Session], since_ms: int, until_ms: int) -> dict[BrokerKey, Availability]:
@@ -117,8 +137,12 @@ def _expected_until(session: Session, following: Session | None, until_ms: int) 
 
 def flapping(found: Sequence[Session]) -> list[Flapping]:
     """Return the brokers with unplanned ends, those with most flaps first."""
-    counted = [_flapping_of(broker, of_one) for broker, of_one in _by_broker(found).items()]
-    ranked = [each for each in counted if each.unplanned_ends]
+    ranked = []
+    for broker, of_one in _by_broker(found).items():
+        ends = [(each.from_ms, each.to_ms or 0) for each in of_one if each.ended_by in UNPLANNED]
+        if ends:
+            flaps = sum(any(to <= back.from_ms <= to + FLAP_MS for back in of_one) for _, to in ends)
+            ranked.append(Flapping(broker, len(ends), flaps, min(to - began for began, to in ends)))
     return sorted(ranked, key=lambda each: (-each.flaps, -each.unplanned_ends, each.broker))
 
 
@@ -151,53 +175,5 @@ def outages(lines: Iterable[BrokerEventRow]) -> list[Outage]:
     return [group for group in groups if len(group.brokers) > 1]
 
 
-class _Sessions:
-    """Sessions that have begun, and those that have ended, while lines are read."""
-
-    def __init__(self) -> None:
-        self._open: dict[BrokerKey, Session] = {}
-        self._ended: list[Session] = []
-
-    def begin(self, broker: BrokerKey, address: str, at_ms: int) -> None:
-        """Begin a session, or go on with the one that another address has handed over in the same step."""
-        self._open[broker] = self._open.get(broker) or self._handed_over(broker, at_ms) or Session(*broker, "", at_ms)
-        self._open[broker] = self._open[broker]._replace(address=address)
-
-    def end(self, broker: BrokerKey, line: BrokerEventRow) -> None:
-        """End the session of a broker, if the line's address still holds its id."""
-        held = self._open.get(broker)
-        if held is not None and held.address == line.broker_addr:
-            ended = held._replace(to_ms=line.event_time, ended_by=line.type, last_heard_ms=line.last_heard_at)
-            self._ended.append(ended)
-            del self._open[broker]
-
-    def found(self) -> Iterator[Session]:
-        """Yield all sessions, in no particular order."""
-        yield from self._ended
-        yield from self._open.values()
-
-    def _handed_over(self, broker: BrokerKey, at_ms: int) -> Session | None:
-        for index in range(len(self._ended) - 1, -1, -1):
-            ended = self._ended[index]
-            if ended.to_ms != at_ms:
-                return None
-            if ended.broker == broker and ended.ended_by == "ID_LOST":
-                del self._ended[index]
-                return ended._replace(to_ms=None, ended_by=None, last_heard_ms=None)
-        return None
-
-
 def _broker_of(line: BrokerEventRow) -> BrokerKey:
     return (line.cluster_name or "", line.broker_name or "", line.broker_id or 0)
-
-
-def _flapping_of(broker: BrokerKey, found: Sequence[Session]) -> Flapping:
-    ends = [each for each in found if each.ended_by in UNPLANNED]
-    backs = sorted(each.from_ms for each in found)
-    flaps = sum(_is_back_soon(each.to_ms or 0, backs) for each in ends)
-    shortest_ms = min(((each.to_ms or 0) - each.from_ms for each in ends), default=0)
-    return Flapping(broker, len(ends), flaps, shortest_ms)
-
-
-def _is_back_soon(gone_ms: int, backs: Iterable[int]) -> bool:
-    return any(gone_ms <= back_ms <= gone_ms + FLAP_MS for back_ms in backs)

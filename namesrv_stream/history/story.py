@@ -1,15 +1,14 @@
-"""Sentences about a broker or a topic: one or more for each line of history."""
+"""Sentences about a broker or a topic, from the lines of the history."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import dropwhile
 from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from namesrv_stream.history.events import Span, newest_events, recorded_names
-from namesrv_stream.history.membership import Rows, recorded_counts, recorded_rows
+from namesrv_stream.history.events import Rows, Span, newest_events, recorded_counts, recorded_names, recorded_rows
 from namesrv_stream.history.topics import ONE_OF_SEVERAL, topic_history
 from namesrv_stream.reporting.texts import counted, duration_text, perm_text
 from namesrv_stream.rules.record_types import PERM_WRITE, AddWritePerm, Command, WipeWritePerm
@@ -64,12 +63,6 @@ class Sentence(NamedTuple):
     text: str
 
 
-def log_gap_text(line: BrokerEventRow) -> str:
-    """Return how long no tick came to the log, from a line of type LOG_GAP (E11)."""
-    gap = msgspec.json.decode(line.after or "{}").get("log_gap", {})
-    return f"no tick for {duration_text(gap.get('millis', 0))}"
-
-
 def story_of(  # noqa: PLR0913  # what the user chose
     root: Root,
     snapshot: SnapshotRow,
@@ -101,13 +94,9 @@ def topic_story(
 
 
 def story_of_broker(lines: Sequence[BrokerEventRow]) -> list[Sentence]:
-    """Return the sentences of lines that concern a broker name or an address, in order of the log."""
-    sentences, wipes = [], dict[str, BrokerEventRow]()
-    for line in lines:
-        undone = _undone_wipe(line, wipes)
-        texts = [f"{text.rstrip('.')}{undone}." if undone else text for text in _of_broker(line)]
-        sentences += [Sentence(line.epoch, line.event_time, text) for text in texts]
-    return sentences
+    """Return a sentence for each of the lines that concern a broker name or an address, in order of the log."""
+    wipes: dict[str, BrokerEventRow] = {}
+    return [Sentence(line.epoch, line.event_time, f"{_of_broker(line)}{_undone_wipe(line, wipes)}.") for line in lines]
 
 
 def _undone_wipe(line: BrokerEventRow, wipes: dict[str, BrokerEventRow]) -> str:
@@ -160,35 +149,37 @@ def _maybe(topic: str, uncertain: Sequence[BrokerEventRow]) -> str:
     )
 
 
-def _of_broker(line: BrokerEventRow) -> Iterator[str]:
+def _of_broker(line: BrokerEventRow) -> str:
+    """Return what a line says, without the full stop."""
     before, after = recorded_rows(line.before), recorded_rows(line.after)
     who = _who(line)
     match line.type:
         case "REGISTERED":
-            yield f"{line.broker_addr} registered as {_identity(line)}{taken_from(line, before)}{_by(line)}."
+            return f"{line.broker_addr} registered as {_identity(line)}{taken_from(line, before)}{_by(line)}"
         case "ID_TAKEN":
-            yield f"{line.broker_addr}, alive already, is {_identity(line)} now{taken_from(line, before)}{_by(line)}."
+            return f"{line.broker_addr}, alive already, is {_identity(line)} now{taken_from(line, before)}{_by(line)}"
         case "ID_LOST":
-            yield f"{line.broker_addr} is no longer {_identity(line)}, which another address or another id replaced."
+            return f"{line.broker_addr} is no longer {_identity(line)}, which another address or another id replaced"
         case "CHANGED":
-            yield f"{who} {_changed(line, before, after)}."
+            return f"{who} {_changed(line, before, after)}"
         case "TOPICS_CHANGED":
-            yield f"{line.broker_name}: {', '.join(_topics(line, before, after))}, {_because(line)}."
+            return f"{line.broker_name}: {', '.join(_topics(line, before, after))}, {_because(line)}"
         case "REFUSED" if line.lease_millis is None:
-            yield f"{who} was refused: the address that holds this id has a higher state version{_by(line)}."
+            return f"{who} was refused: the address that holds this id has a higher state version{_by(line)}"
         case "UNREGISTERED" | "CHANNEL_CLOSED" | "EXPIRED" | "MOVED" | "REFUSED":
             lost = f"{line.broker_addr}, which was {_identity(line)} no longer,"
             lasted = duration_text(line.lease_millis or 0)
-            yield f"{who if 'broker' in before else lost} {end_text(line)}; it had been alive for {lasted}."
+            return f"{who if 'broker' in before else lost} {end_text(line)}; it had been alive for {lasted}"
         case "LOG_GAP":
-            yield (
-                f"{log_gap_text(line)}: Kafka or all gateways were away, or a clock stepped. Leases counted no more "
-                "than tickGapMillis of it."
+            gap = msgspec.json.decode(line.after or "{}").get("log_gap", {})
+            return (
+                f"no tick for {duration_text(gap.get('millis', 0))}: Kafka or all gateways were away, or a clock "
+                "stepped. Leases counted no more than tickGapMillis of it"
             )
         case command if command in BY_OPERATORS:
-            yield f"{_asker(line)} asked for {line.type}{_effect(line, before, after)}{_given_reason(line)}."
+            return f"{_asker(line)} asked for {line.type}{_effect(line, before, after)}{_given_reason(line)}"
         case other:
-            yield f"{other}, which this release does not know, because of {line.cause}."
+            return f"{other}, which this release does not know, because of {line.cause}"
 
 
 def _changed(line: BrokerEventRow, before: Rows, after: Rows) -> str:
@@ -203,19 +194,17 @@ def _changed(line: BrokerEventRow, before: Rows, after: Rows) -> str:
 
 
 def _of_topic(topic: str, line: BrokerEventRow) -> Iterator[str]:
-    found = [*_row_changes(topic, line, "topic", _topic_change), *_row_changes(topic, line, "topic_mapping", _mapped)]
-    yield from (f"{change}, {_because(line)}." for change in found)
-    if not found and line.type in _COMMANDS:
+    changed = False
+    for table, sentence in (("topic", _topic_change), ("topic_mapping", _mapped)):
+        before, after = (
+            {row["broker_name"]: row for row in recorded_rows(side).get(table, []) if row["topic"] == topic}
+            for side in (line.before, line.after)
+        )
+        for name in sorted(before.keys() | after.keys()):
+            changed = True
+            yield f"{sentence(topic, name, before.get(name), after.get(name))}, {_because(line)}."
+    if not changed and line.type in _COMMANDS:
         yield f"{_asker(line)} asked for {line.type} of {topic}: nothing changed{_given_reason(line)}."
-
-
-def _row_changes(topic: str, line: BrokerEventRow, table: str, sentence: Callable[..., str]) -> Iterator[str]:
-    before, after = (
-        {row["broker_name"]: row for row in recorded_rows(side).get(table, []) if row["topic"] == topic}
-        for side in (line.before, line.after)
-    )
-    names = sorted(before.keys() | after.keys())
-    yield from (sentence(topic, name, before.get(name), after.get(name)) for name in names)
 
 
 def _topic_change(topic: str, name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:

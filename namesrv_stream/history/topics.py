@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from namesrv_stream.history.events import EVERYTHING, Span, quoted, topic_events
-from namesrv_stream.history.membership import recorded_counts, recorded_rows
+from namesrv_stream.history.events import EVERYTHING, Span, quoted, recorded_counts, recorded_rows, topic_events
 from namesrv_stream.rules.history import as_json_row
 from namesrv_stream.rules.registry import CAUSES
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow

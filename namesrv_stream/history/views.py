@@ -7,34 +7,40 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from namesrv_stream.errors import NamesrvError
-from namesrv_stream.history.past_sessions import PastSessions, past_sessions
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from namesrv_stream.errors import NamesrvError, NotARegistryError
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.object_store import give_spark_access
-from namesrv_stream.tables.pinned import event_time_ms
-from namesrv_stream.tables.root import Root, is_there
-from namesrv_stream.tables.schemas import BROKER_EVENT, PAST_SESSION, PAST_SNAPSHOT, SNAPSHOT
+from namesrv_stream.tables.pinned import PUBLICATION, event_time_ms
+from namesrv_stream.tables.root import Root, is_there, query
+from namesrv_stream.tables.schemas import (
+    BACK_MONTH,
+    BROKER_EVENT,
+    EVENT_MONTH,
+    NOT_BACK,
+    PAST_SESSION,
+    PAST_SNAPSHOT,
+    SNAPSHOT,
+    TableSpec,
+)
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.spark_views import VIEWS, all_columns, register_tables, snapshot_sql, table_as_of
+from namesrv_stream.tables.spark_views import VIEWS, table_as_of, table_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # `history_sql` needs no Spark in the process
 
+LATEST_OF_BROKERS = f"{BACK_MONTH} = '{NOT_BACK}'"
+"""SQL condition of the latest session of each broker."""
+
+_AFTER_ALL_MONTHS = "9999-99"
+
 _SOURCE = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
 _CREATE_VIEW = re.compile(r"CREATE OR REPLACE TEMPORARY VIEW (\w+) AS\s")
 _OF_PAST_SESSIONS = re.compile(r"-- <past_session>\n.*?-- </past_session>\n", re.DOTALL)
-
-
-class NoSuchViewError(NamesrvError):
-    """Request for a view or table that `register_views` does not make of this snapshot."""
-
-    def __init__(self, names: Iterable[str], known: Iterable[str]) -> None:
-        self.names = tuple(sorted(names))
-        self.known = tuple(sorted(known))
-        known_names = ", ".join(self.known)
-        super().__init__(f"no view or table is called {' or '.join(self.names)}. `only` may name {known_names}.")
 
 
 def register_views(  # noqa: PLR0913 -- open_snapshot's arguments and one more
@@ -52,25 +58,22 @@ def register_views(  # noqa: PLR0913 -- open_snapshot's arguments and one more
     alone, and the views of views.sql stay where they are.
 
     With `only`, register or move only the views and tables that it names, and their sources. This is faster if a
-    session asks one question. Other views stay at their snapshot. Raises NoSuchViewError if `only` has an unknown name.
+    session asks one question. Other views stay at their snapshot. Raises NamesrvError if `only` has an unknown name.
     """
     place = Root.at(root, storage_options)
     give_spark_access(spark, place)
     snapshot = Snapshots(place).find(epoch, event_time_ms(at))
     past = past_sessions(place, snapshot)
-    queries = _queries(_history_statements(place, past))
-    tables = [*VIEWS, SNAPSHOT, *([] if past is None else [PAST_SESSION])]
+    queries = _queries([_publications(place), *_view_statements(past)])
+    tables = sources(snapshot, past)
     wanted = wanted_views(queries, {spec.name for spec in tables}, only)
-    register_tables(spark, place, snapshot, [spec for spec in VIEWS if spec.name in wanted])
-    if SNAPSHOT.name in wanted:
-        table_as_of(spark, place, SNAPSHOT).where(_up_to(snapshot)).createOrReplaceTempView(SNAPSHOT.name)
-    if past is not None and PAST_SESSION.name in wanted:
-        kept = table_as_of(spark, place, PAST_SESSION, past.version)
-        kept.where(past.condition).createOrReplaceTempView(PAST_SESSION.name)
-    for name, query in queries.items():
+    for spec, (version, condition) in tables.items():
+        if spec.name in wanted:
+            table_as_of(spark, place, spec, version).where(condition).createOrReplaceTempView(spec.name)
+    for name, text in queries.items():
         if name in wanted:
             # Registered as an analysed plan, so that a question does not analyse this view again.
-            spark.sql(query).createOrReplaceTempView(name)
+            spark.sql(text).createOrReplaceTempView(name)
     return snapshot
 
 
@@ -81,23 +84,38 @@ def wanted_views(queries: Mapping[str, str], tables: set[str], only: Collection[
         return known
     wanted = {only} if isinstance(only, str) else set(only)
     if unknown := wanted - known:
-        raise NoSuchViewError(unknown, known)
+        raise NamesrvError(
+            f"no view or table is called {' or '.join(sorted(unknown))}. `only` may name {', '.join(sorted(known))}."
+        )
     for name in reversed(list(queries)):  # a view is made of those before it
         if name in wanted:
             wanted.update(_SOURCE.findall(queries[name]))
     return wanted
 
 
+def sources(snapshot: SnapshotRow, past: PastSessions | None) -> dict[TableSpec, tuple[int | None, str]]:
+    """Return each table's version in the snapshot and the SQL condition of the rows that count.
+
+    No version of the table `snapshot` is pinned, since its rows are only appended.
+    """
+    tables: dict[TableSpec, tuple[int | None, str]] = {spec: (snapshot.versions[spec.name], "true") for spec in VIEWS}
+    tables[SNAPSHOT] = (None, f"epoch <= {snapshot.epoch}")
+    return tables if past is None else {**tables, PAST_SESSION: (past.version, past.condition)}
+
+
 def history_sql(root: str | Path | Root, snapshot: SnapshotRow) -> list[str]:
     """Return the SQL statements of `register_views`, for a plain spark-sql or a notebook without this package."""
     place = Root.at(root)
     past = past_sessions(place, snapshot)
-    return [
-        *snapshot_sql(place, snapshot),
-        _snapshots_up_to(place, snapshot),
-        *([] if past is None else [_past_sessions(place, past)]),
-        *_history_statements(place, past),
+    tables = [
+        _view(spec.name, table_sql(place, spec, version) + (f" WHERE {condition}" if condition != "true" else ""))
+        for spec, (version, condition) in sources(snapshot, past).items()
     ]
+    return [*tables, _publications(place), *_view_statements(past)]
+
+
+def _view(name: str, query: str) -> str:
+    return f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}"
 
 
 def permanent_sql(root: str | Path | Root, snapshot: SnapshotRow, schema: str) -> list[str]:
@@ -138,23 +156,6 @@ def _queries(statements: Iterable[str]) -> dict[str, str]:
     return dict(_CREATE_VIEW.split(statement, maxsplit=1)[1:] for statement in statements)
 
 
-def _history_statements(root: Root, past: PastSessions | None) -> list[str]:
-    return [_publications(root), *_view_statements(past)]
-
-
-def _recent_events(past: PastSessions) -> str:
-    """Return the statement of the view `recent_event`: lines of the history that `past_session` does not know yet."""
-    lines = f"SELECT * FROM {BROKER_EVENT.name} WHERE {past.lines_since}"
-    return f"CREATE OR REPLACE TEMPORARY VIEW recent_event AS {lines}"
-
-
-def _past_sessions(root: Root, past: PastSessions) -> str:
-    return (
-        f"CREATE OR REPLACE TEMPORARY VIEW {PAST_SESSION.name} AS SELECT * "
-        f"FROM delta.`{root.spark_path(PAST_SESSION)}` VERSION AS OF {past.version} WHERE {past.condition}"
-    )
-
-
 def _publications(root: Root) -> str:
     """Return the statement of the view `publication`: one row for each epoch, readable or not.
 
@@ -167,28 +168,61 @@ def _publications(root: Root) -> str:
         f" UNION ALL SELECT {columns}, false FROM delta.`{root.spark_path(PAST_SNAPSHOT)}` "
         f"WHERE epoch < (SELECT min(epoch) FROM {SNAPSHOT.name})"
     )
-    return f"CREATE OR REPLACE TEMPORARY VIEW publication AS {kept}{past if is_there(root, PAST_SNAPSHOT) else ''}"
-
-
-def _snapshots_up_to(root: Root, snapshot: SnapshotRow) -> str:
-    """Return the statement of the view `snapshot`: rows up to the given epoch.
-
-    No version of the table is pinned, since its rows are only appended.
-    """
-    return (
-        f"CREATE OR REPLACE TEMPORARY VIEW {SNAPSHOT.name} AS "
-        f"SELECT {all_columns(root, SNAPSHOT)} FROM delta.`{root.spark_path(SNAPSHOT)}` WHERE {_up_to(snapshot)}"
-    )
-
-
-def _up_to(snapshot: SnapshotRow) -> str:
-    return f"epoch <= {snapshot.epoch}"
+    return _view(PUBLICATION, kept + (past if is_there(root, PAST_SNAPSHOT) else ""))
 
 
 def _view_statements(past: PastSessions | None) -> list[str]:
-    """Return the statements of views.sql. No comment or literal in that file holds a semicolon."""
+    """Return the statements of views.sql. No comment or literal in that file holds a semicolon.
+
+    The view `recent_event` has the lines of the history that `past_session` does not know yet.
+    """
     text = files("namesrv_stream.history").joinpath("views.sql").read_text("utf-8")
     if past is None:
         text = _OF_PAST_SESSIONS.sub("", text).replace("recent_event", BROKER_EVENT.name)
     found = [statement.strip() for statement in text.split(";") if statement.strip()]
-    return found if past is None else [_recent_events(past), *found]
+    recent = [] if past is None else [f"SELECT * FROM {BROKER_EVENT.name} WHERE {past.lines_since}"]
+    return [*(_view("recent_event", lines) for lines in recent), *found]
+
+
+class PastSessions(NamedTuple):
+    """Version of the table `past_session`, the epoch up to which it has the sessions, and the first month since.
+
+    `first_month`: no line that has come since is of a month before.
+    """
+
+    version: int
+    epoch: int
+    first_month: str
+
+    @property
+    def condition(self) -> str:
+        """The SQL condition of the sessions that count: a run of maintenance that died may have left later ones."""
+        return f"as_of_epoch <= {self.epoch}"
+
+    @property
+    def lines_since(self) -> str:
+        """The SQL condition of the lines of the history that have come since; of older months none is read."""
+        return f"epoch > {self.epoch} AND {EVENT_MONTH} >= '{self.first_month}'"
+
+
+def past_sessions(root: Root, snapshot: SnapshotRow) -> PastSessions | None:
+    """Return what is kept as of a snapshot, None if nothing is, or only as of a later one."""
+    try:
+        table = root.open(PAST_SESSION)
+    except NotARegistryError:
+        return None
+    [newest] = query(table, f"SELECT max(as_of_epoch) AS epoch FROM rows WHERE {LATEST_OF_BROKERS}").to_pylist()
+    epoch = newest["epoch"]
+    if epoch is None or epoch > snapshot.epoch:
+        return None
+    months = files_since(root, snapshot, epoch)[f"partition.{EVENT_MONTH}"].to_pylist()
+    return PastSessions(table.version(), epoch, min(months, default=_AFTER_ALL_MONTHS))
+
+
+def files_since(root: Root, snapshot: SnapshotRow, epoch: int) -> pa.Table:
+    """Return the files of the history that may have a line after `epoch`, one a row, by their statistics alone."""
+    events = root.open(BROKER_EVENT, snapshot.versions[BROKER_EVENT.name])
+    files = pa.table(events.get_add_actions(flatten=True))
+    if "max.epoch" not in files.column_names:  # no file, or none with statistics
+        return files
+    return files.filter(pc.fill_null(pc.greater(files["max.epoch"], epoch), fill_value=True))

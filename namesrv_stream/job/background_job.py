@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import suppress
+import time
 from typing import Self
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from tenacity import RetryError, Retrying, retry_if_not_result, stop_after_delay, wait_fixed
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
@@ -21,24 +20,6 @@ log = logging.getLogger(__name__)
 
 _STOP_LIMIT_S = 120.0
 _LOOK_EVERY_S = 0.1
-
-
-class JobNotStartedError(NamesrvError):
-    """The job has claimed no registry within the limit, and raised no error."""
-
-    def __init__(self, limit_s: float) -> None:
-        super().__init__(f"the job did not start within {limit_s:.0f} s. The log above shows what it waits for.")
-        self.limit_s = limit_s
-
-
-class JobNotStoppedError(NamesrvError):
-    """The job still runs long after it was asked to stop."""
-
-    def __init__(self, limit_s: float) -> None:
-        super().__init__(
-            f"the job did not stop within {limit_s:.0f} s. `py-spy dump` and jstack show what it waits for."
-        )
-        self.limit_s = limit_s
 
 
 class BackgroundJob:
@@ -67,7 +48,9 @@ class BackgroundJob:
         self._thread.start()
         try:
             if not self._job.started.wait(self._start_limit_s):
-                raise JobNotStartedError(self._start_limit_s)
+                raise NamesrvError(
+                    f"the job did not start within {self._start_limit_s:.0f} s. The log above shows what it waits for."
+                )
             self.check()
         except BaseException:
             self._stop.set()
@@ -75,22 +58,23 @@ class BackgroundJob:
         return self
 
     def __exit__(self, _kind: object = None, error: BaseException | None = None, _at: object = None) -> None:
-        self._stop.set()
-        self._thread.join(_STOP_LIMIT_S)
-        if error is not None:  # on its way already, and most likely why all ends
-            if self._thread.is_alive():
-                log.error("an error has ended this process, and %s", JobNotStoppedError(_STOP_LIMIT_S))
-            return
-        if self._thread.is_alive():
-            raise JobNotStoppedError(_STOP_LIMIT_S)
-        self.check()
+        try:
+            self.stop()
+        except NamesrvError as still_runs:
+            if error is None:
+                raise
+            log.error("an error has ended this process, and %s", still_runs)
+        if error is None:  # else it is on its way already, and most likely why all ends
+            self.check()
 
     def stop(self) -> None:
-        """Stop the job in order; returns when it has ended. Raises JobNotStoppedError."""
+        """Stop the job in order; returns when it has ended. Raises NamesrvError if it does not end."""
         self._stop.set()
         self._thread.join(_STOP_LIMIT_S)
         if self._thread.is_alive():
-            raise JobNotStoppedError(_STOP_LIMIT_S)
+            raise NamesrvError(
+                f"the job did not stop within {_STOP_LIMIT_S:.0f} s. `py-spy dump` and jstack show what it waits for."
+            )
 
     @property
     def has_ended(self) -> bool:
@@ -133,12 +117,9 @@ class BackgroundJob:
         if not self._is_running:
             return False
         ends = end_offsets(kafka_client_arguments(self._settings), self._settings.kafka_topic)
-        end = ends.get(LOG_PARTITION, 0)
-        until = Retrying(
-            stop=stop_after_delay(limit_s), wait=wait_fixed(_LOOK_EVERY_S), retry=retry_if_not_result(bool)
-        )
-        with suppress(RetryError):
-            until(lambda: self._job.next_offset >= end or not self._is_running)
+        end, given_up_s = ends.get(LOG_PARTITION, 0), time.monotonic() + limit_s
+        while self._job.next_offset < end and self._is_running and time.monotonic() < given_up_s:
+            self._thread.join(_LOOK_EVERY_S)
         return self._job.next_offset >= end
 
     @property

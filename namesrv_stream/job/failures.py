@@ -1,10 +1,12 @@
-"""Finds the error that ended a job, with the next step, in what the batch, Spark and Kafka reported."""
+"""Failures of a job: what ended its query, by what the batch, Spark and Kafka reported, and how many came in a row."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import takewhile
 
 import pyarrow as pa
@@ -15,7 +17,6 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError, StorageError
-from namesrv_stream.job.limits import limit_reached
 
 _KAFKA_ERROR = "org.apache.kafka.common.errors"
 _KAFKA_AWAY = (_KAFKA_ERROR, "Cannot fetch record for offset")
@@ -37,21 +38,29 @@ _CHECKPOINT_UNUSABLE = (
     "spark.driver.maxResultSize",  # the batch that it has planned is too large: without it another one is planned
 )  # fmt: skip
 """Marks of Spark's errors if the checkpoint keeps the query from going on. It never decides the outcome."""
-_SEE_LOG = (
-    "See the log above, and mend what it names: the next run goes on where this one stopped, and nothing that was "
-    "accepted is lost."
-)
-
-
+_NONE_LEFT = re.compile(r"[^\n]*(?:Too many open files|BindException|Cannot assign requested address)[^\n]*")
+_MAX_CHARS = 300
 _PLAN = re.compile(r"\s*={2,} .* ={2,}\s*$")
 """Heading of what Spark adds to an error: its plan, its offsets."""
 
+_RAN_FOR_A_WHILE_S = 120.0
+"""A time that is longer than all attempts to reach a Kafka that is away may take."""
+
+_LONGEST_PAUSE_S = 30.0
+_UNKNOWN_BORNE = 2
+
+SOUND_SPARK = (4, 2, 1)
+"""The first release of Spark 4.2 without SPARK-58932. This package's connectors are those of 4.2."""
+
 
 class JobFailedError(NamesrvError):
-    """The query ended by an error that trying again will not mend; `cause` is its first line."""
+    """The query ended by an error of an unknown kind; `cause` is its first line."""
 
-    def __init__(self, cause: str, next_step: str) -> None:
-        super().__init__(f"the streaming query ended: {cause}. {next_step}")
+    def __init__(self, cause: str) -> None:
+        super().__init__(
+            f"the streaming query ended: {cause}. See the log above, and mend what it names: the next run goes on "
+            "where this one stopped, and nothing that was accepted is lost."
+        )
         self.cause = cause
 
 
@@ -60,7 +69,6 @@ class SessionLostError(NamesrvError):
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"the Spark session of this job has ended ({problem}): start the job again. Nothing is lost.")
-        self.problem = problem
 
 
 class JobHungError(SessionLostError):
@@ -71,62 +79,65 @@ class JobHungError(SessionLostError):
 
 
 class CheckpointUnusableError(NamesrvError):
-    """Spark cannot go on with its checkpoint; `cause` is the first line of what it raised."""
-
-    def __init__(self, location: str, cause: str) -> None:
-        super().__init__(
-            f"Spark cannot go on with the checkpoint {location}: {cause}. It is put aside, and the state is made "
-            "from the tables."
-        )
-        self.location = location
-        self.cause = cause
-
-
-class CheckpointStorageError(StorageError):
-    """The storage of the checkpoint refused a read or a write. Without a checkpoint no query runs."""
-
-    _place = "the checkpoint"
-    _setting = "checkpoint.location"
+    """Spark cannot go on with its checkpoint."""
 
 
 class CheckpointHeldError(NamesrvError):
     """Another query writes the checkpoint: the job that was replaced has not ended yet."""
 
-    def __init__(self, location: str, problem: str) -> None:
-        super().__init__(f"another query still writes the checkpoint {location}: {problem}")
-        self.location = location
-        self.problem = problem
+
+class LimitReachedError(NamesrvError):
+    """The job or its JVM has no descriptor or no port left. To try again in the same process would not mend that."""
+
+
+@dataclass(slots=True)
+class FailedAttempts:
+    """The failures since the last attempt that ran for a while: all, and those of an unknown kind."""
+
+    in_a_row: int = 0
+    unknown_in_a_row: int = 0
+
+    def add(self, ran_s: float, *, is_unknown: bool) -> None:
+        """Count an attempt that failed after `ran_s` seconds."""
+        if ran_s > _RAN_FOR_A_WHILE_S:
+            self.in_a_row = self.unknown_in_a_row = 0
+        self.in_a_row += 1
+        self.unknown_in_a_row += is_unknown
+
+    @property
+    def are_a_defect(self) -> bool:
+        """True if unknown failures came again and again: one may pass, as that of a lost Python worker does."""
+        return self.unknown_in_a_row > _UNKNOWN_BORNE
+
+    @property
+    def pause_s(self) -> float:
+        """The time to wait before the next attempt."""
+        return min(_LONGEST_PAUSE_S, 2.0 ** (self.in_a_row - 1))
 
 
 def job_failure(settings: NamesrvSettings, of_batch: BaseException | None, reported: str) -> NamesrvError:
     """Return the error to raise for a query that ended. `of_batch`: raised by its micro-batch; `reported`: by Spark."""
-    if limit := limit_reached(str(of_batch), reported):
+    if limit := _limit_reached(str(of_batch), reported):
         return limit
     if of_batch is not None:
-        return _batch_failure(settings, of_batch)
-    cause = _first_cause(reported)
+        return _named(settings, of_batch)
+    cause, location = _first_cause(reported), settings.checkpoint_location
     from_kafka = _FROM_KAFKA.search(reported)
+    of_kafka = settings.kafka_bootstrap_servers, from_kafka[1] if from_kafka else cause
     if _CHECKPOINT_HELD in reported:
-        return CheckpointHeldError(settings.checkpoint_location, cause)
+        return CheckpointHeldError(f"another query still writes the checkpoint {location}: {cause}")
     if _KAFKA_REFUSED.search(reported):
-        return KafkaRefusedError(settings.kafka_bootstrap_servers, from_kafka[1] if from_kafka else cause)
+        return KafkaRefusedError(*of_kafka)
     if any(mark in reported for mark in _CHECKPOINT_UNUSABLE):
-        return CheckpointUnusableError(settings.checkpoint_location, cause)
+        return CheckpointUnusableError(
+            f"Spark cannot go on with the checkpoint {location}: {cause}. It is put aside, and the state is made from "
+            "the tables."
+        )
     if any(mark in reported for mark in _KAFKA_AWAY):
-        return KafkaUnreachableError(settings.kafka_bootstrap_servers, from_kafka[1] if from_kafka else cause)
+        return KafkaUnreachableError(*of_kafka)
     if _STORAGE_FAILED.search(reported):
-        return CheckpointStorageError(settings.checkpoint_location, cause)
-    return JobFailedError(cause, _SEE_LOG)
-
-
-def _batch_failure(settings: NamesrvSettings, error: BaseException) -> NamesrvError:
-    if isinstance(error, NamesrvError):
-        return error
-    if isinstance(error, Py4JNetworkError):
-        return SessionLostError(str(error))
-    if isinstance(error, _STORAGE_ERRORS):
-        return StorageError(settings.delta_root, str(error))
-    return JobFailedError(f"{type(error).__name__}: {error}".splitlines()[0], _SEE_LOG)
+        return _checkpoint_refused(settings, cause)
+    return JobFailedError(cause)
 
 
 @contextmanager
@@ -138,21 +149,59 @@ def storage_errors(settings: NamesrvSettings) -> Iterator[None]:
     try:
         yield
     except _STORAGE_ERRORS as error:
-        raise _storage_error(settings, error) from error
+        raise _limit_reached(str(error)) or _named(settings, error) from error
 
 
-def _storage_error(settings: NamesrvSettings, error: Exception) -> NamesrvError:
-    if limit := limit_reached(str(error)):
-        return limit
+def _named(settings: NamesrvSettings, error: BaseException) -> NamesrvError:
     match error:
+        case NamesrvError():
+            return error
         case Py4JNetworkError():
             return SessionLostError(str(error))
         case Py4JJavaError():
-            problem = str(error.java_exception.toString()).splitlines()[0]
-            return CheckpointStorageError(settings.checkpoint_location, problem)
+            return _checkpoint_refused(settings, str(error.java_exception.toString()))
         case PySparkException():
-            return CheckpointStorageError(settings.checkpoint_location, str(error).splitlines()[0])
-    return StorageError(settings.delta_root, str(error))
+            return _checkpoint_refused(settings, str(error))
+        case _ if isinstance(error, _STORAGE_ERRORS):
+            return StorageError(settings.delta_root, str(error))
+    return JobFailedError(f"{type(error).__name__}: {error}".splitlines()[0])
+
+
+def _checkpoint_refused(settings: NamesrvSettings, reported: str) -> StorageError:
+    return StorageError(settings.checkpoint_location, reported.splitlines()[0], "the checkpoint", "checkpoint.location")
+
+
+def _limit_reached(*reported: str) -> LimitReachedError | None:
+    """Return the error if one of these texts reports that no descriptor or port is left."""
+    found = next(filter(None, map(_NONE_LEFT.search, reported)), None)
+    if found is None:
+        return None
+    problem = found[0].strip()[-_MAX_CHARS:].rstrip(".")
+    return LimitReachedError(
+        f"no descriptor or port is left for this job: {problem}. Raise the limit of open files (`ulimit -n`, "
+        "systemd's LimitNOFILE), see by `lsof` what holds so many, and start the job again. Nothing is lost."
+    )
+
+
+def require_descriptor() -> None:
+    """Raise LimitReachedError if this process can open no file or socket any more.
+
+    Its query would seem to run for ever: py4j's server, by which Spark calls it, has ended by then.
+    """
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        raise _limit_reached(str(error)) or error from error
+
+
+def require_sound_spark(version: str) -> None:
+    """Raise NamesrvError for a release of Spark that leaks sockets, and for any that is older than 4.2."""
+    if tuple(map(int, re.findall(r"\d+", version)[:3])) < SOUND_SPARK:
+        needed = ".".join(map(str, SOUND_SPARK))
+        raise NamesrvError(
+            f"Spark {version} never closes the sockets of the stateful step (SPARK-58932), so that a job dies within "
+            f"hours: use pyspark {needed}, and on a cluster Spark {needed}."
+        )
 
 
 def require_session(spark: SparkSession) -> None:

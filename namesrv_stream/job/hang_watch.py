@@ -60,10 +60,10 @@ class Standstill:
         else:
             self.still_looks += 1
         if self.silent_looks >= JVM_LOOKS:
-            return JobHungError(f"the JVM of this job has not answered for {_time(JVM_LOOKS)}",
+            return JobHungError(f"the JVM of this job has not answered for {JVM_LOOKS * LOOK_EVERY_S:.0f} s",
                                 "was it stopped or swapped out, or is spark.driver.memory too small?")  # fmt: skip
         if self.still_looks >= self._query_looks:
-            return JobHungError(f"the query has not moved for {_time(self._query_looks)} and the log has",
+            return JobHungError(f"the query has not moved for {self._query_looks * LOOK_EVERY_S:.0f} s and the log has",
                                 "do Spark's workers run, and does the storage of the tables answer?")  # fmt: skip
         return None
 
@@ -86,8 +86,9 @@ class Standstill:
     @property
     def problem(self) -> str | None:
         """The reason for which the job is not ready, None if there is none."""
-        silent = self.silent_looks
-        return f"the JVM has not answered for {_time(silent)}" if silent >= UNREADY_LOOKS else None
+        if self.silent_looks < UNREADY_LOOKS:
+            return None
+        return f"the JVM has not answered for {self.silent_looks * LOOK_EVERY_S:.0f} s"
 
 
 class HangWatch:
@@ -115,8 +116,8 @@ class HangWatch:
         self._stopped = threading.Event()
 
     def __enter__(self) -> Self:
-        for run in (self._look_on, self._ask_jvm, self._ask_kafka):
-            threading.Thread(target=run, name="hang-watch", daemon=True).start()
+        for act in (self._look, self._ask_jvm, self._ask_kafka):
+            threading.Thread(target=self._act_on, args=(act,), name="hang-watch", daemon=True).start()
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _at: object) -> None:
@@ -132,31 +133,30 @@ class HangWatch:
         """Return that the JVM does not answer, None if it does."""
         return self._standstill.problem
 
-    def _look_on(self) -> None:
+    def _act_on(self, act: Callable[[], None]) -> None:
         while self._hung is None and not self._stopped.wait(LOOK_EVERY_S):
-            self._hung = self._standstill.look(self._step())
+            act()
+
+    def _look(self) -> None:
+        self._hung = self._standstill.look(self._step())
         if self._hung is not None:
             self._give_up()
             _end_jvm(self._jvm, self._hung)
 
     def _ask_jvm(self) -> None:
         with suppress(SessionLostError):  # which ends the job anyway
-            while not self._stopped.wait(LOOK_EVERY_S):
-                require_session(self._spark)
-                self._standstill.note_answer()
+            require_session(self._spark)
+            self._standstill.note_answer()
 
     def _ask_kafka(self) -> None:
         """Ask in a thread of its own: a Kafka that does not answer is no JVM that does not."""
-        while not self._stopped.wait(LOOK_EVERY_S):
-            if self._standstill.asks_for_the_log:
-                self._standstill.note_log_end(self._end_of_log())
-
-    def _end_of_log(self) -> int | None:
-        try:
-            return self._log_end()
-        except Exception:
-            log.exception("the end of the log is not known: an error of ours")
-            return None
+        if self._standstill.asks_for_the_log:
+            log_end = None
+            try:
+                log_end = self._log_end()
+            except Exception:
+                log.exception("the end of the log is not known: an error of ours")
+            self._standstill.note_log_end(log_end)
 
 
 def pid_of_jvm(spark: SparkSession) -> int:
@@ -175,7 +175,3 @@ def _end_jvm(jvm: psutil.Process, why: JobHungError) -> None:
             os.close(output)
     with suppress(psutil.Error):
         jvm.kill()
-
-
-def _time(looks: int) -> str:
-    return f"{looks * LOOK_EVERY_S:.0f} s"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 
 from pyspark.sql import SparkSession
 
@@ -14,24 +14,20 @@ from namesrv_stream.stream.job_metrics import JobMetrics, ProgressListener
 from namesrv_stream.stream.query import QUERY_NAME
 
 
-@contextmanager
-def monitoring(spark: SparkSession, settings: NamesrvSettings, metrics: JobMetrics, watch: HangWatch) -> Iterator[None]:
-    """Serve the pages within the `with`; without job.metricsPort do nothing. Raises MonitoringAddressError.
+def monitoring(
+    spark: SparkSession, settings: NamesrvSettings, metrics: JobMetrics, watch: HangWatch
+) -> AbstractContextManager[object]:
+    """Serve the pages within a `with`; without job.metricsPort do nothing. Raises NamesrvError.
 
     A process that does not hang is healthy: to restart a job that waits for Kafka or for its turn mends nothing.
     """
     if not settings.job_metrics_port:
-        yield
-        return
+        return nullcontext()
     metrics.watch_storage(settings)
     add_process_metrics(metrics.registry, "namesrv_jvm", pid_of_jvm(spark))
     address = settings.bind_address, settings.job_metrics_port
     checks = {"/healthz": watch.health, "/readyz": lambda: watch.readiness() or metrics.readiness()}
-    server = MonitoringServer(metrics.registry, address, "job.metricsPort", checks)
-    try:
-        yield
-    finally:
-        server.close()
+    return closing(MonitoringServer(metrics.registry, address, "job.metricsPort", checks))
 
 
 @contextmanager

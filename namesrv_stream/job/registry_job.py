@@ -6,9 +6,11 @@ import logging
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
+from typing import TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -17,28 +19,33 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tenacity import RetryCallState, Retrying, retry_if_exception, sleep_using_event, stop_when_event_set
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, log_notes
-from namesrv_stream.errors import KafkaUnreachableError, NamesrvError, StorageError, TermLostError
-from namesrv_stream.job.attempts import FailedAttempts
-from namesrv_stream.job.checkpoint_storage import reach_checkpoint
+from namesrv_stream.errors import (
+    KafkaUnreachableError,
+    NamesrvError,
+    NoSuchSnapshotError,
+    NotARegistryError,
+    StorageError,
+    TermLostError,
+)
+from namesrv_stream.job.claim import TermWatch, append_time_ms_at, log_to_go_on_with, require_same_log
 from namesrv_stream.job.failures import (
     CheckpointHeldError,
     CheckpointUnusableError,
+    FailedAttempts,
     JobFailedError,
     job_failure,
+    require_descriptor,
     require_session,
+    require_sound_spark,
     storage_errors,
 )
 from namesrv_stream.job.hang_watch import HangWatch
 from namesrv_stream.job.job_monitoring import monitoring, progress_to
-from namesrv_stream.job.limits import require_descriptor, require_sound_spark
-from namesrv_stream.job.log_identity import log_to_go_on_with, require_same_log
-from namesrv_stream.job.query_watch import TermWatch, TickWatch
 from namesrv_stream.job.table_care import TableCare
 from namesrv_stream.job.warm_up import WarmUp
 from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock, candidates
-from namesrv_stream.kafka.producer import HeartbeatProducer
+from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.kafka.record_reader import LOG_PARTITION, RecordGoneError, RecordReader
-from namesrv_stream.kafka.ticker import Ticker
 from namesrv_stream.kafka.topic import (
     beginning_offsets,
     describe_topic,
@@ -48,7 +55,7 @@ from namesrv_stream.kafka.topic import (
     wait_for_kafka,
 )
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.stream.checkpoint import Checkpoint
+from namesrv_stream.stream.checkpoint import Checkpoint, reach_checkpoint
 from namesrv_stream.stream.job_metrics import JobMetrics
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import Beginning, check_query, start_query
@@ -57,11 +64,13 @@ from namesrv_stream.tables.progress_sign import ProgressFile
 from namesrv_stream.tables.publication import KafkaLog, OnPoint, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import LIVE
+from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import BaseMovedError
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
-_LOOK_EVERY_S = 0.5
+_LOOK_EVERY_S = 1.0
 _FORMER_STOPS_WITHIN_S = 10.0 + SESSION_TIMEOUT_MS / 1000
 """The time that the replaced job has: it stops in order, or Kafka takes its lock away."""
 
@@ -108,6 +117,7 @@ class RouteRegistryJob:
         self._is_replay = is_replay
         self._kafka = kafka_client_arguments(settings)
         self._root = Root(settings.delta_root, settings.storage_options or None)
+        self._stop = threading.Event()
         self.run_id = uuid.uuid4().hex
         self._lock = JobLock(self._kafka, settings.kafka_topic, self._root.hadoop_url, self.run_id)
         self.metrics = JobMetrics()
@@ -130,13 +140,14 @@ class RouteRegistryJob:
 
     def run(self, stop: threading.Event) -> None:
         """Lead the registry until `stop` is set, as a standby whenever it is this job's turn. Raises NamesrvError."""
+        self._stop = stop
         log_notes(self._settings)
         trigger_millis = self._settings.trigger_millis
         with (
             HangWatch(self._spark, trigger_millis, self._lock.give_up, self._step, self._log_end) as watch,
             monitoring(self._spark, self._settings, self.metrics, watch),
         ):
-            self._run(stop)
+            self._run()
 
     def _step(self) -> tuple[int, int] | None:
         """Return a value that changes with each step of the query; None if no query runs."""
@@ -150,24 +161,24 @@ class RouteRegistryJob:
             log.debug("the end of the log is not known: %s", error)
             return None
 
-    def _run(self, stop: threading.Event) -> None:
+    def _run(self) -> None:
         reach_checkpoint(self._spark, self._settings)
-        self._retrying(stop)(self._prepare_topic)
-        if stop.is_set():
+        self._keep_trying(self._prepare_topic)
+        if self._stop.is_set():
             return
-        with self._lock as lock:
+        with self._lock:
             if self._settings.standby or self._others():
-                self._warm_up.run(stop, lock.held)
+                self._warm_up.run(self._stop, self._lock.held)
             if not self._settings.standby:
-                self._lead(lock, stop)
+                self._keep_trying(self._run_query, self._hand_over)
                 return
-            while self._stand_by(lock, stop):
+            while self._stand_by():
                 try:
-                    self._lead(lock, stop)
+                    self._keep_trying(self._run_query, self._hand_over)
                 except TermLostError as lost:
                     log.warning("run %s has taken the registry over: this job waits again", lost.newer_run_id)
                     self._has_claimed = False
-                    lock.step_back(_LEAVE_TO_CLAIMANT_S)
+                    self._lock.step_back(_LEAVE_TO_CLAIMANT_S)
 
     def _others(self) -> set[str]:
         """Return the run ids of the other jobs that take part in the election, none if Kafka does not say."""
@@ -178,52 +189,40 @@ class RouteRegistryJob:
             log.debug("candidates are not known: %s", error)
             return set()
 
-    def _before_next_attempt(self, lock: JobLock, stop: threading.Event, state: RetryCallState) -> None:
-        """Log what failed. Let another job try if this one fails again and again: the fault may be its machine's.
+    def _hand_over(self) -> None:
+        """Let another job try if this one fails again and again: the fault may be its machine's.
 
         This one does not try meanwhile: its claim would wait for the lock that it has given away.
         """
-        self._on_outage(state)
         if self._failed.in_a_row >= _HAND_OVER_AFTER and self._others():
             log.warning("another job waits and may take the registry over for the next %.0f s", _LEAVE_TO_CLAIMANT_S)
-            lock.step_back(_LEAVE_TO_CLAIMANT_S)
-            stop.wait(_LEAVE_TO_CLAIMANT_S)
+            self._lock.step_back(_LEAVE_TO_CLAIMANT_S)
+            self._stop.wait(_LEAVE_TO_CLAIMANT_S)
 
-    def _lead(self, lock: JobLock, stop: threading.Event) -> None:
-        """Run the query, again after each outage, until `stop` is set."""
-        retrying = self._retrying(stop).copy(before_sleep=partial(self._before_next_attempt, lock, stop))
-        try:
-            retrying(self._run_query, lock, stop)
-        except _WAITED_OUT:
-            if not stop.is_set():
-                raise
-
-    def _stand_by(self, lock: JobLock, stop: threading.Event) -> bool:
+    def _stand_by(self) -> bool:
         """Wait as a standby until no other job is active; return False when this one is stopped."""
         log.info("standby: waits while another job of the registry %s is active", self._settings.delta_root)
-        try:
-            return bool(self._retrying(stop)(self._await_turn, lock, stop))
-        except _WAITED_OUT:
-            if not stop.is_set():
-                raise
-            return False
+        return bool(self._keep_trying(self._await_turn))
 
-    def _await_turn(self, lock: JobLock, stop: threading.Event) -> bool:
+    def _await_turn(self) -> bool:
         self.metrics.take_role("standby")
-        while not stop.is_set():
+        while not self._stop.is_set():
             require_session(self._spark)
-            if lock.held.wait(_LOOK_EVERY_S):
-                with storage_errors(self._settings):
-                    newest = TermWatch.newest(self._root)
-                if newest is None or not self._is_anothers(newest):
+            if self._lock.held.wait(_LOOK_EVERY_S):
+                if not self._is_anothers():
                     return True
-                lock.step_back(_LEAVE_TO_OTHER_S)
-                stop.wait(_LOOK_EVERY_S)
-                self._warm_up.run(stop, lock.held)  # goes on with what the lock has cut short
+                self._lock.step_back(_LEAVE_TO_OTHER_S)
+                self._stop.wait(_LOOK_EVERY_S)
+                self._warm_up.run(self._stop, self._lock.held)  # goes on with what the lock has cut short
         return False
 
-    def _is_anothers(self, newest: SnapshotRow) -> bool:
+    def _is_anothers(self) -> bool:
         """Return whether another job has just claimed the registry, or runs on after Kafka took the lock from it."""
+        try:
+            with storage_errors(self._settings):
+                newest = Snapshots(self._root).newest()
+        except (NotARegistryError, NoSuchSnapshotError):
+            return False
         if newest.kind == "STOP" or newest.run_id == self.run_id:
             return False
         age_s = abs(time.time() - newest.published_at / 1000)  # the claimant's clock may be ahead of this one's
@@ -231,21 +230,29 @@ class RouteRegistryJob:
             return True
         return newest.run_id in self._others()
 
-    def _retrying(self, stop: threading.Event) -> Retrying:
-        return Retrying(
+    def _keep_trying(self, attempt: Callable[[], T], before_next: Callable[[], None] = lambda: None) -> T | None:
+        """Call `attempt`, again after each outage, and return its result; None if the job is stopped in an outage."""
+
+        def on_outage(state: RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            self.metrics.take_role("waiting", error)
+            log.warning("%s Next attempt in %.0f s.", error, self._failed.pause_s)
+            before_next()
+
+        retrying = Retrying(
             retry=retry_if_exception(self._can_wait_out),
             wait=lambda _state: self._failed.pause_s,
-            stop=stop_when_event_set(stop),
-            sleep=sleep_using_event(stop),
-            before_sleep=self._on_outage,
+            stop=stop_when_event_set(self._stop),
+            sleep=sleep_using_event(self._stop),
+            before_sleep=on_outage,
             reraise=True,
         )
-
-    def _on_outage(self, state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome else None
-        pause_s = state.next_action.sleep if state.next_action else 0
-        self.metrics.take_role("waiting", error)
-        log.warning("%s Next attempt in %.0f s.", error, pause_s)
+        try:
+            return retrying(attempt)
+        except _WAITED_OUT:
+            if not self._stop.is_set():
+                raise
+            return None
 
     def _can_wait_out(self, error: BaseException) -> bool:
         """Count a failed attempt, and return whether to try again.
@@ -259,7 +266,7 @@ class RouteRegistryJob:
             return not self._failed.are_a_defect
         return isinstance(error, _WAITED_OUT) and (self._has_read_tables or not isinstance(error, StorageError))
 
-    def _run_query(self, lock: JobLock, stop: threading.Event) -> None:
+    def _run_query(self) -> None:
         self._started_at_s = time.monotonic()
         log_here = self._prepare_topic()
         # A job that cannot run ends before it ends another one by its claim.
@@ -271,7 +278,7 @@ class RouteRegistryJob:
             publisher = self._claim(log_here)
             terms = TermWatch(self._root, publisher.last)
         with ExitStack() as open_things:
-            self._await_lock(lock, terms, stop)
+            self._await_lock(terms)
             with storage_errors(self._settings):
                 reader = open_things.enter_context(RecordReader(self._kafka, self._settings.kafka_topic))
                 checkpoint = self._checkpoint(log_here, publisher.last.log_accepted_at)
@@ -298,7 +305,7 @@ class RouteRegistryJob:
             self.started.set()
             self._warm_up.is_done = True
             try:
-                self._watch(query, batches, terms, stop)
+                self._watch(query, batches, terms)
             except TermLostError:
                 batches.abandon()
                 raise
@@ -306,9 +313,7 @@ class RouteRegistryJob:
                 require_same_log(log_here, describe_topic(self._kafka, self._settings.kafka_topic))
                 # The checkpoint has the batch that failed planned, and decides nothing: a new one plans another.
                 self._stop_query(query, loading)
-                if (
-                    batches.failure is None
-                ):  # else the batch failed on the driver, and the checkpoint is as good as before
+                if batches.failure is None:  # else it failed on the driver, and the checkpoint is as good as before
                     with storage_errors(self._settings):
                         checkpoint.put_aside(str(error))
                 raise
@@ -331,7 +336,7 @@ class RouteRegistryJob:
         publisher = Publisher.claim(
             writer_of(self._root),
             self.run_id,
-            _now_ms(),
+            time.time_ns() // 1_000_000,
             retention_ms,
             self._note_step,
             lambda former: self._log_of(former, log_here, end),
@@ -366,28 +371,19 @@ class RouteRegistryJob:
         topic = self._settings.kafka_topic
         if former.offsets.get(LOG_PARTITION, 0) > end:  # the other job publishes on
             end = end_offsets(self._kafka, topic).get(LOG_PARTITION, 0)
-        return log_to_go_on_with(
-            former, log_here, topic, end, self._append_time_ms_at, accepts_new=self._accepts_new_log
-        )
-
-    def _append_time_ms_at(self, offset: int) -> int | None:
-        """Return the append time of the record at an offset, None if Kafka has deleted it."""
-        with RecordReader(self._kafka, self._settings.kafka_topic) as reader:
-            try:
-                return next(reader.between(offset, offset + 1)).append_time_ms
-            except RecordGoneError:
-                return None
+        append_time_ms = partial(append_time_ms_at, self._kafka, topic)
+        return log_to_go_on_with(former, log_here, topic, end, append_time_ms, accepts_new=self._accepts_new_log)
 
     def _checkpoint(self, log_here: KafkaLog, accepted_at_ms: int | None = None) -> Checkpoint:
         return Checkpoint(self._spark, self._settings.checkpoint_location, log_here.topic_id, accepted_at_ms)
 
-    def _await_lock(self, lock: JobLock, terms: TermWatch, stop: threading.Event) -> None:
+    def _await_lock(self, terms: TermWatch) -> None:
         """Wait until the former job has stopped: two queries on one checkpoint end each other."""
         given_up_s = time.monotonic() + _FORMER_STOPS_WITHIN_S
-        if lock.held.is_set():
+        if self._lock.held.is_set():
             return
         log.info("waits for the lock of the registry, which a former job gives back when it has stopped")
-        while not lock.held.wait(_LOOK_EVERY_S) and not stop.is_set():
+        while not self._lock.held.wait(_LOOK_EVERY_S) and not self._stop.is_set():
             terms.check()
             if time.monotonic() > given_up_s:
                 log.warning("Kafka has not given this job the lock of the registry for %.0f s: does another job hang? "
@@ -407,11 +403,10 @@ class RouteRegistryJob:
                       "comes back with each broker's next full registration", topic, first, known)  # fmt: skip
         return max(known, first)
 
-    def _watch(self, query: StreamingQuery, batches: MicroBatches, terms: TermWatch, stop: threading.Event) -> None:
-        ticks = TickWatch(batches.tick_silence)
-        while not stop.wait(_LOOK_EVERY_S):
+    def _watch(self, query: StreamingQuery, batches: MicroBatches, terms: TermWatch) -> None:
+        while not self._stop.wait(_LOOK_EVERY_S):
             terms.check()
-            ticks.look()
+            batches.tick_silence.look()
             if not query.isActive:
                 require_session(self._spark)
                 failure = str(query.exception() or "it was stopped from outside")
@@ -426,7 +421,3 @@ class RouteRegistryJob:
             query.stop()
         except (PySparkException, Py4JError) as error:
             log.warning("the query did not stop in order: %s", str(error).splitlines()[0])
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -33,9 +33,6 @@ _STOP_LIMIT_S = 10.0
 class OutOfTimeError(NamesrvError):
     """A maintenance that was ended between two tables: its time is up, or the job stops."""
 
-    def __init__(self) -> None:
-        super().__init__("its time was up; the next one goes on")
-
 
 class TableCare:
     """Runs `look_after` every `maintenanceMillis` within a `with`, in a thread.

@@ -8,9 +8,9 @@ cold: Kafka gives it the lock within 6 s, before its warm-up has come to its end
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 from py4j.protocol import Py4JError
@@ -41,43 +41,35 @@ class WarmUp:
     slower without this.
     """
 
-    def __init__(
-        self, spark: SparkSession, settings: NamesrvSettings, run_id: str, at_most_s: float | None = None
-    ) -> None:
-        """Prepare it. A standby, which waits anyway, gives its warm-up all the time that its executors need."""
+    def __init__(self, spark: SparkSession, settings: NamesrvSettings, run_id: str) -> None:
         self.is_done = False
         """True once it has come to its end or failed, or the registry's own query has started."""
         self._spark = spark
         self._settings = settings
         self._location = f"{settings.checkpoint_location.rstrip('/')}/warm-up-{run_id}"
-        self._at_most_s = at_most_s if at_most_s is not None else math.inf if settings.standby else AT_MOST_S
-        self._ends: tuple[threading.Event, ...] = ()
         self._is_stopping = False
 
     def run(self, *ends: threading.Event) -> None:
         """Warm the session up, unless it is, until one of the events is set."""
-        self._ends = ends
-        if self.is_done or self._is_over():
+        if self.is_done or _any_set(ends):
             return
         log.info("warms the session up until it is this job's turn")
         try:
-            self.is_done = self._ran_to_its_end()
+            self.is_done = self._ran_to_its_end(ends)
         except Exception as error:  # whatever it is, the job meets it again where it counts
             self.is_done = True
             log.warning("the session was not warmed up, so the first micro-batch takes longer: %s", error)
         with suppress(PySparkException, Py4JError):  # it may be as away as what has failed above
             remove_folder(self._spark, self._location)
 
-    def _is_over(self) -> bool:
-        return any(event.is_set() for event in self._ends)
-
-    def _ran_to_its_end(self) -> bool:
+    def _ran_to_its_end(self, ends: Sequence[threading.Event]) -> bool:
+        """Run the query. A standby, which waits anyway, gives it all the time that its executors need."""
         self._is_stopping = False
-        query, until_s = self._started(), time.monotonic() + self._at_most_s
+        query, until_s = self._started(), time.monotonic() + AT_MOST_S
         try:
-            while (is_active := query.isActive) and not self._is_over():
-                if time.monotonic() >= until_s:
-                    raise TimeoutError(f"it has not come to its end within {self._at_most_s:.0f} s")
+            while (is_active := query.isActive) and not _any_set(ends):
+                if time.monotonic() >= until_s and not self._settings.standby:
+                    raise TimeoutError(f"it has not come to its end within {AT_MOST_S:.0f} s")
                 time.sleep(_LOOK_EVERY_S)
             if (failure := query.exception()) is not None:
                 raise failure
@@ -110,3 +102,7 @@ class WarmUp:
             if self._is_stopping:
                 raise BrokenOffError from None
             raise
+
+
+def _any_set(events: Sequence[threading.Event]) -> bool:
+    return any(event.is_set() for event in events)

@@ -10,17 +10,15 @@ import logging
 import socket
 import threading
 import zlib
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.kafka.librdkafka import librdkafka_options, named_kafka_error
-from namesrv_stream.kafka.topic import KafkaOptions, group_members
+from namesrv_stream.kafka.librdkafka import KafkaOptions, librdkafka_log, librdkafka_options, named_kafka_error
+from namesrv_stream.kafka.topic import group_members
 
 log = logging.getLogger(__name__)
-librdkafka_log = logging.getLogger("librdkafka")
 
 SESSION_TIMEOUT_MS = 6_000
 """Time without a sign of life from a job after which Kafka takes its lock away: Kafka's own lower limit by default."""
@@ -51,8 +49,8 @@ class JobLock:
     another job takes over only by a claim.
     """
 
-    def __init__(self, kafka: Mapping[str, Any], topic: str, root: str, run_id: str) -> None:
-        """Prepare to take part; `kafka` are kafka-python's keyword arguments."""
+    def __init__(self, kafka: KafkaOptions, topic: str, root: str, run_id: str) -> None:
+        """Prepare to take part."""
         self.held = threading.Event()
         self._topic = topic
         self._options = {

@@ -6,20 +6,17 @@ applies the record.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
-from namesrv_stream.kafka.librdkafka import librdkafka_options, named_kafka_error
+from namesrv_stream.kafka.librdkafka import KafkaOptions, librdkafka_log, librdkafka_options, named_kafka_error
 from namesrv_stream.records import MAX_RECORD_BYTES
-
-librdkafka_log = logging.getLogger("librdkafka")
 
 LOG_PARTITION = 0
 _READ_OVER_RECORDS = 1_000
@@ -56,8 +53,8 @@ class RecordReader:
     RecordGoneError if the topic no longer has the record.
     """
 
-    def __init__(self, kafka: Mapping[str, Any], topic: str) -> None:
-        """Make the consumer; `kafka` are kafka-python's keyword arguments."""
+    def __init__(self, kafka: KafkaOptions, topic: str) -> None:
+        """Make the consumer."""
         self._topic = topic
         self._address = ",".join(kafka["bootstrap_servers"])
         options = {

@@ -6,7 +6,6 @@ had happened by the moment.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
@@ -20,10 +19,10 @@ from namesrv_stream.history.events import EVERYTHING, AsOf, Span, events_between
 from namesrv_stream.history.story import story_of, story_of_broker, topic_story
 from namesrv_stream.history.topics import topic_history
 from namesrv_stream.questions.lists import check_known
-from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Seen, between, camel
-from namesrv_stream.reporting.texts import iso_text, natural_key
+from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Seen, between, camel, shown
+from namesrv_stream.reporting.texts import natural_key
 from namesrv_stream.rules.record_types import DataVersion
-from namesrv_stream.rules.rows import BrokerEventRow, RejectedRow, SnapshotRow
+from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
 from namesrv_stream.tables.rejected import newest_rejected
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import ROUTE_TABLES
@@ -42,7 +41,6 @@ _MANY = {
     "ID_LOST": "{} addresses lost their id",
     "TOPICS_CHANGED": "topics of {} brokers changed",
 }
-_TIMES = frozenset({"leaseBeganAt", "suspectSince", "lastUpdateTimestamp", "eventTime"})
 _SHOWN_VALUE_BYTES = 300
 Place = tuple[int, int]
 """Place of a line in the history: its epoch and its number there."""
@@ -70,13 +68,6 @@ class Event(Fields, omit_defaults=True):
     last_heard_at: str | None = None
     lease_millis: int | None = None
     reason: str | None = None
-
-    @classmethod
-    def of(cls, line: BrokerEventRow) -> Event:
-        """Return a line with what happened, in the words of `why`."""
-        fields: dict[str, Any] = line._asdict() | {"text": sentence(line), "event_time": iso_text(line.event_time)}
-        fields |= {"last_heard_at": iso_text(line.last_heard_at)}
-        return cls(**fields | {side: _rows(fields[side]) for side in ("before", "after")})
 
 
 class Events(Fields):
@@ -137,12 +128,6 @@ class Snapshot(Fields, omit_defaults=True):
     clock_millis: int | None = None
     last_append: int | None = None
 
-    @classmethod
-    def of(cls, row: SnapshotRow) -> Snapshot:
-        """Return a snapshot row with its times as text."""
-        times = ("published_at", "event_time", "last_tick", "log_accepted_at")
-        return cls(**row._asdict() | {name: iso_text(getattr(row, name)) for name in times})
-
 
 class Snapshots(Fields):
     """Snapshots, newest first; `next` is the epoch with which the next page begins, null at the end."""
@@ -163,12 +148,6 @@ class Rejected(Fields):
     reason: str
     text: str
 
-    @classmethod
-    def of(cls, row: RejectedRow) -> Rejected:
-        """Return a rejected record."""
-        text = (row.value or b"")[:_SHOWN_VALUE_BYTES].decode(errors="replace")
-        return cls(iso_text(row.event_time), *row[1:4], row.length, row.reason, text)
-
 
 def sentence(line: BrokerEventRow) -> str:
     """Return what happened, in the words of `why`."""
@@ -188,9 +167,13 @@ def _rows(side: str | None) -> dict[str, Any] | None:
 
 def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table's row with camelCase names and times as text."""
-    fields = {camel(name): row_fields(value) if isinstance(value, dict) else value for name, value in row.items()}
-    times = {name: value for name, value in fields.items() if name in _TIMES and isinstance(value, int)}
-    return fields | {name: iso_text(value) for name, value in times.items()}
+    return {
+        camel(name): row_fields(value) if isinstance(value, dict) else shown(name, value) for name, value in row.items()
+    }
+
+
+def _event(line: BrokerEventRow) -> Event:
+    return Event.of(line, text=sentence(line), before=_rows(line.before), after=_rows(line.after))
 
 
 def told_together(lines: Iterable[BrokerEventRow], limit: int) -> list[Told]:
@@ -213,7 +196,7 @@ def told_together(lines: Iterable[BrokerEventRow], limit: int) -> list[Told]:
 
 
 def _told(lines: Sequence[BrokerEventRow], text: str) -> Told:
-    return Told(lines[0].epoch, iso_text(lines[0].event_time), lines[0].type, text, len(lines))
+    return Told.of(lines[0], text=text, count=len(lines))
 
 
 def _many(lines: Sequence[BrokerEventRow]) -> str:
@@ -245,7 +228,7 @@ def events(  # noqa: PLR0913  # what a reader may choose
             check_known(seen, broker)
     lines = lines[-(limit + 1) :]
     following = f"{lines[1].epoch}.{lines[1].seq}" if len(lines) > limit else None
-    return Events(seen.moment, list(map(Event.of, lines[-limit:])), following)
+    return Events(seen.moment, list(map(_event, lines[-limit:])), following)
 
 
 def _events_of_topic(seen: Seen, topic: str, span: Span, below: Place | None) -> list[BrokerEventRow]:
@@ -276,7 +259,7 @@ def why(  # noqa: PLR0913  # what a reader may choose
         raise seen.not_found("topic" if is_topic else "broker or topic", name, [*ever, *queues])
     end = len(story) if below is None else min(below, len(story))
     first = 0 if limit is None else max(0, end - limit)
-    told = [StorySentence(each.epoch, iso_text(each.event_time), each.text) for each in story[first:end]]
+    told = list(map(StorySentence.of, story[first:end]))
     return Story(seen.moment, name, len(story), told, str(first) if first else None)
 
 
@@ -288,7 +271,8 @@ def snapshots(rows: Sequence[SnapshotRow], oldest: SnapshotRow) -> Snapshots:
 
 def rejected(seen: Seen, limit: int) -> list[Rejected]:
     """Return the newest rejected records, newest first."""
-    return list(map(Rejected.of, newest_rejected(seen.root, seen.snapshot, limit)))
+    rows = newest_rejected(seen.root, seen.snapshot, limit)
+    return [Rejected.of(row, text=(row.value or b"")[:_SHOWN_VALUE_BYTES].decode(errors="replace")) for row in rows]
 
 
 _TABLES = [spec.name for spec in ROUTE_TABLES]
@@ -303,12 +287,6 @@ class DifferentRow(Fields):
     key: list[str | int]
     before: dict[str, Any] | None
     after: dict[str, Any] | None
-
-    @classmethod
-    def of(cls, each: Difference) -> DifferentRow:
-        """Return a difference with camelCase names and times as text."""
-        before, after = (None if side is None else row_fields(side) for side in (each.before, each.after))
-        return cls(each.table, list(each.key), before, after)
 
 
 class Diff(Fields):
@@ -339,11 +317,6 @@ class Comparison(NamedTuple):
     inexact: tuple[AsOf, ...] = ()
     epochs: tuple[int, int] | None = None
 
-    @property
-    def source(self) -> Literal["snapshots", "events"]:
-        """Source of the differences: snapshots, or the events between the moments."""
-        return "snapshots" if self.epochs else "events"
-
 
 def comparison(reader: RouteReader, root: Root, before: AsOf, after: AsOf) -> Comparison:
     """Compare two moments. Raises NoSuchSnapshotError if there never was a snapshot of one of them."""
@@ -370,30 +343,28 @@ def _found(reader: RouteReader, moment: AsOf) -> SnapshotRow | None:
 
 def diff(compared: Comparison, table: str | None = None, *, limit: int | None = None, after: int = 0) -> Diff:
     """Return what a comparison of two moments has found, all of it or the rows of one table."""
-    found = sorted(compared.diff.differences, key=lambda each: each.table in _MANY_ROWS)
-    counts = _change_counts(found)
     if table is not None and table not in _TABLES:
         raise BadQuestionError(f"table={table[:100]!r} is none of {', '.join(_TABLES)}.")
+    found = sorted(compared.diff.differences, key=lambda each: each.table in _MANY_ROWS)
+    counts: dict[str, dict[str, int]] = {}
+    for each in found:
+        kind = "added" if each.before is None else "removed" if each.after is None else "changed"
+        counts.setdefault(each.table, {"added": 0, "removed": 0, "changed": 0})[kind] += 1
     wanted = [each for each in found if table in (None, each.table)]
     last = len(wanted) if limit is None else after + limit
     return Diff(
         from_=compared.before.as_json,
         to=compared.after.as_json,
-        source=compared.source,
+        source="snapshots" if compared.epochs else "events",
         epochs=compared.epochs,
         counts=counts,
         unnamed_topics=compared.diff.unnamed,
         total=len(wanted),
-        differences=list(map(DifferentRow.of, wanted[after:last])),
+        differences=list(map(_different_row, wanted[after:last])),
         next=str(last) if last < len(wanted) else None,
     )
 
 
-def _change_counts(differences: Sequence[Difference]) -> dict[str, dict[str, int]]:
-    counted = Counter((each.table, _kind(each)) for each in differences)
-    tables = dict.fromkeys(each.table for each in differences)
-    return {table: {kind: counted[table, kind] for kind in ("added", "removed", "changed")} for table in tables}
-
-
-def _kind(each: Difference) -> str:
-    return "added" if each.before is None else "removed" if each.after is None else "changed"
+def _different_row(each: Difference) -> DifferentRow:
+    before, after = (None if side is None else row_fields(side) for side in (each.before, each.after))
+    return DifferentRow(each.table, list(each.key), before, after)

@@ -91,7 +91,8 @@ def health(seen: Seen, now_ms: int) -> Health:
 def status(seen: Seen, found: Health, kafka: FromKafka = NOT_ASKED, problem: str | None = None) -> Status:
     """Return the state of the job, and what the newest snapshot serves."""
     row, tables, jobs = seen.snapshot, seen.tables, kafka.jobs or ()
-    return Status(
+    return Status.of(
+        row,
         root=masked(seen.root.url),
         state=job_state(found.progress, kafka),
         since=iso_text(found.progress.since_ms),
@@ -99,13 +100,6 @@ def status(seen: Seen, found: Health, kafka: FromKafka = NOT_ASKED, problem: str
         stale=found.is_stale,
         active_job=next((job.run_id for job in jobs if job.is_active), None),
         waiting_jobs=[job.run_id for job in jobs if not job.is_active],
-        epoch=row.epoch,
-        term=row.term,
-        run_id=row.run_id,
-        query_id=row.query_id,
-        batch_id=row.batch_id,
-        event_time=iso_text(row.event_time),
-        published_at=iso_text(row.published_at),
         age_millis=found.now_ms - row.published_at,
         records_behind=kafka.records_behind,
         kafka=kafka.problem or "reachable",

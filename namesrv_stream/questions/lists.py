@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from namesrv_stream.errors import did_you_mean
 from namesrv_stream.history.events import recorded_names
-from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Seen, paged
+from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Page, Seen, paged
 from namesrv_stream.reporting.texts import iso_text, natural_key
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lease import silence_ms
@@ -67,24 +67,21 @@ class Broker(Fields):
     topics: int | UnsetType
 
 
-class Brokers(Fields):
-    """A page of brokers; `next` is the address behind which the next page begins, null at the end."""
+_NOT_IN_EVENTS = dict.fromkeys(("state", "silent_millis", "last_update_timestamp", "data_version", "topics"), UNSET)
 
-    snapshot: Moment
-    total: int
+
+class Brokers(Page):
+    """A page of brokers, by address."""
+
     brokers: list[Broker]
-    next: str | None
 
 
-class BrokerPage(Fields):
+class BrokerPage(Page):
     """The leases of a broker name or address, and a page of its topics."""
 
-    snapshot: Moment
     broker_name: str
     brokers: list[Broker]
-    total: int
     topics: list[TopicOfBroker]
-    next: str | None
 
 
 class TopicOfBroker(Fields):
@@ -139,14 +136,11 @@ class Topic(Fields):
     is_system: bool
 
 
-class Topics(Fields):
-    """A page of topics; `next` is the topic behind which the next page begins, null at the end."""
+class Topics(Page):
+    """A page of topics, by name. `hidden`: how many more there are that brokers have made by themselves."""
 
-    snapshot: Moment
-    total: int
     hidden: int
     topics: list[Topic]
-    next: str | None
 
 
 class Route(Fields):
@@ -163,26 +157,15 @@ def broker(seen: Seen, lease: LiveRow) -> Broker:
     tables = seen.tables
     holder = tables.brokers.get(lease.broker_name, {}).get(lease.broker_id)
     holds_id = holder is not None and holder.broker_addr == lease.broker_addr
-    is_known = seen.remembered is None
-    return Broker(
-        broker_addr=lease.broker_addr,
-        cluster_name=lease.cluster_name,
-        broker_name=lease.broker_name,
-        broker_id=lease.broker_id,
-        holds_id=holds_id,
-        zone_name=holder.zone_name if holder and holds_id else None,
-        state=state_of(seen, lease) if is_known else UNSET,
-        silent_millis=silence_ms(lease, seen.snapshot) if is_known else UNSET,
-        suspect_since=iso_text(lease.suspect_since),
-        heartbeat_timeout_millis=lease.heartbeat_timeout_millis,
-        last_update_timestamp=iso_text(lease.last_update_timestamp) if is_known else UNSET,
-        lease_began_at=iso_text(lease.lease_began_at),
-        ha_server_addr=lease.ha_server_addr,
-        broker_version=lease.broker_version,
-        data_version=lease.data_version if is_known else UNSET,
-        filter_server_list=list(tables.filters.get(lease.broker_addr, ())),
-        topics=tables.queues.topic_counts.get(lease.broker_name, 0) if is_known else UNSET,
-    )
+    more = {
+        "holds_id": holds_id,
+        "zone_name": holder.zone_name if holder and holds_id else None,
+        "state": state_of(seen, lease),
+        "silent_millis": silence_ms(lease, seen.snapshot),
+        "filter_server_list": list(tables.filters.get(lease.broker_addr, ())),
+        "topics": tables.queues.topic_counts.get(lease.broker_name, 0),
+    }
+    return Broker.of(lease, **more | (_NOT_IN_EVENTS if seen.remembered else {}))
 
 
 def state_of(seen: Seen, lease: LiveRow | None) -> State:
@@ -226,7 +209,7 @@ def brokers(  # noqa: PLR0913  # what a reader may choose
     found.sort(key=lambda each: natural_key(each.broker_addr))
     found.sort(key=_order(order), reverse=order.startswith("-"))
     page, following = paged(found, lambda each: each.broker_addr, limit, after)
-    return Brokers(seen.moment, len(found), page, following)
+    return Brokers(seen.moment, len(found), following, page)
 
 
 def _order(text: str) -> Callable[[Broker], Any]:
@@ -253,9 +236,8 @@ def broker_page(seen: Seen, name: str, *, limit: int | None = None, after: str =
         check_known(seen, name)
     topics = queues.topics_on({broker_name})
     page, following = _names_behind(topics, after, limit)
-    rows = [row for topic in page for row in queues[topic] if row.broker_name == broker_name]
-    of_broker = [TopicOfBroker(row.topic, row.read_queue_nums, row.write_queue_nums, row.perm) for row in rows]
-    return BrokerPage(seen.moment, broker_name, shown, len(topics), of_broker, following)
+    of_broker = [TopicOfBroker.of(row) for topic in page for row in queues[topic] if row.broker_name == broker_name]
+    return BrokerPage(seen.moment, len(topics), following, broker_name, shown, of_broker)
 
 
 def _names_behind(names: Sequence[str], after: str, limit: int | None) -> tuple[list[str], str | None]:
@@ -323,7 +305,7 @@ def topics(  # noqa: PLR0913  # what a reader may choose
     page, following = _names_behind(names, after, limit)
     of_cluster = None if cluster is None else frozenset(tables.clusters[cluster])
     shown = [_topic(seen, topic, of_cluster, topic in system) for topic in page]
-    return Topics(seen.moment, len(names), len(named) - len(names), shown, following)
+    return Topics(seen.moment, len(names), following, len(named) - len(names), shown)
 
 
 def _topic(seen: Seen, topic: str, broker_names: frozenset[str] | None, is_system: bool) -> Topic:

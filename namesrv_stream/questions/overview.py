@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from namesrv_stream.history.events import Span, newest_events
-from namesrv_stream.history.membership import recorded_rows
+from namesrv_stream.history.events import Span, newest_events, recorded_rows
 from namesrv_stream.history.sessions import UNPLANNED
 from namesrv_stream.questions.accounts import Told, sentence, told_together
 from namesrv_stream.questions.lists import EVERY_BROKER, Chosen, Cluster, clusters, state_of, system_topics
-from namesrv_stream.questions.subject import Fields, Moment, Seen, now_of, paged
+from namesrv_stream.questions.subject import Fields, Moment, Page, Seen, now_of, paged
 from namesrv_stream.reporting.texts import iso_text, natural_key
 from namesrv_stream.rules.history import LEASE_ENDS
 from namesrv_stream.rules.rows import BrokerEventRow
@@ -42,20 +41,11 @@ class Gone(Fields):
     gone_at: str
     text: str
 
-    @classmethod
-    def of(cls, line: BrokerEventRow) -> Gone:
-        """Return the broker whose lease a line ends."""
-        place, name, broker_id, address = _place(line)
-        return cls(address, place[0], name, broker_id, place[1], line.type, iso_text(line.event_time), sentence(line))
 
+class GonePage(Page):
+    """A page of brokers that are gone, by address."""
 
-class GonePage(Fields):
-    """A page of brokers that are gone; `next` is the address behind which the next page begins, null at the end."""
-
-    snapshot: Moment
-    total: int
     gone: list[Gone]
-    next: str | None
 
 
 class Counts(Fields):
@@ -137,12 +127,18 @@ class _Broker(NamedTuple):
     at_ms: int
     ended_by: str | None = None
 
+    @classmethod
+    def gone(cls, line: BrokerEventRow) -> _Broker:
+        """Return the broker whose lease a line ends."""
+        place, name, address = (line.cluster_name or "", _zone(line)), line.broker_name or "", line.broker_addr or ""
+        return cls(place, name, line.broker_id or 0, address, "gone", line.event_time, line.type)
+
 
 def overview(seen: Seen) -> Overview:
     """Return what the page shows of a moment first."""
     row, tables, recent = seen.snapshot, seen.tables, _recent(seen)
     ends = _ends(seen, recent)
-    brokers, system = [*map(_gone, ends), *_members(seen)], len(system_topics(seen))
+    brokers, system = [*map(_Broker.gone, ends), *_members(seen)], len(system_topics(seen))
     states = Counter(each.state for each in brokers)
     is_small = len(tables.brokers) <= MOST_DRAWN
     counts = Counts(
@@ -155,16 +151,14 @@ def overview(seen: Seen) -> Overview:
         topics=len(tables.queues) - system,
         system_topics=system,
     )
-    return Overview(
+    return Overview.of(
+        row,
         snapshot=seen.moment,
-        kind=row.kind,
-        term=row.term,
-        run_id=row.run_id,
         counts=counts,
         trouble=_trouble(brokers),
         groups=_groups(brokers),
         clusters=clusters(seen).clusters if is_small else [],
-        gone=list(map(Gone.of, ends)) if is_small and len(ends) <= _MOST_GONE_DRAWN else [],
+        gone=list(map(_gone, ends)) if is_small and len(ends) <= _MOST_GONE_DRAWN else [],
         last_hour=dict(Counter(line.type for line in recent)),
         events=told_together(reversed(recent or newest_events(seen.root, row, limit=_EVENTS)), _EVENTS),
     )
@@ -172,12 +166,12 @@ def overview(seen: Seen) -> Overview:
 
 def gone_page(seen: Seen, chosen: Chosen = EVERY_BROKER, *, limit: int | None = None, after: str = "") -> GonePage:
     """Return a page of the addresses that left within the last hour and have no lease, newest first."""
-    found = list(map(Gone.of, _ends(seen, _recent(seen))))
+    found = list(map(_gone, _ends(seen, _recent(seen))))
     wanted = [
         each for each in found if chosen.has(each.cluster_name, each.zone_name, each.broker_name, each.broker_addr)
     ]
     page, following = paged(wanted, lambda each: each.broker_addr, limit, after)
-    return GonePage(seen.moment, len(wanted), page, following)
+    return GonePage(seen.moment, len(wanted), following, page)
 
 
 def _recent(seen: Seen) -> Sequence[BrokerEventRow]:
@@ -192,15 +186,14 @@ def _ends(seen: Seen, lines: Iterable[BrokerEventRow]) -> list[BrokerEventRow]:
     return sorted((line for each, line in ends.items() if each not in live), key=lambda line: -line.event_time)
 
 
-def _place(line: BrokerEventRow) -> tuple[Place, str, int, str]:
-    """Return the place, the name, the id and the address of the broker whose lease a line ends."""
-    rows = recorded_rows(line.before).get("broker", ())
-    zone = next((row.get("zone_name") for row in rows), None)
-    return (line.cluster_name or "", zone), line.broker_name or "", line.broker_id or 0, line.broker_addr or ""
+def _gone(line: BrokerEventRow) -> Gone:
+    """Return the broker whose lease a line ends."""
+    more = {"ended_by": line.type, "gone_at": iso_text(line.event_time), "text": sentence(line)}
+    return Gone.of(line, zone_name=_zone(line), **more)
 
 
-def _gone(line: BrokerEventRow) -> _Broker:
-    return _Broker(*_place(line), "gone", line.event_time, line.type)
+def _zone(line: BrokerEventRow) -> str | None:
+    return next((row.get("zone_name") for row in recorded_rows(line.before).get("broker", ())), None)
 
 
 def _members(seen: Seen) -> Iterator[_Broker]:

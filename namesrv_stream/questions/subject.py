@@ -7,14 +7,14 @@ has an epoch for an hour of it, or whatever the job read at once: its later even
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError, SnapshotGoneError, did_you_mean
 from namesrv_stream.history.events import AsOf, count_after
-from namesrv_stream.reporting.texts import counted, iso_text, moment_text
+from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.rules.system_topics import is_system_topic
@@ -36,8 +36,25 @@ def camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
+_TIMES = frozenset(
+    ("event_time", "published_at", "last_tick", "log_accepted_at", "last_heard_at", "lease_began_at", "suspect_since")
+) | {"last_update_timestamp"}
+"""Columns that hold a time, in epoch milliseconds in a row."""
+
+
+def shown(column: str, value: Any) -> Any:
+    """Return the value of a column as an answer has it: a time as text."""
+    return iso_text(value) if column in _TIMES and isinstance(value, int) else value
+
+
 class Fields(Struct, rename=camel):
     """An answer or a part of it. In JSON its names are camelCase, times ISO 8601 in UTC, durations end with Millis."""
+
+    @classmethod
+    def of(cls, row: Any, **more: Any) -> Self:
+        """Return an answer whose fields are the columns of a row of the same name, and `more`, which come first."""
+        given = {name: shown(name, value) for name, value in row._asdict().items()} | more
+        return cls(**{name: given[name] for name in cls.__struct_fields__ if name in given})
 
 
 class NotFoundError(NamesrvError):
@@ -49,8 +66,6 @@ class NotFoundError(NamesrvError):
         compared = [each for each in names if each[:2].lower() == name[:2].lower()] if is_long else names
         nearest = did_you_mean(name, compared[:_MOST_COMPARED], most=_NEAREST).rstrip()
         super().__init__(f"there is no {kind} {name} in epoch {epoch}. {nearest or _what_there_is(names)}")
-        self.kind = kind
-        self.name = name
 
 
 def _what_there_is(names: list[str]) -> str:
@@ -66,36 +81,6 @@ class BadQuestionError(NamesrvError):
     exit_status = 2
 
 
-class Between(NamedTuple):
-    """A moment between two snapshots, and the number of events from the first one up to it."""
-
-    at_ms: int
-    before: SnapshotRow
-    after: SnapshotRow
-    events: int
-
-    def __str__(self) -> str:
-        """The notice for who asked for the moment."""
-        began, ended = (moment_text(now_of(row)) for row in (self.before, self.after))
-        return (
-            f"as of {began}, epoch {self.before.epoch}; the next snapshot is of {ended}. "
-            f"{counted(self.events, 'event')} from there to {moment_text(self.at_ms)} are not in the answer: "
-            "`namesrv-stream history` has them."
-        )
-
-
-def between(root: Root, snapshots: Snapshots, row: SnapshotRow, at_ms: int | None) -> Between | None:
-    """Return what the snapshot in force at a moment lacks of it, None if it lacks nothing."""
-    newest = snapshots.newest()
-    if at_ms is None or row.epoch == newest.epoch:
-        return None
-    count = count_after(root, newest, row.epoch, AsOf(at_ms=at_ms))
-    try:
-        return Between(at_ms, row, snapshots.find(row.epoch + 1), count) if count else None
-    except SnapshotGoneError:
-        return None
-
-
 class Lacking(Fields):
     """A moment that was asked for lies between two snapshots, and `events` in between are not in the answer."""
 
@@ -103,6 +88,19 @@ class Lacking(Fields):
     next_epoch: int
     next_event_time: str | None
     events: int
+
+
+def between(root: Root, snapshots: Snapshots, row: SnapshotRow, at_ms: int | None) -> Lacking | None:
+    """Return what the snapshot in force at a moment lacks of it, None if it lacks nothing."""
+    newest = snapshots.newest()
+    if at_ms is None or row.epoch == newest.epoch:
+        return None
+    count = count_after(root, newest, row.epoch, AsOf(at_ms=at_ms))
+    try:
+        following = snapshots.find(row.epoch + 1) if count else None
+    except SnapshotGoneError:
+        return None
+    return following and Lacking(iso_text(at_ms), following.epoch, iso_text(following.event_time), count)
 
 
 class Moment(Fields):
@@ -113,10 +111,13 @@ class Moment(Fields):
     published_at: str
     between: Lacking | UnsetType = UNSET
 
-    @classmethod
-    def of(cls, row: SnapshotRow) -> Self:
-        """Return the moment of a snapshot."""
-        return cls(row.epoch, iso_text(row.event_time), iso_text(row.published_at))
+
+class Page(Fields):
+    """A page of a list of `total` items; `next` names the item behind which the next page begins, null at the end."""
+
+    snapshot: Moment
+    total: int
+    next: str | None
 
 
 class Seen(NamedTuple):
@@ -130,11 +131,11 @@ class Seen(NamedTuple):
     snapshot: SnapshotRow
     tables: RouteTables
     settings: NamesrvSettings
-    lacking: Between | None = None
+    lacking: Lacking | None = None
     remembered: AsOf | None = None
 
     @classmethod
-    def of(cls, root: Root, view: RegistryView, settings: NamesrvSettings, lacking: Between | None = None) -> Self:
+    def of(cls, root: Root, view: RegistryView, settings: NamesrvSettings, lacking: Lacking | None = None) -> Self:
         """Return what is seen in a view; `settings` are those with which this process was started."""
         tables = view.routes
         return cls(root, view.snapshot, tables, settings.restored(tables.namesrv_config), lacking)
@@ -142,11 +143,7 @@ class Seen(NamedTuple):
     @property
     def moment(self) -> Moment:
         """The moment of the snapshot, as answers have it."""
-        moment, lacking = Moment.of(self.snapshot), self.lacking
-        if lacking is not None:
-            next_time = iso_text(lacking.after.event_time)
-            moment.between = Lacking(iso_text(lacking.at_ms), lacking.after.epoch, next_time, lacking.events)
-        return moment
+        return Moment.of(self.snapshot, between=self.lacking or UNSET)
 
     def not_found(self, kind: str, name: str, known: Iterable[str]) -> NotFoundError:
         """Return the error that names what there is, or what is most like the name."""

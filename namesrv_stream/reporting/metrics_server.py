@@ -1,22 +1,21 @@
-"""Serve /metrics, /healthz and /readyz of one process, to clients that may be slow or many."""
+"""Serve /metrics, /healthz and /readyz of one process, by prometheus_client's server with limits."""
 
 from __future__ import annotations
 
-import io
 import logging
-import math
 import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from socketserver import ThreadingMixIn
+from functools import lru_cache
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.simple_server import WSGIRequestHandler
 
 import psutil
 from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, generate_latest
+from prometheus_client.exposition import ThreadingWSGIServer
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.reporting.peer_log import PeerLog
@@ -26,16 +25,12 @@ log = logging.getLogger(__name__)
 Check = Callable[[], str | None]
 """Returns the problem, None if there is none."""
 
-_CLOSE_LIMIT_S = 5.0
 REQUEST_LIMIT_S = 5.0
 """Limit from the connection to the end of its answer, whatever the client does meanwhile."""
 
 PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 MAX_A_SECOND = 50
 """Limit of one host's requests in a second. Each takes 1 to 2 ms of the interpreter, whatever it asks for."""
-
-PAGE_AGE_S = 1.0
-"""The page of metrics is this old at most."""
 
 MAX_REQUESTS = 32
 """Limit of requests at a time. One more ends the oldest, so that slow clients pay, not an orchestrator's check."""
@@ -59,93 +54,37 @@ def add_process_metrics(registry: CollectorRegistry, namespace: str = "", pid: i
     number.set_function(threads)
 
 
-class MonitoringAddressError(NamesrvError):
-    """The monitoring pages cannot be served at the port that `setting` names."""
+class MonitoringServer(ThreadingWSGIServer):
+    """Serves the pages until it is closed, each request in a thread of its own, so that no client waits for another.
 
-    def __init__(self, port: int, setting: str, problem: str) -> None:
-        super().__init__(f"metrics cannot be served at port {port}: {problem}. Set {setting} to another, or 0.")
-        self.port = port
-        self.setting = setting
-
-
-class MonitoringServer:
-    """Serves the pages until it is closed. A thread of the server calls `health` and `readiness`.
-
-    `health` is for an orchestrator that restarts the process, `readiness` for one that sends it requests. Raises
-    MonitoringAddressError if it cannot listen; `setting` is the key of the setting that names the port.
+    Such a thread calls the checks. /healthz is for an orchestrator that restarts the process, /readyz for one that
+    sends it requests. Beyond MAX_REQUESTS at a time or REQUEST_LIMIT_S a request is ended; beyond MAX_A_SECOND of a
+    host it is refused.
     """
 
-    def __init__(
-        self,
-        registry: CollectorRegistry,
-        address: tuple[str, int],
-        setting: str,
-        checks: Mapping[str, Check],
-    ) -> None:
-        page = _Page(registry)
-
-        def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-            check = checks.get(environ["PATH_INFO"])
-            if check is None:
-                start_response("200 OK", [("Content-Type", PROMETHEUS_TEXT)])
-                return [page.text()]
-            wrong = check()
-            start_response("503 Service Unavailable" if wrong else "200 OK", [("Content-Type", "text/plain")])
-            return [f"{wrong or 'ok'}\n".encode()]
-
-        try:
-            self._server: WSGIServer = make_server(*address, answer, _Server, _QuietHandler)
-        except OSError as error:
-            raise MonitoringAddressError(address[1], setting, str(error)) from error
-        self._thread = threading.Thread(target=self._server.serve_forever, name="monitoring", daemon=True)
-        self._thread.start()
-
-    @property
-    def port(self) -> int:
-        """The port at which the server listens."""
-        return self._server.server_port
-
-    def close(self) -> None:
-        """Stop listening, and wait for the server's thread, 5 s at most."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(_CLOSE_LIMIT_S)
-
-
-class _Page:
-    """The page of metrics. It is made once a second at most: that holds the interpreter's lock for some 20 ms."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
-        self._lock = threading.Lock()
-        self._text = b""
-        self._made_s = -math.inf
-
-    def text(self) -> bytes:
-        with self._lock:
-            if time.monotonic() - self._made_s > PAGE_AGE_S:
-                self._text = generate_latest(self._registry)
-                self._made_s = time.monotonic()
-            return self._text
-
-
-class _Server(ThreadingMixIn, WSGIServer):
-    """Handles each request in a thread of its own, so that no client waits for another.
-
-    Beyond MAX_REQUESTS at a time or REQUEST_LIMIT_S a request is ended; beyond MAX_A_SECOND of a host it is refused.
-    """
-
-    daemon_threads = True
-    block_on_close = False
     request_queue_size = 128
 
-    def __init__(self, *args: Any, **more: Any) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, address: tuple[str, int], setting: str, checks: Mapping[str, Check]
+    ) -> None:
+        """Raise NamesrvError if it cannot listen; `setting` is the key of the setting that names the port."""
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self._began_s: dict[socket.socket, float] = {}
         self._of_host: Counter[str] = Counter()
         self._second = 0
         self._log = PeerLog(log)
-        self.address_family = socket.AF_INET6 if ":" in args[0][0] else socket.AF_INET
-        super().__init__(*args, **more)
+        try:
+            super().__init__(address, _QuietHandler)
+        except OSError as error:
+            problem = f"metrics cannot be served at port {address[1]}: {error}. Set {setting} to another, or 0."
+            raise NamesrvError(problem) from error
+        self.set_app(_application(registry, checks))
+        threading.Thread(target=self.serve_forever, name="monitoring", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self.shutdown()
+        self.server_close()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002  # socketserver's contract
         """Return whether this host has asked seldom enough in this second."""
@@ -162,6 +101,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         return False
 
     def process_request(self, request: Any, client_address: Any) -> None:
+        """Begin a request, and end the oldest one if that makes too many."""
         while len(self._began_s) >= MAX_REQUESTS:
             self._cut(next(iter(self._began_s)))
         self._began_s[request] = time.monotonic()
@@ -175,6 +115,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._cut(request)
 
     def shutdown_request(self, request: Any) -> None:
+        """Close a request that has ended."""
         self._began_s.pop(request, None)
         super().shutdown_request(request)
 
@@ -195,26 +136,27 @@ class _Server(ThreadingMixIn, WSGIServer):
             request.shutdown(socket.SHUT_RDWR)
 
 
-class _Lines(io.BufferedReader):
-    """The bytes of a request. `last`: the line that was read last."""
+def _application(registry: CollectorRegistry, checks: Mapping[str, Check]) -> Callable[..., Iterable[bytes]]:
+    """Return the WSGI application. The page of metrics holds the interpreter's lock for some 20 ms, so it is kept."""
+    lock = threading.Lock()
 
-    last = b""
+    @lru_cache(maxsize=1)
+    def page(_second: int) -> bytes:
+        return generate_latest(registry)
 
-    def readline(self, size: int | None = -1, /) -> bytes:
-        self.last = super().readline(size)
-        return self.last
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        check = checks.get(environ["PATH_INFO"])
+        if check is None:
+            start_response("200 OK", [("Content-Type", PROMETHEUS_TEXT)])
+            with lock:
+                return [page(int(time.monotonic()))]
+        wrong = check()
+        start_response("503 Service Unavailable" if wrong else "200 OK", [("Content-Type", "text/plain")])
+        return [f"{wrong or 'ok'}\n".encode()]
+
+    return answer
 
 
 class _QuietHandler(WSGIRequestHandler):
-    timeout = REQUEST_LIMIT_S
-
-    def setup(self) -> None:
-        super().setup()
-        self.rfile = self._lines = _Lines(self.connection.makefile("rb", buffering=0))
-
-    def parse_request(self) -> bool:
-        """Read the header. One that was cut off, or that the client has not ended, gets no page."""
-        return super().parse_request() and self._lines.last in {b"\r\n", b"\n"}
-
     def log_message(self, *_: object) -> None:
         """Log nothing: a scrape every few seconds is no event."""

@@ -1,9 +1,16 @@
-"""The place in the log that a run has reached, and how much of it the tables show."""
+"""The place in the log that a run has reached, how much of it the tables show, and for how long no tick has come."""
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+log = logging.getLogger(__name__)
+
+_SILENT_TICKS_S = 60.0
 
 
 @dataclass(slots=True)
@@ -60,3 +67,48 @@ class LogProgress:
     def silent_s(self) -> float:
         """The time since the newest publication: event time may stand still (E9)."""
         return time.monotonic() - self._published_at_s
+
+
+class TickSilence:
+    """For how long the log has had no tick, as far as micro-batches have read it, in seconds of this process.
+
+    A batch has all records from before it began. Those that come while it runs are the next batch's, so the time that a
+    batch takes is no silence until a later one has had no tick either. No batch after the last one means no records.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._ticked_at_s: float | None = None
+        """The beginning of the newest batch with a tick, or of the first batch if none had one."""
+        self._has_tick = False
+        self._known: tuple[float, float | None] = (0.0, None)
+        """Silence so far, and since when the query has been idle; replaced whole, because another thread reads it."""
+        self._has_warned = False
+
+    def seconds(self) -> float:
+        """Return the length of the silence; 0 until the first batch has ended. May be called from any thread."""
+        silent_s, idle_since_s = self._known
+        return silent_s if idle_since_s is None else silent_s + self._clock() - idle_since_s
+
+    def look(self) -> None:
+        """Warn of ticks that do not come, once for each silence."""
+        is_silent = self.seconds() > _SILENT_TICKS_S
+        if is_silent and not self._has_warned:
+            log.warning("no tick for a minute: brokers that fall silent stay in their routes until the next tick. "
+                        "Run a gateway or a fleet, or set jobTicker=true")  # fmt: skip
+        self._has_warned = is_silent
+
+    def on_tick(self) -> None:
+        """Note that the batch that runs has a tick."""
+        self._has_tick = True
+
+    @contextmanager
+    def during_batch(self) -> Iterator[None]:
+        """Take the ticks noted within the `with` for those of one batch. A batch that fails changes nothing."""
+        began_s = self._clock()
+        self._known = (self.seconds(), None)
+        self._has_tick = False
+        yield
+        if self._has_tick or self._ticked_at_s is None:
+            self._ticked_at_s = began_s
+        self._known = (began_s - self._ticked_at_s, self._clock())

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import MalformedRecordError, NamesrvError, TermLostError
+from namesrv_stream.history.broker_lines import log_brokers
 from namesrv_stream.kafka.record_reader import LOG_PARTITION, RecordReader, StoredRecord
 from namesrv_stream.records import decode_readable, decode_record
 from namesrv_stream.rules.lease import LOG_GAP_MS, LogClock, deadline_ms
@@ -27,12 +28,10 @@ from namesrv_stream.rules.progress import SIGN_MS
 from namesrv_stream.rules.record_types import DEFAULT_HEARTBEAT_TIMEOUT_MS, Command, RegisterBroker, Scan
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LiveRow, LogPosition, RejectedRow
-from namesrv_stream.stream.broker_log import log_brokers
 from namesrv_stream.stream.job_metrics import JobMetrics
-from namesrv_stream.stream.log_progress import LogProgress
-from namesrv_stream.stream.log_records import Eviction, in_log_order, with_values
+from namesrv_stream.stream.log_progress import LogProgress, TickSilence
 from namesrv_stream.stream.rejected_records import MAX_REJECTED_KEY_BYTES, log_rejected, rejected_row
-from namesrv_stream.stream.tick_silence import TickSilence
+from namesrv_stream.stream.source import Eviction, in_log_order, with_values
 from namesrv_stream.tables import publication
 from namesrv_stream.tables.progress_sign import ProgressSign
 from namesrv_stream.tables.publication import Batch, Publisher, SnapshotKind
@@ -68,14 +67,6 @@ _MAX_LINES = 30
 _MAX_LINE_CHARS = 500
 
 
-class BatchUnreadError(NamesrvError):
-    """Spark could not compute the rows of a micro-batch. The message has its errors, without stack traces and plan."""
-
-    def __init__(self, reported: str) -> None:
-        lines = [line[:_MAX_LINE_CHARS] for line in reported.splitlines() if _SAYS_WHAT.match(line)]
-        super().__init__("\n".join(lines[:_MAX_LINES]) or "no rows came from Spark")
-
-
 class AbandonedError(NamesrvError):
     """A batch that was broken off, because another run has the registry."""
 
@@ -91,11 +82,10 @@ class BrokenOffError(NamesrvError):
         super().__init__(f"{as_py4j}: java.lang.InterruptedException")
 
 
-class QueryNotStoppedError(NamesrvError):
-    """A micro-batch came after `close`, and nobody has stopped the query. The batch counts as not done."""
-
-    def __init__(self) -> None:
-        super().__init__("the job was stopping and did not: end the process. The next run goes on where it stood.")
+def unread_batch(reported: str) -> NamesrvError:
+    """Return the error for a batch that Spark could not compute, with Spark's words but stack traces and plan."""
+    lines = [line[:_MAX_LINE_CHARS] for line in reported.splitlines() if _SAYS_WHAT.match(line)]
+    return NamesrvError("\n".join(lines[:_MAX_LINES]) or "no rows came from Spark")
 
 
 class MicroBatches:
@@ -157,10 +147,10 @@ class MicroBatches:
         # failed; StreamingQuery.stop interrupts what waits in the JVM, and takes that for what it is.
         assert context._jvm is not None
         context._jvm.java.lang.Thread.sleep(int(2_000 * _STOP_LIMIT_S))
-        raise QueryNotStoppedError
+        raise NamesrvError("the job was stopping and did not: end the process. The next run goes on where it stood.")
 
     def _read(self, frame: DataFrame) -> pa.Table:
-        """Collect the rows of the query. Raises BatchUnreadError, and BrokenOffError while the query stops.
+        """Collect the rows of the query. Raises NamesrvError, and BrokenOffError while the query stops.
 
         Spark looks for an interruption in the text of a Python error by a regular expression that overflows the stack
         on the plan which py4j adds to it.
@@ -170,7 +160,7 @@ class MicroBatches:
         except (Py4JError, PySparkException) as error:
             if self._is_closed or self._is_abandoned:
                 raise BrokenOffError from None
-            raise BatchUnreadError(str(error)) from None
+            raise unread_batch(str(error)) from None
 
     def handle(self, rows: pa.Table, query_id: str, batch_id: int) -> None:
         """Apply the rows of the query and publish what they change."""
@@ -210,7 +200,7 @@ class MicroBatches:
             self._lock.release()
 
     def _handle(self, rows: pa.Table) -> None:
-        """Handle a batch by the steps of docs/architecture.md, whose numbers stand here."""
+        """Handle a batch by the steps of docs/job.md, whose numbers stand here."""
         records, evictions = in_log_order(rows)  # 3
         self.metrics.records.inc(len(records))
         if records:

@@ -1,4 +1,4 @@
-"""Records that violate the contract: what is kept of each, and their lines in the job's log."""
+"""Rejected records: what is kept of each, and their lines in the job's log."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from namesrv_stream.history.broker_lines import MOST_LINES
 from namesrv_stream.kafka.record_reader import LOG_PARTITION, StoredRecord
 from namesrv_stream.rules.rows import RejectedRow
 
+log = logging.getLogger(__name__)
+
 MAX_REJECTED_BYTES = 64 * 1024
 """Limit of the bytes that are kept of a rejected record's value."""
 
 MAX_REJECTED_KEY_BYTES = 1024
 MAX_REASON_CHARS = 200
 """Limit of the reason, which may quote the record."""
-
-log = logging.getLogger(__name__)
 
 
 def rejected_row(stored: StoredRecord, event_time_ms: int, reason: str) -> RejectedRow:

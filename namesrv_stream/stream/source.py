@@ -1,14 +1,18 @@
-"""The heartbeat topic as Spark reads it: the records as they are, and the signs of life by broker address."""
+"""The heartbeat topic as Spark reads it: its records, the signs of life by broker address, and both on the driver."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from typing import NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from namesrv_stream.config import NamesrvSettings, spark_kafka_options
-from namesrv_stream.kafka.record_reader import LOG_PARTITION
+from namesrv_stream.kafka.record_reader import LOG_PARTITION, RecordReader, StoredRecord
 from namesrv_stream.records import MAX_RECORD_BYTES
 from namesrv_stream.rules.record_types import DEFAULT_HEARTBEAT_TIMEOUT_MS, MAX_HEARTBEAT_TIMEOUT_MS, MAX_NAME_CHARS
 from namesrv_stream.stream.liveness import LEFT
@@ -93,3 +97,41 @@ def signs_of_life(kafka_records: DataFrame) -> DataFrame:
         .when(kind == "REGISTER_BROKER", F.coalesce(registered_ms, F.lit(DEFAULT_HEARTBEAT_TIMEOUT_MS)))
         .alias("timeout_ms"),
     )
+
+
+class Eviction(NamedTuple):
+    """The state of an address was evicted: it has been silent since `last_heard_ms` for longer than its timeout.
+
+    That ends no lease.
+    """
+
+    broker_addr: str
+    last_heard_ms: int
+
+
+class LogRecord(NamedTuple):
+    """A record of a micro-batch. `is_carried` is False if its value is still in Kafka."""
+
+    stored: StoredRecord
+    is_carried: bool
+
+
+def in_log_order(rows: pa.Table) -> tuple[list[LogRecord], list[Eviction]]:
+    """Return the records of one micro-batch by offset, and the states that it evicted (`query.registry_rows`)."""
+    records: list[LogRecord] = []
+    evictions: list[Eviction] = []
+    for offset, time_ms, key, value, length in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+        if offset is None:
+            evictions.append(Eviction(key.decode(), time_ms))
+            continue
+        is_carried = value is not None or length is None
+        records.append(LogRecord(StoredRecord(offset, time_ms, key or b"", value), is_carried))
+    return sorted(records), sorted(evictions)
+
+
+def with_values(records: Iterable[LogRecord], reader: RecordReader) -> Iterator[StoredRecord]:
+    """Yield the records with their values. Those that did not come with the batch are read when their turn comes."""
+    records = list(records)
+    with closing(reader.at([each.stored.offset for each in records if not each.is_carried])) as values:
+        for record in records:
+            yield record.stored if record.is_carried else next(values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,14 +46,9 @@ def open_snapshot(
     place = Root.at(root, storage_options)
     give_spark_access(spark, place)
     snapshot = Snapshots(place).find(epoch, event_time_ms(at))
-    register_tables(spark, place, snapshot, VIEWS)
+    for spec in VIEWS:
+        table_as_of(spark, place, spec, snapshot.versions[spec.name]).createOrReplaceTempView(spec.name)
     return snapshot
-
-
-def register_tables(spark: SparkSession, root: Root, snapshot: SnapshotRow, specs: Iterable[TableSpec]) -> None:
-    """Register each of these tables of VIEWS as a temporary view pinned to `snapshot`."""
-    for spec in specs:
-        table_as_of(spark, root, spec, snapshot.versions[spec.name]).createOrReplaceTempView(spec.name)
 
 
 def table_as_of(spark: SparkSession, root: Root, spec: TableSpec, version: int | None = None) -> DataFrame:
@@ -65,7 +60,7 @@ def table_as_of(spark: SparkSession, root: Root, spec: TableSpec, version: int |
     table = root.open(spec, version)
     files = pa.table(table.get_add_actions()).to_pylist()
     if table.protocol().min_reader_version > FILES_ARE_ALL or not all(_names_its_partition(file) for file in files):
-        return spark.sql(_select(root, spec, table.version()))
+        return spark.sql(table_sql(root, spec, table.version()))
     paths = [file["path"] for file in files]
     return _rows_of(spark, root.spark_path(spec), paths, table.schema().to_json()).selectExpr(*_columns(table, spec))
 
@@ -88,23 +83,14 @@ def _rows_of(spark: SparkSession, folder: str, files: list[str], schema_json: st
     return rows.select(*schema.names)  # Spark puts a column of the folders' names last
 
 
-def snapshot_sql(root: str | Path | Root, snapshot: SnapshotRow) -> list[str]:
-    """The Spark SQL statements that pin `snapshot`, for a plain spark-sql or a notebook without this package."""
-    place = Root.at(root)
-    return [
-        f"CREATE OR REPLACE TEMPORARY VIEW {spec.name} AS {_select(place, spec, snapshot.versions[spec.name])}"
-        for spec in VIEWS
-    ]
+def table_sql(root: Root, spec: TableSpec, version: int | None = None) -> str:
+    """Return the Spark SQL that selects a table at `version`, or as it is now.
 
-
-def _select(root: Root, spec: TableSpec, version: int) -> str:
-    columns = all_columns(root, spec, version)
-    return f"SELECT {columns} FROM delta.`{root.spark_path(spec)}` VERSION AS OF {version}"
-
-
-def all_columns(root: Root, spec: TableSpec, version: int | None = None) -> str:
-    """The select list that gives a table all its columns: one that a former release did not have reads as NULL."""
-    return ", ".join(_columns(root.open(spec, version), spec)) if spec.has_later_columns else "*"
+    A column that a former release did not have reads as NULL.
+    """
+    columns = ", ".join(_columns(root.open(spec, version), spec)) if spec.has_later_columns else "*"
+    pinned = "" if version is None else f" VERSION AS OF {version}"
+    return f"SELECT {columns} FROM delta.`{root.spark_path(spec)}`{pinned}"
 
 
 def _columns(table: DeltaTable, spec: TableSpec) -> list[str]:

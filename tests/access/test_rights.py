@@ -9,22 +9,22 @@ from types import SimpleNamespace
 import pytest
 
 from namesrv_stream.access.rights import MAX_READ_BYTES, WRITING_CODES, NotAllowedError, check_right, check_settings
-from namesrv_stream.access.users import Bounds, Role, Sender, User
+from namesrv_stream.access.users import Role, Sender, User
 from namesrv_stream.gateway.writes import HANDLERS
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
 OWN = {"clusterName": "c", "brokerName": "a", "brokerAddr": "10.0.0.1:10911", "brokerId": "0"}
-BOUNDS = Bounds(("c",), ("a", "a-*"), ("10.0.0.1:*",))
-EVERYWHERE = Bounds(("*",), ("a",), ("*",))
+BOUNDS = {"clusters": ["c"], "names": ["a", "a-*"], "addresses": ["10.0.0.1:*"]}
+EVERYWHERE = {"clusters": ["*"], "names": ["a"], "addresses": ["*"]}
 OF_BROKERS = [103, 104, 322, 904]
 
 
 def broker(bounds=BOUNDS):
-    return Sender(User("broker", Role.BROKER, bounds))
+    return Sender(User(name="broker", role=Role.BROKER, **bounds))
 
 
 def admin():
-    return Sender(User("ann", Role.ADMIN))
+    return Sender(User(name="ann", role=Role.ADMIN))
 
 
 def live(address, cluster, name):
@@ -118,7 +118,9 @@ def test_a_body_that_decides_is_read_up_to_a_limit():
         (b"#".ljust(MAX_READ_BYTES + 1), f"the admin role, for a body of over {MAX_READ_BYTES} bytes"),
     ],
 )
-@pytest.mark.parametrize("sender", [Sender(None, "it is not signed"), Sender(User("r", Role.READER)), broker()])
+@pytest.mark.parametrize(
+    "sender", [Sender(None, "it is not signed"), Sender(User(name="r", role=Role.READER)), broker()]
+)
 def test_settings_that_stop_lookups_are_for_admins(body, right, sender):
     command = RemotingCommand(code=318, body=body)
     check_settings(command, admin())

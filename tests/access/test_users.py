@@ -1,10 +1,8 @@
 """The sender of a request: its signer, the holder of a certificate, or whoever is in an address range."""
 
-from ipaddress import ip_network
-
 import pytest
 
-from namesrv_stream.access.users import Bounds, Credentials, Origin, Role, User, Users, is_within
+from namesrv_stream.access.users import Origin, Role, User, Users, is_within
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.signature import signed
 
@@ -12,17 +10,17 @@ BARE = RemotingCommand(code=103, ext_fields={"brokerName": "a"})
 SECRET = b"12345678"
 
 
-def user(name, role=Role.READER):
-    return User(name, role, Bounds())
+def user(name, **known_by):
+    return User(name=name, role=Role.READER, **known_by)
 
 
 USERS = Users(
     [
-        (user("by key"), Credentials(access_key="k", secret_key=SECRET)),
-        (user("by certificate"), Credentials(certificates=("DNS:broker-a", "URI:spiffe://x/a"))),
-        (user("by range"), Credentials(networks=(ip_network("10.0.0.0/8"),))),
-        (user("by smaller range"), Credentials(networks=(ip_network("10.1.0.0/16"),))),
-        (user("by IPv6"), Credentials(networks=(ip_network("fd00::/8"),))),
+        user("by key", access_key="k", secret_key=SECRET.decode()),
+        user("by certificate", certificates=["DNS:broker-a", "URI:spiffe://x/a"]),
+        user("by range", networks=["10.0.0.0/8"]),
+        user("by smaller range", networks=["10.1.0.0/16"]),
+        user("by IPv6", networks=["fd00::/8"]),
     ]
 )
 
@@ -65,7 +63,7 @@ def test_a_wrong_signature_is_nobodys_wherever_it_comes_from(command):
 
 
 def test_secrets_are_not_in_what_is_printed():
-    assert "12345678" not in repr(Credentials(access_key="k", secret_key=SECRET))
+    assert "12345678" not in repr(user("by key", access_key="k", secret_key=SECRET.decode()))
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ import pytest
 from click.testing import CliRunner
 
 from namesrv_stream.cli import main
-from namesrv_stream.cli.demo import SceneFailedError, Stage
+from namesrv_stream.cli.on_this_machine import Stage
 from namesrv_stream.cli.output import console
 from namesrv_stream.config import Invocation
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.questions.subject import NotFoundError
 from namesrv_stream.tools.local.stack import LocalStack
 
@@ -44,7 +45,7 @@ def test_a_command_that_fails_fails_the_story(stage, line, error):
 def test_a_status_that_is_not_0_fails_the_story(stage, monkeypatch):
     failing = click.Command("status", callback=lambda: click.get_current_context().exit(3))
     monkeypatch.setattr(main, "get_command", lambda _context, _name: failing)
-    with pytest.raises(SceneFailedError, match=r"status` ended with status 3"):
+    with pytest.raises(NamesrvError, match=r"status` ended with status 3"):
         stage.run("status")
 
 

@@ -4,11 +4,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from namesrv_stream.cli.submitted import settings_options
+from namesrv_stream.cli.submitted import takes_settings
 
 
 @click.command()
-@settings_options
+@takes_settings
 def program(invocation):
     click.echo(f"{invocation.settings.delta_root} {invocation.settings.snapshot_retention.days}")
 

@@ -6,7 +6,7 @@ import time
 import msgspec
 import pytest
 
-from namesrv_stream.console.api_description import ANSWERS
+from namesrv_stream.console.api import ANSWERS
 from tests.cli.registry import PublishedRegistry
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import A, Client, make_settings

@@ -5,8 +5,8 @@ import base64
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.console.serving import ConsoleAddressError, ConsoleServer
-from namesrv_stream.errors import SettingError
+from namesrv_stream.console.serving import ConsoleServer
+from namesrv_stream.errors import NamesrvError, SettingError
 from tests.console.background import BackgroundConsole
 from tests.console.conftest import Client, make_settings
 
@@ -174,7 +174,7 @@ def test_a_console_that_others_reach_needs_a_decision(settings):
 
 def test_a_port_that_is_taken_is_named(still):
     taken = int(still.url.rpartition(":")[2])
-    with pytest.raises(ConsoleAddressError, match=r"console\.port"):
+    with pytest.raises(NamesrvError, match=r"console\.port"):
         ConsoleServer(NamesrvSettings.model_validate({"console.port": taken}))
 
 

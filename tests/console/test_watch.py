@@ -1,6 +1,7 @@
 """Watchers get every change once, in order, also over a restart; those who read too slowly are dropped."""
 
 import asyncio
+import contextlib
 import json
 import re
 import shutil
@@ -11,8 +12,9 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console import hub
-from namesrv_stream.console.hub import CannotWatchError, Event, Hub, Watcher
+from namesrv_stream.console.hub import Event, Hub, Place, Watch, Watcher, WatchResponse
 from namesrv_stream.console.kept_snapshots import KeptSnapshots
+from namesrv_stream.console.problems import RefusedError
 from namesrv_stream.console.watch_client import watch
 from namesrv_stream.history.events import AsOf
 from namesrv_stream.rules.record_types import DeleteTopic, PutKvConfig, WipeWritePerm
@@ -131,41 +133,49 @@ def test_a_slow_watcher_keeps_one_event_that_does_not_move_its_place():
     async def fill():
         slow = Watcher()
         for epoch in range(3):
-            slow.push(Event("route", epoch, b"x" * (hub.MOST_PENDING_BYTES // 2)))
+            slow.push(Event("route", b"x" * (hub.MOST_PENDING_BYTES // 2), Place("", epoch)))
         return slow.take(), slow.is_dropped
 
     kept, is_dropped = asyncio.run(fill())
-    assert ([each.name for each in kept], kept[0].epoch, is_dropped) == (["dropped"], None, True)
+    assert ([each.name for each in kept], kept[0].place, is_dropped) == (["dropped"], None, True)
     assert b"id:" not in kept[0].text
 
 
-@pytest.mark.parametrize(("taken_after", "is_stuck"), [(None, True), (hub.MOST_PROGRESS_WAITING - 1, False)])
-def test_a_watcher_whose_connection_takes_nothing_for_a_minute_is_given_up(taken_after, is_stuck):
-    async def wait_for_progress():
-        watcher = Watcher()
-        for number in range(hub.MOST_PROGRESS_WAITING):
-            if number == taken_after:
-                watcher.take()
-            watcher.push_progress(Event("progress", 1, b"{}"))
-        return watcher.is_stuck.is_set()
-
-    assert asyncio.run(wait_for_progress()) is is_stuck
+@pytest.fixture
+def kept(still_root):
+    return KeptSnapshots(Root(still_root), NamesrvSettings())
 
 
-def test_an_event_is_encoded_once_for_all_watchers_of_the_same_topics(still_root):
+def test_a_watcher_whose_connection_takes_nothing_is_given_up(kept, monkeypatch):
+    monkeypatch.setattr(hub, "SEND_LIMIT_S", 0.01)
+
+    async def never(*_):
+        await asyncio.Event().wait()
+
+    async def answer():
+        watchers = Hub(NamesrvSettings(), limit=1)
+        watchers.go_to(kept.view(kept.find(AsOf(epoch=3))))
+        await WatchResponse(Watch(watchers, kept, (), None))({"type": "http"}, never, never)
+        with watchers.watching(()):
+            pass
+
+    asyncio.run(answer())
+
+
+def test_an_event_is_encoded_once_for_all_watchers_of_the_same_topics(kept):
     async def step():
-        kept = KeptSnapshots(Root(still_root))
-        watchers = Hub(kept, NamesrvSettings(), limit=3)
-        watchers.leap(kept.view(kept.find(AsOf(epoch=2))))
-        both = [watchers.attach(("Shared",)) for _ in range(2)]
-        watchers.step(kept.view(kept.find(AsOf(epoch=3))))
-        watchers.attach(())
-        with pytest.raises(CannotWatchError):
-            watchers.attach(())
-        return [watcher.take() for watcher in both]
+        watchers = Hub(NamesrvSettings(), limit=3)
+        watchers.go_to(kept.view(kept.find(AsOf(epoch=2))))
+        with contextlib.ExitStack() as stack:
+            both = [stack.enter_context(watchers.watching(("Shared",))) for _ in range(2)]
+            watchers.go_to(kept.view(kept.find(AsOf(epoch=3))))
+            stack.enter_context(watchers.watching(()))
+            with pytest.raises(RefusedError), watchers.watching(()):
+                pass
+            return [watcher.take() for watcher in both]
 
     one, other = asyncio.run(step())
-    assert one[0].epoch == 3
+    assert one[0].place.epoch == 3
     assert one[0] is other[0]
 
 

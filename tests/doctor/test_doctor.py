@@ -176,7 +176,7 @@ def test_a_host_whose_name_does_not_resolve_is_named():
     servers = "no-such-host.invalid:9092,neither-this.invalid:9093"
     [found] = states(partial(check_kafka, rights=JOB_RIGHTS), kafka_bootstrap_servers=servers)
     assert found.state == "failed"
-    assert "do not resolve on this machine: no-such-host.invalid, neither-this.invalid" in found.found
+    assert all(f"resolve '{server}'" in found.found for server in servers.split(","))
 
 
 def test_a_topic_as_the_job_makes_it_is_right(kafka, topic, monkeypatch):

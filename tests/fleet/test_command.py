@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from namesrv_stream.cli import main
-from namesrv_stream.tools.fleet.fleet_run import ChurnType
+from namesrv_stream.cli.fleet import ChurnType
 from namesrv_stream.tools.fleet.plan import Churn
 
 

@@ -5,9 +5,8 @@ from collections import Counter
 import pytest
 
 from namesrv_stream.rules.record_types import DataVersion
-from namesrv_stream.tools.fleet.broker import system_topics
+from namesrv_stream.tools.fleet.broker import build_groups, system_topics
 from namesrv_stream.tools.fleet.plan import FleetPlan
-from namesrv_stream.tools.fleet.topology import build_groups
 
 T0 = 1_800_000_000_000
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import confluent_kafka
 
-from namesrv_stream.kafka.record_producer import RecordProducer
+from namesrv_stream.kafka.producer import RecordProducer
 
 INVALID_PRODUCER_EPOCH = 47
 

@@ -17,7 +17,7 @@ from namesrv_stream.gateway.kafka_link import MAX_ON_THE_WAY_BYTES, GatewayBusyE
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.gateway.writes import Writes
-from namesrv_stream.kafka.record_producer import RecordProducer
+from namesrv_stream.kafka.producer import RecordProducer
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.wire.frame import LARGE_BODY_BYTES

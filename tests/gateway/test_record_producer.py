@@ -9,7 +9,7 @@ from tenacity import retry, stop_after_delay, wait_fixed
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.kafka.librdkafka import librdkafka_options
-from namesrv_stream.kafka.record_producer import RecordProducer
+from namesrv_stream.kafka.producer import RecordProducer
 from tests.gateway.fatal import BreakableProducer
 from tests.gateway.test_tls import make_certificate
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.history.membership import Membership
+from namesrv_stream.history.events import Membership
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import (
     AddWritePerm,

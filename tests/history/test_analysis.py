@@ -4,11 +4,12 @@ import duckdb
 import pytest
 from chispa import assert_df_equality
 
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.history import session_keeping
 from namesrv_stream.history.analysis import ask
 from namesrv_stream.history.analysis import register_views as register_in_duckdb
 from namesrv_stream.history.session_keeping import keep_past_sessions
-from namesrv_stream.history.views import NoSuchViewError, history_queries, register_views
+from namesrv_stream.history.views import history_queries, register_views
 from namesrv_stream.rules.record_types import DeleteTopic
 from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.root import Root
@@ -140,7 +141,7 @@ def test_a_snapshot_is_asked_for_by_epoch_and_an_unknown_view_is_refused(root, r
     assert ask(root, names)["broker_name"].to_pylist() == ["broker-a", "broker-b"]
     assert ask(root, names, epoch=first)["broker_name"].to_pylist() == ["broker-a"]
     assert ask(root, names, at=START_MS + 1)["broker_name"].to_pylist() == ["broker-a"]
-    with duckdb.connect() as db, pytest.raises(NoSuchViewError, match="broker_sesion"):
+    with duckdb.connect() as db, pytest.raises(NamesrvError, match="called broker_sesion"):
         register_in_duckdb(db, root, only=["broker_sesion"])
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from namesrv_stream.history.events import AsOf, events_between, members_at, newest_events
-from namesrv_stream.history.membership import Membership
+from namesrv_stream.history.events import AsOf, Membership, events_between, members_at, newest_events
 from namesrv_stream.rules.rows import FilterRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader

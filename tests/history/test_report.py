@@ -10,8 +10,9 @@ import pytest
 from matplotlib.collections import LineCollection
 from matplotlib.dates import num2date
 
-from namesrv_stream.history import drawing, plots
-from namesrv_stream.history.report import EmptyPeriodError, churn_report, topics_at
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.history import plots
+from namesrv_stream.history.report import churn_report, topics_at
 from namesrv_stream.history.views import register_views
 from namesrv_stream.rules.record_types import WipeWritePerm
 from namesrv_stream.tables.root import Root
@@ -90,7 +91,7 @@ def test_topics_of_a_moment_without_a_snapshot_are_shown_as_unknown(spark, root)
 
 
 def test_a_period_in_a_gap_is_refused_with_the_gaps_ends(spark, root):
-    with pytest.raises(EmptyPeriodError) as refused:
+    with pytest.raises(NamesrvError) as refused:
         churn_report(spark, root, hours(3), hours(4))
     assert str(refused.value) == (
         "no broker was in the routes from 2026-11-14 03:00 to 2026-11-14 04:00 UTC. "
@@ -99,15 +100,21 @@ def test_a_period_in_a_gap_is_refused_with_the_gaps_ends(spark, root):
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
-    [
-        ("2026-11-14 02:00:00", None, "There were brokers until 2026-11-14 02:00:00."),
-        (None, "2026-11-14 05:00:00", "There were brokers from 2026-11-14 05:00:00 on."),
-        (None, None, "No broker has ever registered."),
-    ],
-)
-def test_a_period_without_brokers_names_what_there_is(before, after, told):
-    assert str(EmptyPeriodError(hours(3), hours(4), before, after)).endswith(f" UTC. {told}")
+    ("period", "told"),
+    [((7, 8), "There were brokers until 2026-11-14 06:00:00."),
+     ((-2, -1), "There were brokers from 2026-11-14 01:00:00 on.")],
+)  # fmt: skip
+def test_a_period_without_brokers_names_what_there_is(spark, root, period, told):
+    with pytest.raises(NamesrvError) as refused:
+        churn_report(spark, root, *map(hours, period))
+    assert str(refused.value).endswith(f" UTC. {told}")
+
+
+def test_a_registry_without_brokers_is_told_so(spark, tmp_path):
+    place = Root(str(tmp_path / "registry"))
+    SeededRegistry(place, NOW)
+    with pytest.raises(NamesrvError, match=r"No broker has ever registered\.$"):
+        churn_report(spark, place, hours(1), hours(2))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +139,7 @@ def on_views(spark, root):
 
 
 def test_a_timeline_has_room_for_the_brokers_that_ended_most_and_names_their_total(on_views):
-    limited = plots.up_down_timeline.statement.replace(f"LIMIT {drawing.MOST_BROKERS}", "LIMIT 1")
+    limited = plots.up_down_timeline.statement.replace(f"LIMIT {plots.MOST_BROKERS}", "LIMIT 1")
     [axes] = plots.up_down_timeline._replace(statement=limited)(on_views, hours(0), hours(1.75)).axes
     assert "(the 1 most ended of 2)" in axes.get_title()
     assert [label.get_text() for label in axes.get_yticklabels()] == ["c1 broker-b 0"]

@@ -48,7 +48,7 @@ def test_a_period_that_ends_before_it_begins_is_refused(root, tmp_path):
 
 
 def test_without_matplotlib_the_error_names_how_to_install_it(monkeypatch, root, tmp_path):
-    for module in ("report", "plots", "drawing"):
+    for module in ("report", "plots"):
         monkeypatch.delitem(sys.modules, f"namesrv_stream.history.{module}", raising=False)
         monkeypatch.delattr(f"namesrv_stream.history.{module}", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)

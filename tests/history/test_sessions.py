@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.history.membership import Membership
+from namesrv_stream.history.events import Membership
 from namesrv_stream.history.sessions import (
     EXPECTED_MS,
     FLAP_MS,

@@ -1,6 +1,6 @@
 """Failures in a row: which are borne, and how long the job waits after each."""
 
-from namesrv_stream.job.attempts import FailedAttempts
+from namesrv_stream.job.failures import FailedAttempts
 
 OUTAGE, UNKNOWN = False, True
 DAYS_S = 3 * 86_400

@@ -6,10 +6,9 @@ import sys
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.errors import StorageError
-from namesrv_stream.job.failures import job_failure, storage_errors
-from namesrv_stream.job.limits import LeakingSparkError, LimitReachedError, require_sound_spark
-from namesrv_stream.stream.micro_batch import BatchUnreadError
+from namesrv_stream.errors import NamesrvError, StorageError
+from namesrv_stream.job.failures import LimitReachedError, job_failure, require_sound_spark, storage_errors
+from namesrv_stream.stream.micro_batch import unread_batch
 
 SETTINGS = NamesrvSettings()
 STATE_STORE = """[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.
@@ -33,7 +32,7 @@ def test_a_query_that_finds_no_descriptor_or_port_is_no_outage(reported, problem
 
 
 def test_a_batch_that_finds_no_descriptor_is_no_outage():
-    assert isinstance(job_failure(SETTINGS, BatchUnreadError(STATE_STORE), ""), LimitReachedError)
+    assert isinstance(job_failure(SETTINGS, unread_batch(STATE_STORE), ""), LimitReachedError)
     assert isinstance(job_failure(SETTINGS, OSError(24, "Too many open files"), ""), LimitReachedError)
 
 
@@ -48,7 +47,7 @@ def test_tables_that_cannot_be_opened_for_lack_of_descriptors_are_no_outage_of_t
 
 @pytest.mark.parametrize("version", ["4.1.3", "4.2.0", "3.5.9"])
 def test_a_spark_that_leaks_sockets_is_refused_by_the_number_of_its_defect(version):
-    with pytest.raises(LeakingSparkError, match=f"{version} .*SPARK-58932.* 4.2.1"):
+    with pytest.raises(NamesrvError, match=f"{version} .*SPARK-58932.* 4.2.1"):
         require_sound_spark(version)
 
 
@@ -61,7 +60,7 @@ def test_a_process_that_can_open_nothing_is_at_its_limit():
     """In a process of its own, whose limit is the descriptors that it has."""
     code = (
         "import resource\n"
-        "from namesrv_stream.job.limits import LimitReachedError, require_descriptor\n"
+        "from namesrv_stream.job.failures import LimitReachedError, require_descriptor\n"
         "require_descriptor()\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
         "try:\n    require_descriptor()\n"

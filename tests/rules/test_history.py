@@ -5,7 +5,7 @@ import json
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.history.membership import Membership
+from namesrv_stream.history.events import Membership
 from namesrv_stream.rules.record_types import (
     BrokerHeartbeat,
     DataVersion,

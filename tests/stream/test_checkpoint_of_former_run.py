@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.job.failures import CheckpointStorageError, storage_errors
+from namesrv_stream.errors import StorageError
+from namesrv_stream.job.failures import storage_errors
 from namesrv_stream.stream.checkpoint import STATE_STORE, Checkpoint, set_up_checkpoint
 
 ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
@@ -35,7 +36,7 @@ def test_a_file_in_the_place_of_the_checkpoint_is_named_with_its_setting(spark, 
     (tmp_path / "file").touch()
     settings = NamesrvSettings(checkpoint_location=str(tmp_path / "file"))
     with (
-        pytest.raises(CheckpointStorageError, match=r"Is checkpoint\.location right") as refused,
+        pytest.raises(StorageError, match=r"Is checkpoint\.location right") as refused,
         storage_errors(settings),
     ):
         Checkpoint(spark, settings.checkpoint_location, "topic-id").make_base()

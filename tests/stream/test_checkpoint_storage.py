@@ -4,7 +4,7 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import SettingError
-from namesrv_stream.job.checkpoint_storage import require_shared_checkpoint
+from namesrv_stream.stream.checkpoint import require_shared_checkpoint
 
 ON_S3 = {"delta.root": "s3a://bucket/registry"}
 

@@ -4,8 +4,7 @@ import contextlib
 
 import pytest
 
-from namesrv_stream.job.query_watch import TickWatch
-from namesrv_stream.stream.tick_silence import TickSilence
+from namesrv_stream.stream.log_progress import TickSilence
 from tests.stream.test_micro_batch import A, Registry, as_table, registered, tick
 
 
@@ -16,7 +15,6 @@ class Query:
         self._now_s = 1_000.0
         self._caplog = caplog
         self._silence = TickSilence(lambda: self._now_s)
-        self._watch = TickWatch(self._silence)
 
     def batch(self, seconds, *, has_tick):
         """Run a batch, and look all the while."""
@@ -31,10 +29,10 @@ class Query:
 
     def idle(self, seconds):
         """Let time pass second by second. Looks at the beginning and at the end too."""
-        self._watch.look()
+        self._silence.look()
         for _ in range(seconds):
             self._now_s += 1
-            self._watch.look()
+            self._silence.look()
 
     @property
     def warnings(self):

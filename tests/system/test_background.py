@@ -7,8 +7,7 @@ from pathlib import Path
 
 from namesrv_stream.errors import TermLostError
 from namesrv_stream.job.background_job import BackgroundJob
-from namesrv_stream.kafka.producer import HeartbeatProducer
-from namesrv_stream.kafka.ticker import Ticker
+from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.rules.record_types import BrokerHeartbeat
 from namesrv_stream.tables.maintenance import FILES_BORNE
 from namesrv_stream.tables.publication import Publisher

@@ -5,8 +5,7 @@ import logging
 import pytest
 
 from namesrv_stream.job.background_job import BackgroundJob
-from namesrv_stream.kafka.producer import HeartbeatProducer
-from namesrv_stream.kafka.ticker import Ticker
+from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.rules.record_types import BrokerHeartbeat
 from tests.system.heartbeats import LIMIT_S, Heartbeats, address, eventually, registration
 

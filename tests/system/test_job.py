@@ -10,11 +10,10 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.errors import TermLostError
+from namesrv_stream.errors import NamesrvError, TermLostError
 from namesrv_stream.job.background_job import BackgroundJob
-from namesrv_stream.job.log_identity import OtherLogError
 from namesrv_stream.kafka.election import candidates
-from namesrv_stream.kafka.topic import UnfitTopicError, end_offsets, ensure_topic
+from namesrv_stream.kafka.topic import end_offsets, ensure_topic
 from namesrv_stream.rules.record_types import BrokerHeartbeat
 from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
@@ -165,7 +164,7 @@ def test_a_topic_without_one_order_is_refused_with_the_command_that_mends_it(
 ):
     make_topic(kafka, topic, partitions, **{"message.timestamp.type": timestamp_type})
     heartbeats = Heartbeats(kafka, topic, tmp_path)
-    with pytest.raises(UnfitTopicError, match=command), BackgroundJob(spark.newSession(), heartbeats.settings):
+    with pytest.raises(match=command), BackgroundJob(spark.newSession(), heartbeats.settings):
         pass
     heartbeats.close()
 
@@ -189,7 +188,7 @@ def test_another_log_than_the_tables_were_made_from_is_refused_until_it_is_accep
         job.process_all()
     before = heartbeats.view().snapshot
     remake_topic(heartbeats)
-    with pytest.raises(OtherLogError, match="--accept-new-log"), BackgroundJob(spark.newSession(), heartbeats.settings):
+    with pytest.raises(NamesrvError, match="--accept-new-log"), BackgroundJob(spark.newSession(), heartbeats.settings):
         pass
     assert heartbeats.view().snapshot == before
     with BackgroundJob(spark.newSession(), heartbeats.settings, accepts_new_log=True) as job:

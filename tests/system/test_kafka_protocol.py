@@ -1,14 +1,13 @@
 """A listener of Kafka that is there and speaks another security protocol is told from one that is not there."""
 
-import socket
 import ssl
 import threading
+from socket import create_server
 
 import pytest
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
-from namesrv_stream.errors import KafkaProtocolError, KafkaUnreachableError
-from namesrv_stream.kafka.protocol import other_protocol
+from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.kafka.topic import wait_for_kafka
 from namesrv_stream.tools.doctor.finding import findings
 from namesrv_stream.tools.doctor.kafka_checks import check_kafka
@@ -28,18 +27,21 @@ def settings(servers, protocol):
     )
 
 
-@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL", "SSL"])
-def test_a_client_of_another_protocol_at_a_plaintext_port_is_told_so_by_doctor_too(kafka, protocol):
+@pytest.mark.parametrize(
+    ("protocol", "kind", "said"),
+    [
+        ("SASL_PLAINTEXT", KafkaRefusedError, "SASL PLAIN mechanism handshake failed.*kafka.security.protocol"),
+        ("SASL_SSL", KafkaUnreachableError, "connecting to a PLAINTEXT .*kafka.security.protocol"),
+        ("SSL", KafkaUnreachableError, "connecting to a PLAINTEXT .*kafka.security.protocol"),
+    ],
+)
+def test_a_client_of_another_protocol_at_a_plaintext_port_is_told_so_by_doctor_too(kafka, protocol, kind, said):
     of_client = settings(kafka.bootstrap_servers, protocol)
-    with pytest.raises(KafkaProtocolError, match=f"answers by PLAINTEXT, and .*security.protocol={protocol}"):
+    with pytest.raises(kind, match=said):
         wait_for_kafka({"bootstrap_timeout_ms": 3_000} | kafka_client_arguments(of_client), limit_s=0)
     if protocol == "SASL_PLAINTEXT":
         [found] = findings("Kafka", lambda each: check_kafka(each, set()), of_client)
-        assert (found.state, "answers by PLAINTEXT" in found.found) == ("failed", True)
-
-
-def test_the_right_protocol_is_nothing_to_speak_of(kafka):
-    assert other_protocol(kafka.bootstrap_servers, "PLAINTEXT") is None
+        assert (found.state, "handshake failed" in found.found) == ("failed", True)
 
 
 def test_a_plain_client_at_a_tls_port_is_told_so(tmp_path):
@@ -48,21 +50,29 @@ def test_a_plain_client_at_a_tls_port_is_told_so(tmp_path):
     context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
 
     def serve(listener):
-        for _ in range(2):
-            connection, _ = listener.accept()
+        while True:
             try:
-                context.wrap_socket(connection, server_side=True).close()
+                connection, _ = listener.accept()
             except OSError:
-                connection.close()
+                return
+            with connection:
+                try:
+                    context.wrap_socket(connection, server_side=True).close()
+                except OSError:
+                    continue
 
-    with socket.create_server((HOST, 0)) as listener:
-        thread = threading.Thread(target=serve, args=(listener,))
-        thread.start()
-        assert "SSL" in other_protocol(f"{HOST}:{listener.getsockname()[1]}", "PLAINTEXT")
-        thread.join()
+    with create_server((HOST, 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        servers = f"{HOST}:{listener.getsockname()[1]}"
+        with pytest.raises(KafkaUnreachableError, match=r"connection is closed .*security\.protocol right"):
+            wait_for_kafka({"bootstrap_timeout_ms": 3_000, "bootstrap_servers": servers}, limit_s=0)
+        listener.shutdown(2)
 
 
-def test_silence_stays_silence():
-    servers = f"{HOST}:{free_ports(1)}"
-    with pytest.raises(KafkaUnreachableError, match="does not answer"):
-        wait_for_kafka({"bootstrap_timeout_ms": 1_000, "bootstrap_servers": servers}, limit_s=0)
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [(f"{HOST}:{free_ports(1)}", "Connection refused"), ("no.such.host:1", "resolve 'no.such.host:1'")],
+)
+def test_silence_is_told_with_its_cause(server, said):
+    with pytest.raises(KafkaUnreachableError, match=f"does not answer .*{said}"):
+        wait_for_kafka({"bootstrap_timeout_ms": 1_000, "bootstrap_servers": server}, limit_s=0)

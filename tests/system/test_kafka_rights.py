@@ -1,11 +1,12 @@
 """A Kafka that lets this client write and not look at settings."""
 
 import pytest
+from kafka import KafkaAdminClient
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.kafka.election import group_of
-from namesrv_stream.kafka.topic import AdminClient, ensure_topic
+from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.doctor.kafka_checks import JOB_RIGHTS, check_kafka
 from namesrv_stream.tools.local.kafka_server import LocalKafka
@@ -31,7 +32,7 @@ def guarded(tmp_path):
 def grant(kafka, kind, name, rights, principal="User:*"):
     """Give rights on a topic or a group; everybody else loses those that nobody has given."""
     given = {"principal": principal, "host": "*", "permission_type": ACLPermissionType.ALLOW}
-    admin = AdminClient(bootstrap_servers=kafka.bootstrap_servers)
+    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
     admin.create_acls([ACL(operation=each, resource_pattern=ResourcePattern(kind, name), **given) for each in rights])
     admin.close()
 

@@ -1,6 +1,5 @@
 """The heartbeat topic on a real Kafka: made, checked, written through an outage."""
 
-import queue
 import signal
 import subprocess
 import threading
@@ -13,8 +12,7 @@ from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.kafka import producer as producer_module
-from namesrv_stream.kafka.producer import HeartbeatProducer
-from namesrv_stream.kafka.ticker import Ticker
+from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.kafka.topic import end_offsets, ensure_topic, wait_for_kafka
 from namesrv_stream.records import decode_record, record_key
 from namesrv_stream.rules.record_types import (
@@ -25,9 +23,8 @@ from namesrv_stream.rules.record_types import (
     TopicConfig,
     UnregisterBroker,
 )
-from namesrv_stream.tools.fleet.outbox import Outbox
 from namesrv_stream.tools.fleet.plan import FleetPlan
-from namesrv_stream.tools.fleet.player import Fleet, Load
+from namesrv_stream.tools.fleet.player import Fleet
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from tests.interruption import interruptible
 
@@ -212,10 +209,10 @@ def test_fleet_starts_and_ends_in_order(kafka, topic):
 
             @eventually
             def all_registered():
-                assert fleet.counts().acknowledged == 6
+                assert fleet.counts.acknowledged == 6
 
             all_registered()
-        assert fleet.counts().on_their_way == fleet.counts().failed == 0
+        assert fleet.counts.on_their_way == fleet.counts.failed == 0
     said = records(kafka, topic)
     assert all(key == record_key(request) for _, _, key, request in said)
     assert [type(request) for *_, request in said] == [RegisterBroker] * 6 + [UnregisterBroker] * 6
@@ -228,7 +225,7 @@ def test_steered_brokers_do_what_they_are_asked(kafka, topic):
 
         @eventually
         def sent(count):
-            assert fleet.counts().acknowledged == count
+            assert fleet.counts.acknowledged == count
 
         sent(2)
         fleet.unregister("broker-a-0", 1)
@@ -243,34 +240,19 @@ def test_steered_brokers_do_what_they_are_asked(kafka, topic):
     assert back in (first, second)
 
 
-def test_heartbeats_of_an_outage_do_not_pile_up(kafka, node, topic):
-    plan = FleetPlan(brokers=4, heartbeat_interval_ms=20)
-
+def test_fleet_counts_what_kafka_did_not_accept_and_logs_the_first(kafka, node, topic, caplog):
     @eventually
     def holds(condition):
         assert condition()
 
-    with HeartbeatProducer(kafka, topic) as producer, Fleet(plan, producer) as fleet:
-        holds(lambda: fleet.counts().acknowledged > 20)
-        with node.paused():
-            holds(lambda: fleet.counts().on_their_way == 4)
-            until = fleet.counts().held_back + 100
-            holds(lambda: fleet.counts().held_back > until)
-            assert fleet.counts().on_their_way == 4
-        before = fleet.counts().acknowledged
-        holds(lambda: fleet.counts().acknowledged > before + 20)
-    assert fleet.counts().failed == 0
-
-
-def test_record_that_kafka_did_not_accept_in_time_is_reported_by_its_broker(kafka, node, topic):
-    failed = queue.Queue()
     with HeartbeatProducer(kafka, topic, delivery_timeout_ms=500) as producer, node.paused():
-        outbox = Outbox(producer, failed.put)
-        future = outbox.send(heartbeat(1))
-        assert failed.get(timeout=LIMIT_S) == "10.0.0.1:10911"
-        with pytest.raises(KafkaUnreachableError):
-            future.result(0)
-        assert (outbox.counts().failed, outbox.counts().on_their_way) == (1, 0)
+        fleet = Fleet(FleetPlan(brokers=2, topics=1), producer)
+        with fleet:
+            holds(lambda: fleet.counts.failed == 2)
+        assert (fleet.counts.failed, fleet.counts.on_their_way) == (4, 0)  # they also did not unregister
+    assert [line.split(":")[0] for line in caplog.messages if "records are not accepted" in line] == [
+        "records are not accepted, the first of 10.0.0.1"
+    ]
 
 
 @pytest.mark.parametrize("outage", ["killed", "paused"])
@@ -329,13 +311,12 @@ def test_ticks_that_do_not_get_to_kafka_are_logged_once(kafka, node, topic, capl
     assert len([line for line in caplog.messages if line.startswith("no tick: ")]) == 1
 
 
-def test_load_puts_every_record_of_its_time_on_kafka(kafka, topic):
-    plan = FleetPlan(brokers=500, topics=1_000, reconcile_interval_ms=0)
+def test_a_fleet_played_faster_puts_every_record_of_its_time_on_kafka(kafka, topic):
     with HeartbeatProducer(kafka, topic) as producer:
-        load = Load(plan, producer)
-        load.run(duration_ms=40_000)
-        load.stop(unregister=False)
-    assert load.counts().acknowledged == load.counts().sent == 3 * 500  # at 0 s, 10 s and 40 s
+        fleet = Fleet(FleetPlan(brokers=500, topics=1_000), producer)
+        fleet.play_faster(duration_ms=40_000)
+        fleet.stop(unregister=False)
+    assert fleet.counts.acknowledged == fleet.counts.sent == 3 * 500  # at 0 s, 10 s and 40 s
     assert end_offsets(kafka, topic) == {0: 3 * 500}
 
 

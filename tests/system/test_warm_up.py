@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql.classic.dataframe import DataFrame
 from pyspark.sql.streaming import StreamingQueryListener
 
+from namesrv_stream.job import warm_up as warm_up_module
 from namesrv_stream.job.warm_up import WarmUp
 from tests.system.heartbeats import eventually, registration
 
@@ -100,7 +101,8 @@ def test_a_warm_up_ends_in_the_middle_of_its_batch_when_the_lock_is_its_jobs(ses
 
 def test_a_warm_up_that_takes_too_long_is_given_up_in_the_middle_of_its_batch(session, heartbeats, caplog, monkeypatch):
     heartbeats.say(registration(1))
-    warm_up = WarmUp(session, heartbeats.settings, "a-run", at_most_s=1)
+    warm_up = WarmUp(session, heartbeats.settings, "a-run")
+    monkeypatch.setattr(warm_up_module, "AT_MOST_S", 1)
     collect_while_stopped(session, monkeypatch)
     warm_up.run(threading.Event())
     warm_up.run(threading.Event())

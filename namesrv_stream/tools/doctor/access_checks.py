@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from namesrv_stream.access.users_file import read_users
+from namesrv_stream.access.users import read_users
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.tools.doctor.finding import Finding

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-
-# Its documentation has AclOperation, which its types do not export.
-from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.admin import AclOperation, AdminClient
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError

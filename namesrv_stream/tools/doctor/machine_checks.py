@@ -11,7 +11,7 @@ from importlib.metadata import version
 import msgspec
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.job.limits import require_sound_spark
+from namesrv_stream.job.failures import require_sound_spark
 from namesrv_stream.tools.doctor.finding import Finding, State
 from namesrv_stream.tools.local.jars import JARS, is_retrieved
 from namesrv_stream.tools.local.java import OLDEST_JAVA, find_java, java_version

@@ -1,8 +1,14 @@
-"""A simulated broker process and its broker name: the records that it would send now, and whether in full or light."""
+"""Simulated brokers, like those of real installations: their names, addresses and topics, and their records."""
 
 from __future__ import annotations
 
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address
+from itertools import product
+from string import ascii_lowercase
 
 from namesrv_stream.rules.record_types import (
     MASTER_ID,
@@ -16,6 +22,13 @@ from namesrv_stream.tools.fleet.plan import FleetPlan
 
 PORT = 10_911
 HA_PORT = PORT + 1
+
+_SUBJECTS = ("order", "payment", "invoice", "stock", "delivery", "customer", "cart", "price", "coupon", "refund")
+_EVENTS = ("created", "changed", "confirmed", "cancelled", "failed", "expired")
+_QUEUES = (4, 4, 8, 16)
+_PERMISSIONS = (6,) * 19 + (4,)  # one topic of twenty is read-only, as while it is being emptied
+_BROKER_NAMES_OF_A_TOPIC = (1, 1, 2, 2, 4)
+_FIRST_ADDRESS = IPv4Address("10.0.0.1")
 
 
 @dataclass(slots=True, eq=False)
@@ -57,19 +70,13 @@ class BrokerGroup:
 
 @dataclass(slots=True, eq=False)
 class Broker:
-    """One broker process. `starts` counts its starts, so that an action planned for an earlier start can be dropped.
-
-    `full_sent` is the last registration that was sent in full with all topics, and `full_sent_at_ms` its time. It is
-    None before the first one and after a failed send.
-    """
+    """One broker process. `starts` counts its starts, so that an action planned for an earlier start can be dropped."""
 
     group: BrokerGroup
     broker_id: int
     ip: str
     up: bool = False
     starts: int = 0
-    full_sent: RegisterBroker | None = None
-    full_sent_at_ms: int = 0
 
     @property
     def address(self) -> str:
@@ -96,14 +103,6 @@ class Broker:
             topic_config_table=self.group.topics if topics is None else topics,
         )
 
-    def register(self, plan: FleetPlan, at_ms: int) -> RegisterBroker | BrokerHeartbeat:
-        """Return the periodic registration: a light heartbeat if it has nothing new, otherwise in full."""
-        registration = self.registration(plan)
-        if not is_sent_in_full(registration, at_ms, self.full_sent, self.full_sent_at_ms, plan.reconcile_interval_ms):
-            return self.heartbeat()
-        self.full_sent, self.full_sent_at_ms = registration, at_ms
-        return registration
-
     def heartbeat(self) -> BrokerHeartbeat:
         """Return a light sign of life."""
         return BrokerHeartbeat(broker_addr=self.address)
@@ -116,21 +115,6 @@ class Broker:
             broker_name=self.group.broker_name,
             broker_id=self.broker_id,
         )
-
-
-def is_sent_in_full(
-    registration: RegisterBroker,
-    at_ms: int,
-    full_sent: RegisterBroker | None,
-    full_sent_at_ms: int,
-    reconcile_interval_ms: int,
-) -> bool:
-    """Return whether a registration has to be sent to Kafka in full rather than as a light heartbeat.
-
-    `full_sent` is the last registration of this broker that was sent in full with all its topics; None before the
-    first and after a failed send. With `reconcile_interval_ms` 0 every registration is sent in full.
-    """
-    return full_sent is None or at_ms - full_sent_at_ms >= reconcile_interval_ms or registration != full_sent
 
 
 def system_topics(cluster_name: str, broker_name: str) -> dict[str, TopicConfig]:
@@ -156,3 +140,70 @@ def system_topics(cluster_name: str, broker_name: str) -> dict[str, TopicConfig]
 def topic_config(queues: int, perm: int) -> TopicConfig:
     """Return a topic with as many read queues as write queues."""
     return TopicConfig(read_queue_nums=queues, write_queue_nums=queues, perm=perm)
+
+
+def build_groups(plan: FleetPlan, at_ms: int) -> list[BrokerGroup]:
+    """Return the broker groups of a fleet with data versions as of `at_ms`; all brokers are still down."""
+    groups = list(_groups(plan))
+    for group, topics in _placed_topics(plan, groups):
+        group.topics = system_topics(group.cluster_name, group.broker_name) | topics
+        group.version = DataVersion(timestamp=at_ms, counter=len(topics))
+    return groups
+
+
+def topic_names() -> Iterator[str]:
+    """Yield an endless series of topic names such as users choose, the same each time."""
+    number = 1
+    while True:
+        suffix = "" if number == 1 else f"_{number}"
+        yield from (f"{subject}_{event}{suffix}" for event, subject in product(_EVENTS, _SUBJECTS))
+        number += 1
+
+
+def random_topic(rng: random.Random) -> TopicConfig:
+    """Return a topic with random queues and permissions, as a user would create it."""
+    return topic_config(rng.choice(_QUEUES), rng.choice(_PERMISSIONS))
+
+
+def cluster_name(number: int) -> str:
+    """Return cluster-a, cluster-b, ..., cluster-z, cluster-aa, ..."""
+    return f"cluster-{_letters(number)}"
+
+
+def _groups(plan: FleetPlan) -> Iterator[BrokerGroup]:
+    for number in range(plan.broker_names):
+        row, cluster = divmod(number, plan.clusters)
+        group = BrokerGroup(
+            cluster_name=cluster_name(cluster),
+            broker_name=f"broker-{_letters(cluster)}-{row}",
+            zone_name=f"zone-{row % plan.zones + 1}" if plan.zones else None,
+            topics={},
+            version=DataVersion(),
+        )
+        first = number * (1 + plan.slaves_per_master)
+        size = min(1 + plan.slaves_per_master, plan.brokers - first)
+        group.brokers = [Broker(group, MASTER_ID + i, str(_FIRST_ADDRESS + first + i)) for i in range(size)]
+        yield group
+
+
+def _placed_topics(
+    plan: FleetPlan, groups: Sequence[BrokerGroup]
+) -> Iterator[tuple[BrokerGroup, dict[str, TopicConfig]]]:
+    rng = random.Random(f"{plan.seed}/topics")
+    by_cluster: dict[str, list[BrokerGroup]] = defaultdict(list)
+    for group in groups:
+        by_cluster[group.cluster_name].append(group)
+    clusters = list(by_cluster.values())
+    topics: dict[str, dict[str, TopicConfig]] = {group.broker_name: {} for group in groups}
+    for _, topic in zip(range(plan.topics), topic_names(), strict=False):
+        candidates = rng.choice(clusters)
+        config = random_topic(rng)
+        for group in rng.sample(candidates, min(rng.choice(_BROKER_NAMES_OF_A_TOPIC), len(candidates))):
+            topics[group.broker_name][topic] = config
+    return ((group, topics[group.broker_name]) for group in groups)
+
+
+def _letters(number: int) -> str:
+    """Return a for 0, z for 25, aa for 26."""
+    prefix = _letters(number // 26 - 1) if number >= 26 else ""
+    return prefix + ascii_lowercase[number % 26]

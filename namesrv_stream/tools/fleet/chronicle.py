@@ -56,9 +56,9 @@ def chronicle_plan(seed: int, **shape: Any) -> FleetPlan:
     by_chance = sizes["brokers"] * CHURN_AN_HOUR / 60 / 2
     churn = {Churn.CRASH: by_chance, Churn.RESTART: by_chance, Churn.CREATE_TOPIC: TOPICS_A_DAY / (24 * 60)}
     return FleetPlan(
-        period_ms=MINUTE_MS,
+        period_ms=HOUR_MS,
+        heartbeat_interval_ms=MINUTE_MS,
         startup_ms=MINUTE_MS,
-        reconcile_interval_ms=HOUR_MS,
         churn=churn,
         seed=seed,
         **sizes,
@@ -86,7 +86,7 @@ class Chronicle:
     def records_an_hour(self) -> int:
         """The approximate number of records in an hour, for the size of micro-batches."""
         plan = self._model.plan
-        return plan.brokers * HOUR_MS // plan.registration_period_ms + HOUR_MS // TICK_MS
+        return plan.brokers * HOUR_MS // MINUTE_MS + HOUR_MS // TICK_MS
 
     def records(self) -> Iterator[tuple[int, Request]]:
         """Return (epoch milliseconds, request) in order of time. May be called once, for it consumes the model."""

@@ -6,6 +6,7 @@ Times are epoch milliseconds that the caller passes in. A model can be played in
 from __future__ import annotations
 
 import heapq
+import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -13,27 +14,22 @@ from itertools import chain, count
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.record_types import MASTER_ID, BrokerRequest, TopicConfig
-from namesrv_stream.tools.fleet.broker import Broker, BrokerGroup
-from namesrv_stream.tools.fleet.churn import schedule_churn
+from namesrv_stream.tools.fleet.broker import Broker, BrokerGroup, build_groups, cluster_name, random_topic
 from namesrv_stream.tools.fleet.plan import Churn, FleetPlan
-from namesrv_stream.tools.fleet.topology import build_groups, cluster_name
 
 FIRST_PERIODIC_MS = 10_000
 """Time from the registration at start to the next one; it does not depend on the period (B1)."""
 
+RESTART_MS = (5_000, 20_000)
+"""Shortest and longest time that an orderly restart takes."""
+CRASH_LEASES = (0.5, 2.5)
+"""Shortest and longest absence of a crashed broker, in leases: some return before their lease ends."""
+FLAPS = 3
+FLAP_LEASES = 1.2
+PROMOTION_MS = 5_000
+
 Action = Callable[[int], Iterable[BrokerRequest]]
 """Let something happen at a time; return the records that brokers send because of it."""
-
-
-class UnknownBrokerError(NamesrvError):
-    """The fleet has no broker with this name and id."""
-
-    def __init__(self, broker_name: str, broker_id: int, known: Iterable[str]) -> None:
-        names = sorted(known)
-        shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-        super().__init__(f"the fleet has no broker {broker_name} with id {broker_id}. Its broker names: {shown}")
-        self.broker_name = broker_name
-        self.broker_id = broker_id
 
 
 class FleetModel:
@@ -47,7 +43,6 @@ class FleetModel:
         self.plan = plan
         self.groups = build_groups(plan, start_ms)
         self.happened: Counter[Churn] = Counter()
-        self._by_address = {broker.address: broker for broker in self.brokers()}
         self._agenda: list[tuple[int, int, Action]] = []
         self._order = count()
         self._plan_start(start_ms)
@@ -59,11 +54,11 @@ class FleetModel:
         return chain.from_iterable(group.brokers for group in self.groups)
 
     def broker(self, broker_name: str, broker_id: int) -> Broker:
-        """Return the broker that has this id of this name now. Raises UnknownBrokerError."""
+        """Return the broker that has this id of this name now. Raises NamesrvError."""
         for broker in self.brokers():
             if broker.broker_id == broker_id and broker.group.broker_name == broker_name:
                 return broker
-        raise UnknownBrokerError(broker_name, broker_id, {group.broker_name for group in self.groups})
+        raise NamesrvError(f"the fleet has no broker {broker_name} with id {broker_id}")
 
     @property
     def next_at_ms(self) -> int | None:
@@ -81,23 +76,19 @@ class FleetModel:
         """Plan an action. Actions planned for the same time happen in the order in which they were planned."""
         heapq.heappush(self._agenda, (at_ms, next(self._order), action))
 
-    def send_failed(self, broker_addr: str) -> None:
-        """Make the broker's next registration a full one, since it is unknown which of its records are in the log."""
-        self._by_address[broker_addr].full_sent = None
-
     def start(self, broker: Broker, at_ms: int) -> list[BrokerRequest]:
-        """Start a broker as a new process: it registers at once and in full, then periodically.
+        """Start a broker as a new process: it registers at once, then periodically.
 
         A broker that is up is left alone.
         """
         if broker.up:
             return []
-        broker.up, broker.full_sent = True, None
+        broker.up = True
         broker.starts += 1
         self.schedule(at_ms + FIRST_PERIODIC_MS, partial(self._register, broker, broker.starts))
         if self.plan.heartbeat_interval_ms:
             self.schedule(at_ms + self.plan.heartbeat_interval_ms, partial(self._heartbeat, broker, broker.starts))
-        return [broker.register(self.plan, at_ms)]
+        return [broker.registration(self.plan)]
 
     def crash(self, broker: Broker, _at_ms: int) -> list[BrokerRequest]:
         """Take a broker down; it sends nothing."""
@@ -133,7 +124,7 @@ class FleetModel:
                 broker.broker_id = promoted.broker_id
         promoted.broker_id = MASTER_ID
         group.next_version(at_ms, state_version=group.version.state_version + 1)
-        return [promoted.register(self.plan, at_ms)]
+        return [promoted.registration(self.plan)]
 
     def move(self, group: BrokerGroup, at_ms: int) -> list[BrokerRequest]:
         """Restart the group's running brokers under the next cluster, or under a new name if there is one cluster (D1).
@@ -153,7 +144,6 @@ class FleetModel:
         was_up = broker.up
         self.crash(broker, at_ms)
         broker.ip = ip
-        self._by_address[broker.address] = broker
         return self.start(broker, at_ms) if was_up else []
 
     def _plan_start(self, start_ms: int) -> None:
@@ -163,10 +153,97 @@ class FleetModel:
 
     def _register(self, broker: Broker, life: int, at_ms: int) -> Iterable[BrokerRequest]:
         if broker.up and broker.starts == life:
-            self.schedule(at_ms + self.plan.registration_period_ms, partial(self._register, broker, life))
-            yield broker.register(self.plan, at_ms)
+            self.schedule(at_ms + self.plan.period_ms, partial(self._register, broker, life))
+            yield broker.registration(self.plan)
 
     def _heartbeat(self, broker: Broker, life: int, at_ms: int) -> Iterable[BrokerRequest]:
         if broker.up and broker.starts == life and self.plan.heartbeat_interval_ms:
             self.schedule(at_ms + self.plan.heartbeat_interval_ms, partial(self._heartbeat, broker, life))
             yield broker.heartbeat()
+
+
+Act = Callable[[FleetModel, random.Random, Broker, int], Iterable[BrokerRequest]]
+"""Let one event happen to a broker at a time; return the records that brokers send because of it."""
+
+
+def schedule_churn(model: FleetModel, kind: Churn, per_minute: float, from_ms: int) -> None:
+    """Plan events of this kind from `from_ms` on, at random times, `per_minute` of them on average."""
+    rng = random.Random(f"{model.plan.seed}/{kind}")
+    fits, act = _KINDS[kind]
+
+    def happen(at_ms: int) -> Iterable[BrokerRequest]:
+        model.schedule(at_ms + _gap_ms(rng, per_minute), happen)
+        candidates = [broker for broker in model.brokers() if broker.up and fits(broker)]
+        if not candidates:
+            return ()
+        model.happened[kind] += 1
+        return act(model, rng, rng.choice(candidates), at_ms)
+
+    model.schedule(from_ms + _gap_ms(rng, per_minute), happen)
+
+
+def _crash(model: FleetModel, rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
+    """Crash a broker and start it again after a random time."""
+    away_ms = round(rng.uniform(*CRASH_LEASES) * model.plan.lease_ms)
+    model.schedule(at_ms + away_ms, partial(model.start, broker))
+    return model.crash(broker, at_ms)
+
+
+def _restart(model: FleetModel, rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
+    """Shut a broker down in order and start it again."""
+    model.schedule(at_ms + rng.randint(*RESTART_MS), partial(model.start, broker))
+    return model.unregister(broker, at_ms)
+
+
+def _flap(model: FleetModel, _rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
+    """Crash and start a broker several times in a row; each absence is long enough for its lease to end."""
+    silence_ms = round(FLAP_LEASES * model.plan.lease_ms)
+    for turn in range(1, FLAPS):
+        model.schedule(at_ms + 2 * turn * silence_ms, partial(model.crash, broker))
+    for turn in range(FLAPS):
+        model.schedule(at_ms + (2 * turn + 1) * silence_ms, partial(model.start, broker))
+    return model.crash(broker, at_ms)
+
+
+def _promote(model: FleetModel, _rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
+    """Crash a master; one of its slaves becomes master at its own address, and the old master returns as a slave."""
+    model.schedule(at_ms + PROMOTION_MS, partial(model.promote, broker.group))
+    model.schedule(at_ms + 2 * model.plan.lease_ms, partial(model.start, broker))
+    return model.crash(broker, at_ms)
+
+
+def _move(model: FleetModel, _rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
+    """Move a broker and the others of its name to another cluster or name."""
+    return model.move(broker.group, at_ms)
+
+
+def _create_topic(model: FleetModel, rng: random.Random, broker: Broker, at_ms: int) -> Iterable[BrokerRequest]:
+    """Create a topic on a master, as a user would."""
+    topic = f"new_topic_{model.happened[Churn.CREATE_TOPIC]}"
+    return model.put_topic(broker.group, topic, random_topic(rng), at_ms)
+
+
+def _is_any(_broker: Broker) -> bool:
+    return True
+
+
+def _is_master(broker: Broker) -> bool:
+    return broker.is_master
+
+
+def _has_slave(broker: Broker) -> bool:
+    return broker.is_master and any(other.up and not other.is_master for other in broker.group.brokers)
+
+
+def _gap_ms(rng: random.Random, per_minute: float) -> int:
+    return max(1, round(rng.expovariate(per_minute) * 60_000))
+
+
+_KINDS: dict[Churn, tuple[Callable[[Broker], bool], Act]] = {
+    Churn.CRASH: (_is_any, _crash),
+    Churn.RESTART: (_is_any, _restart),
+    Churn.FLAP: (_is_any, _flap),
+    Churn.PROMOTE: (_has_slave, _promote),
+    Churn.MOVE: (_is_any, _move),
+    Churn.CREATE_TOPIC: (_is_master, _create_topic),
+}

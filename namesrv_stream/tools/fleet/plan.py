@@ -9,12 +9,9 @@ from enum import StrEnum
 from namesrv_stream.errors import SettingError
 from namesrv_stream.rules.record_types import DEFAULT_HEARTBEAT_TIMEOUT_MS
 
-SHORTEST_PERIOD_MS = 10_000
-LONGEST_PERIOD_MS = 60_000
-
 
 class Churn(StrEnum):
-    """The kinds of random events. `fleet.churn` describes each beside its function."""
+    """The kinds of random events. `fleet.model` describes each beside its function."""
 
     CRASH = "crash"
     RESTART = "restart"
@@ -29,9 +26,10 @@ class FleetPlan:
     """A fleet, fully determined: two models with the same plan and start time send the same records.
 
     `brokers` counts processes, slaves included. `topics` counts those of users; the brokers' own are added.
-    `startup_ms`: the brokers start evenly over this time. `heartbeat_interval_ms`: time between two BROKER_HEARTBEAT,
-    as with enableSlaveActingMaster (B6); None sends none. `heartbeat_timeout_ms` None leaves the field out, which means
-    120 s (L1). `churn`: actions a minute over the whole fleet, by kind.
+    `period_ms`: time between two registrations of a broker, each of which is in full. `startup_ms`: the brokers start
+    evenly over this time. `heartbeat_interval_ms`: time between two BROKER_HEARTBEAT, as with enableSlaveActingMaster
+    (B6); None sends none. `heartbeat_timeout_ms` None leaves the field out, which means 120 s (L1). `churn`: actions a
+    minute over the whole fleet, by kind.
     """
 
     brokers: int = 8
@@ -44,7 +42,6 @@ class FleetPlan:
     heartbeat_interval_ms: int | None = None
     heartbeat_timeout_ms: int | None = None
     acting_master: bool = False
-    reconcile_interval_ms: int = 300_000
     churn: Mapping[Churn, float] = field(default_factory=dict)
     seed: int = 0
 
@@ -57,11 +54,6 @@ class FleetPlan:
     def broker_names(self) -> int:
         """The number of masters. The last of them may have fewer slaves than the others."""
         return -(-self.brokers // (1 + self.slaves_per_master))
-
-    @property
-    def registration_period_ms(self) -> int:
-        """The period in force: brokers keep it between 10 and 60 seconds (B1)."""
-        return max(SHORTEST_PERIOD_MS, min(self.period_ms, LONGEST_PERIOD_MS))
 
     @property
     def lease_ms(self) -> int:

@@ -16,7 +16,7 @@ from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tools.fleet.plan import SHORTEST_PERIOD_MS, Churn, FleetPlan
+from namesrv_stream.tools.fleet.plan import Churn, FleetPlan
 from namesrv_stream.tools.fleet.player import Fleet
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.process import OwnedProcess
@@ -91,7 +91,7 @@ def _feed(settings: NamesrvSettings, job: OwnedProcess, job_log: Path) -> None:
     arguments = kafka_client_arguments(settings)
     ensure_topic(arguments, settings.kafka_topic)
     root, given_up_s = Root(settings.delta_root), time.monotonic() + _LIMIT_S
-    plan = FleetPlan(brokers=4, topics=20, period_ms=SHORTEST_PERIOD_MS, churn={Churn.CREATE_TOPIC: 60.0})
+    plan = FleetPlan(brokers=4, topics=20, period_ms=10_000, churn={Churn.CREATE_TOPIC: 60.0})
     with HeartbeatProducer(arguments, settings.kafka_topic) as producer:
         fleet = Fleet(plan, producer)
         fleet.start()

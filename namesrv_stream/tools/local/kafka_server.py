@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from namesrv_stream.kafka.topic import AdminClient
+from namesrv_stream.kafka.topic import answers
 from namesrv_stream.tools.local.jars import CONF, JARS, retrieved_jars
 from namesrv_stream.tools.local.java import find_java
 from namesrv_stream.tools.local.ports import HOST, check_free, free_ports, listens
@@ -111,14 +111,8 @@ class LocalKafka(OwnedServer):
         return [find_java(), HEAP, _SILENT, *options, logging, "-cp", f"{retrieved_jars('kafka')}/*", *arguments]
 
     def _answers(self) -> bool:
-        """Return whether the node accepts connections and lists itself among the brokers."""
-        if not listens(self._port):
-            return False
-        admin = AdminClient(bootstrap_servers=self.bootstrap_servers)
-        try:
-            return bool(admin.describe_cluster()["brokers"])
-        finally:
-            admin.close()
+        """Return whether the node accepts connections and describes its cluster."""
+        return listens(self._port) and answers({"bootstrap_servers": self.bootstrap_servers})
 
 
 def _with_archive() -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -74,6 +75,19 @@ def set_up_spark_log(spark: SparkSession, log_format: str) -> None:
     assert jvm is not None
     jvm.java.lang.System.setProperty("namesrv.log.format", log_format)
     jvm.org.apache.logging.log4j.core.config.Configurator.reconfigure()
+
+
+def halt_session(spark: SparkSession, last_line: str, exit_status: int) -> None:
+    """Have the JVM print `last_line` on its standard error and end at once.
+
+    Its shutdown opens files and closes native stores: a JVM without descriptors crashed in it, before it had passed on
+    what this process had printed. Returns if the JVM does not answer.
+    """
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    with suppress(Py4JError, OSError):
+        jvm.java.lang.System.err.println(last_line)
+        jvm.java.lang.Runtime.getRuntime().halt(exit_status)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 from matplotlib.dates import date2num, num2date
 
-from namesrv_stream.history import drawing, palette
+from namesrv_stream.history import palette, plots
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -47,12 +47,12 @@ def timeline(*sessions):
     rows = pd.DataFrame(sessions)
     for name in ("since", "until", "to_time", "back_at"):
         rows[name] = pd.to_datetime(rows[name], utc=True)
-    return drawing.timeline(rows, *WEEK)
+    return plots.up_down_timeline.figure(rows, *WEEK)
 
 
 def events(*rows):
     frame = pd.DataFrame(rows, columns=["hour", "type", "events"])
-    return drawing.changes(frame.assign(hour=pd.to_datetime(frame["hour"], utc=True)), *WEEK)
+    return plots.changes_by_hour.figure(frame.assign(hour=pd.to_datetime(frame["hour"], utc=True)), *WEEK)
 
 
 def numbers(figure):
@@ -84,9 +84,9 @@ def test_plots_of_one_period_share_one_time_axis_whatever_their_rows_cover():
     )
     happened = pd.DataFrame({"hour": pd.to_datetime([hours(9), hours(12)]), "type": "CHANGED", "events": 1})
     figures = [
-        drawing.heat_map(shares(period, 1.0, 0.5, 1.0), *period),
-        drawing.timeline(rows, *period),
-        drawing.changes(happened, *period),
+        plots.availability_heat_map.figure(shares(period, 1.0, 0.5, 1.0), *period),
+        plots.up_down_timeline.figure(rows, *period),
+        plots.changes_by_hour.figure(happened, *period),
     ]
     assert [figure.axes[0].get_xlim() for figure in figures] == [tuple(date2num(moment) for moment in period)] * 3
 
@@ -122,19 +122,21 @@ def test_a_session_is_a_bar_of_its_part_of_the_period():
 
 
 def test_a_heat_map_of_a_week_has_the_share_of_each_cell_rounded_down():
-    figure = drawing.heat_map(shares(WEEK, 1.0, 0.99996, 0.98765, 0.57, 0.0, 1.0, 1.0), *WEEK)
+    figure = plots.availability_heat_map.figure(shares(WEEK, 1.0, 0.99996, 0.98765, 0.57, 0.0, 1.0, 1.0), *WEEK)
     assert numbers(figure) == ["100", "99.99", "98.76", "57", "0", "100", "100"]
 
 
 def test_a_heat_map_of_the_reports_default_period_has_the_share_of_each_cell_below_the_whole_day():
-    figure = drawing.heat_map(shares(MONTH, *[1.0] * 10, 0.99996, 0.98765, 0.5, 0.0, *[1.0] * 16), *MONTH)
+    figure = plots.availability_heat_map.figure(
+        shares(MONTH, *[1.0] * 10, 0.99996, 0.98765, 0.5, 0.0, *[1.0] * 16), *MONTH
+    )
     assert numbers(figure) == ["99.9", "98.7", "50", "0"]
 
 
 @pytest.mark.parametrize("days", [7, 30, 41])
 def test_a_share_fits_into_its_cell(days):
     period = (START, START + days * DAY)
-    figure = drawing.heat_map(shares(period, *[0.98765] * days), *period)
+    figure = plots.availability_heat_map.figure(shares(period, *[0.98765] * days), *period)
     figure.draw_without_rendering()
     [axes] = figure.axes
     cell = axes.get_window_extent().width / days
@@ -145,12 +147,12 @@ def test_a_share_fits_into_its_cell(days):
 
 def test_a_heat_map_whose_cells_have_no_room_has_colours_alone():
     period = (START, START + 90 * DAY)
-    assert numbers(drawing.heat_map(shares(period, *[0.9] * 90), *period)) == []
+    assert numbers(plots.availability_heat_map.figure(shares(period, *[0.9] * 90), *period)) == []
 
 
 def test_the_classes_of_a_heat_map_are_named_and_a_cell_has_the_colour_of_its_class():
     bounds = [0.0, 0.8999, 0.9, 0.99, 0.999, 0.9999, 1.0]
-    figure = drawing.heat_map(shares(WEEK, *bounds), *WEEK)
+    figure = plots.availability_heat_map.figure(shares(WEEK, *bounds), *WEEK)
     assert legend(figure) == ["below 90 %", "from 90 %", "from 99 %", "from 99.9 %", "from 99.99 %"]
     figure.draw_without_rendering()
     [mesh] = figure.axes[0].collections
@@ -167,7 +169,7 @@ def test_the_classes_of_a_heat_map_are_named_and_a_cell_has_the_colour_of_its_cl
     ],
 )
 def test_a_day_of_which_the_period_has_only_a_part_is_dotted_in_that_part(since, until, parts):
-    figure = drawing.heat_map(shares((since, until), 1.0, 1.0), since, until)
+    figure = plots.availability_heat_map.figure(shares((since, until), 1.0, 1.0), since, until)
     dotted = [patch for patch in figure.axes[0].patches if patch.get_hatch()]
     found = [(num2date(each.get_x()), num2date(each.get_x() + each.get_width())) for each in dotted]
     assert [(begin, end) for begin, end in found] == parts
@@ -176,7 +178,7 @@ def test_a_day_of_which_the_period_has_only_a_part_is_dotted_in_that_part(since,
 
 def test_a_day_on_which_nobody_expected_the_broker_stays_white():
     rows = pd.concat([shares(WEEK, 1.0, 1.0), shares((hours(72), WEEK[1]), 0.5, broker="c1 broker-b 0")])
-    figure = drawing.heat_map(rows, *WEEK)
+    figure = plots.availability_heat_map.figure(rows, *WEEK)
     [mesh] = figure.axes[0].collections
     assert np.ma.masked_invalid(mesh.get_array()).mask.tolist() == [
         [False, False, True, True],
@@ -185,37 +187,37 @@ def test_a_day_on_which_nobody_expected_the_broker_stays_white():
 
 
 def test_a_heat_map_has_room_for_the_brokers_that_matter_most_and_names_their_total(monkeypatch):
-    monkeypatch.setattr(drawing, "MOST_BROKERS", 1)
+    monkeypatch.setattr(plots, "MOST_BROKERS", 1)
     rows = pd.concat([shares(WEEK, 1.0), shares(WEEK, 0.5, broker="c1 broker-b 0")])
-    [axes] = drawing.heat_map(rows, *WEEK).axes
+    [axes] = plots.availability_heat_map.figure(rows, *WEEK).axes
     assert "(the 1 lowest of 2)" in axes.get_title()
     assert [label.get_text() for label in axes.get_yticklabels()] == ["c1 broker-b 0"]
 
 
 def test_one_bar_is_a_sentence():
     fallen = pd.DataFrame({"broker": ["c1 broker-a 0"], "ends": [3], "flaps": [2]})
-    assert drawing.sentence_of(drawing.flapping(fallen, *WEEK)) == (
+    assert plots.sentence_of(plots.flapping_rank.figure(fallen, *WEEK)) == (
         "One broker fell out unplanned: c1 broker-a 0, 3 times, 2 times for less than ten minutes."
     )
-    assert drawing.sentence_of(drawing.expiry(pd.DataFrame({"seconds": [120.5]}), *WEEK)) == (
+    assert plots.sentence_of(plots.time_to_expiry.figure(pd.DataFrame({"seconds": [120.5]}), *WEEK)) == (
         "1 lease expired 120.5 s after the last sign of life."
     )
-    assert drawing.sentence_of(drawing.expiry(pd.DataFrame({"seconds": [121.0, 121.0]}), *WEEK)) == (
+    assert plots.sentence_of(plots.time_to_expiry.figure(pd.DataFrame({"seconds": [121.0, 121.0]}), *WEEK)) == (
         "Each of 2 leases expired 121.0 s after the last sign of life."
     )
-    assert drawing.sentence_of(events((hours(9), "EXPIRED", 2), (hours(9), "PUT_KV_CONFIG", 1))) == (
+    assert plots.sentence_of(events((hours(9), "EXPIRED", 2), (hours(9), "PUT_KV_CONFIG", 1))) == (
         "All in one hour, from 2026-11-01 09:00: 2 EXPIRED, 1 operator command."
     )
 
 
 def test_two_bars_are_a_plot():
     fallen = pd.DataFrame({"broker": ["c1 broker-a 0", "c1 broker-b 0"], "ends": [3, 1], "flaps": [2, 1]})
-    figure = drawing.flapping(fallen, *WEEK)
-    assert drawing.sentence_of(figure) is None
+    figure = plots.flapping_rank.figure(fallen, *WEEK)
+    assert plots.sentence_of(figure) is None
     flaps, others = ([(bar.get_x(), bar.get_width()) for bar in bars] for bars in figure.axes[0].containers)
     assert (flaps, others) == ([(0, 1), (0, 2)], [(1, 0), (2, 1)])
-    assert drawing.sentence_of(drawing.expiry(pd.DataFrame({"seconds": [120.5, 121.0]}), *WEEK)) is None
-    assert drawing.sentence_of(events((hours(9), "EXPIRED", 2), (hours(10), "EXPIRED", 1))) is None
+    assert plots.sentence_of(plots.time_to_expiry.figure(pd.DataFrame({"seconds": [120.5, 121.0]}), *WEEK)) is None
+    assert plots.sentence_of(events((hours(9), "EXPIRED", 2), (hours(10), "EXPIRED", 1))) is None
 
 
 def test_changes_stand_on_each_other_and_all_commands_are_one_kind():

@@ -1,28 +1,38 @@
-"""`demo` and `demo-rocketmq`: short stories that end by themselves, played on a real Kafka, Spark and Delta."""
+"""`up`, `demo` and `demo-rocketmq`: the whole registry on this machine, with a real Kafka, Spark and Delta.
+
+`up` runs until Ctrl-C. The demos are short stories that end by themselves.
+"""
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
-from rich.console import Console
+from rich.console import Console, Group
 from rich.rule import Rule
+from rich.table import Table
 
 from namesrv_stream.cli.entry import main
 from namesrv_stream.cli.output import console, say
 from namesrv_stream.config import Invocation
-from namesrv_stream.errors import NamesrvError
+from namesrv_stream.errors import NamesrvError, masked
+from namesrv_stream.job.termination import stop_on_signals
+from namesrv_stream.reporting.logs import set_up_logging
 from namesrv_stream.reporting.texts import duration_text
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.fleet.plan import FleetPlan
 from namesrv_stream.tools.fleet.player import BrokerState, Fleet
 from namesrv_stream.tools.local.rocketmq_servers import LocalServer, broker, java_client, mqadmin
-from namesrv_stream.tools.local.stack import LocalStack
+from namesrv_stream.tools.local.stack import LocalStack, own_kafka_port
 
+_CHECK_EVERY_S = 1.0
+_END_LIMIT_S = 8.0
 _SCENE_LIMIT_S = 180.0
 _LOOK_EVERY_S = 0.2
 _INTERRUPTED = 130
@@ -30,8 +40,70 @@ _INTERRUPTED = 130
 _MADE_ANEW = ("kafka", "registry", "registry-checkpoint")
 
 
-class SceneFailedError(NamesrvError):
-    """A demo did not see within its limit what it waited for, or a command of it ended with a status that is not 0."""
+@click.command("up")
+@click.option(
+    "--data", type=click.Path(path_type=Path), default=Path("data"), show_default=True, help="Folder of Kafka's data."
+)
+@click.option(
+    "--brokers",
+    type=click.IntRange(min=0),
+    default=8,
+    show_default=True,
+    help="Number of simulated brokers.",
+)
+@click.option(
+    "--topics", type=click.IntRange(min=1), default=30, show_default=True, help="Topics of the simulated brokers."
+)
+@click.pass_obj
+def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
+    """Run Kafka, the streaming job, the gateway and simulated brokers on this machine; Ctrl-C ends them in order.
+
+    Kafka listens at the address in kafka.bootstrap.servers, so all other commands find it without options.
+    """
+    settings = invocation.settings
+    port = own_kafka_port(settings)
+    stop = threading.Event()
+    set_up_logging(log_format=settings.log_format)
+    with _ended_in_time(stop) as watched, LocalStack(settings, data, port) as stack:
+        watched.append(stack)
+        stop_on_signals(stop)  # only after the start, which Ctrl-C may interrupt
+        if brokers:
+            stack.start_fleet(FleetPlan(brokers=brokers, topics=topics))
+        console().print(_what_runs(stack))
+        while not stop.wait(_CHECK_EVERY_S):
+            stack.check()
+    console().print(f"Ended in order. The tables stay in {masked(settings.delta_root)}.")
+
+
+@contextmanager
+def _ended_in_time(stop: threading.Event) -> Iterator[list[LocalStack]]:
+    """End this process `_END_LIMIT_S` after `stop` if a part of the stack has died that the others wait for.
+
+    Kafka and Spark's JVM end with this process. What is in the tables and in Kafka is whole at any moment.
+    """
+    watched: list[LocalStack] = []
+    ended = threading.Event()
+
+    def watch() -> None:
+        stop.wait()
+        if watched and watched[0].is_hurt and not ended.wait(_END_LIMIT_S):
+            say("a part has died, so not all could be ended in order. Nothing that Kafka has accepted is lost.")
+            os._exit(1)
+
+    threading.Thread(target=watch, name="end", daemon=True).start()
+    try:
+        yield watched
+    finally:
+        ended.set()
+        stop.set()
+
+
+def _what_runs(stack: LocalStack) -> Group:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_row("name server for RocketMQ", stack.gateway.address)
+    grid.add_row("Kafka", stack.settings.kafka_bootstrap_servers)
+    grid.add_row("tables", masked(stack.settings.delta_root))
+    return Group(grid, "In another terminal: namesrv-stream status. Ctrl-C ends all of it.")
 
 
 class Stage:
@@ -47,11 +119,7 @@ class Stage:
     def scene(self, title: str) -> None:
         """Print a title across the screen."""
         self.output.print()
-        self.output.print(Rule(title, align="left") if self.output.is_terminal else f"--- {title}", highlight=False)
-
-    def say(self, text: str) -> None:
-        """Print plain text."""
-        self.output.print(text, highlight=False)
+        self.output.print(Rule(title, align="left") if self.output.is_terminal else f"--- {title}")
 
     def say_command(self, program: str, *arguments: str) -> None:
         """Print a command line as in a shell."""
@@ -60,7 +128,7 @@ class Stage:
     def run(self, name: str, *arguments: str) -> None:
         """Print and run a command of this project on the stage's tables.
 
-        Raises the command's own errors, and SceneFailedError if its exit status is not 0.
+        Raises the command's own errors, and NamesrvError if its exit status is not 0.
         """
         program = f"namesrv-stream --root {self.root}"
         self.say_command(program, name, *arguments)
@@ -69,14 +137,14 @@ class Stage:
         status = command.main([*arguments], prog_name=name, standalone_mode=False, obj=self._invocation)
         if status:
             line = " ".join((program, name, *arguments))
-            raise SceneFailedError(
+            raise NamesrvError(
                 f"`{line}` ended with status {status}: its output above has the reason. The tables are kept."
             )
 
     def until(self, what: str, condition: Callable[[RouteTables], bool]) -> None:
         """Wait until the route tables meet a condition; show progress in the last line, then print the time it took.
 
-        Raises SceneFailedError after 180 s.
+        Raises NamesrvError after 180 s.
         """
         started_s = time.monotonic()
         with self.output.status(f"until {what} ...") as line:
@@ -84,7 +152,7 @@ class Stage:
                 self.stack.check()
                 waited_s = time.monotonic() - started_s
                 if waited_s > _SCENE_LIMIT_S:
-                    raise SceneFailedError(
+                    raise NamesrvError(
                         f"waited {_SCENE_LIMIT_S:.0f} s for this: {what}. Is the machine busy? The tables are kept."
                     )
                 line.update(f"until {what} ... {waited_s:.0f} s, epoch {view.snapshot.epoch}")
@@ -116,23 +184,17 @@ def open_stage(given: Invocation, data: Path, *more: str) -> Iterator[Stage]:
         raise click.UsageError("a demo has its own settings: leave -c, --root and --set out. --data sets the folder.")
     # Any free port and no KV file: a name server may be running on this machine.
     own = Invocation(None, {"delta.root": str(data / "registry"), "listenPort": "0", "kvConfigPath": ""}, {})
+    output = console()
     try:
-        with _running(own, data, more) as stage:
-            yield stage
+        with ExitStack() as open_things:
+            with output.status("Starting Kafka, Spark and the gateway ..."):
+                stack = open_things.enter_context(LocalStack(own.settings, data, made_anew=(*_MADE_ANEW, *more)))
+            yield Stage(own, stack, output)
+            with output.status("Stopping all of it ..."):
+                open_things.close()
     except KeyboardInterrupt:
         say(f"interrupted: all of it is stopped. What there is of the tables is in {own.settings.delta_root}.")
         raise click.exceptions.Exit(_INTERRUPTED) from None
-
-
-@contextmanager
-def _running(own: Invocation, data: Path, more: tuple[str, ...]) -> Iterator[Stage]:
-    output = console()
-    with ExitStack() as open_things:
-        with output.status("Starting Kafka, Spark and the gateway ..."):
-            stack = open_things.enter_context(LocalStack(own.settings, data, made_anew=(*_MADE_ANEW, *more)))
-        yield Stage(own, stack, output)
-        with output.status("Stopping all of it ..."):
-            open_things.close()
 
 
 PLAN = FleetPlan(
@@ -165,7 +227,9 @@ def demo(invocation: Invocation, data: Path) -> None:
 def _play_scenes(stage: Stage) -> int:
     """Play the scenes in order. Return the epoch before the first broker falls silent."""
     kafka = stage.stack.settings.kafka_bootstrap_servers
-    stage.say(f"Brokers → Kafka at {kafka} → streaming job in Spark → Delta tables in {stage.root} → these answers.")
+    stage.output.print(
+        f"Brokers → Kafka at {kafka} → streaming job in Spark → Delta tables in {stage.root} → these answers."
+    )
     stage.scene(f"{PLAN.brokers} simulated brokers in {PLAN.clusters} clusters register through Kafka")
     fleet = stage.stack.start_fleet(PLAN, unregister=False)
     stage.until("all brokers are in the tables", lambda tables: len(tables.live) == PLAN.brokers)
@@ -208,7 +272,7 @@ def _characters(tables: RouteTables, fleet: Fleet) -> tuple[str, BrokerState, Br
 
 def _show_next_steps(stage: Stage, first_epoch: int) -> None:
     root, last_epoch = stage.root, stage.reader.follow().snapshot.epoch
-    stage.say(
+    stage.output.print(
         f"Brokers, Kafka and Spark are stopped; all tables are in {root}.\n"
         "Go on with these commands. They will warn that no job is running:\n\n"
         f"  .venv/bin/namesrv-stream --root {root} history\n"
@@ -240,9 +304,9 @@ def demo_rocketmq(invocation: Invocation, data: Path) -> None:
     with open_stage(invocation, data, *FOLDERS) as stage, ExitStack() as open_things:
         with stage.output.status("Starting RocketMQ's broker ..."):
             real = open_things.enter_context(broker(data / BROKER, stage.stack.gateway.address, "broker-a"))
-        _Scenes(data, stage, real).play()
+        _play_rocketmq_scenes(stage, data, real)
     stage.scene("What is left")
-    stage.say(
+    stage.output.print(
         f"Broker, gateway, Kafka and Spark are stopped; all tables are in {stage.root}. Go on with these:\n\n"
         f"  .venv/bin/namesrv-stream --root {stage.root} why broker-a\n"
         f"  .venv/bin/namesrv-stream --root {stage.root} snapshots\n\n"
@@ -251,43 +315,32 @@ def demo_rocketmq(invocation: Invocation, data: Path) -> None:
     )
 
 
-class _Scenes:
-    """Scenes of the demo. All output is that of RocketMQ's own tools and of this project's command line."""
+def _play_rocketmq_scenes(stage: Stage, data: Path, real: LocalServer) -> None:
+    """Play the scenes in order. All output is that of RocketMQ's own tools and of this project's command line."""
+    namesrv = stage.stack.gateway.address
+    stage.scene(f"A RocketMQ 5.4.0 broker has namesrvAddr={namesrv} and registers")
+    stage.until("it is in the tables", lambda tables: real.address in tables.live)
+    _mqadmin(stage, data, "clusterList")
+    stage.scene(f"mqadmin makes the topic {TOPIC}")
+    _mqadmin(stage, data, "updateTopic", "-c", "RealCluster", "-t", TOPIC)
+    stage.until("its route is published", lambda tables: TOPIC in tables.queues)
+    stage.scene("RocketMQ's Java client sends and receives through that route")
+    bodies = [f"message {number}" for number in range(MESSAGES)]
+    with java_client(data / CLIENT, namesrv) as client:
+        client.send(TOPIC, bodies)
+        received = client.receive(TOPIC, MESSAGES)
+    stage.output.print(f"{len(bodies)} messages sent, {len(set(received) & set(bodies))} of them received")
+    stage.scene("kill -9 of the broker: its connection to the gateway closes")
+    real.kill()
+    stage.until("its route is gone", lambda tables: TOPIC not in tables.queues)
+    stage.output.print("So the next answer of mqadmin is an error, as it should be:")
+    _mqadmin(stage, data, "topicRoute", "-t", TOPIC)
+    stage.scene("What happened, and why")
+    stage.run("history")
 
-    def __init__(self, data: Path, stage: Stage, real: LocalServer) -> None:
-        self._data = data
-        self._namesrv = stage.stack.gateway.address
-        self._broker = real
-        self._stage = stage
 
-    def play(self) -> None:
-        """Play all scenes in order."""
-        stage = self._stage
-        stage.scene(f"A RocketMQ 5.4.0 broker has namesrvAddr={self._namesrv} and registers")
-        stage.until("it is in the tables", lambda tables: self._broker.address in tables.live)
-        self._mqadmin("clusterList")
-        stage.scene(f"mqadmin makes the topic {TOPIC}")
-        self._mqadmin("updateTopic", "-c", "RealCluster", "-t", TOPIC)
-        stage.until("its route is published", lambda tables: TOPIC in tables.queues)
-        stage.scene("RocketMQ's Java client sends and receives through that route")
-        self._send_and_receive()
-        stage.scene("kill -9 of the broker: its connection to the gateway closes")
-        self._broker.kill()
-        stage.until("its route is gone", lambda tables: TOPIC not in tables.queues)
-        stage.say("So the next answer of mqadmin is an error, as it should be:")
-        self._mqadmin("topicRoute", "-t", TOPIC)
-        stage.scene("What happened, and why")
-        stage.run("history")
-
-    def _send_and_receive(self) -> None:
-        bodies = [f"message {number}" for number in range(MESSAGES)]
-        with java_client(self._data / CLIENT, self._namesrv) as client:
-            client.send(TOPIC, bodies)
-            received = client.receive(TOPIC, MESSAGES)
-        self._stage.output.print(f"{len(bodies)} messages sent, {len(set(received) & set(bodies))} of them received")
-
-    def _mqadmin(self, *arguments: str) -> None:
-        self._stage.say_command("mqadmin", *arguments)
-        output = mqadmin(self._data / MQADMIN, self._namesrv, *arguments)
-        lines = [line for line in output.strip().splitlines() if not line.startswith("\tat ")]  # no Java stack
-        self._stage.output.print("\n".join(lines[:8]), markup=False, highlight=False)
+def _mqadmin(stage: Stage, data: Path, *arguments: str) -> None:
+    stage.say_command("mqadmin", *arguments)
+    output = mqadmin(data / MQADMIN, stage.stack.gateway.address, *arguments)
+    lines = [line for line in output.strip().splitlines() if not line.startswith("\tat ")]  # no Java stack
+    stage.output.print("\n".join(lines[:8]), markup=False)

@@ -1,4 +1,4 @@
-"""Refuses to open a port to other machines unless the settings say who may write."""
+"""Addresses: which are open to other machines and need a decision, and which proxies' word about a peer counts."""
 
 from __future__ import annotations
 
@@ -29,3 +29,20 @@ def is_loopback(bind_address: str) -> bool:
         return ipaddress.ip_address(bind_address).is_loopback
     except ValueError:
         return bind_address == "localhost"
+
+
+class TrustedProxies:
+    """The proxies and load balancers whose headers are trusted. `networks`: address ranges, separated by commas."""
+
+    def __init__(self, networks: str) -> None:
+        self._networks = [ipaddress.ip_network(each, strict=False) for each in networks.split(",") if each]
+
+    def __contains__(self, host: str) -> bool:
+        if not self._networks:
+            return False  # without reading the address, which would be half of what a new connection takes
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            return False
+        mapped = getattr(address, "ipv4_mapped", None)
+        return any((mapped or address) in network for network in self._networks)

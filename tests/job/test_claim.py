@@ -2,7 +2,8 @@
 
 import pytest
 
-from namesrv_stream.job.log_identity import OtherLogError, log_to_go_on_with, require_same_log
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.job.claim import log_to_go_on_with, require_same_log
 from namesrv_stream.kafka.topic import TopicFacts
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
@@ -40,7 +41,7 @@ def test_the_same_log_is_gone_on_with(known):
     ids=["another Kafka", "another topic", "a log that ends before the snapshot", "the same, of 0.1.0"],
 )
 def test_another_log_is_refused_with_both_names_and_gone_on_with_when_it_is_accepted(known, problem):
-    with pytest.raises(OtherLogError, match=rf"{problem}.*--accept-new-log"):
+    with pytest.raises(NamesrvError, match=rf"{problem}.*--accept-new-log"):
         log_to_go_on_with(known, HERE, "t", 9, never, accepts_new=False)
     assert log_to_go_on_with(known, HERE, "t", 9, never, accepts_new=True) == KafkaLog(
         "cluster-1", "topic-1", is_new=True
@@ -55,7 +56,7 @@ def test_a_log_whose_last_record_read_is_still_there_or_deleted_is_gone_on_with(
 
 def test_a_log_that_was_cut_and_has_grown_again_is_another_one():
     known = former("cluster-1", "topic-1", 9, last_append=1_000)
-    with pytest.raises(OtherLogError, match=r"offset 8 was appended at 1970-01-01T00:00:05.000Z, .*00:00:01.000Z.*cut"):
+    with pytest.raises(NamesrvError, match=r"offset 8 was appended at 1970-01-01T00:00:05.000Z, .*00:00:01.000Z.*cut"):
         log_to_go_on_with(known, HERE, "t", 20, {8: 5_000}.get, accepts_new=False)
     assert log_to_go_on_with(known, HERE, "t", 20, {8: 5_000}.get, accepts_new=True).is_new
 
@@ -65,7 +66,7 @@ def facts(topic_id):
 
 
 def test_a_topic_made_anew_under_a_running_job_is_named_with_what_is_lost():
-    with pytest.raises(OtherLogError, match=r"made anew, with the id topic-2 in place of topic-1.* are lost"):
+    with pytest.raises(NamesrvError, match=r"made anew, with the id topic-2 in place of topic-1.* are lost"):
         require_same_log(HERE, facts("topic-2"))
     require_same_log(HERE, facts("topic-1"))
     require_same_log(KafkaLog(), facts("topic-1"))

@@ -1,0 +1,148 @@
+"""`doctor` and `compare`: whether a machine is fit for the registry, and whether a NameServer answers as it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import click
+from rich.console import Group
+from rich.text import Text
+
+from namesrv_stream.cli.output import Rows, heading, print_answer, say
+from namesrv_stream.cli.view import LEAST_WATCH_S, json_option, looks, open_reader, seconds_option
+from namesrv_stream.config import Invocation, NamesrvSettings
+from namesrv_stream.reporting.texts import counted
+from namesrv_stream.tools.comparison.comparison import Compared
+from namesrv_stream.tools.comparison.comparison import compare as compare_sides
+from namesrv_stream.tools.comparison.sides import Namesrv, Tables
+from namesrv_stream.tools.doctor import access_checks as access
+from namesrv_stream.tools.doctor import contents_checks as contents
+from namesrv_stream.tools.doctor import kafka_checks as kafka
+from namesrv_stream.tools.doctor import machine_checks as machine
+from namesrv_stream.tools.doctor import storage_checks as storage
+from namesrv_stream.tools.doctor.finding import Check, Finding, findings
+from namesrv_stream.wire.json_text import encode_json
+
+_COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red", "not checked": "dim"}
+
+_WATCH_S = 2.0
+_AGAIN = f"Compare again every {_WATCH_S:g} s until there is no difference."
+_EXIT_NOT_COMPARED = 3
+"""Status of a comparison without a difference in which both sides refused a question. 2 is a wrong command line."""
+_MAX_TEXT = 200
+
+
+@click.command("doctor")
+@click.option(
+    "--role",
+    type=click.Choice(["all", "job", "gateway"]),
+    default="all",
+    show_default=True,
+    help="Check only what this process needs.",
+)
+@click.option("--tables", is_flag=True, help="Read every file of every retained snapshot instead, and do nothing else.")
+@json_option
+@click.pass_context
+def doctor(context: click.Context, role: str, tables: bool, as_json: bool) -> None:
+    """Check Java, jars, Python workers, Kafka, storage, certificate and users file. Ends with 1 if a check failed.
+
+    Nothing that runs is disturbed: no record is sent, and what is written beside tables and checkpoint is removed. On
+    an object store the small table _conditional_put stays.
+    """
+    invocation: Invocation = context.obj
+    settings = invocation.settings
+    found = list(findings("tables", storage.check_files, settings) if tables else examined(settings, role))
+    rows = ([Text(each.state, _COLOURS[each.state]), each.check, _sentence(each)] for each in found)
+    print_answer([each._asdict() for each in found], Rows(["state", "check", "what was found+"], rows), as_json=as_json)
+    if any(each.state == "failed" for each in found):
+        context.exit(1)
+
+
+def _sentence(finding: Finding) -> str:
+    end = "" if finding.found.endswith((".", "?")) else "."
+    return f"{finding.found}{end} {finding.next_step}".rstrip()
+
+
+def examined(settings: NamesrvSettings, role: str) -> Iterator[Finding]:
+    """Yield the findings of all checks of a role: all, job or gateway."""
+    for name, check in _checks(role).items():
+        yield from findings(name, check, settings)
+
+
+def _checks(role: str) -> dict[str, Check]:
+    rights = {
+        "job": kafka.JOB_RIGHTS,
+        "gateway": kafka.GATEWAY_RIGHTS,
+        "all": kafka.JOB_RIGHTS | kafka.GATEWAY_RIGHTS,
+    }[role]
+    both: dict[str, Check] = {
+        "Kafka": partial(kafka.check_kafka, rights=rights, is_candidate=role != "gateway"),
+        "tables": storage.check_tables,
+        "contents": contents.check_contents,
+    }
+    of_job: dict[str, Check] = {
+        "Java": machine.check_java,
+        "jars": machine.check_jars,
+        "pyspark": machine.check_spark,
+        "Python workers": machine.check_workers,
+        "commits": storage.check_writing,
+        "checkpoint": storage.check_checkpoint,
+    }
+    of_gateway: dict[str, Check] = {"certificate": access.check_certificate, "users file": access.check_users}
+    return (of_job if role != "gateway" else {}) | both | (of_gateway if role != "job" else {})
+
+
+@click.command("compare")
+@click.option("-n", "--namesrvAddr", "address", metavar="HOST:PORT", required=True, help="Ask this NameServer.")
+@click.option("--namespace", "namespaces", multiple=True, help="Compare this KV namespace too; repeatable.")
+@json_option
+@seconds_option("watch", _WATCH_S, _AGAIN, least_s=LEAST_WATCH_S)
+@click.pass_context
+def compare(
+    context: click.Context, address: str, namespaces: tuple[str, ...], as_json: bool, watch_s: float | None
+) -> None:
+    """Compare every route, cluster, list and KV value of a NameServer with this registry.
+
+    Ends with 1 if they differ; that one side alone refuses a question is a difference. Ends with 3 if they do not
+    differ but both refuse a question, which then is not compared.
+
+    The registry's side is the newest snapshot at delta.root. A broker that changes during the comparison differs for a
+    moment; --watch waits until that has passed.
+    """
+    invocation: Invocation = context.obj
+    reader = open_reader(invocation.settings)
+    found = Compared(0, [], {})
+    for _ in looks(watch_s):
+        with Namesrv(address) as theirs:
+            ours = Tables(reader.follow(), invocation.settings)
+            found = compare_sides(ours, theirs, {*ours.routes.kv, *namespaces}, ours.routes.queues)
+        _print(found, address, as_json)
+        if not found.differences:
+            break
+    context.exit(1 if found.differences else _EXIT_NOT_COMPARED if found.refused else 0)
+
+
+def _print(found: Compared, address: str, as_json: bool) -> None:
+    for question, reason in found.refused.items():
+        say(f"not compared: {question}: both sides refuse this question ({reason})")
+    source = f"{counted(found.compared, 'answer')} compared with {address}"
+    if found.refused:
+        say(
+            "Both sides refuse lists of topics if enableAllTopicList or enableTopicList is false. Set both to true "
+            "there and here. Then the lists are compared, and topics that only the NameServer has are found."
+        )
+        source += f", {counted(len(found.refused), 'question')} not compared, which both sides refuse"
+    title = heading(counted(len(found.differences), "difference"), source)
+    rows = [[each.question, each.place, _text(each.ours), _text(each.theirs)] for each in found.differences]
+    shown = Group(title, *([Rows(["answer:", "place", "here+", "there+"], rows)] if rows else []))
+    fields = found._asdict() | {"differences": [each._asdict() for each in found.differences]}
+    print_answer(fields, shown, as_json=as_json)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    text = value if isinstance(value, str) else encode_json(value).decode()
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]} ..."

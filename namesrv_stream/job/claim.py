@@ -1,0 +1,122 @@
+"""Checks around a claim: the topic is the log from which the tables were made, and no newer run has claimed them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from deltalake.exceptions import DeltaError
+
+from namesrv_stream.errors import NamesrvError, StorageError, TermLostError
+from namesrv_stream.job.failures import require_descriptor
+from namesrv_stream.kafka.librdkafka import KafkaOptions
+from namesrv_stream.kafka.record_reader import RecordGoneError, RecordReader
+from namesrv_stream.kafka.topic import TopicFacts
+from namesrv_stream.reporting.texts import iso_text
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.publication import KafkaLog
+from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshots import Snapshots
+
+log = logging.getLogger(__name__)
+
+
+def log_to_go_on_with(  # noqa: PLR0913  # what the tables know of their log, and what is there
+    former: SnapshotRow,
+    here: KafkaLog,
+    topic: str,
+    next_offset: int,
+    append_time_ms_at: Callable[[int], int | None],
+    *,
+    accepts_new: bool,
+) -> KafkaLog:
+    """Return `here`, the log to go on with after the snapshot `former`; it is new if the difference is accepted.
+
+    `next_offset` is the end of the log that is there. `append_time_ms_at` returns when the record at an offset was
+    appended, None if Kafka has deleted it. Raises NamesrvError for another log otherwise.
+    """
+    problem = _difference(former, here, next_offset, append_time_ms_at)
+    if problem is None:
+        return here
+    if not accepts_new:
+        raise _other_log(topic, problem)
+    log.warning("goes on with another log in topic %s: %s", topic, problem)
+    return KafkaLog(here.cluster_id, here.topic_id, is_new=True)
+
+
+def require_same_log(log_read: KafkaLog, now: TopicFacts | None) -> None:
+    """Raise NamesrvError if the topic was deleted, and perhaps made anew, while the job read it."""
+    if now is not None and None not in (log_read.topic_id, now.topic_id) and now.topic_id != log_read.topic_id:
+        raise _other_log(
+            now.topic,
+            f"it was deleted and made anew, with the id {now.topic_id} in place of {log_read.topic_id}, while the job "
+            "ran. Records of the former topic that the tables do not have are lost",
+        )
+
+
+def append_time_ms_at(kafka: KafkaOptions, topic: str, offset: int) -> int | None:
+    """Return the append time of the record at an offset, None if Kafka has deleted it."""
+    with RecordReader(kafka, topic) as reader:
+        try:
+            return next(reader.between(offset, offset + 1)).append_time_ms
+        except RecordGoneError:
+            return None
+
+
+def _other_log(topic: str, problem: str) -> NamesrvError:
+    return NamesrvError(
+        f"topic {topic} is not the log that the tables were made from: {problem}. Is kafka.bootstrap.servers "
+        "right, and kafka.topic? To go on from the tables with this log, start once with --accept-new-log: brokers "
+        "that live keep their leases, and nothing of the new log that is older than the newest snapshot counts."
+    )
+
+
+def _difference(
+    former: SnapshotRow, here: KafkaLog, next_offset: int, append_time_ms_at: Callable[[int], int | None]
+) -> str | None:
+    """Return how the log differs from the one of the snapshot, None if it does not.
+
+    A log that was cut and has grown again has another record in the place of the last one that the tables have read.
+    """
+    known = max(former.offsets.values(), default=0)
+    if former.kafka_cluster_id not in (None, here.cluster_id):
+        return f"it is on the Kafka cluster {here.cluster_id}, and the tables were made from {former.kafka_cluster_id}"
+    if former.kafka_topic_id not in (None, here.topic_id):
+        return f"it was made anew with the id {here.topic_id}, and the tables were made from {former.kafka_topic_id}"
+    if next_offset < known:
+        return f"it ends at offset {next_offset}, and the tables have read it up to {known}"
+    if former.last_append is None or not known:
+        return None
+    found_ms = append_time_ms_at(known - 1)
+    if found_ms in (None, former.last_append):
+        return None
+    return (
+        f"its record at offset {known - 1} was appended at {iso_text(found_ms)}, and the tables have read one of "
+        f"{iso_text(former.last_append)} there: the log was cut (an unclean change of leader, a replica put back) and "
+        "has grown again"
+    )
+
+
+class TermWatch:
+    """Looks for a newer run's claim."""
+
+    def __init__(self, root: Root, own: SnapshotRow) -> None:
+        self._snapshots = Snapshots(root)
+        self._own = own
+        self._has_news = True  # a claim may have come since the own one
+
+    def check(self) -> None:
+        """Raise TermLostError if another run has claimed the registry, LimitReachedError if nothing can be opened.
+
+        A storage that is away is not its business.
+        """
+        require_descriptor()
+        try:
+            self._has_news = self._snapshots.refresh() or self._has_news
+            newest = self._snapshots.newest() if self._has_news else self._own
+            self._has_news = False
+        except (DeltaError, OSError, StorageError) as error:
+            log.debug("the newest term is not known: %s", error)
+            return
+        if newest.term > self._own.term:
+            raise TermLostError(self._own.term, newest.term, newest.run_id)
