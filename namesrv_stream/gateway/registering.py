@@ -108,13 +108,9 @@ class Registering:
     def decoding(
         self, command: RemotingCommand, connection: Connection, *, only_quick: bool
     ) -> Callable[[], DecodedRegistration]:
-        """Return what decodes a registration, which may be run in another process. Raises BadRequestError.
-
-        Nothing is decoded for which Kafka has no room.
-        """
+        """Return what decodes a registration, which may be run in another process. Raises BadRequestError."""
         self._check_room(_broker_address(command), connection)
         self._check_address(command, connection)
-        self._sending.link.check_room(len(command.body), connection.host)
         return partial(_decode, command, self._sending.channel_id(connection), only_quick)
 
     def send_in_full(self, command: RemotingCommand, decoded: DecodedRegistration, connection: Connection) -> Sent:

@@ -104,7 +104,10 @@ class Writes:
                 return None  # it may be compressed, and inflate to anything
         if len(command.body) > limit_bytes:
             return None
-        decode = self._decoding(command, connection, only_quick=len(command.body) > LARGE_BODY_BYTES)
+        is_large = len(command.body) > LARGE_BODY_BYTES
+        if is_large:
+            self._link.check_room(len(command.body), connection.host)
+        decode = self._decoding(command, connection, only_quick=is_large)
         return self._handled(command, decode(), connection)
 
     async def _sent_aside(self, command: RemotingCommand, connection: Connection) -> Sent:

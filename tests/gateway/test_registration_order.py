@@ -72,7 +72,7 @@ def test_a_oneway_small_registration_is_in_the_log_and_has_no_answer(run):
 
 def test_a_small_registration_for_which_kafka_has_no_room_is_answered_once(run):
     async def scenario(site):
-        peer, site.log.is_full = Peer(site), True
+        peer, site.log.refuses = Peer(site), True
         await peer.sends(command())
         assert site.log.kinds == []
         assert peer.answers == [(0, ResponseCode.SYSTEM_BUSY)]

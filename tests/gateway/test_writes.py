@@ -70,6 +70,7 @@ class Log:
 
     @asynccontextmanager
     async def turn_to_decode(self, held_bytes, host):
+        self.check_room(held_bytes, host)
         await self.working.wait()
         yield
 
@@ -298,13 +299,13 @@ def test_a_small_registration_goes_after_earlier_requests_of_its_connection(run)
     run(scenario)
 
 
-def test_a_small_registration_for_which_kafka_has_no_room_is_not_decoded(run, monkeypatch):
+def test_a_large_registration_for_which_kafka_has_no_room_is_not_decoded(run, monkeypatch):
     monkeypatch.setattr(registering_module, "read_registration", pytest.fail)
 
     async def scenario(site):
         site.log.is_full = True
-        assert site.ask_at_once(command(), site.connect()) is None
-        assert (await site.ask(command(), site.connect())).code == ResponseCode.SYSTEM_BUSY
+        assert site.ask_at_once(grown(LARGE_BODY_BYTES + 1), site.connect()) is None
+        assert (await site.ask(grown(LARGE_BODY_BYTES + 1), site.connect())).code == ResponseCode.SYSTEM_BUSY
 
     run(scenario)
 
