@@ -1,4 +1,4 @@
-"""Typed header fields of requests: a class for each code. On the wire they have RocketMQ's camelCase names.
+"""Typed header fields of requests whose fields are more than texts. On the wire they have RocketMQ's camelCase names.
 
 A field is required if the request has no meaning without it. Any other missing field is null, as in RocketMQ.
 """
@@ -77,13 +77,6 @@ class TopicHeader(Header, frozen=True, kw_only=True):
     cluster_name: str | None = None
 
 
-class GetKvHeader(Header, frozen=True, kw_only=True):
-    """Request 101: an entry of the KV configuration. If a field is missing, no entry is found."""
-
-    namespace: str | None = None
-    key: str | None = None
-
-
 class PutKvHeader(Header, frozen=True, kw_only=True):
     """Request 100: an entry to put. Its key is not empty: the registry marks a namespace with the empty key (K3)."""
 
@@ -97,25 +90,6 @@ class DeleteKvHeader(Header, frozen=True, kw_only=True):
 
     namespace: str
     key: Name
-
-
-class NamespaceHeader(Header, frozen=True, kw_only=True):
-    """Request 219: a namespace to list."""
-
-    namespace: str | None = None
-
-
-class ClusterHeader(Header, frozen=True, kw_only=True):
-    """Request 224: a cluster whose topics to list."""
-
-    cluster: str | None = None
-
-
-class BrokerMemberGroupHeader(Header, frozen=True, kw_only=True):
-    """Request 901: a broker name. The answer repeats the cluster, which is not checked."""
-
-    cluster_name: str | None = None
-    broker_name: str | None = None
 
 
 class NotifyMinBrokerIdChangeHeader(Header, frozen=True, kw_only=True):

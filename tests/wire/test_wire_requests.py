@@ -25,7 +25,6 @@ from namesrv_stream.rules.record_types import (
 from namesrv_stream.wire.codes import RequestCode, release_name
 from namesrv_stream.wire.frame import FrameDecoder
 from namesrv_stream.wire.headers import (
-    BrokerMemberGroupHeader,
     GetRouteInfoHeader,
     NotifyMinBrokerIdChangeHeader,
     RegisterBrokerHeader,
@@ -248,12 +247,6 @@ def test_a_route_request_has_its_topic_and_zone():
 def test_zone_counts_only_in_zone_mode(mode, zone):
     fields = {"topic": "T", "__ZONE_NAME": "z1"} | ({} if mode is None else {"__ZONE_MODE": mode})
     assert read_header(command_of(105, **fields), GetRouteInfoHeader).own_zone == zone
-
-
-def test_a_member_group_request_has_cluster_and_name():
-    fields = REQUESTS["probe-901"].command.ext_fields
-    header = read_header(REQUESTS["probe-901"].command, BrokerMemberGroupHeader)
-    assert (header.cluster_name, header.broker_name) == (fields["clusterName"], fields["brokerName"])
 
 
 def test_header_survives_its_way_through_ext_fields():
