@@ -160,7 +160,7 @@ jars/job.jsa: jars/.retrieved
 	@$(BIN)/namesrv-stream archive
 
 java: .venv/.installed
-	@$(BIN)/python -m namesrv_stream.tools.local.java
+	@$(BIN)/python -m namesrv_stream.tools.local.jars
 
 # Of pip's lines those that name what it fetches, with the size, and what it builds.
 DOWNLOADS := sed -un -E '/^ *(Downloading|Building wheel|Installing collected)/{s/^ +//;s/(collected packages:).*/\1 .../;p;}'

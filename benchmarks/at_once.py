@@ -16,7 +16,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.gateway import registration
+from benchmarks.peers import registration
 from namesrv_stream.records import encode_record
 from namesrv_stream.rules.record_types import RegisterBroker
 from namesrv_stream.wire.registration_request import RegisterBrokerBody, decode_registration

@@ -15,10 +15,9 @@ from contextlib import AsyncExitStack, suppress
 from functools import cache
 from typing import NamedTuple
 
-from benchmarks.gateway import registration
 from benchmarks.good_peers import BROKER_TOPICS, CLUSTER
-from benchmarks.peers import AsyncPeer
-from league.registration_body import encode_registration
+from benchmarks.peers import AsyncPeer, registration
+from benchmarks.registration_body import encode_registration
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.registration_request import (

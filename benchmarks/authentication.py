@@ -11,9 +11,8 @@ import itertools
 import os
 import statistics
 import tempfile
-import time
 import timeit
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,12 +20,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.gateway import BROKERS_BY_TOPICS, TOPICS, publish_cluster, registration
+from benchmarks.gateway import BROKERS_BY_TOPICS, TOPICS, publish_cluster
 from benchmarks.load import Load, Request
-from benchmarks.program import program
+from benchmarks.peers import registration
+from benchmarks.processes import gateway_process
 from namesrv_stream.tools.local.kafka_server import LocalKafka
-from namesrv_stream.tools.local.ports import free_ports
-from namesrv_stream.tools.local.process import OwnedProcess
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.signature import is_signed_with, signed
@@ -43,7 +41,6 @@ clusters = ["*"]
 names = ["*"]
 addresses = ["*"]
 """
-_START_LIMIT_S = 60
 
 Series = Callable[[], list[Iterator[Request]]]
 
@@ -70,37 +67,6 @@ LOADS: dict[str, tuple[Series, int]] = {
     "registrations of 20 topics, unchanged, signed": (lambda: registrations(20), 1),
     "registrations of 10,000 topics, unchanged, signed": (lambda: registrations(10_000), 1),
 }
-
-
-def gateway(folder: Path, kafka: str, mode: str, opened: ExitStack) -> int:
-    """Start a gateway in a process of its own, and give its port once it can reach Kafka."""
-    port = free_ports(1)
-    options = {
-        "listenPort": port,
-        "kafka.bootstrap.servers": kafka,
-        "auth.mode": mode,
-        "auth.usersPath": folder / "users.toml",
-    }
-    command = program(folder / "registry", options, "gateway")
-    process = OwnedProcess(command, folder / f"{mode}.log", env=dict(os.environ))
-    opened.callback(process.stop)
-    warm = [itertools.repeat(Request(signed(registration(0, 1, cluster="warm"), KEY, SECRET)))]
-    deadline = time.monotonic() + _START_LIMIT_S
-    while not _ask_once(port, warm):
-        if time.monotonic() > deadline:
-            raise TimeoutError("the gateway has no way to Kafka")
-        time.sleep(0.2)
-    return port
-
-
-def _ask_once(port: int, series: Sequence[Iterator[Request]]) -> bool:
-    try:
-        load = Load(port, series, 1)
-    except OSError:
-        return False
-    failed = load.run(0).failed
-    load.close()
-    return failed == 0
 
 
 def measure(ports: dict[str, int], series: Series, in_flight: int, seconds: float, rounds: int) -> dict[str, float]:
@@ -138,7 +104,14 @@ def main(seconds: float, rounds: int) -> None:
         (folder / "users.toml").touch(0o600)
         (folder / "users.toml").write_text(USERS)
         kafka = opened.enter_context(LocalKafka(folder / "kafka")).bootstrap_servers
-        ports = {mode: gateway(folder, kafka, mode, opened) for mode in MODES}
+        options = {"kafka.bootstrap.servers": kafka, "auth.usersPath": folder / "users.toml"}
+        asked = signed(registration(0, 1, cluster="warm"), KEY, SECRET)
+        ports = {
+            mode: opened.enter_context(
+                gateway_process(folder, {**options, "auth.mode": mode}, log=f"{mode}.log", asked=asked)
+            )[0]
+            for mode in MODES
+        }
         for what, (series, in_flight) in LOADS.items():
             found = measure(ports, series, in_flight, seconds, rounds)
             table.add_row(what, *(f"{found[mode]:,.0f}" for mode in MODES), f"{found['writes'] / found['off']:.2f}")

@@ -11,16 +11,14 @@ import zlib
 from collections.abc import Callable
 from functools import partial
 
-from league.registration_body import encode_registration
+from benchmarks.peers import registration_of
 from namesrv_stream.records import encode_record
-from namesrv_stream.rules.record_types import DataVersion, QueueData, TopicConfig
+from namesrv_stream.rules.record_types import QueueData, TopicConfig
 from namesrv_stream.wire.bodies import BrokerData, TopicRouteData, encode_body
 from namesrv_stream.wire.codes import Version
 from namesrv_stream.wire.frame import FrameDecoder
-from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
+from namesrv_stream.wire.headers import RegisterBrokerHeader
 from namesrv_stream.wire.registration_request import (
-    RegisterBrokerBody,
-    TopicConfigSerializeWrapper,
     body_crc32,
 )
 from namesrv_stream.wire.remoting_command import PreparedAnswer, RemotingCommand, encode_command
@@ -54,8 +52,6 @@ def route_answer() -> RemotingCommand:
 def registration(topics: int, *, compressed: bool) -> bytes:
     """Return the frame with which a 5.4.0 broker registers that many topics."""
     table = {f"TopicOfTheBenchmark-{n:05}": TopicConfig(8, 8, 6) for n in range(topics)}
-    wrapper = TopicConfigSerializeWrapper(DataVersion(0, 1_700_000_000_000, 1), table)
-    body = encode_registration(RegisterBrokerBody(wrapper), Version.V5_4_0, compressed=compressed)
     header = RegisterBrokerHeader(
         broker_name="broker-a",
         broker_addr="10.0.0.1:10911",
@@ -64,9 +60,8 @@ def registration(topics: int, *, compressed: bool) -> bytes:
         broker_id=0,
         enable_acting_master=False,
         compressed=compressed,
-        body_crc32=body_crc32(body),
     )
-    return encode_command(RemotingCommand(code=103, ext_fields=header_fields(header), body=body))
+    return encode_command(registration_of(header, table, 1, version=Version.V5_4_0))
 
 
 def bench_lookups() -> None:

@@ -21,28 +21,18 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.load import Figures, Load, Request
-from benchmarks.program import program
-from league.registration_body import encode_registration
+from benchmarks.peers import NOW_MS, registration
+from benchmarks.processes import gateway_process
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
-from namesrv_stream.tables.schemas import TABLES
-from namesrv_stream.tables.writer import RowChanges
+from namesrv_stream.tables.writer import changes_to_write
 from namesrv_stream.tools.local.kafka_server import LocalKafka
-from namesrv_stream.tools.local.ports import free_ports
-from namesrv_stream.tools.local.process import OwnedProcess
 from namesrv_stream.tools.local.rocketmq_servers import name_server
 from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
-from namesrv_stream.wire.registration_request import (
-    RegisterBrokerBody,
-    TopicConfigSerializeWrapper,
-    body_crc32,
-)
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.write_requests import register_broker
 
@@ -54,27 +44,6 @@ BROKERS_BY_TOPICS = {20: 64, 1_000: 64, 10_000: 8}
 """Number of brokers that register at the same time, each over its connection with one registration in flight."""
 
 CHANGED_BODIES = 8
-_NOW_MS = 1_800_000_000_000
-_START_LIMIT_S = 60
-
-
-def registration(broker: int, topics: int, counter: int = 1, cluster: str = "c") -> RemotingCommand:
-    """Return the registration of a 5.x master with that many topics. `counter` is in its version and in one topic."""
-    table = {f"topic-{number:05}": TopicConfig(8, 8, 6) for number in range(topics)}
-    table["topic-00000"] = TopicConfig(8 + counter % 2, 8, 6)
-    wrapper = TopicConfigSerializeWrapper(DataVersion(0, _NOW_MS, counter), table)
-    body = encode_registration(RegisterBrokerBody(wrapper), 493)
-    header = RegisterBrokerHeader(
-        broker_name=f"{cluster}-{broker}",
-        broker_addr=f"10.0.{broker // 256}.{broker % 256}:{10_000 + topics}",
-        cluster_name=cluster,
-        ha_server_addr="10.0.0.1:10912",
-        broker_id=0,
-        enable_acting_master=False,
-        body_crc32=body_crc32(body),
-    )
-    fields = header_fields(header) | {"compressed": "false", "brokerId": "0"}
-    return RemotingCommand(code=RequestCode.REGISTER_BROKER, ext_fields=fields, body=body)
 
 
 def lookups(start: int) -> Iterator[Request]:
@@ -119,14 +88,10 @@ def publish_cluster(root: Path) -> None:
     """Publish the looked-up cluster as a snapshot, as the job would."""
     rules = RouteRegistry(NamesrvSettings())
     for broker in range(MASTERS):
-        rules.apply(register_broker(registration(broker, TOPICS)), LogPosition(_NOW_MS, 0, broker))
+        rules.apply(register_broker(registration(broker, TOPICS)), LogPosition(NOW_MS, 0, broker))
     taken = rules.take_changes()
-    changes = {
-        name: RowChanges(change.upserts, [key[: len(TABLES[name].key)] for key in change.deletes])
-        for name, change in taken.changes.items()
-    }
-    publisher = Publisher.claim(RustWriter(Root(str(root))), "benchmark", _NOW_MS)
-    publisher.publish(Batch("query", 0, _NOW_MS, {0: 0}, changes, taken.events), _NOW_MS)
+    publisher = Publisher.claim(RustWriter(Root(str(root))), "benchmark", NOW_MS)
+    publisher.publish(Batch("query", 0, NOW_MS, {0: 0}, changes_to_write(taken.changes), taken.events), NOW_MS)
 
 
 def of_name_server(folder: Path, seconds: float) -> dict[str, Figures]:
@@ -142,31 +107,11 @@ def of_name_server(folder: Path, seconds: float) -> dict[str, Figures]:
 def of_gateway(folder: Path, seconds: float) -> dict[str, Figures]:
     """Measure the gateway, in a process of its own."""
     publish_cluster(folder / "registry")
-    with LocalKafka(folder / "kafka") as kafka:
-        port = free_ports(1)
-        options = {"listenPort": port, "kafka.bootstrap.servers": kafka.bootstrap_servers}
-        command = program(folder / "registry", options, "gateway")
-        process = OwnedProcess(command, folder / "gateway.log", env=dict(os.environ))
-        try:
-            wait_for_kafka_at(port)
-            return measure(port, seconds)
-        finally:
-            process.stop()
-
-
-def wait_for_kafka_at(port: int) -> None:
-    """Wait until the gateway can reach Kafka: it answers a registration with 0."""
-    deadline = time.monotonic() + _START_LIMIT_S
-    while True:
-        try:
-            load = Load(port, [itertools.repeat(Request(registration(0, 1, cluster="warm")))], 1)
-            if load.run(0).failed == 0:
-                return
-        except OSError:
-            pass
-        if time.monotonic() > deadline:
-            raise TimeoutError("the gateway has no way to Kafka")
-        time.sleep(0.2)
+    with (
+        LocalKafka(folder / "kafka") as kafka,
+        gateway_process(folder, {"kafka.bootstrap.servers": kafka.bootstrap_servers}) as (port, _),
+    ):
+        return measure(port, seconds)
 
 
 @click.command()

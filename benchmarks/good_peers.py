@@ -15,8 +15,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.gateway import TOPICS, registration
-from benchmarks.peers import AsyncPeer
+from benchmarks.gateway import TOPICS
+from benchmarks.load import percentile
+from benchmarks.peers import AsyncPeer, registration
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
@@ -43,19 +44,14 @@ class Seen:
         return json.dumps(
             {
                 "lookups": len(self.lookup_seconds),
-                "p50_ms": _percentile(self.lookup_seconds, 0.50) * 1e3,
-                "p99_ms": _percentile(self.lookup_seconds, 0.99) * 1e3,
+                "p50_ms": percentile(self.lookup_seconds, 0.50) * 1e3,
+                "p99_ms": percentile(self.lookup_seconds, 0.99) * 1e3,
                 "registrations": len(self.registration_seconds),
                 "slowest_registration_s": max(self.registration_seconds, default=math.inf),
                 "problems": self.problems,
                 "ended_at_ms": time.time_ns() // 1_000_000,
             }
         )
-
-
-def _percentile(seconds: list[float], share: float) -> float:
-    ordered = sorted(seconds)
-    return ordered[min(len(ordered) - 1, math.floor(share * len(ordered)))] if ordered else math.inf
 
 
 async def broker(port: int, number: int, seen: Seen) -> None:

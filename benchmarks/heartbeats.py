@@ -26,8 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.brokers import Brokers
+from benchmarks.load import percentile
 from benchmarks.processes import cpu_seconds, gateway_process, job_process, wait_until
-from benchmarks.publication import percentile
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.kafka.producer import HeartbeatProducer

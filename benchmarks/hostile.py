@@ -29,8 +29,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.attacks import chosen, host_of
-from benchmarks.gateway import MASTERS, TOPICS, registration
+from benchmarks.gateway import MASTERS, TOPICS
 from benchmarks.good_peers import BROKER_TOPICS, BROKERS, CLIENTS, CLUSTER
+from benchmarks.peers import registration
 from benchmarks.processes import gateway_process
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.kafka.topic import end_offsets
@@ -224,7 +225,7 @@ def silences(kafka: LocalKafka, ended_at_ms: int) -> tuple[float, int]:
 
 def records(kafka: LocalKafka) -> Iterator[tuple[str, bytes, int]]:
     """Return key, beginning of the value, and time of all records that are on Kafka now."""
-    options = {"bootstrap_servers": [kafka.bootstrap_servers]}
+    options = {"bootstrap.servers": kafka.bootstrap_servers}
     end = end_offsets(options, DEFAULT_TOPIC)[0]
     consumer = KafkaConsumer(**options, auto_offset_reset="earliest", enable_auto_commit=False)
     place = TopicPartition(DEFAULT_TOPIC, 0)

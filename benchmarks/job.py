@@ -29,8 +29,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.brokers import Brokers, heartbeat_frame
+from benchmarks.load import percentile
 from benchmarks.processes import cores, cpu_by_part, gateway_process, job_process, resident_mb, wait_until
-from benchmarks.publication import percentile
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.kafka.producer import HeartbeatProducer
@@ -38,9 +38,9 @@ from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.rules.rows import LogPosition, SnapshotRow
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tools.local.driver import ARCHIVE
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.ports import HOST
+from namesrv_stream.tools.local.submission import ARCHIVE
 
 BROKERS = 100
 TOPICS_PER_BROKER = 20

@@ -19,7 +19,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.gateway import registration
+from benchmarks.peers import registration
 from namesrv_stream.gateway.body_processes import BodyProcesses
 from namesrv_stream.records import encode_record
 from namesrv_stream.wire.frame import FrameDecoder

@@ -16,15 +16,11 @@ import socket
 import sys
 import time
 
-from league.registration_body import encode_registration
-from namesrv_stream.rules.record_types import DataVersion, TopicConfig
+from benchmarks.peers import registration_of
+from namesrv_stream.rules.record_types import TopicConfig
 from namesrv_stream.wire.codes import Flag, RequestCode
 from namesrv_stream.wire.frame import FrameDecoder
-from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
-from namesrv_stream.wire.registration_request import (
-    RegisterBrokerBody,
-    TopicConfigSerializeWrapper,
-)
+from namesrv_stream.wire.headers import RegisterBrokerHeader
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 
 LEASE_MS = 10_000
@@ -62,7 +58,6 @@ class Broker:
 def registration(address: str, number: int, counter: int = 1) -> RemotingCommand:
     """Return the registration of a master with 20 topics and a lease of 10 s."""
     table = {f"topic-{topic:02}": TopicConfig(8 + counter % 2, 8, 6) for topic in range(TOPICS)}
-    wrapper = TopicConfigSerializeWrapper(DataVersion(0, 1_800_000_000_000, counter), table)
     header = RegisterBrokerHeader(
         broker_name=f"lively-{number}",
         broker_addr=address,
@@ -71,9 +66,7 @@ def registration(address: str, number: int, counter: int = 1) -> RemotingCommand
         heartbeat_timeout_millis=LEASE_MS,
         enable_acting_master=True,
     )
-    fields = header_fields(header) | {"compressed": "false", "brokerId": "0"}
-    body = encode_registration(RegisterBrokerBody(wrapper), 493)
-    return RemotingCommand(code=RequestCode.REGISTER_BROKER, ext_fields=fields, body=body)
+    return registration_of(header, table, counter)
 
 
 def register_all(brokers: list[Broker]) -> None:

@@ -139,11 +139,12 @@ class Load:
         return answered
 
     def _figures(self, taken: float) -> Figures:
-        ordered = sorted(self._seconds)
-        self._seconds = []
-
-        def percentile(share: float) -> float:
-            return ordered[min(len(ordered) - 1, math.floor(share * len(ordered)))] * 1e3
-
+        seconds, self._seconds = self._seconds, []
         failed, self._failed = self._failed, 0
-        return Figures(len(ordered) / taken, percentile(0.50), percentile(0.99), failed)
+        p50_s, p99_s = (percentile(seconds, share) for share in (0.50, 0.99))
+        return Figures(len(seconds) / taken, p50_s * 1e3, p99_s * 1e3, failed)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the percentile by nearest rank, infinity without values."""
+    return sorted(values)[min(len(values), math.ceil(share * len(values))) - 1] if values else math.inf

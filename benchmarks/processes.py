@@ -2,39 +2,61 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
 
-from benchmarks.gateway import wait_for_kafka_at
-from benchmarks.program import program
+from benchmarks.load import Load, Request
+from benchmarks.peers import registration
 from namesrv_stream.config import as_options
+from namesrv_stream.tools.local import submission
 from namesrv_stream.tools.local.ports import HOST, free_ports
 from namesrv_stream.tools.local.process import OwnedProcess
-from namesrv_stream.tools.local.submission import submission
+from namesrv_stream.wire.remoting_command import RemotingCommand
 
 Options = Mapping[str, object]
 
 
+def program(root: Path, options: Options, command: str) -> list[str]:
+    """Return the words that run a command of namesrv-stream on the tables under `root` with these settings."""
+    executable = Path(sys.executable).with_name("namesrv-stream")
+    return [str(executable), "--root", str(root), *as_options(options), command]
+
+
 @contextmanager
-def gateway_process(folder: Path, options: Options) -> Iterator[tuple[int, int]]:
+def gateway_process(
+    folder: Path, options: Options, *, log: str = "gateway.log", asked: RemotingCommand | None = None
+) -> Iterator[tuple[int, int]]:
     """Run a gateway on the tables in `folder`/registry within the `with`. Yield its port and its process id.
 
-    It has reached Kafka. Its log is `folder`/gateway.log.
+    It has reached Kafka and answered the registration `asked`. If `options` name no Kafka, it reaches none and may not
+    have started yet. Its log is `folder`/`log`.
     """
-    port = free_ports(1)
-    own = {"listenPort": port, "bindAddress": HOST, **options}
-    command = program(folder / "registry", own, "gateway")
-    process = OwnedProcess(command, folder / "gateway.log", env=dict(os.environ))
+    port, silent = free_ports(1), free_ports(1)
+    own = {"listenPort": port, "bindAddress": HOST, "kafka.bootstrap.servers": f"{HOST}:{silent}", **options}
+    process = OwnedProcess(program(folder / "registry", own, "gateway"), folder / log, env=dict(os.environ))
+    warm = [itertools.repeat(Request(asked or registration(0, 1, cluster="warm")))]
     try:
-        wait_for_kafka_at(port)
+        if "kafka.bootstrap.servers" in options:
+            wait_until(lambda: _answers(port, warm), "the gateway has a way to Kafka")
         yield port, process.pid
     finally:
         process.stop()
+
+
+def _answers(port: int, series: Sequence[Iterator[Request]]) -> bool:
+    with suppress(OSError):
+        load = Load(port, series, 1)
+        failed = load.run(0).failed
+        load.close()
+        return failed == 0
+    return False
 
 
 @contextmanager
@@ -48,7 +70,9 @@ def job_process(
     """
     own = {"delta.root": folder / "registry", **options}
     given = {"spark.master": "local[2]", **(spark_options or {})}
-    command, environment = submission("route_registry", as_options(own), spark_options=given, uses_archive=archive)
+    if not archive:
+        submission.ARCHIVE = folder / "no archive"
+    command, environment = submission.submission("route_registry", as_options(own), spark_options=given)
     process = OwnedProcess(command, folder / "job.log", env=environment)
     try:
         yield process.pid
@@ -96,4 +120,4 @@ def wait_until(is_so: Callable[[], bool], what: str, limit_s: float = 120.0) -> 
     while not is_so():
         if time.monotonic() > until_s:
             raise TimeoutError(f"{what}: not within {limit_s:.0f} s")
-        time.sleep(0.5)
+        time.sleep(0.2)

@@ -8,12 +8,11 @@ The floor is the same source and the same stateful step with one Spark append to
 from __future__ import annotations
 
 import logging
-import math
 import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,6 +25,7 @@ from rich.table import Table
 
 from benchmarks.brokers import Brokers
 from benchmarks.drawing import draw
+from benchmarks.load import percentile
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.kafka.producer import HeartbeatProducer
@@ -176,11 +176,6 @@ def batch_time_ms(bench: Bench, brokers: int, rounds: int) -> tuple[int, int]:
 def _heartbeats_and_change(fleet: Brokers, number: int) -> None:
     fleet.heartbeat_all()
     fleet.change(number)
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """Return the percentile by nearest rank."""
-    return sorted(values)[min(len(values) - 1, math.ceil(share * len(values)) - 1)]
 
 
 @click.command()

@@ -22,8 +22,8 @@ from rich.table import Table
 
 from benchmarks.drawing import draw
 from benchmarks.job import BROKERS, Site, Tables, heartbeats, parts, running_site
+from benchmarks.load import percentile
 from benchmarks.processes import cores, cpu_by_part, job_process
-from benchmarks.publication import percentile
 from namesrv_stream.rules.rows import LogPosition
 
 _WARM_UP_S = 15.0

@@ -23,7 +23,7 @@ from rich.table import Table
 
 from benchmarks.large_registry import Plan, Registry, address_of
 from benchmarks.processes import cpu_seconds, gateway_process
-from league.registration_body import encode_registration
+from benchmarks.registration_body import encode_registration
 from namesrv_stream.gateway.registrations import token_of
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.tools.local.kafka_server import LocalKafka

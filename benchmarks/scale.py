@@ -14,13 +14,11 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import socket
 import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,12 +29,10 @@ from rich.table import Table
 
 from benchmarks.drawing import draw
 from benchmarks.large_registry import TOPICS_PER_BROKER, Plan, Registry
-from benchmarks.processes import cpu_seconds
-from benchmarks.program import program
-from namesrv_stream.tools.local.ports import HOST, free_ports
-from namesrv_stream.tools.local.process import OwnedProcess
+from benchmarks.peers import Peer
+from benchmarks.processes import cpu_seconds, gateway_process
 from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.remoting_command import RemotingCommand, decode_command, encode_command
+from namesrv_stream.wire.remoting_command import RemotingCommand
 
 _BULK_TOPICS = 50_000
 _LIMIT_S = 300.0
@@ -73,45 +69,24 @@ class Found:
     cpu_a_change_s: float = 0.0
 
 
-class Client:
-    """One connection with one request in flight, which looks routes up. `host`: the address from which it connects."""
+class Client(Peer):
+    """A connection that looks routes up."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=_LIMIT_S, source_address=(host, 0))
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, port: int, host: str | None = None) -> None:
+        super().__init__(port, host, _LIMIT_S)
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._socket.close()
-
-    def ask(self, topic: str) -> RemotingCommand:
+    def route(self, topic: str) -> RemotingCommand:
         """Return the answer to GET_ROUTEINFO_BY_TOPIC."""
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
-        return self.request(RemotingCommand(code=RequestCode.GET_ROUTEINFO_BY_TOPIC, opaque=7, ext_fields=fields))
-
-    def request(self, command: RemotingCommand) -> RemotingCommand:
-        """Return the answer to a request."""
-        self._socket.sendall(encode_command(command))
-        length = int.from_bytes(self._exactly(4))
-        return decode_command(self._exactly(length))
+        return self.ask(RemotingCommand(code=RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields=fields))
 
     def queues(self, topic: str, broker_name: str) -> int | None:
         """Return the read queues of the topic on a broker name, None if the route lacks it."""
-        answer = self.ask(topic)
+        answer = self.route(topic)
         if answer.code != 0:
             return None
         queues = msgspec.json.decode(answer.body)["queueDatas"]
         return next((each["readQueueNums"] for each in queues if each["brokerName"] == broker_name), None)
-
-    def _exactly(self, count: int) -> bytes:
-        data = bytearray()
-        while len(data) < count:
-            data += self._socket.recv(count - len(data)) or _closed()
-        return bytes(data)
-
-
-def _closed() -> bytes:
-    raise ConnectionError("the gateway has closed the connection")
 
 
 class Stalls:
@@ -126,7 +101,7 @@ class Stalls:
 
     def __enter__(self) -> Stalls:
         for topic in self._topics:
-            self._client.ask(topic)
+            self._client.route(topic)
         self._thread.start()
         return self
 
@@ -144,21 +119,9 @@ class Stalls:
         while not self._is_over.is_set():
             for topic in self._topics:
                 began_s = time.perf_counter()
-                self._client.ask(topic)
+                self._client.route(topic)
                 self.longest_s = max(self.longest_s, time.perf_counter() - began_s)
                 time.sleep(0.001)  # leaves the processor to the gateway, whose stalls are measured
-
-
-@contextmanager
-def running_gateway(root: Path, log: Path) -> Iterator[tuple[OwnedProcess, int]]:
-    """Run a gateway without Kafka on the tables under `root` within the `with`; give its port."""
-    port, silent = free_ports(1), free_ports(1)
-    options = {"listenPort": port, "kafka.bootstrap.servers": f"{HOST}:{silent}"}
-    process = OwnedProcess(program(root, options, "gateway"), log, env=dict(os.environ))
-    try:
-        yield process, port
-    finally:
-        process.stop()
 
 
 def wait_for_route(port: int, topic: str) -> None:
@@ -167,7 +130,7 @@ def wait_for_route(port: int, topic: str) -> None:
     while time.monotonic() < deadline:
         try:
             client = Client(port)
-            while client.ask(topic).code != 0:
+            while client.route(topic).code != 0:
                 time.sleep(0.005)
             client.close()
             return
@@ -183,19 +146,19 @@ def measure(plan: Plan, folder: Path, changes: int) -> Found:
     registry.publish_all()
     found.first_publication_s = time.perf_counter() - began_s
     began_s = time.perf_counter()
-    with running_gateway(folder / "registry", folder / "gateway.log") as (process, port):
+    with gateway_process(folder, {}) as (port, pid):
         wait_for_route(port, plan.topic(0, 0))
         found.start_s = time.perf_counter() - began_s
         time.sleep(_PAUSE_S)
-        found.memory_mb["started"] = _memory_mb(process.pid)
+        found.memory_mb["started"] = _memory_mb(pid)
         client = Client(port)
         looked_up = [plan.topic(number % plan.brokers, number) for number in range(_LOOKED_UP)]
         with Stalls(port, looked_up) as stalls:
-            _measure_changes(plan, registry, client, stalls, process.pid, changes, found)
-            found.memory_mb["after changes"] = _memory_mb(process.pid)
+            _measure_changes(plan, registry, client, stalls, pid, changes, found)
+            found.memory_mb["after changes"] = _memory_mb(pid)
             _measure_bulk(plan, registry, client, stalls, found)
-        found.memory_mb["after bulk"] = _memory_mb(process.pid)
-        found.memory_mb["highest"] = _memory_mb(process.pid, "VmHWM")
+        found.memory_mb["after bulk"] = _memory_mb(pid)
+        found.memory_mb["highest"] = _memory_mb(pid, "VmHWM")
         client.close()
     return found
 

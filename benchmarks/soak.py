@@ -31,8 +31,7 @@ from rich.table import Table
 
 from benchmarks.drawing import draw
 from benchmarks.job import Tables, parts
-from benchmarks.processes import gateway_process, job_process, wait_until
-from benchmarks.program import program
+from benchmarks.processes import gateway_process, job_process, program, wait_until
 from benchmarks.soak_peers import BROKERS, CLIENTS, WATCHERS
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.ports import free_ports, listens

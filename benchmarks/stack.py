@@ -28,8 +28,8 @@ from msgspec.json import decode
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.gateway import registration
 from benchmarks.job import Tables, parts
+from benchmarks.peers import registration
 from benchmarks.processes import cores, cpu_by_part, gateway_process, job_process, resident_mb, wait_until
 from benchmarks.scale import Client, Stalls
 from namesrv_stream.tools.local.kafka_server import LocalKafka
@@ -111,7 +111,7 @@ class Fleet:
         client = Client(self._port, f"127.1.{broker // 250}.{1 + broker % 250}")
         self._open.callback(client.close)
         registered = _sent_by(command, broker)
-        while (answer := client.request(registered)).code == ResponseCode.SYSTEM_BUSY:
+        while (answer := client.ask(registered)).code == ResponseCode.SYSTEM_BUSY:
             self.busy += 1
             time.sleep(_PAUSE_S)
         if answer.code:
@@ -148,7 +148,7 @@ class Server:
     def wait_for_all(self, brokers: int) -> None:
         """Wait until lookups show all brokers."""
         client = Client(self.port)
-        while (answer := client.ask(CHANGED_TOPIC)).code or len(decode(answer.body)["queueDatas"]) < brokers:
+        while (answer := client.route(CHANGED_TOPIC)).code or len(decode(answer.body)["queueDatas"]) < brokers:
             time.sleep(_LOOK_EVERY_S)
         client.close()
 

@@ -13,7 +13,6 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,7 +20,8 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from benchmarks.program import program
+from benchmarks.load import percentile
+from benchmarks.processes import program
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
@@ -162,10 +162,6 @@ def _change(registry: Registry, number: int) -> tuple[int, float]:
     return published
 
 
-def _percentile(values: Sequence[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
-
-
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -175,7 +171,7 @@ def main() -> None:
     print("| watchers | events | lost | p50 ms | p99 ms | max ms |\n|---|---|---|---|---|---|")
     for watchers in arguments.watchers:
         took, lost = measure(watchers, arguments.changes)
-        shown = " | ".join(f"{value:.0f}" for value in (_percentile(took, 0.5), _percentile(took, 0.99), max(took)))
+        shown = " | ".join(f"{value:.0f}" for value in (percentile(took, 0.5), percentile(took, 0.99), max(took)))
         print(f"| {watchers:,} | {len(took):,} | {lost:,} | {shown} |", flush=True)
 
 

@@ -19,10 +19,14 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from chaos.figures import expiry_figures
+from benchmarks.load import percentile
 from chaos.incidents import ALL, ON_REQUEST
-from chaos.world import World
+from chaos.world import LEASE_MS, World
 from namesrv_stream.errors import NamesrvError
+from namesrv_stream.rules.rows import BrokerEventRow
+from namesrv_stream.tables.arrow import rows_from_arrow
+from namesrv_stream.tables.schemas import BROKER_EVENT
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.spark import local_session
 
 out = Console()
@@ -97,6 +101,24 @@ def _table(happened: dict[str, list[dict[str, float]]]) -> Table:
             values = [figures[figure] for figures in all_figures]
             table.add_row(name, str(len(all_figures)), figure, f"{min(values):.1f}", f"{max(values):.1f}")
     return table
+
+
+def expiry_figures(root: str) -> dict[str, float]:
+    """Milliseconds from deadlines to the ticks that ended the leases, and to the snapshots that showed it."""
+    reader = RouteReader(root)
+    published_ms = {row.epoch: row.published_at for row in reader.snapshots.readable()}
+    lines: list[BrokerEventRow] = rows_from_arrow(BROKER_EVENT, reader.table(BROKER_EVENT, reader.open().snapshot))
+    ended = [line for line in lines if line.type == "EXPIRED"]
+    deadlines = [(line, (line.last_heard_at or 0) + LEASE_MS) for line in ended]
+    ticks = [line.event_time - deadline_ms for line, deadline_ms in deadlines]
+    seen = [published_ms[line.epoch] - deadline_ms for line, deadline_ms in deadlines]
+    return {
+        "expiries": len(ended),
+        "tick after deadline, p50 ms": percentile(ticks, 0.5),
+        "tick after deadline, p99 ms": percentile(ticks, 0.99),
+        "published after deadline, p50 ms": percentile(seen, 0.5),
+        "published after deadline, p99 ms": percentile(seen, 0.99),
+    }
 
 
 if __name__ == "__main__":

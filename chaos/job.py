@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -75,16 +76,28 @@ class _Commits(StreamingQueryListener):
 @click.option("--standby", is_flag=True)
 def main(settings: Path, die_at: str | None, count: int, standby: bool) -> None:
     """Run the job, with the settings of a properties file, until SIGTERM or the point."""
-    set_up_logging(logging.INFO)
     micro_batch.PUBLICATIONS_BETWEEN_CARE, publication.MAX_SMALL_FILES = 5, 3  # so that a short run compacts too
+    failpoint = Failpoint(die_at, count)
+    run_job(settings, failpoint, standby=standby, listener=_Commits(failpoint) if die_at == COMMITTED else None)
+
+
+def run_job(
+    settings: Path,
+    at_point: Callable[[str], None] = lambda _point: None,
+    *,
+    standby: bool = False,
+    listener: StreamingQueryListener | None = None,
+) -> None:
+    """Run the main job in this process until SIGTERM; `at_point` is called at each point of a publication."""
+    set_up_logging(logging.INFO)
     given = load_settings(settings, {}, {"standby": "true"} if standby else {})
-    failpoint, stop = Failpoint(die_at, count), threading.Event()
-    spark = local_session("chaos", cores="2")
-    if die_at == COMMITTED:
-        spark.streams.addListener(_Commits(failpoint))
+    stop = threading.Event()
+    spark = local_session("job", cores="2")
+    if listener is not None:
+        spark.streams.addListener(listener)
     stop_on_signals(stop)
     try:
-        RouteRegistryJob(spark, given, failpoint).run(stop)
+        RouteRegistryJob(spark, given, at_point).run(stop)
     except NamesrvError as error:
         click.echo(str(error), err=True)
         sys.exit(error.exit_status)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
 from pyspark.sql import SparkSession
 
+from benchmarks.peers import Peer
 from chaos.oracle import Contents, contents
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.tables.arrow import rows_from_arrow
@@ -17,8 +17,7 @@ from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.spark_views import open_snapshot
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.codes import RequestCode
-from namesrv_stream.wire.frame import FrameDecoder
-from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
+from namesrv_stream.wire.remoting_command import RemotingCommand
 
 _ANSWER_LIMIT_S = 10.0
 
@@ -116,30 +115,23 @@ class GatewayOnlooker(Onlooker):
     def __init__(self, port: int) -> None:
         super().__init__(0.05)
         self._port = port
-        self._socket: socket.socket | None = None
+        self._peer: Peer | None = None
 
     def look(self) -> tuple[Any, Any]:
         """One answer to GET_BROKER_CLUSTER_INFO."""
         try:
             answer = self._asked()
         except (OSError, EOFError):
-            self._socket = None
+            self._peer = None
             raise
         return comparable(bodies.decode_body(answer.body, bodies.ClusterInfo))
 
     def _asked(self) -> RemotingCommand:
-        if self._socket is None:
-            self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=_ANSWER_LIMIT_S)
-        self._socket.sendall(encode_command(RemotingCommand(code=RequestCode.GET_BROKER_CLUSTER_INFO)))
-        decoder = FrameDecoder()
-        while True:
-            data = self._socket.recv(65536)
-            if not data:
-                raise EOFError
-            for answer in decoder.feed(data):
-                if answer.code != 0:
-                    raise EOFError  # it has answered that it is not ready
-                return answer
+        self._peer = self._peer or Peer(self._port, limit_s=_ANSWER_LIMIT_S)
+        answer = self._peer.ask(RemotingCommand(code=RequestCode.GET_BROKER_CLUSTER_INFO))
+        if answer.code != 0:
+            raise EOFError  # it has answered that it is not ready
+        return answer
 
 
 def comparable(info: bodies.ClusterInfo) -> tuple[Any, Any]:

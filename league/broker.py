@@ -6,16 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from league.peer import Line
-from league.registration_body import encode_registration
-from namesrv_stream.rules.record_types import DataVersion, TopicConfig
+from benchmarks.peers import Peer, registration_of
+from namesrv_stream.rules.record_types import TopicConfig
 from namesrv_stream.wire.codes import RequestCode, Version
-from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
-from namesrv_stream.wire.registration_request import (
-    RegisterBrokerBody,
-    TopicConfigSerializeWrapper,
-    body_crc32,
-)
+from namesrv_stream.wire.headers import RegisterBrokerHeader
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
 _STARTED_MS = 1_700_000_000_000
@@ -29,7 +23,7 @@ class Broker:
     broker_id: int
     address: str
     cluster: str
-    line: Line
+    line: Peer
     version: int
     acting_master: bool = False
     timeout_ms: int | None = None
@@ -43,24 +37,19 @@ class Broker:
 
     def registration(self, topics: Mapping[str, TopicConfig], *, compressed: bool = False) -> RemotingCommand:
         """The request of `register`."""
-        wrapper = TopicConfigSerializeWrapper(DataVersion(0, _STARTED_MS, self.counter), dict(topics))
-        body = encode_registration(RegisterBrokerBody(wrapper), self.version, compressed=compressed)
         is_5x = self.version >= Version.V5_0_0
         header = RegisterBrokerHeader(
             broker_name=self.name,
             broker_addr=self.address,
             cluster_name=self.cluster,
             ha_server_addr=f"{self.address}1",
-            broker_id=0,
+            broker_id=self.broker_id,
+            compressed=compressed,
             heartbeat_timeout_millis=self.timeout_ms if is_5x else None,
             enable_acting_master=self.acting_master if is_5x else None,
             zone_name=self.zone,
-            body_crc32=body_crc32(body),
         )
-        own = {"brokerId": str(self.broker_id), "compressed": str(compressed).lower()}
-        return RemotingCommand(
-            code=RequestCode.REGISTER_BROKER, version=self.version, ext_fields=header_fields(header) | own, body=body
-        )
+        return registration_of(header, topics, self.counter, version=self.version, started_ms=_STARTED_MS)
 
     def unregister(self) -> RemotingCommand:
         """Unregister, as at an orderly shutdown."""
@@ -73,7 +62,7 @@ class Broker:
         answer = self.line.ask(request(code, body, version=self.version, fields=self._identity))
         return (answer.ext_fields or {}).get("changed") == "true"
 
-    def over(self, line: Line) -> Broker:
+    def over(self, line: Peer) -> Broker:
         """Return the same broker over another connection."""
         return Broker(**(vars(self) | {"line": line}))
 

@@ -8,9 +8,9 @@ from contextlib import suppress
 
 from tenacity import RetryError, Retrying, retry_if_not_result, stop_after_delay, wait_fixed
 
+from benchmarks.peers import Peer
 from league.broker import Broker, request
 from league.errors import NotSettledError
-from league.peer import Line
 from namesrv_stream.rules.record_types import TopicConfig
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 
@@ -20,7 +20,7 @@ _LOOK_EVERY_S = 0.02
 _numbers = itertools.count(1)
 
 
-def settle(server: str, connect: Callable[[], Line], version: int) -> None:
+def settle(server: str, connect: Callable[[], Peer], version: int) -> None:
     """Return once a new broker has been seen, and then seen to leave when its connection is closed.
 
     Servers handle registrations in one order and lost connections in one order, so all earlier ones are handled by

@@ -13,8 +13,8 @@ from typing import Self
 
 from pyspark.sql import SparkSession
 
+from benchmarks.peers import Peer
 from league.fence import settle
-from league.peer import Line, Peer
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.job.background_job import BackgroundJob
@@ -41,7 +41,7 @@ class Side(ABC):
         return self.version < Version.V5_0_0
 
     @abstractmethod
-    def connect(self, server: int = 0) -> Line:
+    def connect(self, server: int = 0) -> Peer:
         """Open a connection to one of its servers."""
 
     def settle(self, server: int = 0) -> None:
@@ -79,7 +79,7 @@ class NameServers(Side):
             data = folder / f"namesrv-{number}"
             self._servers.append(name_server(data, release, scanNotActiveBrokerInterval="500", **_SETTINGS))
 
-    def connect(self, server: int = 0) -> Line:
+    def connect(self, server: int = 0) -> Peer:
         """See `Side`."""
         return Peer(self._servers[server].port)
 
@@ -132,7 +132,7 @@ class Gateways(Side):
         self._open_gateways = ExitStack()
         self._open_job = ExitStack()
 
-    def connect(self, server: int = 0) -> Line:
+    def connect(self, server: int = 0) -> Peer:
         """See `Side`."""
         return Peer(self._gateways[server].gateway.port)
 

@@ -10,11 +10,11 @@ from typing import Any, Self
 
 import msgspec
 
+from benchmarks.peers import Peer
 from league.broker import Broker, request
 from league.errors import NotRightError
 from league.fence import becomes
 from league.listener import Listener
-from league.peer import Line
 from league.sides import Side
 from namesrv_stream.rules.record_types import TopicConfig
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
@@ -35,7 +35,7 @@ class Trial:
         self._number = next(_numbers)
         self._addresses = itertools.count(1)
         self._open_things = ExitStack()
-        self._clients: dict[int, Line] = {}
+        self._clients: dict[int, Peer] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -60,7 +60,7 @@ class Trial:
 
     # --- who takes part
 
-    def connect(self, server: int = 0) -> Line:
+    def connect(self, server: int = 0) -> Peer:
         """Return a connection that is closed at the end of the trial, if not before."""
         line = self.side.connect(server)
         self._open_things.callback(line.close)

@@ -1,7 +1,7 @@
 """The errors that this package raises on purpose, all descended from NamesrvError.
 
-Each keeps its facts as attributes, and its message names the next step. The command line prints the message alone and
-ends with `exit_status`; it shows a traceback only with --debug.
+The message of each has its facts and the next step; facts that are read elsewhere are attributes too. The command line
+prints the message alone and ends with `exit_status`; it shows a traceback only with --debug.
 """
 
 from __future__ import annotations
@@ -77,7 +77,6 @@ class SettingError(NamesrvError):
     def __init__(self, key: str, problem: str, next_step: str) -> None:
         super().__init__(f"setting {key}: {problem}. {next_step}")
         self.key = key
-        self.problem = problem
 
 
 class MalformedRecordError(NamesrvError):
@@ -96,8 +95,6 @@ class KafkaUnreachableError(NamesrvError):
             f"Kafka at {address} does not answer ({problem}). Is it running, and are kafka.bootstrap.servers and "
             "kafka.security.protocol right?"
         )
-        self.address = address
-        self.problem = problem
 
 
 class KafkaRefusedError(NamesrvError):
@@ -107,14 +104,12 @@ class KafkaRefusedError(NamesrvError):
         super().__init__(
             f"Kafka at {address} refused: {problem}. Check the topic, its limits and this client's rights on it."
         )
-        self.address = address
-        self.problem = problem
 
 
 class StorageError(NamesrvError):
     """The storage of the tables refused a read or a write: no room, no right, no such place.
 
-    `problem` is one line, the same for each attempt at the same thing.
+    The message is the same for each attempt at the same thing.
     """
 
     def __init__(self, root: str, problem: str, place: str = "the tables", setting: str = "delta.root") -> None:
@@ -130,7 +125,6 @@ class StorageError(NamesrvError):
             "accepted is lost: the next run goes on from the last snapshot."
         )
         self.root = root
-        self.problem = problem
 
 
 class TableDamagedError(StorageError):
@@ -143,11 +137,6 @@ class TableDamagedError(StorageError):
             "`namesrv-stream doctor --tables` shows all that is damaged and which epochs that hurts, `namesrv-stream "
             "repair` publishes a good snapshot again.",
         )
-        self.root = root
-        self.table = table
-        self.version = version
-        self.file = file
-        self.problem = problem
 
 
 class NotARegistryError(NamesrvError):
@@ -158,21 +147,6 @@ class NotARegistryError(NamesrvError):
             f"{root} holds no registry: its table {table} is not there. Check delta.root; the job makes the tables "
             "when it first runs."
         )
-        self.root = root
-        self.table = table
-
-
-class RegistryTooNewError(NamesrvError):
-    """Tables that a newer release wrote and that this release cannot interpret."""
-
-    def __init__(self, table: str, found: int, supported: int) -> None:
-        super().__init__(
-            f"table {table} has registry format {found}, this release knows up to {supported}. "
-            "Update namesrv-stream here; the tables are not changed."
-        )
-        self.table = table
-        self.found = found
-        self.supported = supported
 
 
 class SnapshotGoneError(NamesrvError):
@@ -184,7 +158,6 @@ class SnapshotGoneError(NamesrvError):
             "Earlier changes are in the table broker_event: `namesrv-stream history` and `why` show them."
         )
         self.asked = asked
-        self.oldest = oldest
 
 
 class NoSuchSnapshotError(NamesrvError):
@@ -201,8 +174,6 @@ class NoSuchSnapshotError(NamesrvError):
             else f"{first}the newest epoch is {newest}, and `namesrv-stream snapshots` lists what can be read."
         )
         super().__init__(f"there is no snapshot of {asked}; {seen}")
-        self.asked = asked
-        self.newest = newest
 
 
 class TermLostError(NamesrvError):
@@ -218,6 +189,5 @@ class TermLostError(NamesrvError):
             f"run {newer_run_id} has taken the registry over with term {newer_term}; this run had term {term} and has "
             "stopped. Start a job with standby=true if it is to wait until it is needed again."
         )
-        self.term = term
         self.newer_term = newer_term
         self.newer_run_id = newer_run_id

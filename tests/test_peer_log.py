@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from namesrv_stream.reporting.peer_log import LINES_OF_A_HOST, LINES_OF_ALL, PeerLog
+from namesrv_stream.reporting.logs import LINES_OF_A_HOST, LINES_OF_ALL, PeerLog
 
 
 @pytest.fixture

@@ -1,14 +1,17 @@
 """Decides which right a request needs in each mode of authentication, and checks that its sender has it.
 
-Lookups need no right in any mode. Nothing here reads a file, a socket or a clock.
+Lookups need no right in any mode.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
 
-from namesrv_stream.access.users import Role, Sender, User, is_within
+from namesrv_stream.access.addresses import check_exposure, is_loopback
+from namesrv_stream.access.users import Role, Sender, User, Users, UsersFile, is_within
+from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire.bodies import decode_properties, decode_queue_datas
@@ -38,6 +41,7 @@ _BROKERS: Mapping[int, frozenset[Role]] = {
 }
 _NEEDED: Mapping[Mode, Mapping[int, frozenset[Role]]] = {"operators": _OPERATORS, "writes": {**_OPERATORS, **_BROKERS}}
 
+_SETTINGS = frozenset({RequestCode.UPDATE_NAMESRV_CONFIG})
 WRITING_CODES = frozenset(_NEEDED["writes"])
 """All requests that change the registry or keep a lease alive."""
 
@@ -73,6 +77,51 @@ class NotAllowedError(NamesrvError):
         )
 
 
+class Rights:
+    """The rights that senders need at one port, by auth.mode and the users file.
+
+    `codes` are the requests that are checked. There are none if everybody may send everything.
+    """
+
+    def __init__(self, settings: NamesrvSettings, key: str, bind_address: str) -> None:
+        """Read the users file. `key` is the setting that has the port's address.
+
+        Raises SettingError if other machines can connect and auth.mode is not set, or if the file cannot be used.
+        """
+        mode, is_local = settings.auth_mode, is_loopback(bind_address)
+        check_exposure(settings, key, bind_address)
+        self._file = None if mode == "off" else UsersFile(Path(settings.auth_users_path))
+        self._mode: Mode | None = None if mode == "off" else "operators" if mode == "operators" else "writes"
+        self._is_observing = mode == "observe"
+        self.codes: frozenset[int] = WRITING_CODES if self._file else frozenset() if is_local else _SETTINGS
+
+    @property
+    def users(self) -> Users | None:
+        """The users of the file, None if no file is used."""
+        return self._file.users if self._file else None
+
+    def reload(self) -> None:
+        """Read the users file again if it has changed."""
+        if self._file:
+            self._file.reload()
+
+    def check(self, command: RemotingCommand, sender: Sender, live: Mapping[str, LiveRow]) -> NotAllowedError | None:
+        """Raise NotAllowedError if the sender lacks a right. `live`: leases by broker address.
+
+        In the mode observe the error is returned, and only SETTINGS_OF_ADMINS are guarded.
+        """
+        if command.code in _SETTINGS and command.code in self.codes:
+            check_settings(command, sender)
+        try:
+            if self._mode is not None:
+                check_right(self._mode, command, sender, live)
+        except NotAllowedError as error:
+            if not self._is_observing:
+                raise
+            return error
+        return None
+
+
 def check_right(mode: Mode, command: RemotingCommand, sender: Sender, live: Mapping[str, LiveRow]) -> None:
     """Raise NotAllowedError if the mode requires a right that the sender lacks. `live`: leases by broker address."""
     roles = _NEEDED[mode].get(command.code)
@@ -81,7 +130,7 @@ def check_right(mode: Mode, command: RemotingCommand, sender: Sender, live: Mapp
     if sender.user is None or sender.user.role not in roles:
         raise NotAllowedError(command.code, sender, f"the {' or '.join(sorted(roles))} role")
     if sender.user.role is Role.BROKER:
-        _check_bounds(command, sender, sender.user, _claim(command, sender, live))
+        _check_bounds(command, sender, sender.user, live)
 
 
 def check_settings(command: RemotingCommand, sender: Sender) -> None:
@@ -96,24 +145,32 @@ def check_settings(command: RemotingCommand, sender: Sender) -> None:
         raise NotAllowedError(command.code, sender, f"the admin role, for {', '.join(sorted(guarded))}")
 
 
-class _Claim(NamedTuple):
-    """The clusters, broker names and broker addresses that a broker's request concerns."""
+def _check_bounds(command: RemotingCommand, sender: Sender, user: User, live: Mapping[str, LiveRow]) -> None:
+    for kind, claimed, allowed in _claims(command, sender, user, live):
+        if not is_within(claimed, allowed):
+            reason = f"user {user.name} may speak for {', '.join(allowed)} alone"
+            raise NotAllowedError(command.code, sender, f"the right to {kind} {claimed[:MAX_SHOWN_CHARS]!r}", reason)
 
-    clusters: Iterable[str]
-    names: Iterable[str]
-    addresses: Iterable[str]
 
+def _claims(
+    command: RemotingCommand, sender: Sender, user: User, live: Mapping[str, LiveRow]
+) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Yield each cluster, broker name and broker address that a broker's request concerns, and those it may be.
 
-def _claim(command: RemotingCommand, sender: Sender, live: Mapping[str, LiveRow]) -> _Claim:
-    """Return what a request concerns: what it names and, if its address has a lease, that lease's cluster and name."""
+    A request concerns what it names and, if its address has a lease, that lease's cluster and name.
+    """
     if command.code == RequestCode.REGISTER_TOPIC_IN_NAMESRV:
-        return _Claim((), _brokers_of_topic(_read_body(command, sender)), ())
+        for name in _brokers_of_topic(_read_body(command, sender)):
+            yield "broker name", name, user.names
+        return
     fields = command.ext_fields or {}
-    cluster, name, address = (fields.get(field, "") for field in ("clusterName", "brokerName", "brokerAddr"))
-    held = live.get(address)
-    if held is None:
-        return _Claim((cluster,), (name,), (address,))
-    return _Claim((cluster, held.cluster_name), (name, held.broker_name), (address,))
+    address = fields.get("brokerAddr", "")
+    yield "cluster", fields.get("clusterName", ""), user.clusters
+    yield "broker name", fields.get("brokerName", ""), user.names
+    yield "broker address", address, user.addresses
+    if (held := live.get(address)) is not None:
+        yield "cluster", held.cluster_name, user.clusters
+        yield "broker name", held.broker_name, user.names
 
 
 def _brokers_of_topic(body: bytes) -> list[str]:
@@ -121,18 +178,6 @@ def _brokers_of_topic(body: bytes) -> list[str]:
         return [queues.broker_name for queues in decode_queue_datas(body)]
     except BadRequestError:
         return []  # such a request changes nothing, and is answered with an error
-
-
-def _check_bounds(command: RemotingCommand, sender: Sender, user: User, claim: _Claim) -> None:
-    for kind, claimed, allowed in (
-        ("cluster", claim.clusters, user.clusters),
-        ("broker name", claim.names, user.names),
-        ("broker address", claim.addresses, user.addresses),
-    ):
-        for each in claimed:
-            if not is_within(each, allowed):
-                reason = f"user {user.name} may speak for {', '.join(allowed)} alone"
-                raise NotAllowedError(command.code, sender, f"the right to {kind} {each[:MAX_SHOWN_CHARS]!r}", reason)
 
 
 def _read_body(command: RemotingCommand, sender: Sender) -> bytes:

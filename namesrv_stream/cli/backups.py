@@ -16,10 +16,22 @@ from namesrv_stream.history.events import AsOf
 from namesrv_stream.reporting.texts import counted
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.verification import damages
-from namesrv_stream.tools.backup.content import Content, content_of
-from namesrv_stream.tools.backup.file import BackupFileError, backup_name, read_backup, write_backup
-from namesrv_stream.tools.backup.putting_back import import_content, restore_content
-from namesrv_stream.tools.backup.repair import content_of_newest_whole, nothing, of_backup, repair
+from namesrv_stream.tools.backup.file import (
+    BackupFileError,
+    Content,
+    backup_name,
+    content_of,
+    read_backup,
+    write_backup,
+)
+from namesrv_stream.tools.backup.putting_back import (
+    content_of_newest_whole,
+    import_content,
+    nothing,
+    of_backup,
+    repair,
+    restore_content,
+)
 
 _WHOLE_OR_NOT = "A file is written whole or not at all, and no backup was removed before that. Run it again."
 _FILE = click.Path(path_type=Path, dir_okay=False)

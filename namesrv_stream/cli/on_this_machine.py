@@ -26,9 +26,10 @@ from namesrv_stream.reporting.logs import set_up_logging
 from namesrv_stream.reporting.texts import duration_text
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tools.fleet.broker import Broker
 from namesrv_stream.tools.fleet.plan import FleetPlan
-from namesrv_stream.tools.fleet.player import BrokerState, Fleet
-from namesrv_stream.tools.local.rocketmq_servers import LocalServer, broker, java_client, mqadmin
+from namesrv_stream.tools.fleet.player import Fleet
+from namesrv_stream.tools.local.rocketmq_servers import LocalServer, broker, mqadmin
 from namesrv_stream.tools.local.stack import LocalStack, own_kafka_port
 
 _CHECK_EVERY_S = 1.0
@@ -243,16 +244,16 @@ def _play_scenes(stage: Stage) -> int:
     _act(stage, topic, master, "is back", fleet.come_back)
     stage.scene("What happened")
     stage.run("history", "--limit", "3")
-    stage.scene(f"The story of {master.broker_name}")
-    stage.run("why", master.broker_name)
+    stage.scene(f"The story of {master.group.broker_name}")
+    stage.run("why", master.group.broker_name)
     stage.scene(f"The same topic as it was before all this, in epoch {before.snapshot.epoch}")
     stage.run("topicRoute", "-t", topic, "--as-of", str(before.snapshot.epoch))
     return before.snapshot.epoch
 
 
-def _act(stage: Stage, topic: str, who: BrokerState, does: str, act: Callable[[str, int], None]) -> None:
+def _act(stage: Stage, topic: str, who: Broker, does: str, act: Callable[[str, int], None]) -> None:
     """Let a broker act, wait until the tables show it, and print the topic's route."""
-    name, address = who.broker_name, who.broker_addr
+    name, address = who.group.broker_name, who.address
     stage.scene(f"{name}'s {'slave' if who.broker_id else 'master'} {address} {does}")
     was_live = address in stage.reader.follow().routes.live
     act(name, who.broker_id)
@@ -261,12 +262,12 @@ def _act(stage: Stage, topic: str, who: BrokerState, does: str, act: Callable[[s
     stage.run("topicRoute", "-t", topic)
 
 
-def _characters(tables: RouteTables, fleet: Fleet) -> tuple[str, BrokerState, BrokerState]:
+def _characters(tables: RouteTables, fleet: Fleet) -> tuple[str, Broker, Broker]:
     """Return a topic on two broker names, the master of one of them and the slave of the other."""
     shared = (topic for topic, rows in tables.queues.items() if len(rows) == 2 and not topic.isupper())
     topic = next(each for each in sorted(shared) if "-" not in each)
     first, second = sorted(row.broker_name for row in tables.queues[topic])
-    by_name = {(each.broker_name, each.broker_id): each for each in fleet.brokers()}
+    by_name = {(each.group.broker_name, each.broker_id): each for each in fleet.brokers()}
     return topic, by_name[first, 0], by_name[second, 1]
 
 
@@ -289,8 +290,7 @@ def _show_next_steps(stage: Stage, first_epoch: int) -> None:
 
 
 TOPIC = "Orders"
-MESSAGES = 100
-BROKER, CLIENT, MQADMIN = FOLDERS = ("broker", "client", "mqadmin")
+BROKER, MQADMIN = FOLDERS = ("broker", "mqadmin")
 
 
 @click.command("demo-rocketmq")
@@ -322,14 +322,11 @@ def _play_rocketmq_scenes(stage: Stage, data: Path, real: LocalServer) -> None:
     stage.until("it is in the tables", lambda tables: real.address in tables.live)
     _mqadmin(stage, data, "clusterList")
     stage.scene(f"mqadmin makes the topic {TOPIC}")
-    _mqadmin(stage, data, "updateTopic", "-c", "RealCluster", "-t", TOPIC)
+    _mqadmin(stage, data, "updateTopic", "-c", "RealCluster", "-t", TOPIC, "-r", "2", "-w", "2")
     stage.until("its route is published", lambda tables: TOPIC in tables.queues)
-    stage.scene("RocketMQ's Java client sends and receives through that route")
-    bodies = [f"message {number}" for number in range(MESSAGES)]
-    with java_client(data / CLIENT, namesrv) as client:
-        client.send(TOPIC, bodies)
-        received = client.receive(TOPIC, MESSAGES)
-    stage.output.print(f"{len(bodies)} messages sent, {len(set(received) & set(bodies))} of them received")
+    stage.scene("RocketMQ's Java client, inside mqadmin, sends and receives through that route")
+    _mqadmin(stage, data, "sendMessage", "-t", TOPIC, "-p", "42_apples")
+    _mqadmin(stage, data, "consumeMessage", "-t", TOPIC)
     stage.scene("kill -9 of the broker: its connection to the gateway closes")
     real.kill()
     stage.until("its route is gone", lambda tables: TOPIC not in tables.queues)

@@ -13,10 +13,9 @@ from namesrv_stream.cli.entry import DEBUG, key_values
 from namesrv_stream.cli.output import say
 from namesrv_stream.config import as_options
 from namesrv_stream.errors import masked
-from namesrv_stream.tools.local.driver import ARCHIVE
 from namesrv_stream.tools.local.folder import is_in_service
 from namesrv_stream.tools.local.jars import retrieved_jars
-from namesrv_stream.tools.local.submission import PROGRAMS, submission
+from namesrv_stream.tools.local.submission import ARCHIVE, PROGRAMS, submission
 
 _SPARK_KEYS = {"master": "spark.master", "py_files": "spark.submit.pyFiles"}
 

@@ -21,8 +21,16 @@ from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.errors import SnapshotGoneError
 from namesrv_stream.history.events import AsOf, Span, members_at
 from namesrv_stream.questions.job_status import Health, health
-from namesrv_stream.questions.subject import Lacking, NotFoundError, Seen, between, now_of
-from namesrv_stream.questions.times import ACCEPTED, epoch_in, parsed_time
+from namesrv_stream.questions.subject import (
+    ACCEPTED,
+    Lacking,
+    NotFoundError,
+    Seen,
+    between,
+    epoch_in,
+    now_of,
+    parsed_time,
+)
 from namesrv_stream.reporting.texts import counted, duration_text
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader

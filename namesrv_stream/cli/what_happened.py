@@ -32,7 +32,7 @@ from namesrv_stream.history.events import AsOf
 from namesrv_stream.history.views import history_sql, permanent_sql
 from namesrv_stream.questions import accounts
 from namesrv_stream.questions.lists import broker
-from namesrv_stream.questions.times import ACCEPTED
+from namesrv_stream.questions.subject import ACCEPTED
 from namesrv_stream.reporting.texts import counted, duration_text, iso_text, perm_text
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import TABLES

@@ -1,4 +1,4 @@
-"""Translate the `kafka.*` settings for Spark's Kafka source and for kafka-python.
+"""Translate the `kafka.*` settings for Spark's Kafka source and for librdkafka.
 
 Both clients read the same settings, which are written as for Kafka's Java clients. A form that only Java can read (a
 JKS key store) raises SettingError, whose message names the form that both can read.
@@ -13,7 +13,7 @@ from typing import Any
 from namesrv_stream.config.settings import KAFKA_PREFIX, NamesrvSettings
 from namesrv_stream.errors import SettingError, did_you_mean
 
-_SAME_IN_PYTHON = frozenset(
+_SAME = frozenset(
     {
         "client.id",
         "request.timeout.ms",
@@ -22,8 +22,6 @@ _SAME_IN_PYTHON = frozenset(
         "reconnect.backoff.ms",
         "reconnect.backoff.max.ms",
         "retry.backoff.ms",
-        "receive.buffer.bytes",
-        "send.buffer.bytes",
         "sasl.kerberos.service.name",
     }
 )
@@ -38,7 +36,11 @@ _CHOICES = {
     "security.protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     "sasl.mechanism": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI"),
 }
-_PEM_FILES = {"ssl.truststore.location": ["ssl_cafile"], "ssl.keystore.location": ["ssl_certfile", "ssl_keyfile"]}
+_PEM_FILES = {
+    "ssl.truststore.location": ["ssl.ca.location"],
+    "ssl.keystore.location": ["ssl.certificate.location", "ssl.key.location"],
+}
+_BUFFERS = ("receive.buffer.bytes", "send.buffer.bytes")
 _PEM_TEXTS = ("ssl.truststore.certificates", "ssl.keystore.key", "ssl.keystore.certificate.chain")
 _JAAS_MODULE = re.compile(r"\b(PlainLoginModule|ScramLoginModule)\b")
 _JAAS_OPTION = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
@@ -51,12 +53,12 @@ def spark_kafka_options(settings: NamesrvSettings) -> dict[str, str]:
 
 
 def kafka_client_arguments(settings: NamesrvSettings) -> dict[str, Any]:
-    """Return keyword arguments for any client of kafka-python.
+    """Return the options for any client of librdkafka.
 
-    Raises SettingError for an option that has no counterpart in kafka-python.
+    Raises SettingError for an option that has no counterpart in librdkafka.
     """
     options = settings.kafka_options
-    arguments: dict[str, Any] = {"bootstrap_servers": settings.kafka_bootstrap_servers.split(",")}
+    arguments: dict[str, Any] = {"bootstrap.servers": settings.kafka_bootstrap_servers}
     for key, text in options.items():
         arguments |= _argument(key, text, options)
     return arguments
@@ -65,13 +67,13 @@ def kafka_client_arguments(settings: NamesrvSettings) -> dict[str, Any]:
 def _argument(key: str, text: str, options: Mapping[str, str]) -> dict[str, Any]:
     if translate := _TRANSLATIONS.get(key):
         return translate(key, text, options)
-    if key in _SAME_IN_PYTHON:
-        return {key.replace(".", "_"): _number(key, text) if _NUMBERS.search(key) else text}
+    if key in _SAME:
+        return {key: _number(key, text) if _NUMBERS.search(key) else text}
     if _JAVA_ONLY.match(key):
         return {}
     raise _error(
         key,
-        "is no option that both Spark and kafka-python have",
+        "is no option that both Spark and librdkafka have",
         f"{did_you_mean(key, _KNOWN)}Leave it out, or set it in Kafka's own configuration.",
     )
 
@@ -85,7 +87,7 @@ def _number(key: str, text: str) -> int:
 def _choice(key: str, text: str, _options: Mapping[str, str]) -> dict[str, Any]:
     if text.upper() not in _CHOICES[key]:
         raise _error(key, f"{text!r} is not accepted here", f"Use one of {', '.join(_CHOICES[key])}.")
-    return {key.replace(".", "_"): text.upper()}
+    return {key: text.upper()}
 
 
 def _jaas(key: str, text: str, _options: Mapping[str, str]) -> dict[str, Any]:
@@ -98,7 +100,7 @@ def _jaas(key: str, text: str, _options: Mapping[str, str]) -> dict[str, Any]:
             "is neither of PlainLoginModule nor of ScramLoginModule with username and password",
             'Write: org.apache.kafka.common.security.plain.PlainLoginModule required username="..." password="...";',
         )
-    return {"sasl_plain_username": found["username"], "sasl_plain_password": found["password"]}
+    return {"sasl.username": found["username"], "sasl.password": found["password"]}
 
 
 def _pem_file(key: str, text: str, options: Mapping[str, str]) -> dict[str, Any]:
@@ -123,11 +125,12 @@ _TRANSLATIONS: dict[str, Callable[[str, str, Mapping[str, str]], dict[str, Any]]
     **dict.fromkeys(_CHOICES, _choice),
     **dict.fromkeys(_PEM_FILES, _pem_file),
     **dict.fromkeys(_PEM_TEXTS, _pem_text),
+    **dict.fromkeys(_BUFFERS, lambda key, text, _options: {f"socket.{key}": _number(key, text)}),
     "sasl.jaas.config": _jaas,
-    "ssl.key.password": lambda _key, text, _options: {"ssl_password": text},
-    "ssl.endpoint.identification.algorithm": lambda _key, text, _options: {"ssl_check_hostname": bool(text.strip())},
+    "ssl.key.password": lambda key, text, _options: {key: text},
+    "ssl.endpoint.identification.algorithm": lambda key, text, _options: {key: text.strip() or "none"},
 }
-_KNOWN = (*_SAME_IN_PYTHON, *_TRANSLATIONS, "bootstrap.servers", "topic")
+_KNOWN = (*_SAME, *_TRANSLATIONS, "bootstrap.servers", "topic")
 
 
 def _error(key: str, problem: str, next_step: str) -> SettingError:

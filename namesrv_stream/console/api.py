@@ -27,8 +27,18 @@ from namesrv_stream.history.events import AsOf, Span
 from namesrv_stream.questions import accounts, job_status, lists, overview, periods
 from namesrv_stream.questions.command_sending import OperatorCommand, checked_order, parsed_order, send_order
 from namesrv_stream.questions.lists import Chosen
-from namesrv_stream.questions.subject import MOST_LISTED, BadQuestionError, Fields, Lacking, Seen
-from namesrv_stream.questions.times import moment_up_to, span_up_to, time_at, time_ms, zone_named
+from namesrv_stream.questions.subject import (
+    MOST_LISTED,
+    BadQuestionError,
+    Fields,
+    Lacking,
+    Seen,
+    moment_up_to,
+    span_up_to,
+    time_at,
+    time_ms,
+    zone_named,
+)
 from namesrv_stream.rules.order_config import unknown_brokers
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.wire.json_text import encode_json

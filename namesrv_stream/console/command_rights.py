@@ -6,13 +6,11 @@ import base64
 import binascii
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 
-from namesrv_stream.access.addresses import check_exposure, is_loopback
-from namesrv_stream.access.rights import Mode, NotAllowedError, check_right, check_settings
-from namesrv_stream.access.users import Sender, Users, UsersFile
+from namesrv_stream.access.rights import NotAllowedError, Rights
+from namesrv_stream.access.users import Sender, Users
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.questions.command_sending import OperatorCommand
 from namesrv_stream.questions.subject import BadQuestionError
@@ -34,40 +32,31 @@ class Admission:
 
         Raises SettingError if other machines can connect and auth.mode is not set, or if the file cannot be used.
         """
-        check_exposure(settings, "console.bindAddress", settings.console_bind_address)
-        mode = settings.auth_mode
-        self._file = None if mode == "off" else UsersFile(Path(settings.auth_users_path))
-        self._mode: Mode | None = None if mode == "off" else "operators" if mode == "operators" else "writes"
-        self._is_observing = mode == "observe"
-        self._is_local = is_loopback(settings.console_bind_address)
+        self._rights = Rights(settings, "console.bindAddress", settings.console_bind_address)
 
     def admitted(self, command: OperatorCommand, authorization: str | None, peer: str) -> OperatorCommand:
         """Return the command with the name of its sender. Raises NotAllowedError.
 
         `authorization`: the header of that name, HTTP Basic with an accessKey and its secretKey.
         """
-        sender, request, is_observed = self._sender(authorization), _as_request(command), False
+        sender = self._sender(authorization)
         try:
-            if isinstance(command, UpdateNamesrvConfig) and not (self._file is None and self._is_local):
-                check_settings(request, sender)
-            is_observed = self._is_observing
-            if self._mode is not None:
-                check_right(self._mode, request, sender, {})
+            observed = self._rights.check(_as_request(command), sender, {})
         except NotAllowedError as error:
-            if not is_observed:
-                log.warning("console: %s is refused: %s", peer, error)
-                raise
-            log.warning("console: %s would be refused: %s", peer, error)
+            log.warning("console: %s is refused: %s", peer, error)
+            raise
+        if observed is not None:
+            log.warning("console: %s would be refused: %s", peer, observed)
         name = f"{sender.user.name}@{peer}" if sender.user else peer
         return msgspec.structs.replace(command, requested_by=name)
 
     def _sender(self, authorization: str | None) -> Sender:
-        if self._file is None:
+        self._rights.reload()
+        if self._rights.users is None:
             return Sender(None, "this console has no users file")
-        self._file.reload()
         if authorization is None:
             return Sender(None, "it has no name and password")
-        return _holder(self._file.users, authorization)
+        return _holder(self._rights.users, authorization)
 
 
 def check_reason(reason: str | None) -> None:

@@ -5,10 +5,14 @@ The shapes are for programs that are made from the description of the API.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 
 from namesrv_stream.access.rights import NotAllowedError
@@ -36,31 +40,35 @@ class RefusedError(NamesrvError):
         self.status = status
 
 
-_STATUS: tuple[tuple[type[NamesrvError], HTTPStatus], ...] = (
-    (NotFoundError, HTTPStatus.NOT_FOUND),
-    (NoSuchSnapshotError, HTTPStatus.NOT_FOUND),
-    (SnapshotGoneError, HTTPStatus.GONE),
-    (BadQuestionError, HTTPStatus.BAD_REQUEST),
-    (MalformedRecordError, HTTPStatus.BAD_REQUEST),
-    (SettingError, HTTPStatus.BAD_REQUEST),
-    (ConfigBlackListError, HTTPStatus.BAD_REQUEST),
-    (NotAllowedError, HTTPStatus.FORBIDDEN),
-    (NotARegistryError, HTTPStatus.SERVICE_UNAVAILABLE),
-    (StorageError, HTTPStatus.SERVICE_UNAVAILABLE),
-    (KafkaUnreachableError, HTTPStatus.SERVICE_UNAVAILABLE),
-    (KafkaRefusedError, HTTPStatus.BAD_GATEWAY),
-)
+_STATUS: dict[HTTPStatus, tuple[type[NamesrvError], ...]] = {
+    HTTPStatus.BAD_REQUEST: (BadQuestionError, MalformedRecordError, SettingError, ConfigBlackListError),
+    HTTPStatus.FORBIDDEN: (NotAllowedError,),
+    HTTPStatus.NOT_FOUND: (NotFoundError, NoSuchSnapshotError),
+    HTTPStatus.GONE: (SnapshotGoneError,),
+    HTTPStatus.BAD_GATEWAY: (KafkaRefusedError,),
+    HTTPStatus.SERVICE_UNAVAILABLE: (NotARegistryError, StorageError, KafkaUnreachableError),
+}
 
 
-def answer_of(error: NamesrvError) -> Response:
+async def on_error(_request: Request, error: Exception) -> Response:
     """Return an error as an answer. A sender who is not known is asked for a name and a password."""
-    if isinstance(error, RefusedError):
-        return problem_response(error.status, str(error))
-    if isinstance(error, NotAllowedError) and error.user is None:
-        asked = {"www-authenticate": 'Basic realm="namesrv-stream: accessKey and secretKey", charset="UTF-8"'}
-        return problem_response(HTTPStatus.UNAUTHORIZED, str(error), asked)
-    status = next((status for kind, status in _STATUS if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
-    return problem_response(status, str(error))
+    headers: dict[str, str] = {}
+    if isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        name = first["loc"][-1] if first["loc"] else "the request"
+        status, message = HTTPStatus.BAD_REQUEST, f"{name}: {first['msg']}. /docs describes all parameters."
+    elif isinstance(error, HTTPException):
+        status, message = HTTPStatus(error.status_code), f"{error.detail}. /docs describes the API."
+        headers |= error.headers or {}
+    elif isinstance(error, RefusedError):
+        status, message = error.status, str(error)
+    elif isinstance(error, NotAllowedError) and error.user is None:
+        status, message = HTTPStatus.UNAUTHORIZED, str(error)
+        headers["www-authenticate"] = 'Basic realm="namesrv-stream: accessKey and secretKey", charset="UTF-8"'
+    else:
+        found = (status for status, kinds in _STATUS.items() if isinstance(error, kinds))
+        status, message = next(found, HTTPStatus.INTERNAL_SERVER_ERROR), str(error)
+    return problem_response(status, message, headers)
 
 
 class Problem(msgspec.Struct):
@@ -71,10 +79,10 @@ class Problem(msgspec.Struct):
     message: str
 
 
-def problem_response(status: HTTPStatus, message: str, headers: dict[str, str] | None = None) -> Response:
+def problem_response(status: HTTPStatus, message: str, headers: Mapping[str, str] = {}) -> Response:
     """Return a problem as an answer."""
     body = encode_json(Problem(status.phrase, status.value, message))
-    return Response(body, status, {"cache-control": "no-store"} | (headers or {}), "application/json")
+    return Response(body, status, {"cache-control": "no-store"} | dict(headers), "application/json")
 
 
 SHAPES: dict[str, Any] = {}

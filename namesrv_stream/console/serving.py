@@ -1,4 +1,7 @@
-"""`namesrv-stream console`: the registry over HTTP, and a page that shows it at any moment."""
+"""`namesrv-stream console`: the registry over HTTP, and a page that shows it at any moment.
+
+The ASGI application has the API, the page, probes and metrics, and what all of them are guarded by.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,107 @@ import logging
 import signal
 import socket
 from dataclasses import replace
+from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import click
 import uvicorn
+from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from prometheus_client import CollectorRegistry, generate_latest
+from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.staticfiles import StaticFiles
 
+from namesrv_stream import __version__
 from namesrv_stream.access.addresses import is_loopback
 from namesrv_stream.config import Invocation, NamesrvSettings
-from namesrv_stream.console.app import make_app
+from namesrv_stream.console import api
+from namesrv_stream.console.guard import Forwarded, Guard
+from namesrv_stream.console.problems import SHAPES, on_error
+from namesrv_stream.console.running import Running
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.reporting.logs import set_up_logging
+from namesrv_stream.reporting.metrics_server import PROMETHEUS_TEXT, add_process_metrics
 from namesrv_stream.reporting.texts import who_listens
 
 log = logging.getLogger(__name__)
 
 _STOP_LIMIT_S = 5
 _BACKLOG = 2048
+PAGE = Path(__file__).parent / "page"
+
+_WORTH_COMPRESSING = 1_000
+"""Least bytes of an answer that is compressed."""
+
+
+class _Page(StaticFiles):
+    """The files of the page. They are looked up anew each time, so that an update is seen at once."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers["cache-control"] = "no-cache"
+        return response
+
+
+def make_app(settings: NamesrvSettings) -> FastAPI:
+    """Return the application. Raises SettingError."""
+    running = Running(settings)
+    app = FastAPI(
+        title="namesrv-stream",
+        version=__version__,
+        description="Routes of RocketMQ topics at any moment, their history, and pushed changes.",
+        openapi_url="/v1/openapi.json",
+        docs_url=None,  # its page loads scripts from the internet
+        redoc_url=None,
+        lifespan=lambda _app: running.serving(),
+        dependencies=[Depends(api.check_parameters)],
+    )
+    app.state.running = running
+    app.include_router(api.router)
+    app.include_router(_probes)
+    app.add_api_route("/docs", _docs, include_in_schema=False)
+    app.openapi().setdefault("components", {})["schemas"] = SHAPES
+    app.mount("/", _Page(directory=PAGE, html=True))
+    for kind in (NamesrvError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, on_error)
+    names = [name.strip().lower() for name in settings.console_hosts.split(",") if name.strip()]
+    app.add_middleware(GZipMiddleware, minimum_size=_WORTH_COMPRESSING, compresslevel=5)
+    app.add_middleware(Guard, names=[*names, settings.console_bind_address.lower()])
+    app.add_middleware(Forwarded, proxies=settings.console_trusted_proxies, base=settings.console_base_path)
+    return app
+
+
+async def _docs() -> Response:
+    return FileResponse(PAGE / "docs.html", headers={"cache-control": "no-cache"})
+
+
+_probes = APIRouter(include_in_schema=False)
+
+_OF_PROCESS = CollectorRegistry()
+add_process_metrics(_OF_PROCESS)
+
+
+@_probes.get("/healthz")
+async def healthz() -> PlainTextResponse:
+    """Answer 200 while the event loop runs."""
+    return PlainTextResponse("ok\n")
+
+
+@_probes.get("/readyz")
+async def readyz(request: Request) -> PlainTextResponse:
+    """Answer 200 once a snapshot is served, and 503 before."""
+    if request.app.state.running.hub.has_view.is_set():
+        return PlainTextResponse("ok\n")
+    return PlainTextResponse("no snapshot has been read yet\n", HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+@_probes.get("/metrics")
+async def metrics() -> Response:
+    """Return descriptors, threads, memory and CPU time of this process."""
+    return Response(generate_latest(_OF_PROCESS), media_type=PROMETHEUS_TEXT)
 
 
 class ConsoleServer(uvicorn.Server):

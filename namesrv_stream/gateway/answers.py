@@ -11,14 +11,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.kept_answers import (
-    MAX_KEPT_OF_OTHERS_BYTES,
-    Asked,
-    KeptAnswer,
-    KeptAnswers,
-    KeptRoutes,
-    bytes_of,
-)
+from namesrv_stream.gateway.kept_answers import MAX_KEPT_BYTES, MAX_KEPT_OF_OTHERS_BYTES, KeptAnswer, KeptAnswers
 from namesrv_stream.gateway.readers import READERS, SCANS, Reader, Source
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import RouteTables
@@ -54,8 +47,7 @@ class Answers:
         self.offsets = offsets
         self.reading_ms = reading_ms
         self.log_id = log_id
-        self.routes = KeptRoutes()
-        self._kept: dict[int, KeptAnswers[Asked]] = {}
+        self._kept: dict[int, KeptAnswers] = {}
 
     @property
     def live(self) -> Mapping[str, LiveRow]:
@@ -68,12 +60,12 @@ class Answers:
         `changed_routes`: topics, None if any route may have changed. `former` loses all its answers, so that it cannot
         add outdated ones.
         """
-        routes, kept = former.routes, former._kept
-        former.routes, former._kept = KeptRoutes(), {}
+        kept, former._kept = former._kept, {}
+        routes = kept.pop(RequestCode.GET_ROUTEINFO_BY_TOPIC, None)
         self._kept = {code: each for code, each in kept.items() if changed_tables.isdisjoint(READERS[code].tables)}
-        if changed_routes is not None:
+        if changed_routes is not None and routes is not None:
             routes.drop(changed_routes)
-            self.routes = routes
+            self._kept[RequestCode.GET_ROUTEINFO_BY_TOPIC] = routes
 
     def answer(self, command: RemotingCommand) -> KeptAnswer | None:
         """Return the answer to a reading request; None if the request code is not a reading one."""
@@ -99,16 +91,14 @@ class Answers:
 
     def keep(self, command: RemotingCommand, answer: KeptAnswer) -> None:
         """Keep the answer for this request and for all requests that ask for the same."""
-        asked = READERS[command.code].asked(command)
-        if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
-            self.routes.keep(asked, answer)
-        else:
-            self._kept_of(command.code).keep(asked, bytes_of(asked), answer)
+        self._kept_of(command.code).keep(READERS[command.code].asked(command), answer)
 
-    def _kept_of(self, code: int) -> KeptAnswers[Asked]:
-        if code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
-            return self.routes.by_fields
-        return self._kept.setdefault(code, KeptAnswers(MAX_KEPT_OF_OTHERS_BYTES))
+    def _kept_of(self, code: int) -> KeptAnswers:
+        kept = self._kept.get(code)
+        if kept is None:
+            is_of_routes = code == RequestCode.GET_ROUTEINFO_BY_TOPIC
+            kept = self._kept[code] = KeptAnswers(MAX_KEPT_BYTES if is_of_routes else MAX_KEPT_OF_OTHERS_BYTES)
+        return kept
 
     def is_changed(self, asking: BrokerHeader, version: DataVersion) -> bool:
         """Return whether the broker has to register, which QUERY_DATA_VERSION answers as `changed` (M8).

@@ -8,25 +8,21 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 
-from namesrv_stream.access.addresses import check_exposure, is_loopback
-from namesrv_stream.access.rights import WRITING_CODES, Mode, NotAllowedError, check_right, check_settings
-from namesrv_stream.access.users import Sender, Users, UsersFile
+from namesrv_stream.access.rights import NotAllowedError, Rights
+from namesrv_stream.access.users import Users
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.rules.rows import LiveRow
-from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
 log = logging.getLogger(__name__)
 
 LOG_AGAIN_AFTER_S = 60.0
 _MAX_LOGGED = 1_000
-_SETTINGS = frozenset({RequestCode.UPDATE_NAMESRV_CONFIG})
 
 
 class Authorization:
@@ -41,19 +37,11 @@ class Authorization:
 
         Raises SettingError if other machines can connect and auth.mode is not set, or if the file cannot be used.
         """
-        mode, is_local = settings.auth_mode, is_loopback(settings.bind_address)
-        check_exposure(settings, "bindAddress", settings.bind_address)
         self._metrics = metrics
-        self._file = None if mode == "off" else UsersFile(Path(settings.auth_users_path))
-        self._mode: Mode | None = None if mode == "off" else "operators" if mode == "operators" else "writes"
-        self._is_observing = mode == "observe"
+        self._rights = Rights(settings, "bindAddress", settings.bind_address)
         self._logged: dict[tuple[str, str | None, str], float] = {}
-        self.checked: frozenset[int] = WRITING_CODES if self._file else frozenset() if is_local else _SETTINGS
-
-    def reload(self) -> None:
-        """Read the users file again if it has changed."""
-        if self._file:
-            self._file.reload()
+        self.checked = self._rights.codes
+        self.reload = self._rights.reload
 
     def admitted(
         self, command: RemotingCommand, connection: Connection, live: Mapping[str, LiveRow]
@@ -62,28 +50,17 @@ class Authorization:
 
         `live`: leases by broker address.
         """
-        sender = (self._file.users if self._file else Users()).sender(command, connection.origin)
+        sender = (self._rights.users or Users()).sender(command, connection.origin)
         try:
-            if command.code in _SETTINGS:
-                check_settings(command, sender)
-            if self._mode is not None:
-                self._check_right(self._mode, command, sender, connection, live)
+            observed = self._rights.check(command, sender, live)
         except NotAllowedError as error:
             self._note(error, connection, "refused")
             raise
+        if observed is not None:
+            self._note(observed, connection, "observed")
         if sender.user is None:
             return command
         return msgspec.structs.replace(command, sender=f"{sender.user.name}@{connection.peer}")
-
-    def _check_right(
-        self, mode: Mode, command: RemotingCommand, sender: Sender, connection: Connection, live: Mapping[str, LiveRow]
-    ) -> None:
-        try:
-            check_right(mode, command, sender, live)
-        except NotAllowedError as error:
-            if not self._is_observing:
-                raise
-            self._note(error, connection, "observed")
 
     def _note(self, error: NotAllowedError, connection: Connection, effect: str) -> None:
         """Count a request whose sender lacks a right, and log it once a minute for each user, request and host."""

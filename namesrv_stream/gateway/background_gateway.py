@@ -19,14 +19,7 @@ except ImportError:
 
 _START_LIMIT_S = 30.0
 _STOP_LIMIT_S = 60.0
-
-
-class GatewayStuckError(NamesrvError):
-    """A gateway's thread did not start, or did not stop, within its limit, and raised no error."""
-
-    def __init__(self, what: str, limit_s: float) -> None:
-        super().__init__(f"the gateway did not {what} within {limit_s:.0f} s. `py-spy dump` shows what it waits for.")
-        self.limit_s = limit_s
+_WHERE_IT_WAITS = "`py-spy dump` shows what it waits for."
 
 
 def run_in_loop(work: Coroutine[Any, Any, None]) -> None:
@@ -50,7 +43,7 @@ class BackgroundGateway:
     def __enter__(self) -> Self:
         self._thread.start()
         if not self._is_up.wait(_START_LIMIT_S):
-            raise GatewayStuckError("start", _START_LIMIT_S)
+            raise NamesrvError(f"the gateway did not start within {_START_LIMIT_S:.0f} s. {_WHERE_IT_WAITS}")
         self.check()
         return self
 
@@ -59,7 +52,7 @@ class BackgroundGateway:
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(_STOP_LIMIT_S)
         if self._thread.is_alive():
-            raise GatewayStuckError("stop", _STOP_LIMIT_S)
+            raise NamesrvError(f"the gateway did not stop within {_STOP_LIMIT_S:.0f} s. {_WHERE_IT_WAITS}")
         if error is None:
             self.check()
 

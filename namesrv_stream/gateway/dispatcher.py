@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,6 @@ from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.kept_answers import KeptAnswer
-from namesrv_stream.gateway.lookup_frames import LookupFrames
 from namesrv_stream.gateway.own_writes import until_read
 from namesrv_stream.gateway.production_routes import Production
 from namesrv_stream.gateway.readers import READERS, no_route
@@ -59,16 +57,14 @@ class Dispatcher:
         self._started_s = time.perf_counter()
         self._tasks: set[asyncio.Task[Answer]] = set()
         self._scanning = asyncio.Lock()
-        self.lookups: LookupFrames | None = None
 
     def serve(self, answers: Answers) -> None:
         """Use these answers from now on. Before the first call every lookup is answered "name server not ready"."""
         self._answers = answers
         self._is_loading = False
-        self.lookups = None if self._waits_for_service() else LookupFrames(self._certain_route, answers.routes.by_frame)
 
     def answer(self, command: RemotingCommand, connection: Connection) -> bytes | None:
-        """See `connections.Requests`."""
+        """Return the answer's frame; None if it follows through `reply_frame`, or never (oneway)."""
         frame = self._handled(command, connection)
         return None if command.is_oneway else frame
 
@@ -111,13 +107,8 @@ class Dispatcher:
             return self._route_of(self._production, command)
         return kept
 
-    def count_lookups(self, given: Sequence[KeptAnswer], seconds: float) -> None:
-        """See `connections.Requests`."""
-        for result, times in Counter([kept.result for kept in given]).items():
-            self._metrics.answered(RequestCode.GET_ROUTEINFO_BY_TOPIC, result, seconds, times)
-
     def connection_lost(self, connection: Connection) -> None:
-        """See `connections.Requests`."""
+        """Note that the connection is lost: no more requests come over it."""
         self._writes.registering.connection_lost(connection)
 
     def _written(self, command: RemotingCommand, connection: Connection) -> bytes | None:
@@ -146,7 +137,6 @@ class Dispatcher:
         self._finish(command, connection, answer if error is None else partial(refusal, command, error), started_s)
 
     def _read(self, command: RemotingCommand) -> KeptAnswer:
-        self._end_wait_for_service()
         if not self._is_open_to(command.code):
             return KeptAnswer(command.code, command.answer(ResponseCode.SYSTEM_ERROR, "name server not ready"))  # M5
         kept = self._answers.answer(command)
@@ -154,13 +144,6 @@ class Dispatcher:
             remark = f" request type {command.code} not supported"
             return KeptAnswer(command.code, command.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
         return kept
-
-    def _certain_route(self, command: RemotingCommand) -> KeptAnswer | None:
-        if self._writes.own.awaited(command, None) is not None:
-            return None
-        kept = self._answers.answer(command)
-        is_production_asked = self._production is not None and kept is not None and kept.result != ResponseCode.SUCCESS
-        return None if is_production_asked else kept
 
     async def _scanned(self, answers: Answers, command: RemotingCommand) -> KeptAnswer:
         """Return an answer that reads all topics: made in a thread, one at a time, and once for each snapshot."""
@@ -183,12 +166,7 @@ class Dispatcher:
         """
         if self._is_loading:
             return code not in READERS
-        return code != RequestCode.GET_ROUTEINFO_BY_TOPIC or self.lookups is not None
-
-    def _end_wait_for_service(self) -> None:
-        """Allow route lookups, also those known by their bytes, once the time of needWaitForService is over."""
-        if self.lookups is None and not self._is_loading:
-            self.serve(self._answers)
+        return code != RequestCode.GET_ROUTEINFO_BY_TOPIC or not self._waits_for_service()
 
     def _waits_for_service(self) -> bool:
         up_ms = int((time.perf_counter() - self._started_s) * 1000)

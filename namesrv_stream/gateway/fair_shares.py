@@ -1,23 +1,35 @@
-"""Divides scarce things among hosts, by turns and by shares, so that no host takes what others need."""
+"""Divides among hosts what all connections share: connections, memory, room for records and the event loop's time.
+
+One rule holds for each of these things: when there is not enough of it, the host that has most of it gives way first.
+It waits, is refused, or loses a connection.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
-HOST_SHARE = 0.2
-HEAVY_SHARE = 0.5
-"""Limits of the event loop's time: HOST_SHARE for one host beside others, HEAVY_SHARE for all heavy hosts together."""
+from namesrv_stream.errors import NamesrvError
 
-BURST_S = 0.02
-"""Time in which a host may use its share of BURST_S at once."""
+if TYPE_CHECKING:
+    from namesrv_stream.gateway.connection import Connection
+
+HEAVY_HOST_SHARE = 0.2
+"""A host that works the event loop for more of its time than this is heavy, as long as there are others."""
 
 MOMENT_S = 0.002
-"""A host that has had less than this lately is not heavy, and never waits."""
+"""No host is heavy by less than this at once."""
 
+HEAVY_SHARE = 0.5
+"""Limit of the event loop's time for all heavy hosts together."""
+
+_FORGOTTEN_AFTER_S = 0.02
 _MOST_DEBT_S = 0.1
 """Limit of the time that is held against a host, so that a former rush of a lone host is soon forgotten."""
 
@@ -25,117 +37,229 @@ SHORT_TURN_S = 0.05
 REST_TIMES = 4
 """A host whose large body took longer than SHORT_TURN_S rests REST_TIMES times as long."""
 
+Host = str | None
+"""A host's address; None for the connections of load balancers that no PROXY header has named a peer of yet."""
+
 
 class Share:
-    """A limited amount that hosts take from and give back. A host may have as much as is free before it takes more.
-
-    So one host alone gets half, a second one half of the rest, and there is always room for one more.
-    """
+    """A limited amount that hosts take from and give back."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._of_host: Counter[str] = Counter()
+        self._of_host: Counter[Host] = Counter()
         self.taken = 0
 
-    def has_room(self, host: str, amount: int) -> bool:
-        """Return whether this host may take `amount` more."""
+    def has_room(self, host: Host, amount: int) -> bool:
+        """Return whether this host may take `amount` more: it may have as much as is free before that.
+
+        So one host alone gets half, a second one half of the rest, and there is always room for one more.
+        """
         return self._of_host[host] + amount <= self._limit - self.taken
 
-    def take(self, host: str, amount: int) -> None:
+    def take(self, host: Host, amount: int) -> None:
         """Count the amount that a host takes, even if there is no room."""
         self.taken += amount
         self._of_host[host] += amount
-
-    def give_back(self, host: str, amount: int) -> None:
-        """Count the amount that a host gives back."""
-        self.taken -= amount
-        self._of_host[host] -= amount
         if not self._of_host[host]:
             del self._of_host[host]
 
+    def give_back(self, host: Host, amount: int) -> None:
+        """Count the amount that a host gives back."""
+        self.take(host, -amount)
+
+    @property
+    def is_exceeded(self) -> bool:
+        """True if hosts have taken more than the limit."""
+        return self.taken > self._limit
+
+    @property
+    def heaviest(self) -> Host:
+        """The host that has most. Call it only if anything is taken."""
+        return max(self._of_host, key=self._of_host.__getitem__)
+
 
 class LoopTime:
-    """The time that the event loop has worked for each host of late, and the limits of it.
+    """The time that the event loop has worked for each host of late.
 
-    The time that a host has had is a debt, which it works off at the rate of its share. A host alone never waits.
-    Beside others it waits while its debt, or that of all heavy hosts together, is more than a burst.
+    It is a debt, which the host works off at the rate of HEAVY_HOST_SHARE.
     """
 
     def __init__(self) -> None:
-        self._debts: dict[str, tuple[float, float]] = {}
-        self._of_heavy: tuple[float, float] = (0.0, 0.0)
+        self._debts: dict[Host, tuple[float, float]] = {}
         self._pruned_s = 0.0
 
-    def spend(self, host: str, now_s: float, seconds: float) -> float | None:
-        """Count the time that requests of this host took. Return the time that it has to wait now, or None."""
-        self._prune(now_s)
-        before_s = self._debt_s(host, now_s)
-        debt_s = min(before_s + seconds, _MOST_DEBT_S)
-        self._debts[host] = debt_s, now_s
-        if debt_s > MOMENT_S:
-            added_s = debt_s - before_s if before_s > MOMENT_S else debt_s
-            self._of_heavy = min(self._heavy_debt_s(now_s) + added_s, _MOST_DEBT_S), now_s
-        return self.wait_s(host, now_s)
+    def spend(self, host: Host, now_s: float, seconds: float) -> None:
+        """Count the time that requests of this host took."""
+        if now_s - self._pruned_s >= _FORGOTTEN_AFTER_S:
+            self._prune(now_s)
+        self._debts[host] = min(self._debt_s(host, now_s) + seconds, _MOST_DEBT_S), now_s
 
-    def wait_s(self, host: str, now_s: float) -> float | None:
-        """Return the time that this host has to wait before the event loop works for it again, None if it has not."""
-        if not self.is_heavy(host, now_s):
-            return None
-        own_s = self._debt_s(host, now_s) / HOST_SHARE - BURST_S
-        with_others_s = self._heavy_debt_s(now_s) / HEAVY_SHARE - BURST_S
-        wait_s = max(own_s, with_others_s)
-        return wait_s if wait_s > 0 else None
-
-    def is_heavy(self, host: str, now_s: float) -> bool:
-        """Return whether this host, beside others, has had more than a moment lately."""
+    def is_heavy(self, host: Host, now_s: float) -> bool:
+        """Return whether this host, beside others, has had more than its part lately."""
         return len(self._debts) > 1 and self._debt_s(host, now_s) > MOMENT_S
 
-    def _debt_s(self, host: str, now_s: float) -> float:
+    def _debt_s(self, host: Host, now_s: float) -> float:
         debt_s, at_s = self._debts.get(host, (0.0, now_s))
-        return max(0.0, debt_s - HOST_SHARE * (now_s - at_s))
-
-    def _heavy_debt_s(self, now_s: float) -> float:
-        debt_s, at_s = self._of_heavy
-        return max(0.0, debt_s - HEAVY_SHARE * (now_s - at_s))
+        return max(0.0, debt_s - HEAVY_HOST_SHARE * (now_s - at_s))
 
     def _prune(self, now_s: float) -> None:
-        """Forget hosts that have had nothing for BURST_S and owe nothing."""
-        if now_s - self._pruned_s < BURST_S:
-            return
+        """Forget hosts that have had nothing for a while and owe nothing."""
         self._pruned_s = now_s
         self._debts = {
             host: debt for host, debt in self._debts.items()
-            if now_s - debt[1] < BURST_S or self._debt_s(host, now_s) > 0
+            if now_s - debt[1] < _FORGOTTEN_AFTER_S or self._debt_s(host, now_s) > 0
         }  # fmt: skip
 
 
-class HeavyTurns:
-    """Lets one connection of heavy hosts work in each round of the event loop, and the hosts in turn.
+class FairShares:
+    """What each host has of the things that the connections of one server share. Lives in the event loop.
 
-    In each round all other connections are read from, so they wait for one such turn at most. Lives in the event loop.
+    - Connections: beyond a limit one that has sent nothing is closed, of the host that has most such connections.
+    - Memory: beyond peerBufferMaxBytes the host that holds most loses the connection with most bytes times seconds.
+    - The event loop's time: in a round of the loop one connection of all heavy hosts works, the hosts in turn, and
+      they rest as long as they have worked. All others are read from in each round.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._lines: dict[str, deque[Callable[[], None]]] = {}
+    def __init__(self, max_connections: int, max_connections_of_a_host: int, max_held_bytes: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._max_connections = max_connections
+        self._max_of_a_host = max_connections_of_a_host
+        self._of_host: defaultdict[Host, dict[Connection, None]] = defaultdict(dict)
+        self._silent: defaultdict[Host, dict[Connection, None]] = defaultdict(dict)
+        self._memory = Share(max_held_bytes)
+        self._in_line: dict[Host, dict[Connection, None]] = {}
+        self._is_turn_due = False
+        self._spent_s = 0.0
+        self._rested_at_s = 0.0
+        self.loop_time = LoopTime()
+        self.open: set[Connection] = set()
 
-    def enter(self, host: str, work: Callable[[], None]) -> None:
-        """Call `work` in a later round, alone of all that have entered."""
-        if not self._lines:
-            self._loop.call_soon(self._work)
-        self._lines.setdefault(host, deque()).append(work)
+    # --- connections
 
-    def _work(self) -> None:
-        host = next(iter(self._lines))
-        line = self._lines[host]
+    def enter(self, connection: Connection) -> None:
+        """Count a new connection. If there is no room, close one that has sent nothing. Raises NamesrvError."""
+        host = connection.counted_for
+        if self._is_full(host):
+            payers = self._silent.get(host)
+        elif len(self.open) >= self._max_connections:
+            payers = max(self._silent.values(), key=len, default=None)
+        else:
+            payers = None
+        if payers:
+            payer = next(iter(payers))
+            payer.end(logging.INFO, "it has sent nothing, and a new one needs room")
+            self.leave(payer)
+        if len(self.open) >= self._max_connections:
+            most = self._max_connections
+            raise NamesrvError(f"over {most} connections of all peers: close some, or set maxConnections higher")
+        self._check_room_of(host)
+        self._silent[host][connection] = None
+        self._of_host[host][connection] = None
+        self.open.add(connection)
+
+    def spoke(self, connection: Connection) -> None:
+        """Note that a connection has sent something: it need not make room any more."""
+        _discard(self._silent, connection)
+
+    def leave(self, connection: Connection) -> None:
+        """Count a connection no longer."""
+        self.open.discard(connection)
+        _discard(self._silent, connection)
+        _discard(self._of_host, connection)
+
+    def name(self, connection: Connection, host: str) -> None:
+        """Count a load balancer's connection for the peer that its PROXY header names. Raises NamesrvError."""
+        self._check_room_of(host)
+        self.hold(connection, 0)
+        _discard(self._of_host, connection)
+        connection.counted_for = host
+        self._of_host[host][connection] = None
+
+    def _is_full(self, host: Host) -> bool:
+        return host is not None and len(self._of_host.get(host, ())) >= self._max_of_a_host
+
+    def _check_room_of(self, host: Host) -> None:
+        if self._is_full(host):
+            most = self._max_of_a_host
+            raise NamesrvError(f"over {most} connections of {host}: close some, or set maxConnectionsPerAddress higher")
+
+    # --- memory
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of unfinished frames, of unanswered requests and of answers not yet taken, of all connections."""
+        return self._memory.taken
+
+    def hold(self, connection: Connection, held_bytes: int) -> None:
+        """Record how many bytes a connection holds. Its age counts from the last time that it held none."""
+        now_s = self._loop.time()
+        self._set_held(connection, held_bytes, now_s)
+
+        def weight(each: Connection) -> float:
+            return each.counted_bytes * (1 + now_s - each.holds_since_s)
+
+        while self._memory.is_exceeded:
+            payer = max(self._of_host[self._memory.heaviest], key=weight)
+            payer.end(
+                logging.WARNING,
+                f"it holds {payer.counted_bytes} bytes of unfinished frames and answers not taken, and all peers hold "
+                f"{self.held_bytes}, over peerBufferMaxBytes",
+            )
+            self._set_held(payer, 0, now_s)
+
+    def _set_held(self, connection: Connection, held_bytes: int, now_s: float) -> None:
+        self._memory.take(connection.counted_for, held_bytes - connection.counted_bytes)
+        if not connection.counted_bytes:
+            connection.holds_since_s = now_s
+        connection.counted_bytes = held_bytes
+
+    # --- the event loop's time
+
+    def is_heavy(self, connection: Connection) -> bool:
+        """Return whether this connection works in turns alone, because its host is heavy."""
+        return self.loop_time.is_heavy(connection.counted_for, self._loop.time())
+
+    def spend(self, connection: Connection, seconds: float) -> None:
+        """Count the time that a turn of this connection took."""
+        self._spent_s += seconds
+        self.loop_time.spend(connection.counted_for, self._loop.time(), seconds)
+
+    def rest(self, connection: Connection) -> None:
+        """Begin the connection's next turn in a later round, or when all heavy hosts before its own have had theirs."""
+        if not self.is_heavy(connection):
+            self._loop.call_soon(connection.on_turn)
+            return
+        self._in_line.setdefault(connection.counted_for, {})[connection] = None
+        if not self._is_turn_due:
+            self._begin_turn_in(self._rested_at_s - time.perf_counter())
+
+    def _begin_turn_in(self, seconds: float) -> None:
+        self._is_turn_due = True
+        self._loop.call_later(max(0.0, seconds), self._heavy_turn)
+
+    def _heavy_turn(self) -> None:
+        host, line = next(iter(self._in_line.items()))
+        connection = next(iter(line))
+        del self._in_line[host], line[connection]
+        if line:
+            self._in_line[host] = line  # now the last one
+        self._spent_s = 0.0
         try:
-            line.popleft()()
+            connection.on_turn()
         finally:
-            del self._lines[host]
-            if line:
-                self._lines[host] = line  # now the last one
-            if self._lines:
-                self._loop.call_soon(self._work)
+            self._is_turn_due = False
+            rest_s = self._spent_s * (1 / HEAVY_SHARE - 1)
+            self._rested_at_s = time.perf_counter() + rest_s
+            if self._in_line:
+                self._begin_turn_in(rest_s)
+
+
+def _discard(connections: dict[Host, dict[Connection, None]], connection: Connection) -> None:
+    """Take a connection, if it is there, from those of its host."""
+    of_host = connections.get(connection.counted_for, {})
+    of_host.pop(connection, None)
+    if not of_host:
+        connections.pop(connection.counted_for, None)
 
 
 class Turns:
@@ -146,38 +270,26 @@ class Turns:
 
     def __init__(self, at_a_time: int) -> None:
         self._slots = asyncio.Semaphore(at_a_time)
-        self._lines: dict[str, asyncio.Lock] = {}
-        self._waiting: Counter[str] = Counter()
+        self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._rests_until_s: dict[str, float] = {}
 
     @asynccontextmanager
     async def turn(self, host: str, limit_s: float) -> AsyncIterator[None]:
         """Run an `async with` block in the host's turn. Raises TimeoutError if that does not come within `limit_s`."""
         line = self._lines.setdefault(host, asyncio.Lock())
-        self._waiting[host] += 1
-        try:
-            async with asyncio.timeout(limit_s) as waiting, line:
-                await asyncio.sleep(self._rest_s(host))
-                async with self._slots:
-                    waiting.reschedule(None)
-                    with self._timed(host):
-                        yield
-        finally:
-            self._waiting[host] -= 1
-            if not self._waiting[host]:
-                del self._waiting[host], self._lines[host]
+        async with asyncio.timeout(limit_s) as waiting, line:
+            await asyncio.sleep(self._rest_s(host))
+            async with self._slots:
+                waiting.reschedule(None)
+                started_s = time.monotonic()
+                try:
+                    yield
+                finally:
+                    spent_s = time.monotonic() - started_s
+                    if spent_s > SHORT_TURN_S:
+                        self._rests_until_s[host] = time.monotonic() + REST_TIMES * spent_s
 
     def _rest_s(self, host: str) -> float:
         now_s = time.monotonic()
         self._rests_until_s = {each: until_s for each, until_s in self._rests_until_s.items() if until_s > now_s}
         return self._rests_until_s.get(host, now_s) - now_s
-
-    @contextmanager
-    def _timed(self, host: str) -> Iterator[None]:
-        started_s = time.monotonic()
-        try:
-            yield
-        finally:
-            ended_s = time.monotonic()
-            if ended_s - started_s > SHORT_TURN_S:
-                self._rests_until_s[host] = ended_s + REST_TIMES * (ended_s - started_s)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Self
 
@@ -142,20 +142,14 @@ class KafkaLink:
         TURN_LIMIT_S, and the errors of `send`.
         """
         self.check_room(held_bytes, host)
-        with self._held(host, held_bytes):
-            try:
-                async with self._turns.turn(host, TURN_LIMIT_S):
-                    yield
-            except TimeoutError as error:
-                raise GatewayBusyError(
-                    f"large bodies of this address, or of others, took over {TURN_LIMIT_S:g} s: try again later"
-                ) from error
-
-    @contextmanager
-    def _held(self, host: str, held_bytes: int) -> Iterator[None]:
         self._bytes.take(host, held_bytes)
         try:
-            yield
+            async with self._turns.turn(host, TURN_LIMIT_S):
+                yield
+        except TimeoutError as error:
+            raise GatewayBusyError(
+                f"large bodies of this address, or of others, took over {TURN_LIMIT_S:g} s: try again later"
+            ) from error
         finally:
             self._bytes.give_back(host, held_bytes)
 

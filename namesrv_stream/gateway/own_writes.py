@@ -74,7 +74,6 @@ class OwnWrites:
         self._answers = answers
         for write in [write for write in self._writes if self._has_read(write.place)]:
             self._release(write)
-        self._forget_answers(self._unread)
 
     def awaited(self, command: RemotingCommand, connection: int | None) -> asyncio.Future[None] | None:
         """Return a future for `until_read` of a lookup that has to wait; None if it need not."""
@@ -100,7 +99,6 @@ class OwnWrites:
         write = _Write(place, frozenset(keys), loop.create_future())
         self._writes.add(write)
         self._unread.update(dict.fromkeys(keys, write))
-        self._forget_answers(keys)
         loop.call_later(UNREAD_LIMIT_S, self._release, write)
 
     def _release(self, write: _Write) -> None:
@@ -113,14 +111,6 @@ class OwnWrites:
 
     def _has_read(self, place: LogPosition) -> bool:
         return place.offset < self._answers.offsets.get(place.partition, 0)
-
-    def _forget_answers(self, keys: Iterable[Key]) -> None:
-        """Forget the kept answers to route lookups that have to wait: those known by their bytes wait for nothing."""
-        topics = {str(name) for kind, name in keys if kind == "topic"}
-        names = {name for kind, name in keys if kind == "broker"}
-        self._answers.routes.drop(frozenset(topics))
-        if names:
-            self._answers.routes.drop_all()
 
 
 async def until_read(read: asyncio.Future[None]) -> None:

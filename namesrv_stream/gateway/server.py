@@ -1,48 +1,84 @@
-"""The listening socket: accepts connections, closes idle ones, stops in order."""
+"""The listening socket and its connections: closes idle ones, and all of them in order at the end."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import logging
+import os
 import socket
 
+from namesrv_stream.access.addresses import TrustedProxies
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.gateway.admission import connection_limit
 from namesrv_stream.gateway.connection import Connection
-from namesrv_stream.gateway.connections import Connections, PeerLimits, Requests
+from namesrv_stream.gateway.dispatcher import Dispatcher
+from namesrv_stream.gateway.fair_shares import FairShares
+from namesrv_stream.gateway.inbound import Terms
 from namesrv_stream.gateway.tls import Certificates
+from namesrv_stream.reporting.logs import PeerLog
 from namesrv_stream.reporting.texts import who_listens
+
+try:
+    import resource
+except ImportError:  # Windows, which has no such limit
+    resource = None  # type: ignore[assignment]
+
+log = logging.getLogger(__name__)
+
+_FILES_RESERVE = 256
+"""File descriptors kept free of connections: for Kafka, the tables, the log and the metrics."""
 
 _SWEEP_EVERY_S = 1.0
 _ANSWER_LIMIT_S = 3.0
 
 
-class AddressInUseError(NamesrvError):
-    """The gateway cannot listen at bindAddress and listenPort."""
+class Connections:
+    """All open connections of one server, and what they share. Lives in the event loop."""
 
-    def __init__(self, host: str, port: int, problem: str) -> None:
-        super().__init__(
-            f"cannot listen at {host}:{port} ({problem}). Set listenPort or bindAddress, or stop what listens there: "
-            f"{who_listens(port)} names it."
+    def __init__(self, settings: NamesrvSettings, max_connections: int | None = None) -> None:
+        self._settings = settings
+        self._trusted_proxies = TrustedProxies(settings.proxy_protocol_trusted)
+        self.numbers = itertools.count(1)
+        self.certificates = Certificates(settings)
+        self.log = PeerLog(logging.getLogger(f"{__package__}.connection"))
+        self.shares = FairShares(
+            settings.max_connections if max_connections is None else max_connections,
+            settings.max_connections_per_address,
+            settings.peer_buffer_max_bytes,
         )
-        self.host = host
-        self.port = port
+
+    @property
+    def open(self) -> set[Connection]:
+        """The connections that are counted: admitted, and not lost yet."""
+        return self.shares.open
+
+    def terms(self, host: str) -> Terms:
+        """Return the protocols with which a peer at this address may begin."""
+        mode = self._settings.tls_mode
+        has_tls = mode != "disabled" and self.certificates.is_set
+        return Terms(has_tls, mode != "enforcing", host in self._trusted_proxies)
+
+    def look_around(self) -> None:
+        """Close overdue connections, record what each connection holds now, and log how many lines were left out.
+
+        Call it about once a second.
+        """
+        now_s = asyncio.get_running_loop().time()
+        for connection in list(self.open):
+            connection.close_if_overdue(now_s, self._settings.server_channel_max_idle_time_seconds)
+            connection.count_held()
+        self.log.sum_up(now_s)
 
 
 class Server:
     """RocketMQ's remoting server for `requests`. Lives in the event loop."""
 
-    def __init__(self, settings: NamesrvSettings, requests: Requests) -> None:
+    def __init__(self, settings: NamesrvSettings, requests: Dispatcher) -> None:
         self._settings = settings
         self._requests = requests
-        limits = PeerLimits(
-            connection_limit(settings),
-            settings.max_connections_per_address,
-            settings.peer_buffer_max_bytes,
-            settings.proxy_protocol_trusted,
-        )
-        self.connections = Connections(Certificates(settings), settings.tls_mode, limits)
+        self.connections = Connections(settings, _connection_limit(settings))
         self._server: asyncio.Server
         self._sweeper: asyncio.Task[None]
 
@@ -53,7 +89,7 @@ class Server:
         return port
 
     async def start(self) -> None:
-        """Listen for connections. Raises AddressInUseError."""
+        """Listen for connections. Raises NamesrvError if it cannot."""
         self._server = await asyncio.get_running_loop().create_server(
             lambda: Connection(self._requests, self.connections),
             sock=self._socket(),
@@ -75,9 +111,16 @@ class Server:
 
     def _socket(self) -> socket.socket:
         settings = self._settings
-        family = socket.AF_INET6 if ":" in settings.bind_address else socket.AF_INET
-        listening = socket.socket(family)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        host, port = settings.bind_address, settings.listen_port
+        is_ipv6 = ":" in host
+        family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
+        try:
+            listening = socket.create_server((host, port), family=family, dualstack_ipv6=is_ipv6)
+        except OSError as error:
+            raise NamesrvError(
+                f"cannot listen at {host}:{port} ({os.strerror(error.errno or 0)}). Set listenPort or bindAddress, or "
+                f"stop what listens there: {who_listens(port)} names it."
+            ) from error
         sizes = {
             socket.SO_SNDBUF: settings.server_socket_snd_buf_size,
             socket.SO_RCVBUF: settings.server_socket_rcv_buf_size,
@@ -85,15 +128,29 @@ class Server:
         for option, size_bytes in sizes.items():
             if size_bytes > 0:  # accepted sockets inherit it from the listening one
                 listening.setsockopt(socket.SOL_SOCKET, option, size_bytes)
-        try:
-            listening.bind((settings.bind_address, settings.listen_port))
-        except OSError as error:
-            listening.close()
-            raise AddressInUseError(settings.bind_address, settings.listen_port, str(error.strerror)) from error
         return listening
 
     async def _sweep(self) -> None:
-        limit_s = self._settings.server_channel_max_idle_time_seconds
         while True:
             await asyncio.sleep(_SWEEP_EVERY_S)
-            self.connections.look_around(asyncio.get_running_loop().time(), limit_s)
+            self.connections.look_around()
+
+
+def _connection_limit(settings: NamesrvSettings) -> int:
+    """Return maxConnections, or fewer if this process may not open as many files.
+
+    Sets the process's soft limit of open files as high as is needed and allowed.
+    """
+    wanted = settings.max_connections
+    if resource is None:
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + _FILES_RESERVE
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return wanted
+    limit = max(1, soft - _FILES_RESERVE)
+    log.warning("maxConnections is %d here: this process may open %d files. Raise `ulimit -n`.", limit, soft)
+    return limit

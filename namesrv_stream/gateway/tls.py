@@ -1,12 +1,10 @@
-"""TLS without a socket: ciphertext in, ciphertext out, and the plain text between them."""
+"""The certificate of tls.server.*, which is read again when its files change."""
 
 from __future__ import annotations
 
 import logging
 import ssl
 import time
-from collections.abc import Callable, Iterable
-from functools import cached_property
 from pathlib import Path
 
 from namesrv_stream.config import NamesrvSettings
@@ -14,18 +12,9 @@ from namesrv_stream.errors import NamesrvError
 
 log = logging.getLogger(__name__)
 
-_CHUNK_BYTES = 64 * 1024
 _PARTIAL_CHAIN = ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
 _FLIGHTS = 4
 """Messages that each side sends in a handshake, at most."""
-
-
-class CertificateError(NamesrvError):
-    """The files of tls.server.* cannot be used."""
-
-    def __init__(self, problem: str, files: str) -> None:
-        super().__init__(f"TLS certificate not usable: {problem}. Check {files} and tls.server.keyPassword.")
-        self.problem = problem
 
 
 class Certificates:
@@ -60,7 +49,7 @@ class Certificates:
                 self._context = self._read()
                 self.ends_s = self._end_s()
                 log.info("TLS certificate read again from %s", self._settings.tls_cert_path)
-            except CertificateError as error:
+            except NamesrvError as error:
                 log.error("%s The certificate before stays in force.", error)
         return self._context
 
@@ -108,48 +97,7 @@ class Certificates:
             if settings.tls_trust_cert_path:
                 context.load_verify_locations(settings.tls_trust_cert_path)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            raise CertificateError(str(error), ", ".join(map(str, self._files))) from error
+            files = ", ".join(map(str, self._files))
+            problem = f"TLS certificate not usable: {error}. Check {files} and tls.server.keyPassword."
+            raise NamesrvError(problem) from error
         return context
-
-
-class TlsSession:
-    """The server's side of one connection's TLS. Raises ssl.SSLError if the peer violates the protocol."""
-
-    def __init__(self, context: ssl.SSLContext) -> None:
-        self._incoming = ssl.MemoryBIO()
-        self._outgoing = ssl.MemoryBIO()
-        self._session = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self.is_shaken = False
-        """True once the handshake is whole."""
-
-    def received(self, data: bytes, send: Callable[[bytes], None]) -> bytes:
-        """Return the plain text that these bytes complete. Send what TLS itself has to, such as in the handshake."""
-        self._incoming.write(data)
-        plain = []
-        try:
-            if not self.is_shaken:
-                self._session.do_handshake()
-                self.is_shaken = True
-            while chunk := self._session.read(_CHUNK_BYTES):
-                plain.append(chunk)
-        except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
-            pass
-        finally:
-            if ciphertext := self._outgoing.read():
-                send(ciphertext)
-        return b"".join(plain)
-
-    @cached_property
-    def certificate_names(self) -> frozenset[str]:
-        """The subject alternative names of the client's verified certificate, each as `DNS:name`.
-
-        Read it only after the handshake: the first result is kept.
-        """
-        certificate = self._session.getpeercert() or {}
-        names: Iterable[tuple[str, str]] = certificate.get("subjectAltName", ())  # type: ignore[assignment]
-        return frozenset(f"{kind}:{name}" for kind, name in names)
-
-    def encrypted(self, data: bytes) -> bytes:
-        """Return the bytes to send for this plain text."""
-        self._session.write(data)
-        return self._outgoing.read()

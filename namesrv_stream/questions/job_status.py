@@ -145,14 +145,18 @@ def job_state(progress: JobProgress, kafka: FromKafka) -> JobState:
 
 def facts_from_kafka(settings: NamesrvSettings, seen: Seen, read: SnapshotRow) -> FromKafka:
     """Ask Kafka how far behind the tables are, and which jobs wait. `read`: the newest row, up to what the job read."""
-    from namesrv_stream.kafka.topic import end_offsets  # noqa: PLC0415  # a status without Kafka loads no client
+    from namesrv_stream.kafka.election import candidates  # noqa: PLC0415  # a status without Kafka loads no client
+    from namesrv_stream.kafka.topic import end_offsets  # noqa: PLC0415
 
-    kafka = {"bootstrap_timeout_ms": _KAFKA_LIMIT_MS} | kafka_client_arguments(settings)
+    kafka = {"socket.timeout.ms": _KAFKA_LIMIT_MS} | kafka_client_arguments(settings)
     try:
         ends = end_offsets(kafka, settings.kafka_topic)
     except NamesrvError as error:
         return FromKafka(problem=str(error))
-    facts = _jobs(kafka, settings, seen)
+    try:
+        facts = FromKafka(jobs=candidates(kafka, settings.kafka_topic, seen.root.hadoop_url))
+    except NamesrvError as error:  # also while Kafka makes its table of groups
+        facts = FromKafka(notice=f"which jobs are active is not known: {error}")
     if (other := _other_log(kafka, settings, seen.snapshot)) is not None:
         return facts._replace(problem=other, is_other_log=True)
     behind = [end - read.offsets.get(partition, 0) for partition, end in ends.items()]
@@ -163,16 +167,6 @@ def facts_from_kafka(settings: NamesrvSettings, seen: Seen, read: SnapshotRow) -
         problem = f"the tables are ahead of {settings.kafka_topic}: they are of another topic or another Kafka."
         return facts._replace(problem=problem)
     return facts._replace(records_behind=sum(behind))
-
-
-def _jobs(kafka: dict[str, Any], settings: NamesrvSettings, seen: Seen) -> FromKafka:
-    """Return the candidates of the election, or why they are not known."""
-    from namesrv_stream.kafka.election import candidates  # noqa: PLC0415  # a status without Kafka loads no client
-
-    try:
-        return FromKafka(jobs=candidates(kafka, settings.kafka_topic, seen.root.hadoop_url))
-    except NamesrvError as error:  # also while Kafka makes its table of groups
-        return FromKafka(notice=f"which jobs are active is not known: {error}")
 
 
 def _other_log(kafka: dict[str, Any], settings: NamesrvSettings, snapshot: SnapshotRow) -> str | None:

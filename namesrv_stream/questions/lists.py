@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 from namesrv_stream.errors import did_you_mean
 from namesrv_stream.history.events import recorded_names
 from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, Page, Seen, paged
-from namesrv_stream.reporting.texts import iso_text, natural_key
+from namesrv_stream.reporting.texts import natural_key
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lease import silence_ms
 from namesrv_stream.rules.record_types import DataVersion
@@ -41,33 +41,35 @@ class Chosen(NamedTuple):
 EVERY_BROKER = Chosen()
 
 
-class Broker(Fields):
-    """A broker address with a lease. `silentMillis`: time by the log's clock since its last sign of life.
+class Holder(Fields):
+    """Holder of a broker id. `silentMillis`: time by the log's clock since its last sign of life.
 
     `late`: silent for more than half its lease. `suspect`: its lease is over, and the guard against mass expiry holds
     it. What is taken from the events has no state, no signs of life and no data version.
     """
 
     broker_addr: str
-    cluster_name: str
-    broker_name: str
     broker_id: int
-    holds_id: bool
-    zone_name: str | None
     state: State | UnsetType
     silent_millis: int | UnsetType
+    lease_began_at: str | None
+
+
+class Broker(Holder):
+    """A broker address with a lease. It may have an id that another address holds."""
+
+    cluster_name: str
+    broker_name: str
+    holds_id: bool
+    zone_name: str | None
     suspect_since: str | None
     heartbeat_timeout_millis: int
     last_update_timestamp: str | UnsetType | None
-    lease_began_at: str | None
     ha_server_addr: str
     broker_version: str | None
     data_version: DataVersion | UnsetType
     filter_server_list: list[str]
     topics: int | UnsetType
-
-
-_NOT_IN_EVENTS = dict.fromkeys(("state", "silent_millis", "last_update_timestamp", "data_version", "topics"), UNSET)
 
 
 class Brokers(Page):
@@ -91,16 +93,6 @@ class TopicOfBroker(Fields):
     read_queue_nums: int
     write_queue_nums: int
     perm: int
-
-
-class Holder(Fields):
-    """Holder of a broker id."""
-
-    broker_id: int
-    broker_addr: str
-    state: State
-    silent_millis: int | None
-    lease_began_at: str | None
 
 
 class BrokerName(Fields):
@@ -160,18 +152,21 @@ def broker(seen: Seen, lease: LiveRow) -> Broker:
     more = {
         "holds_id": holds_id,
         "zone_name": holder.zone_name if holder and holds_id else None,
-        "state": state_of(seen, lease),
-        "silent_millis": silence_ms(lease, seen.snapshot),
         "filter_server_list": list(tables.filters.get(lease.broker_addr, ())),
         "topics": tables.queues.topic_counts.get(lease.broker_name, 0),
     }
-    return Broker.of(lease, **more | (_NOT_IN_EVENTS if seen.remembered else {}))
+    return Broker.of(lease, **more | _heard(seen, lease))
 
 
-def state_of(seen: Seen, lease: LiveRow | None) -> State:
-    """Return the state of a lease. An id whose holder has no lease is late: it is about to leave the routes."""
-    if lease is None:
-        return "late"
+def _heard(seen: Seen, lease: LiveRow) -> dict[str, Any]:
+    """Return what follows from a lease's signs of life; what the events do not have is unset."""
+    if seen.remembered is not None:
+        return dict.fromkeys(("state", "silent_millis", "last_update_timestamp", "data_version", "topics"), UNSET)
+    return {"state": state_of(seen, lease), "silent_millis": silence_ms(lease, seen.snapshot)}
+
+
+def state_of(seen: Seen, lease: LiveRow) -> State:
+    """Return the state of a lease."""
     if lease.suspect_since is not None:
         return "suspect"
     return "late" if silence_ms(lease, seen.snapshot) > lease.heartbeat_timeout_millis // 2 else "alive"
@@ -254,30 +249,19 @@ def check_known(seen: Seen, name: str) -> None:
 
 def clusters(seen: Seen) -> Clusters:
     """Return the clusters, their broker names, and who holds each id."""
-    tables, info = seen.tables, lookup.cluster_info(seen.tables)
-
-    def name_of(cluster: str, name: str) -> BrokerName:
-        group, holders = info.brokers[name], tables.brokers[name]
-        of_cluster = [
-            _holder(seen, number, address)
-            for number, address in group.broker_addrs.items()
-            if holders[number].cluster_name == cluster
-        ]
-        return BrokerName(name, group.zone_name, tables.queues.topic_counts.get(name, 0), of_cluster)
-
     found = [
-        Cluster(cluster, [name_of(cluster, name) for name in sorted(names, key=natural_key)])
-        for cluster, names in sorted(info.clusters.items())
+        Cluster(cluster, [_broker_name(seen, cluster, name) for name in sorted(names, key=natural_key)])
+        for cluster, names in sorted(seen.tables.clusters.items())
     ]
     return Clusters(seen.moment, found)
 
 
-def _holder(seen: Seen, broker_id: int, address: str) -> Holder:
-    lease = seen.tables.live.get(address)
-    if lease is None:
-        return Holder(broker_id, address, state_of(seen, None), None, None)
-    silence = silence_ms(lease, seen.snapshot) if seen.remembered is None else None
-    return Holder(broker_id, address, state_of(seen, lease), silence, iso_text(lease.lease_began_at))
+def _broker_name(seen: Seen, cluster: str, name: str) -> BrokerName:
+    tables = seen.tables
+    rows = [row for _, row in sorted(tables.brokers[name].items())]
+    leases = [tables.live[row.broker_addr] for row in rows if row.cluster_name == cluster]
+    holders = [Holder.of(lease, **_heard(seen, lease)) for lease in leases]
+    return BrokerName(name, lookup.latest_registered(rows).zone_name, tables.queues.topic_counts.get(name, 0), holders)
 
 
 def system_topics(seen: Seen) -> frozenset[str]:

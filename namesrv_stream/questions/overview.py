@@ -200,9 +200,8 @@ def _members(seen: Seen) -> Iterator[_Broker]:
     """Yield the holders of all ids."""
     for name, holders in seen.tables.brokers.items():
         for broker_id, row in holders.items():
-            lease = seen.tables.live.get(row.broker_addr)
-            at_ms = (lease.suspect_since or lease.last_update_timestamp) if lease else now_of(seen.snapshot)
-            place = (row.cluster_name, row.zone_name)
+            lease, place = seen.tables.live[row.broker_addr], (row.cluster_name, row.zone_name)
+            at_ms = lease.suspect_since or lease.last_update_timestamp
             yield _Broker(place, name, broker_id, row.broker_addr, state_of(seen, lease), at_ms)
 
 

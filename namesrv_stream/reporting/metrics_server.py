@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, genera
 from prometheus_client.exposition import ThreadingWSGIServer
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.reporting.peer_log import PeerLog
+from namesrv_stream.reporting.logs import PeerLog
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from namesrv_stream.errors import NotARegistryError, RegistryTooNewError, StorageError
+from namesrv_stream.errors import NamesrvError, NotARegistryError, StorageError
 from namesrv_stream.tables.schemas import FORMAT, PAST_SNAPSHOT, SNAPSHOT, TableSpec
 
 DAY_MS = 24 * 3_600_000
@@ -138,7 +138,10 @@ def check_format(root: Root, spec: TableSpec, properties: Mapping[str, str | Non
     if found is None:
         raise NotARegistryError(root.url, spec.name)
     if int(found) > FORMAT:
-        raise RegistryTooNewError(spec.name, int(found), FORMAT)
+        raise NamesrvError(
+            f"table {spec.name} has registry format {found}, this release knows up to {FORMAT}. Update namesrv-stream "
+            "here; the tables are not changed."
+        )
 
 
 def kept_for_ms(retention_ms: int) -> int:

@@ -19,8 +19,7 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tools.backup.content import content_of
-from namesrv_stream.tools.backup.file import read_backup, write_backup
+from namesrv_stream.tools.backup.file import content_of, read_backup, write_backup
 
 
 @pytest.fixture

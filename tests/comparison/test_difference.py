@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.tools.comparison.difference import Difference, differences
+from namesrv_stream.tools.comparison import Difference, differences
 
 QUEUE = {"brokerName": "a", "perm": 6, "readQueueNums": 8}
 GROUP = {"brokerName": "a", "cluster": "c", "brokerAddrs": {"0": "10.0.0.1:10911"}}

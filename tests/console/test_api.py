@@ -269,6 +269,7 @@ def test_the_reason_of_a_command_is_in_events_and_story(registry, client):
         ("/v1/overview?at=2026-03-29T02:30&tz=Europe/Berlin", 400, "in Europe/Berlin: the clocks were put forward"),
         ("/v1/watch?wait=soon", 400, "a number with a unit"),
         ("/v1/nothing", 404, "/docs"),
+        ("/metrics?epoch=3", 400, "It has none."),
     ],
 )
 def test_an_error_is_json_that_says_what_to_do(still, path, status, told):

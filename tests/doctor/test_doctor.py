@@ -16,13 +16,23 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.tools.doctor import kafka_checks as doctor_kafka
-from namesrv_stream.tools.doctor.access_checks import check_certificate, check_users
-from namesrv_stream.tools.doctor.contents_checks import check_contents
 from namesrv_stream.tools.doctor.finding import findings
 from namesrv_stream.tools.doctor.kafka_checks import GATEWAY_RIGHTS, JOB_RIGHTS, check_kafka, clock_finding
-from namesrv_stream.tools.doctor.machine_checks import check_jars, check_java, check_spark, check_workers
-from namesrv_stream.tools.doctor.storage_checks import check_checkpoint, check_tables, check_writing
-from namesrv_stream.tools.local.java import find_java
+from namesrv_stream.tools.doctor.machine_checks import (
+    check_certificate,
+    check_jars,
+    check_java,
+    check_spark,
+    check_users,
+    check_workers,
+)
+from namesrv_stream.tools.doctor.storage_checks import (
+    check_checkpoint,
+    check_contents,
+    check_tables,
+    check_writing,
+)
+from namesrv_stream.tools.local.jars import find_java
 from namesrv_stream.tools.local.ports import free_ports
 from tests.cli.registry import PublishedRegistry
 
@@ -185,7 +195,7 @@ def test_a_topic_as_the_job_makes_it_is_right(kafka, topic, monkeypatch):
     check = partial(check_kafka, rights=JOB_RIGHTS | GATEWAY_RIGHTS, is_candidate=True)
     found = [(each.check, each.state) for each in states(check, **arguments)]
     assert found == [("Kafka", "ok"), ("election", "ok"), ("topic", "warning")]
-    ensure_topic({"bootstrap_servers": kafka.bootstrap_servers}, topic)
+    ensure_topic({"bootstrap.servers": kafka.bootstrap_servers}, topic)
     found = states(check, **arguments)
     expected = [("Kafka", "ok"), ("election", "ok"), ("topic", "ok"), ("rights", "ok"), ("clock", "not checked")]
     assert [(each.check, each.state) for each in found] == expected, found

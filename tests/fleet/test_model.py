@@ -237,7 +237,7 @@ def test_promoted_slave_keeps_its_address_and_takes_id_0_under_a_higher_state_ve
 def test_moving_broker_registers_elsewhere_without_a_word_at_the_old_place(clusters, clusters_seen, names_seen):
     model = FleetModel(FleetPlan(brokers=clusters, clusters=clusters, slaves_per_master=0), T0)
     group = model.groups[0]
-    sent(model, 0)
+    sent(model, 19_999)
     for at_s in (20, 25):
         model.schedule(T0 + at_s * 1_000, lambda at_ms: model.move(group, at_ms))
     own = [r for _, r in [*sent(model, 30_000)] if r.broker_addr == "10.0.0.1:10911" and isinstance(r, RegisterBroker)]

@@ -15,7 +15,7 @@ class JavaAnswer(NamedTuple):
 
 
 class JavaPeer:
-    """RocketMQ's remoting client in the JVM of `local.rocketmq.client_jvm`.
+    """RocketMQ's remoting client in the JVM of `tests.java_client.client_jvm`.
 
     `keys`: the access key and secret key with which AclClientRPCHook signs; None signs nothing.
     """

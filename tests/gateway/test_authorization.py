@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from tenacity import retry, stop_after_delay, wait_fixed
 
+from namesrv_stream.access.addresses import is_loopback
 from namesrv_stream.errors import SettingError
-from namesrv_stream.gateway.authorization import Authorization, is_loopback
+from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.wire.codes import Flag, RequestCode, ResponseCode

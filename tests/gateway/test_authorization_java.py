@@ -6,10 +6,10 @@ No Kafka runs: a write that is admitted is answered SYSTEM_BUSY, or SUCCESS wher
 import pytest
 
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
-from namesrv_stream.tools.local.rocketmq_servers import client_jvm
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 from tests.gateway.java_peer import JavaPeer
 from tests.gateway.test_authorization import MODES, OF_SETTINGS, SECRET, SENDERS, TABLE, USERS, request
+from tests.java_client import client_jvm
 
 pytestmark = pytest.mark.system
 

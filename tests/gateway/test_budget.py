@@ -1,60 +1,140 @@
 """The host that must give something up when peers together hold too much."""
 
-from namesrv_stream.gateway.budget import Budget
+import asyncio
+from dataclasses import dataclass
 
-MIB = 1024 * 1024
+import pytest
 
-
-def hold(budget, *holdings):
-    for key, host, held, now_s in holdings:
-        budget.hold(key, host, held, now_s)
-
-
-def test_nobody_pays_up_to_the_limit():
-    budget = Budget(10)
-    hold(budget, ("a", "h", 10, 0))
-    assert budget.payer(100) is None
-    hold(budget, ("b", "h", 1, 0))
-    assert budget.payer(100) is not None
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.gateway.fair_shares import FairShares
+from tests.gateway.transport import Clock
 
 
-def test_the_host_that_holds_most_pays_not_the_one_that_comes_next():
-    budget = Budget(100)
-    hold(budget, *((f"hoarder-{number}", "evil", 30, number) for number in range(3)), ("broker", "good", 40, 3))
-    assert budget.payer(3) == "hoarder-0", "of equal ones the oldest"
-    hold(budget, ("hoarder-0", "evil", 0, 3))
-    assert budget.payer(3) is None
+@dataclass(eq=False)
+class Held:
+    """A connection by what is counted for it."""
+
+    counted_for: str | None
+    counted_bytes: int = 0
+    holds_since_s: float = 0.0
+    ended: str = ""
+
+    def end(self, _level, why):
+        self.ended = why
 
 
-def test_many_small_holdings_of_one_host_weigh_more_than_a_large_one_of_another():
-    budget = Budget(100)
-    hold(budget, *((number, "evil", 2, 0) for number in range(40)), ("broker", "good", 50, 0))
-    assert budget.payer(1) in range(40)
+@pytest.fixture
+def holding():
+    """Run `scenario(shares, hold)`; `hold` lets connections hold bytes at a time, and returns who has given up."""
+
+    def run(limit, scenario):
+        async def within():
+            shares, loop = FairShares(100, 100, limit), asyncio.get_running_loop()
+            everyone = []
+
+            def hold(connection, held_bytes, now_s=0.0):
+                loop.now_s = now_s
+                if connection not in shares.open:
+                    everyone.append(connection)
+                    shares.enter(connection)
+                shares.hold(connection, held_bytes)
+                return [each for each in everyone if each.ended]
+
+            scenario(shares, hold)
+
+        with asyncio.Runner(loop_factory=Clock) as runner:
+            runner.run(within())
+
+    return run
 
 
-def test_of_one_host_bytes_times_seconds_decide():
-    budget = Budget(100)
-    hold(budget, ("hoarder", "h", 50, 0), ("trickle", "h", 1, 0), ("broker", "h", 60, 99))
-    assert budget.payer(100) == "hoarder"
+def test_nobody_pays_up_to_the_limit(holding):
+    def scenario(_, hold):
+        first, second = Held("h"), Held("h")
+        assert hold(first, 10) == []
+        assert hold(second, 1) == [first]
+        assert "it holds 10 bytes" in first.ended
+        assert "all peers hold 11" in first.ended
+
+    holding(10, scenario)
 
 
-def test_a_holding_is_as_old_as_since_it_had_nothing():
-    budget = Budget(10)
-    hold(budget, ("a", "h", 5, 0), ("a", "h", 0, 50), ("a", "h", 6, 50), ("b", "h", 6, 40))
-    assert budget.payer(60) == "b"
+def test_the_host_that_holds_most_pays_not_the_one_that_comes_next(holding):
+    def scenario(shares, hold):
+        hoarders = [Held("evil") for _ in range(3)]
+        for now_s, each in enumerate(hoarders):
+            hold(each, 30, now_s)
+        assert hold(Held("good"), 40, 3) == [hoarders[0]], "of equal ones the oldest"
+        assert shares.held_bytes == 100
+
+    holding(100, scenario)
 
 
-def test_all_that_is_given_back_is_nothing_held():
-    budget = Budget(10)
-    hold(budget, ("a", "h", 5, 0), ("b", "i", 6, 0), ("a", "h", 0, 1), ("b", "i", 0, 1), ("c", "i", 0, 1))
-    assert budget.held_bytes == 0
-    assert budget.payer(2) is None
+def test_many_small_holdings_of_one_host_weigh_more_than_a_large_one_of_another(holding):
+    def scenario(_, hold):
+        for _ in range(40):
+            hold(Held("evil"), 2)
+        assert {each.counted_for for each in hold(Held("good"), 50)} == {"evil"}
+
+    holding(100, scenario)
 
 
-def test_a_holding_that_goes_over_to_another_host_leaves_its_former_one():
-    budget = Budget(10)
-    budget.hold("connection", "load balancer", 8, 0.0)
-    budget.hold("connection", "peer", 12, 1.0)
-    assert (budget.held_bytes, budget.payer(2.0)) == (12, "connection")
-    budget.hold("connection", "peer", 0, 2.0)
-    assert (budget.held_bytes, budget.payer(2.0)) == (0, None)
+def test_of_one_host_bytes_times_seconds_decide(holding):
+    def scenario(_, hold):
+        hoarder = Held("h")
+        hold(hoarder, 50)
+        hold(Held("h"), 1)
+        assert hold(Held("h"), 60, 99) == [hoarder]
+
+    holding(100, scenario)
+
+
+def test_a_holding_is_as_old_as_since_it_had_nothing(holding):
+    def scenario(_, hold):
+        first, second = Held("h"), Held("h")
+        hold(first, 5)
+        hold(second, 4, 40)
+        hold(first, 0, 50)
+        hold(first, 6, 50)
+        assert hold(second, 6, 60) == [second]
+
+    holding(10, scenario)
+
+
+def test_all_that_is_given_back_is_nothing_held(holding):
+    def scenario(shares, hold):
+        for each in (Held("h"), Held("i"), Held("i")):
+            hold(each, 3)
+            hold(each, 0, 1)
+        assert shares.held_bytes == 0
+
+    holding(10, scenario)
+
+
+def test_what_a_load_balancers_connection_holds_goes_over_to_the_peer_behind_it(holding):
+    def scenario(shares, hold):
+        behind, other = Held(None), Held("other")
+        hold(behind, 7)
+        shares.name(behind, "peer")
+        assert hold(behind, 8) == []
+        assert hold(other, 3) == [behind]
+        assert (behind.counted_for, shares.held_bytes) == ("peer", 3)
+
+    holding(10, scenario)
+
+
+def test_the_host_with_most_silent_connections_makes_room_and_without_any_a_new_one_is_refused():
+    async def scenario():
+        shares = FairShares(4, 3, 100)
+        few, *many = (Held(host) for host in ("few", "many", "many", "many"))
+        for each in (few, *many):
+            shares.enter(each)
+        shares.spoke(many[0])
+        shares.enter(Held("new"))
+        assert (many[1].ended, many[1] in shares.open) == ("it has sent nothing, and a new one needs room", False)
+        for each in list(shares.open):
+            shares.spoke(each)
+        with pytest.raises(NamesrvError, match=r"over 4 connections of all peers: .* maxConnections"):
+            shares.enter(Held("newer"))
+
+    asyncio.run(scenario())

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import pytest
 
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.gateway.connections import Connections, PeerLimits
+from namesrv_stream.gateway.connection_states import ConnectionStates, Event, State
 from namesrv_stream.gateway.fair_shares import MOMENT_S
-from namesrv_stream.gateway.tls import Certificates
+from namesrv_stream.gateway.server import Connections
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from tests.gateway.transport import Transport, connected
 
@@ -21,8 +21,6 @@ HEAVY, LIGHT = "10.0.0.1", "10.0.0.2"
 
 class Answering:
     """Answers each request with its own bytes."""
-
-    lookups = None
 
     def answer(self, command, connection):
         return encode_command(command)
@@ -41,19 +39,19 @@ class AnsweringSlowly(Answering):
         return super().answer(command, connection)
 
 
-def open_connections(limits=None):
-    return Connections(Certificates(NamesrvSettings()), "disabled", limits)
+def open_connections(max_connections=None):
+    return Connections(NamesrvSettings(), max_connections)
 
 
 def charges(connections):
     """The list of (host, seconds) that will be charged."""
-    charged, spend = [], connections.loop_time.spend
+    charged, spend = [], connections.shares.loop_time.spend
 
     def noted(host, now_s, seconds):
         charged.append((host, seconds))
         return spend(host, now_s, seconds)
 
-    connections.loop_time.spend = noted
+    connections.shares.loop_time.spend = noted
     return charged
 
 
@@ -80,8 +78,8 @@ def test_requests_that_waited_for_a_heavy_turn_are_charged_like_others():
         connection = connected(AnsweringSlowly(), connections, transport)
         with stopped_clock() as now_s:
             connection.data_received(REQUEST)
-            connections.loop_time.spend(LIGHT, now_s, 0.0)
-            connections.loop_time.spend(HEAVY, now_s, 1.2 * MOMENT_S)
+            connections.shares.loop_time.spend(LIGHT, now_s, 0.0)
+            connections.shares.loop_time.spend(HEAVY, now_s, 1.2 * MOMENT_S)
             connection.data_received(REQUEST * 10)
             assert transport.written == REQUEST
         charged.clear()
@@ -121,6 +119,38 @@ def test_a_peer_that_takes_its_answers_late_is_read_from_again_also_after_its_la
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("is_answered_first", [True, False])
+def test_a_connection_that_is_held_for_two_reasons_is_read_from_when_both_are_over(is_answered_first):
+    class Alone(Answering):
+        def answer(self, command, connection):
+            self.command = command
+            connection.await_answer(command, alone=True)
+
+    async def scenario():
+        requests, transport = Alone(), Transport(HEAVY)
+        connection = connected(requests, open_connections(), transport)
+        connection.data_received(REQUEST)
+        connection.pause_writing()
+        ends = [lambda: connection.reply_frame(requests.command, REQUEST), connection.resume_writing]
+        for end in ends if is_answered_first else reversed(ends):
+            assert transport.is_reading_paused
+            end()
+            await asyncio.sleep(0)
+        assert not transport.is_reading_paused
+        assert transport.written == REQUEST
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("event", Event)
+@pytest.mark.parametrize("before", [[], [Event.TURN_ENDS], [Event.ANSWERS_PILE_UP, Event.UNANSWERED_ARE_MANY]])
+def test_a_connection_that_closes_does_nothing_else_any_more(before, event):
+    states = ConnectionStates()
+    for each in (*before, Event.CLOSE, event):
+        states.on(each)
+    assert states.state is State.CLOSING
+
+
 def test_a_turn_is_as_short_for_requests_that_are_answered_later():
     class Later(Answering):
         count = 0
@@ -147,8 +177,8 @@ def test_a_heavy_host_is_heavy_over_a_new_connection_too():
         connections, transport = open_connections(), Transport(HEAVY)
         connection = connected(Answering(), connections, transport)
         with stopped_clock() as now_s:
-            connections.loop_time.spend(LIGHT, now_s, 0.0)
-            connections.loop_time.spend(HEAVY, now_s, 1.2 * MOMENT_S)
+            connections.shares.loop_time.spend(LIGHT, now_s, 0.0)
+            connections.shares.loop_time.spend(HEAVY, now_s, 1.2 * MOMENT_S)
             connection.data_received(REQUEST[:3])
             assert (connection.held_bytes, transport.is_reading_paused) == (3, True)
         await until(lambda: not transport.is_reading_paused)
@@ -166,8 +196,8 @@ def test_a_heavy_host_is_answered_in_a_later_round_and_others_at_once():
         with stopped_clock() as now_s:
             for connection in opened.values():
                 connection.data_received(REQUEST)
-            connections.loop_time.spend(LIGHT, now_s, 0.0)
-            assert connections.loop_time.spend(HEAVY, now_s, 1.2 * MOMENT_S) is None
+            connections.shares.loop_time.spend(LIGHT, now_s, 0.0)
+            connections.shares.loop_time.spend(HEAVY, now_s, 1.2 * MOMENT_S)
             for connection in opened.values():
                 connection.data_received(REQUEST)
             assert (transports[HEAVY].written, transports[LIGHT].written) == (REQUEST, 2 * REQUEST)
@@ -182,7 +212,7 @@ def test_a_lost_connection_is_freed_at_once_also_if_it_was_refused(most):
     """A reference cycle would keep it until a garbage collection, and those hold lookups up."""
 
     async def scenario():
-        connection = connected(Answering(), open_connections(PeerLimits(max_connections=most)))
+        connection = connected(Answering(), open_connections(most))
         connection.data_received(REQUEST + REQUEST[:-1])
         connection.connection_lost(None)
         freed = weakref.ref(connection)

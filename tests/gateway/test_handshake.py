@@ -4,50 +4,76 @@ import struct
 
 import pytest
 
-from namesrv_stream.gateway.handshake import Handshake, HandshakeRefusedError, Stage, Terms
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.gateway import inbound as inbound_module
+from namesrv_stream.gateway.inbound import Inbound, Stage, Terms
+from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from namesrv_stream.wire.wire_errors import FrameError
 
 OPEN = Terms(has_tls=True, has_plain_text=True, is_trusted_proxy=True)
-FRAME = b"\0\0\0\x10rest"
+FRAME = encode_command(RemotingCommand(code=105))
 HELLO = b"\x16\x03\x01\x02\0"
 V1 = b"PROXY TCP4 192.0.2.7 127.0.0.1 5000 9876\r\n"
 V2 = b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + bytes([192, 0, 2, 7, 127, 0, 0, 1]) + struct.pack(">HH", 5000, 9876)
 
 
-def fed(handshake, data):
-    """Byte by byte: what it gives, and how many bytes it has waited for."""
-    for at in range(len(data)):
-        rest = handshake.feed(data[at : at + 1])
-        if rest is not None:
-            return rest + data[at + 1 :], at + 1
-    return None, len(data)
+class Inside:
+    """A TLS session whose ciphertext is its plain text."""
+
+    def __init__(self, _context):
+        self.is_shaken = True
+
+    def received(self, data, _send):
+        return data.removeprefix(HELLO)
+
+
+@pytest.fixture(autouse=True)
+def without_encryption(monkeypatch):
+    monkeypatch.setattr(inbound_module, "TlsSession", Inside)
+
+
+def begun(terms=OPEN):
+    return Inbound(terms, object, lambda _: None)
+
+
+def codes(inbound, data):
+    """The request codes in what it is fed byte by byte."""
+    return [command.code for at in range(len(data)) for command in inbound.feed(data[at : at + 1])]
 
 
 @pytest.mark.parametrize(
-    ("sent", "stage", "source"),
+    ("sent", "is_tls", "source"),
     [
-        (FRAME, Stage.FRAMES, None),
-        (HELLO, Stage.TLS, None),
-        (V1 + FRAME, Stage.FRAMES, "192.0.2.7:5000"),
-        (V2 + FRAME, Stage.FRAMES, "192.0.2.7:5000"),
-        (V1 + HELLO, Stage.TLS, "192.0.2.7:5000"),
-        (b"PROXY UNKNOWN\r\n" + FRAME, Stage.FRAMES, None),
+        (FRAME, False, None),
+        (HELLO + FRAME, True, None),
+        (V1 + FRAME, False, "192.0.2.7:5000"),
+        (V2 + FRAME, False, "192.0.2.7:5000"),
+        (V1 + HELLO + FRAME, True, "192.0.2.7:5000"),
+        (b"PROXY UNKNOWN\r\n" + FRAME, False, None),
     ],
 )
-def test_first_bytes_lead_to_a_stage_and_are_given_to_it(sent, stage, source):
-    handshake = Handshake(OPEN)
-    rest, _ = fed(handshake, sent)
-    assert (handshake.stage, handshake.source) == (stage, source)
-    assert rest == (FRAME if stage is Stage.FRAMES else HELLO)
-    at_once = Handshake(OPEN)
-    assert (at_once.feed(sent), at_once.stage, at_once.source) == (rest, stage, source)
+def test_first_bytes_lead_to_frames_also_if_they_come_at_once(sent, is_tls, source):
+    at_once = begun()
+    assert [command.code for command in at_once.feed(sent)] == [105]
+    assert (at_once.stage, at_once.tls is not None, at_once.source) == (Stage.FRAMES, is_tls, source)
+    if not is_tls:
+        assert codes(begun(), sent + FRAME) == [105, 105]
+
+
+def test_an_opening_is_unfinished_until_its_frame_is_whole():
+    inbound = begun()
+    for at in range(len(V1 + FRAME) - 1):
+        assert codes(inbound, (V1 + FRAME)[at : at + 1]) == []
+        assert inbound.is_unfinished == (at != len(V1) - 1), "a header alone is whole"
+    assert codes(inbound, FRAME[-1:]) == [105]
+    assert not inbound.is_unfinished
 
 
 def test_plain_text_inside_tls_leads_to_frames():
-    handshake = Handshake(OPEN._replace(has_plain_text=False))
-    assert handshake.feed(HELLO) == HELLO
-    assert fed(handshake, FRAME) == (FRAME, 1)
-    assert handshake.stage is Stage.FRAMES
+    inbound = begun(OPEN._replace(has_plain_text=False))
+    assert list(inbound.feed(HELLO)) == []
+    assert inbound.stage is Stage.TLS
+    assert codes(inbound, FRAME) == [105]
 
 
 @pytest.mark.parametrize(
@@ -65,19 +91,19 @@ def test_plain_text_inside_tls_leads_to_frames():
     ],
 )
 def test_what_a_peer_may_not_begin_with_is_refused_in_words(terms, sent, said):
-    with pytest.raises(HandshakeRefusedError, match=said):
-        fed(Handshake(terms), sent)
+    with pytest.raises(NamesrvError, match=said):
+        codes(begun(terms), sent)
 
 
-@pytest.mark.parametrize("inside", [HELLO, V1, V2, b"GET / HTTP/1.1\r\n"])
+@pytest.mark.parametrize("inside", [b"\x16\x03", V1, V2, b"GET / HTTP/1.1\r\n"])
 def test_nothing_but_frames_is_taken_inside_tls(inside):
-    handshake = Handshake(OPEN)
-    handshake.feed(HELLO)
-    with pytest.raises(HandshakeRefusedError):
-        fed(handshake, inside)
+    inbound = begun()
+    assert list(inbound.feed(HELLO)) == []
+    with pytest.raises(NamesrvError, match="not RocketMQ's remoting"):
+        codes(inbound, inside)
 
 
 @pytest.mark.parametrize("source", ["evil\x1b[2J 127.0.0.1 1 2", "300.1.1.1 127.0.0.1 1 2", "10.0.0.1 127.0.0.1 x 2"])
 def test_a_proxy_header_names_an_address_and_nothing_else(source):
     with pytest.raises(FrameError, match="PROXY header cannot be read"):
-        fed(Handshake(OPEN), f"PROXY TCP4 {source}\r\n".encode())
+        codes(begun(), f"PROXY TCP4 {source}\r\n".encode())

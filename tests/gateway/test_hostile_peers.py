@@ -54,7 +54,7 @@ def greedy_peer(port, host=EVIL):
 
 
 def held_bytes(running):
-    return running.gateway.connections.held_bytes
+    return running.gateway.connections.shares.held_bytes
 
 
 def test_who_pipelines_and_does_not_read_is_answered_no_more_than_it_takes(wide, settings):
@@ -215,7 +215,7 @@ def test_a_proxy_header_of_somebody_else_is_refused_and_its_words_are_not_repeat
 
 
 def test_who_is_refused_again_and_again_has_ten_lines_and_a_count(registry, settings, caplog, monkeypatch):
-    monkeypatch.setattr("namesrv_stream.reporting.peer_log._WINDOW_S", 3)
+    monkeypatch.setattr("namesrv_stream.reporting.logs._WINDOW_S", 3)
     with BackgroundGateway(settings()) as running:
         started_s = time.monotonic()
         for _ in range(40):

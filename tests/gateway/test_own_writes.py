@@ -98,16 +98,3 @@ def test_e12_what_the_snapshot_has_read_is_not_waited_for():
         assert own.awaited(lookup(105, topic="T"), 1) is None
 
     asyncio.run(scenario())
-
-
-def test_e12_answers_that_are_known_by_their_bytes_are_forgotten_while_a_write_is_unread():
-    async def scenario():
-        served = answers()
-        own = OwnWrites(served)
-        kept = [served.answer(lookup(105, topic=topic)) for topic in ("T", "U")]
-        own.registered(["T"], PLACE)
-        assert [each.is_dropped for each in kept] == [True, False]
-        own.commanded(WipeWritePerm(broker_name="b"), 1, PLACE)
-        assert [each.is_dropped for each in kept] == [True, True]
-
-    asyncio.run(scenario())

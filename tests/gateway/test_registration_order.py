@@ -5,10 +5,9 @@ from msgspec.structs import replace
 
 from namesrv_stream.gateway import registering
 from namesrv_stream.gateway.authorization import Authorization
-from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.gateway_metrics import Metrics
-from namesrv_stream.gateway.tls import Certificates
+from namesrv_stream.gateway.server import Connections
 from namesrv_stream.gateway.writes import MAX_AT_ONCE_BYTES
 from namesrv_stream.rules.record_types import BrokerHeartbeat, ChannelClosed, RegisterBroker
 from namesrv_stream.wire.codes import Flag, ResponseCode
@@ -30,7 +29,7 @@ class Peer:
         metrics = Metrics()
         dispatcher = Dispatcher(site.answers(), site.writes, metrics, Authorization(site.settings, metrics))
         self._transport = Transport()
-        connections = Connections(Certificates(site.settings), "disabled")
+        connections = Connections(site.settings)
         self.connection = connected(dispatcher, connections, self._transport)
 
     async def sends(self, *commands):

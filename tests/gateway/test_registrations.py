@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from league.registration_body import encode_registration
+from benchmarks.registration_body import encode_registration
 from namesrv_stream.gateway import registrations as module
 from namesrv_stream.gateway.registrations import Registrations, token_of
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig

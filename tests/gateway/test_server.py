@@ -19,8 +19,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from tenacity import Retrying, retry, retry_if_not_result, stop_after_delay, wait_fixed
 
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
-from namesrv_stream.gateway.server import AddressInUseError
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tools.local.ports import free_ports
 from namesrv_stream.wire.frame import FrameDecoder
@@ -227,7 +227,7 @@ def test_every_captured_request_gets_an_answer_or_none_as_it_wants(fuzzed, name)
 
 
 def test_a_port_that_is_taken_is_an_error_that_names_it(gateway, settings):
-    with pytest.raises(AddressInUseError, match="listenPort"), BackgroundGateway(settings(listenPort=gateway.port)):
+    with pytest.raises(NamesrvError, match="listenPort"), BackgroundGateway(settings(listenPort=gateway.port)):
         pass
 
 

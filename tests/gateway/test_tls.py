@@ -10,8 +10,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
-from namesrv_stream.gateway.tls import CertificateError, Certificates
+from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from tests.gateway.peer import Peer
 
@@ -145,5 +146,5 @@ def test_a_clients_certificate_counts_where_auth_client_is_on(registry, tls, tmp
 
 
 def test_auth_client_without_certificates_to_check_against_is_refused_at_start(registry, tls):
-    with pytest.raises(CertificateError, match="trustCertPath"), tls(tls__server__authClient=True):
+    with pytest.raises(NamesrvError, match="trustCertPath"), tls(tls__server__authClient=True):
         pass

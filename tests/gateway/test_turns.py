@@ -1,20 +1,21 @@
 """The share of a scarce resource that one host may have, beside others and alone."""
 
 import asyncio
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from namesrv_stream.gateway import fair_shares as turns_module
+from namesrv_stream.gateway import fair_shares as shares_module
 from namesrv_stream.gateway.fair_shares import (
-    BURST_S,
-    HEAVY_SHARE,
-    HOST_SHARE,
+    HEAVY_HOST_SHARE,
     MOMENT_S,
-    HeavyTurns,
+    FairShares,
     LoopTime,
     Share,
     Turns,
 )
+from tests.gateway.transport import Clock
 
 
 def test_a_host_may_have_as_much_as_is_left_free():
@@ -27,90 +28,120 @@ def test_a_host_may_have_as_much_as_is_left_free():
     assert share.has_room("a", 100)
 
 
-def test_a_host_alone_has_the_whole_event_loop():
+def test_a_host_alone_is_never_heavy():
     loop_time = LoopTime()
-    assert loop_time.spend("a", 0.0, 10 * BURST_S) is None
+    loop_time.spend("a", 0.0, 100 * MOMENT_S)
+    assert not loop_time.is_heavy("a", 0.0)
 
 
-def test_beside_others_a_host_that_has_had_its_share_waits_until_it_has_worked_it_off():
+def test_beside_others_a_host_is_heavy_until_it_has_worked_its_time_off():
     loop_time = LoopTime()
     loop_time.spend("good", 0.0, 0.0001)
-    assert loop_time.spend("evil", 0.0, HOST_SHARE * BURST_S) is None
-    assert loop_time.spend("evil", 0.0, HOST_SHARE * 0.007) == pytest.approx(0.007)
-    assert loop_time.wait_s("evil", 0.004) == pytest.approx(0.003)
-    assert loop_time.spend("good", 0.004, 0.0001) is None
-    assert loop_time.wait_s("evil", 0.0071) is None
+    loop_time.spend("evil", 0.0, MOMENT_S)
+    assert not loop_time.is_heavy("evil", 0.0)
+    loop_time.spend("evil", 0.0, MOMENT_S)
+    over_s = MOMENT_S / HEAVY_HOST_SHARE
+    assert [loop_time.is_heavy("evil", now_s) for now_s in (0.0, 0.99 * over_s, 1.01 * over_s)] == [True, True, False]
+    assert not loop_time.is_heavy("good", 0.0)
 
 
 def test_a_debt_is_not_forgotten_when_some_time_has_passed():
     loop_time = LoopTime()
-    loop_time.spend("good", 0.0, 0.0001)
-    loop_time.spend("evil", 0.0, HOST_SHARE * 10 * BURST_S)
-    loop_time.spend("good", 5 * BURST_S, 0.0001)
-    assert loop_time.wait_s("evil", 5 * BURST_S) == pytest.approx(4 * BURST_S)
+    loop_time.spend("evil", 0.0, 20 * MOMENT_S)
+    loop_time.spend("good", 10 * MOMENT_S, 0.0001)
+    loop_time.spend("good", 50 * MOMENT_S, 0.0001)
+    assert loop_time.is_heavy("evil", 50 * MOMENT_S)
 
 
 def test_the_rush_of_a_host_that_was_alone_is_soon_forgotten():
     loop_time = LoopTime()
     for _ in range(1_000):
-        assert loop_time.spend("early", 0.0, 0.1) is None
-    loop_time.spend("late", 0.0, 0.0001)
-    wait_s = loop_time.wait_s("early", 0.0)
-    assert wait_s is not None
-    assert wait_s < 1
+        loop_time.spend("early", 0.0, 0.1)
+    loop_time.spend("late", 0.5, 0.0001)
+    assert not loop_time.is_heavy("early", 0.5)
 
 
-def test_hosts_that_take_more_than_a_moment_have_a_share_together():
-    loop_time = LoopTime()
-    taken_s, hosts = 0.9 * HOST_SHARE * BURST_S, 0
-    while loop_time.spend(f"evil-{hosts}", 0.0, taken_s) is None:
-        hosts += 1
-    assert hosts == int(HEAVY_SHARE * BURST_S / taken_s)
-    assert loop_time.spend("good", 0.0, MOMENT_S) is None
+@dataclass(eq=False)
+class Working:
+    """A connection that does `work` in its turn."""
+
+    counted_for: str
+    work: Any
+
+    def on_turn(self):
+        self.work(self)
+
+
+def in_heavy_turns(worked, count, enter):
+    """Let heavy hosts `one` and `two` work until `count` turns are in `worked`; a round of the loop takes 1 ms."""
+
+    async def scenario():
+        loop, shares = asyncio.get_running_loop(), FairShares(100, 100, 100)
+        loop.set_exception_handler(lambda *_: None)
+
+        def tick():
+            loop.now_s += 0.001
+            loop.call_soon(tick)
+
+        for host in ("one", "two"):
+            shares.loop_time.spend(host, 0.0, 50 * MOMENT_S)
+        enter(shares)
+        tick()
+        async with asyncio.timeout(30):
+            while len(worked) < count:
+                await asyncio.sleep(0)
+
+    with asyncio.Runner(loop_factory=Clock) as runner:
+        runner.run(scenario())
 
 
 def test_one_heavy_connection_works_in_a_round_of_the_loop_and_the_hosts_in_turn():
-    async def scenario():
-        loop, rounds, worked = asyncio.get_running_loop(), [0], []
+    worked = []
 
-        def count():
-            rounds[0] += 1
-            loop.call_soon(count)
+    def enter(shares):
+        def work(connection):
+            worked.append((names.pop(connection, "again"), asyncio.get_running_loop().now_s))
+            if len(worked) == 1:
+                shares.rest(connection)
 
-        def work(name):
-            worked.append((name, rounds[0]))
-            if name == "a":
-                turns.enter("one", lambda: work("again"))
+        names = {Working(host, work): name for host, name in (("one", "a"), ("one", "b"), ("two", "c"))}
+        for connection in list(names):
+            shares.rest(connection)
+            shares.rest(connection)
 
-        turns = HeavyTurns(loop)
-        count()
-        for host, name in (("one", "a"), ("one", "b"), ("two", "c")):
-            turns.enter(host, lambda name=name: work(name))
-        async with asyncio.timeout(30):
-            while len(worked) < 4:
-                await asyncio.sleep(0)
-        assert [name for name, _ in worked] == ["a", "c", "b", "again"]
-        assert len({number for _, number in worked}) == 4
+    in_heavy_turns(worked, 4, enter)
+    assert [name for name, _ in worked] == ["a", "c", "b", "again"]
+    assert len({round_s for _, round_s in worked}) == 4
 
-    asyncio.run(scenario())
+
+def test_heavy_hosts_rest_as_long_as_they_have_worked():
+    worked = []
+
+    def enter(shares):
+        def work(connection):
+            worked.append(asyncio.get_running_loop().now_s)
+            shares.spend(connection, 0.007)
+
+        for host in ("one", "two"):
+            shares.rest(Working(host, work))
+
+    in_heavy_turns(worked, 2, enter)
+    assert 0.007 <= worked[1] - worked[0] <= 0.009
 
 
 def test_an_error_in_a_heavy_turn_keeps_no_other_from_its_turn():
-    async def scenario():
-        loop, done = asyncio.get_running_loop(), asyncio.Event()
-        loop.set_exception_handler(lambda *_: None)
-        turns = HeavyTurns(loop)
-        turns.enter("one", lambda: 1 / 0)
-        turns.enter("one", done.set)
-        async with asyncio.timeout(30):
-            await done.wait()
+    worked = []
 
-    asyncio.run(scenario())
+    def enter(shares):
+        shares.rest(Working("one", lambda _: 1 / 0))
+        shares.rest(Working("one", worked.append))
+
+    in_heavy_turns(worked, 1, enter)
 
 
 def test_a_host_whose_turn_was_long_rests_and_others_do_not_wait_for_it(monkeypatch):
-    monkeypatch.setattr(turns_module, "SHORT_TURN_S", -1)
-    monkeypatch.setattr(turns_module, "REST_TIMES", 10**9)
+    monkeypatch.setattr(shares_module, "SHORT_TURN_S", -1)
+    monkeypatch.setattr(shares_module, "REST_TIMES", 10**9)
 
     async def scenario():
         turns = Turns(1)

@@ -13,11 +13,10 @@ from namesrv_stream.errors import KafkaUnreachableError
 from namesrv_stream.gateway import registering as registering_module
 from namesrv_stream.gateway import registrations
 from namesrv_stream.gateway.answers import Answers
-from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.gateway.kept_answers import KeptAnswer
 from namesrv_stream.gateway.sending import ANSWER_LIMIT_S, Sending
-from namesrv_stream.gateway.tls import Certificates
+from namesrv_stream.gateway.server import Connections
 from namesrv_stream.gateway.writes import MAX_AT_ONCE_BYTES, Writes, refusal
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import BrokerHeartbeat, ChannelClosed, RegisterBroker
@@ -139,7 +138,7 @@ class Site:
         self.settings = NamesrvSettings()
         self.clock = Clock()
         self.writes = Writes(Sending(self.log, Here(), "g", self.clock), 300_000, self.answers())
-        self._connections = Connections(Certificates(self.settings), "disabled")
+        self._connections = Connections(self.settings)
 
     def answers(self, read_to=None, reading_ms=0, **live):
         """Return a snapshot's answers that has read the log up to `read_to`, by default all, with these leases."""
@@ -147,7 +146,7 @@ class Site:
         return Answers(RouteTables(live=live), self.settings, offsets={0: offset}, reading_ms=reading_ms)
 
     def connect(self):
-        return connected(SimpleNamespace(lookups=None), self._connections)
+        return connected(None, self._connections)
 
     def ask(self, command, connection):
         """Begin a request that waits for the earlier ones of its connection."""

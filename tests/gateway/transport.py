@@ -1,4 +1,4 @@
-"""A connection whose peer is the test itself: bytes without a socket."""
+"""A connection whose peer is the test itself: bytes without a socket, and a time that the test sets."""
 
 from __future__ import annotations
 
@@ -42,3 +42,12 @@ def connected(requests, connections, transport=None):
     connection = Connection(requests, connections)
     connection.connection_made(transport or Transport())
     return connection
+
+
+class Clock(asyncio.SelectorEventLoop):
+    """An event loop whose time a test sets."""
+
+    now_s = 0.0
+
+    def time(self):
+        return self.now_s

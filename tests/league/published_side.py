@@ -7,8 +7,8 @@ published before the next lookup.
 import time
 from contextlib import ExitStack
 
+from benchmarks.peers import Peer
 from league.fence import becomes
-from league.peer import Peer
 from league.sides import Side
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.background_gateway import BackgroundGateway

@@ -2,7 +2,8 @@
 
 import pytest
 
-from namesrv_stream.tools.local.folder import FolderInUseError, FolderNotOursError, owned_folder
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.tools.local.folder import owned_folder
 
 ANEW = ("kafka", "registry")
 
@@ -16,7 +17,7 @@ def put(file):
 def test_a_folder_has_one_owner_at_a_time(tmp_path):
     with (
         owned_folder(tmp_path / "data"),
-        pytest.raises(FolderInUseError, match=rf"{tmp_path}/data is in use .* --data"),
+        pytest.raises(NamesrvError, match=rf"{tmp_path}/data is in use .* --data"),
         owned_folder(tmp_path / "data"),
     ):
         pass
@@ -27,7 +28,7 @@ def test_a_folder_has_one_owner_at_a_time(tmp_path):
 def test_a_folder_in_use_keeps_what_another_would_make_anew(tmp_path):
     with owned_folder(tmp_path / "data", made_anew=ANEW) as folder:
         table = put(folder / "registry" / "table")
-        with pytest.raises(FolderInUseError), owned_folder(folder, made_anew=ANEW):
+        with pytest.raises(NamesrvError, match="is in use"), owned_folder(folder, made_anew=ANEW):
             pass
         assert table.exists()
 
@@ -46,7 +47,7 @@ def test_nothing_is_touched_in_a_folder_that_is_not_ours(tmp_path, name):
     file = put(tmp_path / name)
     before = sorted(tmp_path.rglob("*"))
     with (
-        pytest.raises(FolderNotOursError, match=f"{tmp_path} is neither empty .* --data"),
+        pytest.raises(NamesrvError, match=f"{tmp_path} is neither empty .* --data"),
         owned_folder(tmp_path, made_anew=ANEW),
     ):
         pass
@@ -58,7 +59,7 @@ def test_the_folder_of_a_registry_that_stays_is_not_ours_to_make_anew(tmp_path):
     """`up` and `demo` with the same --data: the tables of the one are kept from the other."""
     with owned_folder(tmp_path) as folder:
         table = put(folder / "registry" / "table")
-    with pytest.raises(FolderNotOursError), owned_folder(folder, made_anew=ANEW):
+    with pytest.raises(NamesrvError, match="neither empty"), owned_folder(folder, made_anew=ANEW):
         pass
     assert table.exists()
 

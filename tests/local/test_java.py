@@ -1,6 +1,7 @@
 import pytest
 
-from namesrv_stream.tools.local.java import JavaMissingError, JavaTooOldError, find_java, major_version
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.tools.local.jars import find_java, major_version
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +37,7 @@ def test_java_of_java_home_comes_before_path(tmp_path, monkeypatch):
 def test_java_older_than_17_is_refused_with_where_it_is_and_what_to_install(tmp_path, monkeypatch, version):
     java = java_saying(tmp_path, f'java version "{version}"')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(JavaTooOldError, match=f"{java} is Java {version}.*install Java 17"):
+    with pytest.raises(NamesrvError, match=f"{java} is Java {version}.*install Java 17"):
         find_java()
 
 
@@ -44,19 +45,19 @@ def test_java_home_without_a_java_is_an_error_though_path_has_one(tmp_path, monk
     java_saying(tmp_path, 'openjdk version "21.0.2"')
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
-    with pytest.raises(JavaMissingError, match="gone, which has no bin/java"):
+    with pytest.raises(NamesrvError, match="gone, which has no bin/java"):
         find_java()
 
 
 def test_no_java_anywhere_is_an_error_that_names_what_to_install(tmp_path, monkeypatch):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(JavaMissingError, match="install Java 17"):
+    with pytest.raises(NamesrvError, match="install Java 17"):
         find_java()
 
 
 def test_a_java_that_is_only_a_placeholder_counts_as_missing(tmp_path, monkeypatch):
     java_saying(tmp_path, "Unable to locate a Java Runtime.")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(JavaMissingError, match="does not start"):
+    with pytest.raises(NamesrvError, match="does not start"):
         find_java()

@@ -2,8 +2,9 @@ import socket
 
 import pytest
 
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.tools.local import ports
-from namesrv_stream.tools.local.ports import HOST, PortInUseError, check_free, free_ports
+from namesrv_stream.tools.local.ports import HOST, check_free, free_ports
 
 FIRST_FOR_CONNECTIONS = 32_768  # Linux' own default; macOS begins at 49,152
 
@@ -32,6 +33,6 @@ def test_a_port_in_use_is_named_with_who_was_to_get_it():
     check_free(port, "Kafka")
     with (
         socket.create_server((HOST, port)),
-        pytest.raises(PortInUseError, match=f"port {port} of 127.0.0.1 is in use, so Kafka cannot have it"),
+        pytest.raises(NamesrvError, match=f"port {port} of 127.0.0.1 is in use, so Kafka cannot have it"),
     ):
         check_free(port, "Kafka")

@@ -21,6 +21,7 @@ def log(tmp_path):
 def parent_of_a_child(log, then=""):
     """Another Python which owns a `sleep` and waits; it prints the child's pid."""
     program = f"""
+        import os, signal
         from pathlib import Path
         from namesrv_stream.tools.local.process import OwnedProcess
         child = OwnedProcess(["sleep", "600"], Path({str(log)!r}))
@@ -33,40 +34,12 @@ def parent_of_a_child(log, then=""):
     )
 
 
-@pytest.mark.parametrize("then", ["", "child.pause()"], ids=["running", "paused"])
+@pytest.mark.parametrize("then", ["", "os.kill(child.pid, signal.SIGSTOP)"], ids=["running", "paused"])
 def test_child_ends_with_a_parent_that_was_killed(log, then):
     with parent_of_a_child(log, then) as parent:
         child = psutil.Process(int(parent.stdout.readline()))
         parent.kill()
     child.wait(LIMIT_S)  # raises TimeoutExpired while it still runs
-
-
-def test_stop_ends_a_paused_child_in_order(log):
-    child = OwnedProcess(["sleep", "600"], log)
-    child.pause()
-    child.stop()
-    assert child.exit_code == -signal.SIGTERM
-
-
-def test_a_child_is_paused_when_pause_returns(log):
-    child = OwnedProcess(["/bin/sh", "-c", "while :; do :; done"], log)
-    for _ in range(2):
-        child.pause()
-        assert psutil.Process(child.pid).status() == psutil.STATUS_STOPPED
-    child.kill()
-    child.pause()
-    assert child.exit_code == -signal.SIGKILL
-
-
-def test_a_child_that_ends_before_it_is_paused_keeps_its_exit_code(log, monkeypatch):
-    child = OwnedProcess(["/bin/sh", "-c", "exit 7"], log)
-    eventually(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE)
-    monkeypatch.setattr(subprocess.Popen, "poll", lambda _child: None)  # as if it had ended only after this look
-    monkeypatch.setattr(subprocess.Popen, "send_signal", lambda _child, _signal: None)
-    child.pause()
-    monkeypatch.undo()
-    assert child.exit_code == 7
-    child.stop()
 
 
 def test_a_child_that_ignores_sigterm_is_killed_after_the_limit(log):

@@ -3,7 +3,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from namesrv_stream.tools.local.server_process import OwnedServer, ServerNotStartedError
+from namesrv_stream.tools.local.process import OwnedServer, ServerNotStartedError
 
 
 class Shell(OwnedServer):
@@ -71,3 +71,11 @@ def test_start_that_is_interrupted_leaves_no_process(log):
         server.start()
     assert server.pid is None
     assert not psutil.pid_exists(int(log.read_text().split()[0]))
+
+
+def test_a_server_is_paused_within_the_with_and_runs_on_after_it(log):
+    with Shell(log, "echo ready; while :; do :; done") as server:
+        shell = psutil.Process(server.pid)
+        with server.paused():
+            assert shell.status() == psutil.STATUS_STOPPED
+        assert shell.status() != psutil.STATUS_STOPPED

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.tools.local import spark_home as module
+from namesrv_stream.tools.local import submission as module
 from namesrv_stream.tools.local.jars import pyspark_folder
-from namesrv_stream.tools.local.spark_home import spark_home
+from namesrv_stream.tools.local.submission import spark_home
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from namesrv_stream.tools.local import driver
+from namesrv_stream.tools.local import submission as driver
 from namesrv_stream.tools.local.jars import CONF, retrieved_jars
 from namesrv_stream.tools.local.submission import PROGRAMS, submission
 

@@ -15,7 +15,7 @@ import pytest
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.local.jars import CHECKOUT
 from namesrv_stream.tools.local.ports import HOST, free_ports, listens
-from namesrv_stream.tools.local.server_process import OwnedServer
+from namesrv_stream.tools.local.process import OwnedServer
 
 BUCKET = "routes"
 VERSITYGW = CHECKOUT / ".cache" / "s3" / "versitygw"

@@ -10,23 +10,16 @@ import threading
 from itertools import count
 from pathlib import Path
 
-from namesrv_stream.config import load_settings
-from namesrv_stream.job.registry_job import RouteRegistryJob
-from namesrv_stream.tools.local.spark import local_session
+from chaos.job import run_job
+
+commits, one_at_a_time = count(1), threading.Lock()
 
 
-def main():
-    settings, dies_at = load_settings(Path(sys.argv[1])), int(sys.argv[2])
-    commits, one_at_a_time = count(1), threading.Lock()
-
-    def die_in_time(step):
-        with one_at_a_time:
-            if step.startswith("written") and next(commits) == dies_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    spark = local_session("dying-job", cores="2")
-    RouteRegistryJob(spark, settings, die_in_time).run(threading.Event())
+def die_in_time(step):
+    with one_at_a_time:
+        if step.startswith("written") and next(commits) == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    main()
+    run_job(Path(sys.argv[1]), die_in_time)

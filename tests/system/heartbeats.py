@@ -17,8 +17,7 @@ from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tools.replay.cases import Check
-from namesrv_stream.tools.replay.checks import check_output
+from namesrv_stream.tools.replay.case_checks import Check, check_output
 from tests.replay_comparison import canonical
 
 LIMIT_S = 180
@@ -51,7 +50,7 @@ class Heartbeats:
     """
 
     def __init__(self, node, topic, folder, config=TOPIC_CONFIG, **settings):
-        self.kafka = {"bootstrap_servers": [node.bootstrap_servers]}
+        self.kafka = {"bootstrap.servers": node.bootstrap_servers}
         self.topic = topic
         self.root = str(folder / "registry")
         self.base_ms = time.time_ns() // 1_000_000 - 3_600_000
@@ -112,7 +111,9 @@ class Heartbeats:
     def records(self):
         """(request, its place) of each record of partition 0, in order."""
         partition, end = TopicPartition(self.topic, 0), self.end_offset()
-        consumer = KafkaConsumer(**self.kafka, auto_offset_reset="earliest", enable_auto_commit=False)
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.kafka["bootstrap.servers"], auto_offset_reset="earliest", enable_auto_commit=False
+        )
         consumer.assign([partition])
         found = []
         while consumer.position(partition) < end:

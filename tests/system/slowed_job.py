@@ -4,31 +4,18 @@ python -m tests.system.slowed_job SETTINGS FILE
 """
 
 import sys
-import threading
 import time
 from pathlib import Path
 
-from namesrv_stream.config import load_settings
-from namesrv_stream.job.registry_job import RouteRegistryJob
-from namesrv_stream.job.termination import stop_on_signals
-from namesrv_stream.tools.local.spark import local_session
+from chaos.job import run_job
 
 SLOW_S = 4.0
 
 
-def main():
-    settings, is_slow = load_settings(Path(sys.argv[1])), Path(sys.argv[2])
-
-    def slow_down(step):
-        if step.startswith("writing") and is_slow.exists():
-            time.sleep(SLOW_S)
-
-    spark = local_session("slowed-job", cores="2")
-    stop = threading.Event()
-    stop_on_signals(stop)
-    RouteRegistryJob(spark, settings, slow_down).run(stop)
-    spark.stop()
+def slow_down(step):
+    if step.startswith("writing") and Path(sys.argv[2]).exists():
+        time.sleep(SLOW_S)
 
 
 if __name__ == "__main__":
-    main()
+    run_job(Path(sys.argv[1]), slow_down)

@@ -19,8 +19,7 @@ from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.tools.local.jars import CHECKOUT
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.ports import HOST, free_ports, listens
-from namesrv_stream.tools.local.process import OwnedProcess
-from namesrv_stream.tools.local.server_process import OwnedServer
+from namesrv_stream.tools.local.process import OwnedProcess, OwnedServer
 from tests.system.heartbeats import Heartbeats, eventually, registration
 
 log = logging.getLogger(__name__)

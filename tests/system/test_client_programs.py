@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.tools.local.ports import HOST, free_ports, listens
-from namesrv_stream.tools.local.rocketmq_servers import START_LIMIT_S, Release, broker, java_client, mqadmin
-from namesrv_stream.tools.local.server_process import OwnedServer
+from namesrv_stream.tools.local.process import OwnedServer
+from namesrv_stream.tools.local.rocketmq_servers import START_LIMIT_S, Release, broker, mqadmin
+from tests.java_client import java_client
 from tests.system.test_gateway_rocketmq import registered, routed
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.system]

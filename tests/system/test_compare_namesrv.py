@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from benchmarks.peers import Peer
 from league.broker import Broker
-from league.peer import Peer
 from namesrv_stream.rules.record_types import TopicConfig, WipeWritePerm
 from namesrv_stream.tools.local.rocketmq_servers import name_server
 from namesrv_stream.wire.codes import Version

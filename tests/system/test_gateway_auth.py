@@ -8,11 +8,12 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
-from namesrv_stream.tools.local.rocketmq_servers import Keys, LocalServer, Release, broker, java_client, mqadmin
+from namesrv_stream.tools.local.rocketmq_servers import LocalServer, Release, broker, mqadmin
 from namesrv_stream.wire.codes import RequestCode
 from tests.gateway.peer import Peer
 from tests.gateway.test_authorization import MODES, SECRET, TABLE, ask
 from tests.gateway.test_tls import make_certificate
+from tests.java_client import Keys, java_client
 from tests.system.gateway_stack import eventually, running_stack
 from tests.system.test_gateway_rocketmq import events_of, registered, routed
 

@@ -11,7 +11,7 @@ import javaproperties
 import msgspec
 import pytest
 
-from league.registration_body import encode_registration
+from benchmarks.registration_body import encode_registration
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.tools.local.rocketmq_servers import name_server
 from namesrv_stream.wire.codes import RequestCode, Version

@@ -38,7 +38,7 @@ def settings(servers, protocol):
 def test_a_client_of_another_protocol_at_a_plaintext_port_is_told_so_by_doctor_too(kafka, protocol, kind, said):
     of_client = settings(kafka.bootstrap_servers, protocol)
     with pytest.raises(kind, match=said):
-        wait_for_kafka({"bootstrap_timeout_ms": 3_000} | kafka_client_arguments(of_client), limit_s=0)
+        wait_for_kafka({"socket.timeout.ms": 3_000} | kafka_client_arguments(of_client), limit_s=0)
     if protocol == "SASL_PLAINTEXT":
         [found] = findings("Kafka", lambda each: check_kafka(each, set()), of_client)
         assert (found.state, "handshake failed" in found.found) == ("failed", True)
@@ -65,14 +65,15 @@ def test_a_plain_client_at_a_tls_port_is_told_so(tmp_path):
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
         servers = f"{HOST}:{listener.getsockname()[1]}"
         with pytest.raises(KafkaUnreachableError, match=r"connection is closed .*security\.protocol right"):
-            wait_for_kafka({"bootstrap_timeout_ms": 3_000, "bootstrap_servers": servers}, limit_s=0)
+            wait_for_kafka({"socket.timeout.ms": 3_000, "bootstrap.servers": servers}, limit_s=0)
         listener.shutdown(2)
 
 
 @pytest.mark.parametrize(
     ("server", "said"),
     [(f"{HOST}:{free_ports(1)}", "Connection refused"), ("no.such.host:1", "resolve 'no.such.host:1'")],
+    ids=["refused", "unresolved"],
 )
 def test_silence_is_told_with_its_cause(server, said):
     with pytest.raises(KafkaUnreachableError, match=f"does not answer .*{said}"):
-        wait_for_kafka({"bootstrap_timeout_ms": 1_000, "bootstrap_servers": server}, limit_s=0)
+        wait_for_kafka({"socket.timeout.ms": 1_000, "bootstrap.servers": server}, limit_s=0)

@@ -6,9 +6,9 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.admin import NewTopic
 
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.tools.local import kafka_server as local_kafka
 from namesrv_stream.tools.local.kafka_server import LocalKafka
-from namesrv_stream.tools.local.ports import PortInUseError
 
 MIB = 1 << 20
 LIMIT_MS = 30_000
@@ -66,7 +66,7 @@ def test_kafka_that_crashed_comes_back_at_the_same_address_with_its_records(tmp_
 def test_a_port_in_use_is_named_before_anything_is_started(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(PortInUseError, match=f"port {port} of 127.0.0.1 is in use"):
+        with pytest.raises(NamesrvError, match=f"port {port} of 127.0.0.1 is in use"):
             LocalKafka(tmp_path / "kafka", port=port).start()
     assert not (tmp_path / "kafka").exists()
 
@@ -98,20 +98,11 @@ def test_a_node_that_ends_in_order_leaves_the_classes_with_which_the_next_one_st
     assert "kafka.server.BrokerServer source: shared objects file (top)" in classes.read_text()
 
 
-def test_classes_that_cannot_be_kept_are_no_error(no_archive, tmp_path):
-    no_archive.parent.rmdir()
-    recorded = tmp_path / "classes.jsa"
-    recorded.touch()
-    local_kafka.keep_archive(recorded)
-    assert not no_archive.exists()
-
-
 @pytest.mark.full
 @pytest.mark.system
 def test_a_node_that_is_killed_leaves_no_classes(no_archive, tmp_path):
     with LocalKafka(tmp_path / "kafka") as node:
         node.kill()
-        (tmp_path / "kafka" / "classes.jsa").write_bytes(b"a part of it")
     assert not no_archive.exists()
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.config import as_options
-from namesrv_stream.tools.local import driver
-from namesrv_stream.tools.local.class_archive import ArchiveNotMadeError, record_archive
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.tools.local import submission as driver
+from namesrv_stream.tools.local.class_archive import record_archive
 from namesrv_stream.tools.local.jars import CONF
 from namesrv_stream.tools.local.submission import submission
 from tests.system.heartbeats import address, registration
@@ -56,7 +57,7 @@ def test_the_job_starts_with_the_archive_from_any_folder_and_sigterm_ends_it_in_
 SESSION = """
 import os, sys
 from pathlib import Path
-from namesrv_stream.tools.local import driver
+from namesrv_stream.tools.local import submission as driver
 from namesrv_stream.tools.local.spark import local_session
 
 driver.ARCHIVE = Path(sys.argv[1])
@@ -79,14 +80,14 @@ def test_a_session_of_this_package_starts_with_the_archive_too_and_leaves_the_en
 
 def test_a_job_that_cannot_start_leaves_no_archive_and_is_shown(tmp_path, monkeypatch):
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/no/such/python")
-    with pytest.raises(ArchiveNotMadeError, match="/no/such/python"):
+    with pytest.raises(NamesrvError, match="/no/such/python"):
         record_archive(tmp_path / "job.jsa", lambda _step: None)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_cannot_be_written_is_named_before_anything_starts(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(ArchiveNotMadeError, match="file cannot be written"):
+    with pytest.raises(NamesrvError, match="file cannot be written"):
         record_archive(tmp_path / "file" / "job.jsa", pytest.fail)
 
 

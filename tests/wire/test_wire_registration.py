@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from league.registration_body import encode_registration
+from benchmarks.registration_body import encode_registration
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.wire import registration_request

@@ -43,7 +43,7 @@ export function zones() {
   return [...new Set([LOCAL, "UTC", ...others])];
 }
 
-export const zoneText = (at) => formats.zone.formatToParts(new Date(at)).find((part) => part.type === "timeZoneName").value;
+const zoneText = (at) => formats.zone.formatToParts(new Date(at)).find((part) => part.type === "timeZoneName").value;
 export const clock = (at) => formats.clock.format(new Date(at));
 export const visible = (name) => (name === name.trim() ? name : `"${name}"`); // a blank at an end is seen
 export const counted = (count, noun) => `${count.toLocaleString()} ${noun}${count === 1 ? "" : "s"}`;

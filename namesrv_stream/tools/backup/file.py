@@ -1,12 +1,13 @@
-"""The file of a backup: a ZIP archive with a Parquet file for each table, and a manifest."""
+"""The rows of a registry at one epoch, and the file of a backup: a ZIP archive with Parquet files and a manifest."""
 
 from __future__ import annotations
 
 import io
 import os
 import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -17,10 +18,27 @@ from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
 from namesrv_stream.tables.files import parquet_rows
 from namesrv_stream.tables.schemas import ROUTE_TABLES, TableSpec
-from namesrv_stream.tools.backup.content import Content
+from namesrv_stream.tables.snapshot_reader import RouteReader
 
+Rows = Sequence[tuple[Any, ...]]
 FILE_FORMAT = 1
 _MANIFEST = "manifest.json"
+
+
+class Content(NamedTuple):
+    """The rows of the tables that lookups read, by table name, as of one snapshot."""
+
+    snapshot: SnapshotRow
+    rows: Mapping[str, Rows]
+
+
+def content_of(reader: RouteReader, epoch: int | None = None, at_ms: int | None = None) -> Content:
+    """Read the newest snapshot, that of an epoch, or the one in force at an event time.
+
+    Raises NoSuchSnapshotError or SnapshotGoneError.
+    """
+    snapshot = reader.snapshots.find(epoch, at_ms)
+    return Content(snapshot, {spec.name: rows_from_arrow(spec, reader.table(spec, snapshot)) for spec in ROUTE_TABLES})
 
 
 class BackupFileError(NamesrvError):

@@ -1,21 +1,27 @@
-"""Checks of what the job needs on its machine: Java, jars, Python workers."""
+"""Checks of what the job needs on its machine (Java, jars, Python workers), and of certificate and users file."""
 
 from __future__ import annotations
 
 import os
+import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from importlib.metadata import version
+from pathlib import Path
 
 import msgspec
 
+from namesrv_stream.access.users import read_users
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.job.failures import require_sound_spark
 from namesrv_stream.tools.doctor.finding import Finding, State
-from namesrv_stream.tools.local.jars import JARS, is_retrieved
-from namesrv_stream.tools.local.java import OLDEST_JAVA, find_java, java_version
+from namesrv_stream.tools.local.jars import JARS, OLDEST_JAVA, find_java, is_retrieved, java_version
 
+_SOON_DAYS = 30
+_DAY_S = 86_400
 _WORKER_LIMIT_S = 60.0
 _PACKAGES = ("pyspark", "pyarrow", "protobuf", "pandas")
 _REPORT = (
@@ -71,3 +77,33 @@ def check_workers(_settings: NamesrvSettings) -> Iterator[Finding]:
         yield Finding("Python workers", "failed", found, next_step)
     else:
         yield Finding("Python workers", "ok", f"{python} has the packages of the driver")
+
+
+def check_certificate(settings: NamesrvSettings) -> Iterator[Finding]:
+    """Read the files of tls.server.*, and shake hands with the certificate in memory."""
+    certificates = Certificates(settings)
+    if not certificates.is_set:
+        yield Finding("certificate", "not checked", "tls.server.certPath is not set: the gateway speaks plain text")
+        return
+    file = settings.tls_cert_path
+    try:
+        ends_s = certificates.end_of_validity_s()
+    except ssl.SSLError as error:
+        problem = getattr(error, "verify_message", "") or str(error)
+        yield Finding("certificate", "failed", f"{file}: {problem}", "Put a certificate there that is valid now.")
+        return
+    days = int((ends_s - time.time()) // _DAY_S)
+    if days < _SOON_DAYS:
+        yield Finding("certificate", "warning", f"{file} is valid for {days} days", "Renew it; no restart is needed.")
+    else:
+        yield Finding("certificate", "ok", f"{file} is valid for {days} days")
+
+
+def check_users(settings: NamesrvSettings) -> Iterator[Finding]:
+    """Read the users file, as the gateway does at its start."""
+    if not settings.auth_users_path:
+        open_to_all = "auth.usersPath is not set: whoever reaches the gateway may write"
+        yield Finding("users file", "not checked", open_to_all, "docs/security.md describes how to close a registry.")
+        return
+    read_users(Path(settings.auth_users_path))
+    yield Finding("users file", "ok", f"{settings.auth_users_path} can be used; auth.mode is {settings.auth_mode}")

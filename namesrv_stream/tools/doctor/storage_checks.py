@@ -1,4 +1,4 @@
-"""Checks of the storage of tables and checkpoint: rights, room, and commits of two writers at once."""
+"""Checks of the storage of tables and checkpoint (rights, room, two writers at once), and of what the tables hold."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from deltalake.exceptions import DeltaError
@@ -15,13 +15,18 @@ from deltalake.fs import DeltaStorageHandler
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.config.storage import is_object_store
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError
+from namesrv_stream.rules.look_alikes import look_alikes
+from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, RouteTables
+from namesrv_stream.rules.order_config import order_problem
 from namesrv_stream.tables.object_store import require_conditional_put
 from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.verification import damages
 from namesrv_stream.tools.doctor.finding import Finding
 
 _LEAST_ROOM_BYTES = 1024**3
+_MOST_NAMED = 10
 _TRIAL = ".doctor-"
 """Beginning of the names of files and folders that are made to find out whether that is allowed."""
 
@@ -142,3 +147,36 @@ def _room_in(folder: Path) -> Finding:
     if free < _LEAST_ROOM_BYTES:
         return Finding("room", "warning", found, "Make room, or shorten snapshot.retention.")
     return Finding("room", "ok", found)
+
+
+def check_contents(settings: NamesrvSettings) -> Iterator[Finding]:
+    """Read the newest snapshot and judge its names and its order configurations."""
+    try:
+        tables = RouteReader(settings.delta_root, settings.storage_options or None).open().routes
+    except (NotARegistryError, NoSuchSnapshotError):
+        return
+    yield from _names(tables)
+    yield from _order_configs(tables)
+
+
+def _names(tables: RouteTables) -> Iterator[Finding]:
+    found = 0
+    for kind, names in (("cluster", tables.clusters), ("broker", tables.brokers), ("topic", tables.queues)):
+        groups = look_alikes(names)
+        found += len(groups)
+        for group in groups[:_MOST_NAMED]:
+            shown = ", ".join(f"{name!a}" for name in group)
+            what = f"{kind} names that look alike: {shown}" if len(group) > 1 else f"{kind} name with a blank: {shown}"
+            yield Finding("names", "warning", what, "Correct the broker's file, or the topic, that has the wrong one.")
+    if not found:
+        yield Finding("names", "ok", "no names of clusters, brokers or topics look alike")
+
+
+def _order_configs(tables: RouteTables) -> Iterable[Finding]:
+    table = tables.kv.get(ORDER_TOPIC_NAMESPACE, {})
+    problems = {topic: problem for topic, value in table.items() if (problem := order_problem(value))}
+    for topic, problem in list(problems.items())[:_MOST_NAMED]:
+        next_step = f"`namesrv-stream updateKvConfig -s {ORDER_TOPIC_NAMESPACE} -k {topic}` puts another value."
+        yield Finding("order configuration", "failed", f"of topic {topic}: {problem}", next_step)
+    if not problems:
+        yield Finding("order configuration", "ok", f"{len(table)} values of {ORDER_TOPIC_NAMESPACE} can be read")

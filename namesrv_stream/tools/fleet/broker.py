@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
-from itertools import product
+from itertools import islice, product
 from string import ascii_lowercase
 
 from namesrv_stream.rules.record_types import (
@@ -41,8 +41,8 @@ class BrokerGroup:
     cluster_name: str
     broker_name: str
     zone_name: str | None
-    topics: dict[str, TopicConfig]
-    version: DataVersion
+    topics: dict[str, TopicConfig] = field(default_factory=dict)
+    version: DataVersion = field(default_factory=DataVersion)
     brokers: list[Broker] = field(default_factory=list)
 
     def put_topic(self, topic: str, config: TopicConfig, at_ms: int) -> None:
@@ -144,10 +144,11 @@ def topic_config(queues: int, perm: int) -> TopicConfig:
 
 def build_groups(plan: FleetPlan, at_ms: int) -> list[BrokerGroup]:
     """Return the broker groups of a fleet with data versions as of `at_ms`; all brokers are still down."""
-    groups = list(_groups(plan))
-    for group, topics in _placed_topics(plan, groups):
-        group.topics = system_topics(group.cluster_name, group.broker_name) | topics
-        group.version = DataVersion(timestamp=at_ms, counter=len(topics))
+    groups = [_group(plan, number) for number in range(plan.broker_names)]
+    _place_topics(plan, groups)
+    for group in groups:
+        group.version = DataVersion(timestamp=at_ms, counter=len(group.topics))
+        group.topics = system_topics(group.cluster_name, group.broker_name) | group.topics
     return groups
 
 
@@ -170,37 +171,31 @@ def cluster_name(number: int) -> str:
     return f"cluster-{_letters(number)}"
 
 
-def _groups(plan: FleetPlan) -> Iterator[BrokerGroup]:
-    for number in range(plan.broker_names):
-        row, cluster = divmod(number, plan.clusters)
-        group = BrokerGroup(
-            cluster_name=cluster_name(cluster),
-            broker_name=f"broker-{_letters(cluster)}-{row}",
-            zone_name=f"zone-{row % plan.zones + 1}" if plan.zones else None,
-            topics={},
-            version=DataVersion(),
-        )
-        first = number * (1 + plan.slaves_per_master)
-        size = min(1 + plan.slaves_per_master, plan.brokers - first)
-        group.brokers = [Broker(group, MASTER_ID + i, str(_FIRST_ADDRESS + first + i)) for i in range(size)]
-        yield group
+def _group(plan: FleetPlan, number: int) -> BrokerGroup:
+    row, cluster = divmod(number, plan.clusters)
+    group = BrokerGroup(
+        cluster_name=cluster_name(cluster),
+        broker_name=f"broker-{_letters(cluster)}-{row}",
+        zone_name=f"zone-{row % plan.zones + 1}" if plan.zones else None,
+    )
+    first = number * (1 + plan.slaves_per_master)
+    size = min(1 + plan.slaves_per_master, plan.brokers - first)
+    group.brokers = [Broker(group, MASTER_ID + i, str(_FIRST_ADDRESS + first + i)) for i in range(size)]
+    return group
 
 
-def _placed_topics(
-    plan: FleetPlan, groups: Sequence[BrokerGroup]
-) -> Iterator[tuple[BrokerGroup, dict[str, TopicConfig]]]:
+def _place_topics(plan: FleetPlan, groups: Sequence[BrokerGroup]) -> None:
+    """Put each topic of the users on some groups of one cluster."""
     rng = random.Random(f"{plan.seed}/topics")
     by_cluster: dict[str, list[BrokerGroup]] = defaultdict(list)
     for group in groups:
         by_cluster[group.cluster_name].append(group)
     clusters = list(by_cluster.values())
-    topics: dict[str, dict[str, TopicConfig]] = {group.broker_name: {} for group in groups}
-    for _, topic in zip(range(plan.topics), topic_names(), strict=False):
+    for topic in islice(topic_names(), plan.topics):
         candidates = rng.choice(clusters)
         config = random_topic(rng)
         for group in rng.sample(candidates, min(rng.choice(_BROKER_NAMES_OF_A_TOPIC), len(candidates))):
-            topics[group.broker_name][topic] = config
-    return ((group, topics[group.broker_name]) for group in groups)
+            group.topics[topic] = config
 
 
 def _letters(number: int) -> str:

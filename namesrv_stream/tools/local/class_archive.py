@@ -1,4 +1,4 @@
-"""Records the archive of classes with which the job starts sooner (`namesrv_stream.tools.local.driver`)."""
+"""Records the archive of classes with which the job starts sooner (`namesrv_stream.tools.local.submission`)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from namesrv_stream.config import NamesrvSettings, as_options, kafka_client_arguments
+from namesrv_stream.config import as_options
 from namesrv_stream.config.loading import ENV_PREFIX
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.kafka.topic import ensure_topic
+from namesrv_stream.records import DEFAULT_TOPIC
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tools.fleet.plan import Churn, FleetPlan
@@ -32,78 +33,67 @@ _PUBLICATIONS = 3
 """The first one starts Python workers and state stores, the later ones have their state to read."""
 
 
-class ArchiveNotMadeError(NamesrvError):
-    """The job did not publish, or Java wrote no archive; `output` is the end of the job's output."""
-
-    def __init__(self, what: str, output: str) -> None:
-        super().__init__(f"no archive of classes was made: {what}. The job starts without one, only later.\n{output}")
-        self.what = what
-        self.output = output
-
-
 def record_archive(archive: Path, on_step: Callable[[str], None]) -> None:
     """Run the job on a registry of its own until it has published a few times, and let Java write the archive.
 
-    `on_step` is called with what happens now. Raises ArchiveNotMadeError; an archive that is there stays then. A new
-    one takes its place at once: running jobs have the old file in their memory.
+    `on_step` is called with what happens now. Raises NamesrvError; an archive that is there stays then. A new one takes
+    its place at once: running jobs have the old file in their memory.
     """
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
         beside = tempfile.TemporaryDirectory(prefix=".archive-", dir=archive.parent, ignore_cleanup_errors=True)
     except OSError as error:
-        raise ArchiveNotMadeError(f"{archive.parent} cannot be written", str(error)) from error
+        raise _not_made(f"{archive.parent} cannot be written", str(error)) from error
     with beside as name:
         folder, recorded = Path(name), Path(name, archive.name)
         on_step("starting Kafka")
         with LocalKafka(folder / "kafka") as kafka:
-            settings = NamesrvSettings.model_validate(
-                {"kafka.bootstrap.servers": kafka.bootstrap_servers, "delta.root": str(folder / "registry")}
-            )
-            on_step("running the job on some simulated brokers")
-            _record(settings, recorded, folder / "job.log", on_step)
+            _record(kafka.bootstrap_servers, folder, recorded, on_step)
         recorded.replace(archive)
 
 
-def _record(settings: NamesrvSettings, recorded: Path, job_log: Path, on_step: Callable[[str], None]) -> None:
+def _record(bootstrap_servers: str, folder: Path, recorded: Path, on_step: Callable[[str], None]) -> None:
     """Run the job and end it. Java writes the whole archive only if the job ends in order."""
-    job, has_published = _started_job(settings, recorded, job_log), False
+    on_step("running the job on some simulated brokers")
+    given = {"kafka.bootstrap.servers": bootstrap_servers, "delta.root": str(folder / "registry")}
+    local = {"spark.master": "local[2]"}
+    command, environment = submission(
+        "route_registry", as_options(given), spark_options=local, records_archive=recorded
+    )
+    without_settings = {name: value for name, value in environment.items() if not name.startswith(ENV_PREFIX)}
+    log = folder / "job.log"
+    job, has_published = OwnedProcess(command, log, env=without_settings), False
     try:
-        _feed(settings, job, job_log)
+        _feed(bootstrap_servers, Root(given["delta.root"]), job, log)
         has_published = True
         on_step("waiting for Java to write the archive")
     finally:
         job.stop(_LIMIT_S if has_published else _SHORT_LIMIT_S)
     if job.exit_code != 0 or not recorded.exists():
-        what = f"Java wrote none, and the job ended with {job.exit_code}{_on_class_path()}"
-        raise ArchiveNotMadeError(what, _end_of(job_log))
+        raise _not_made(f"Java wrote none, and the job ended with {job.exit_code}{_on_class_path()}", _end_of(log))
 
 
-def _started_job(settings: NamesrvSettings, recorded: Path, job_log: Path) -> OwnedProcess:
-    given = {"kafka.bootstrap.servers": settings.kafka_bootstrap_servers, "delta.root": settings.delta_root}
-    here = {"spark.master": "local[2]"}
-    command, environment = submission("route_registry", as_options(given), spark_options=here, records_archive=recorded)
-    without_settings = {name: value for name, value in environment.items() if not name.startswith(ENV_PREFIX)}
-    return OwnedProcess(command, job_log, env=without_settings)
-
-
-def _feed(settings: NamesrvSettings, job: OwnedProcess, job_log: Path) -> None:
+def _feed(bootstrap_servers: str, root: Root, job: OwnedProcess, log: Path) -> None:
     """Let brokers register, change and send heartbeats until the job has published `_PUBLICATIONS` times."""
-    arguments = kafka_client_arguments(settings)
-    ensure_topic(arguments, settings.kafka_topic)
-    root, given_up_s = Root(settings.delta_root), time.monotonic() + _LIMIT_S
+    kafka, given_up_s = {"bootstrap.servers": bootstrap_servers}, time.monotonic() + _LIMIT_S
+    ensure_topic(kafka, DEFAULT_TOPIC)
     plan = FleetPlan(brokers=4, topics=20, period_ms=10_000, churn={Churn.CREATE_TOPIC: 60.0})
-    with HeartbeatProducer(arguments, settings.kafka_topic) as producer:
+    with HeartbeatProducer(kafka) as producer:
         fleet = Fleet(plan, producer)
         fleet.start()
         try:
             while _publications(root) < _PUBLICATIONS:
                 fleet.wait(_LOOK_EVERY_S)
                 if job.exit_code is not None:
-                    raise ArchiveNotMadeError(f"the job ended with {job.exit_code}", _end_of(job_log))
+                    raise _not_made(f"the job ended with {job.exit_code}", _end_of(log))
                 if time.monotonic() > given_up_s:
-                    raise ArchiveNotMadeError(f"the job did not publish within {_LIMIT_S:.0f} s", _end_of(job_log))
+                    raise _not_made(f"the job did not publish within {_LIMIT_S:.0f} s", _end_of(log))
         finally:
             fleet.stop(unregister=False)
+
+
+def _not_made(what: str, output: str) -> NamesrvError:
+    return NamesrvError(f"no archive of classes was made: {what}. The job starts without one, only later.\n{output}")
 
 
 def _on_class_path() -> str:

@@ -16,32 +16,13 @@ _LOCK = ".in-use"
 _SERVED = ".served"
 
 
-class FolderInUseError(NamesrvError):
-    """Another process owns the data folder."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(f"{folder} is in use by another process of ours: stop that one, or give another with --data.")
-        self.folder = folder
-
-
-class FolderNotOursError(NamesrvError):
-    """A folder in which folders would be made anew holds something that this command did not put there."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(
-            f"{folder} is neither empty nor a folder that this command made before, so nothing in it is removed: "
-            "give a new folder with --data, or remove this one if nobody needs it."
-        )
-        self.folder = folder
-
-
 @contextmanager
 def owned_folder(folder: Path, *, made_anew: Collection[str] = ()) -> Iterator[Path]:
     """Own the folder within the `with`; it is created if it is missing.
 
-    Raises FolderInUseError if another process owns it. Folders in it with the names `made_anew` are removed first. That
-    needs a folder that was empty when it was first owned in this way; another one raises FolderNotOursError, and
-    nothing in it is touched.
+    Raises NamesrvError if another process owns it. Folders in it with the names `made_anew` are removed first. That
+    needs a folder that was empty when it was first owned in this way; another one raises NamesrvError, and nothing in
+    it is touched.
     """
     if made_anew:
         _check_ours(folder)
@@ -50,7 +31,8 @@ def owned_folder(folder: Path, *, made_anew: Collection[str] = ()) -> Iterator[P
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise FolderInUseError(folder) from error
+            problem = "is in use by another process of ours: stop that one, or give another with --data."
+            raise NamesrvError(f"{folder} {problem}") from error
         if made_anew:
             (folder / MARKER).touch()
         for name in made_anew:
@@ -87,4 +69,7 @@ def is_in_service(registry: str) -> bool:
 def _check_ours(folder: Path) -> None:
     entries = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
     if MARKER not in entries and entries - {_LOCK}:
-        raise FolderNotOursError(folder)
+        raise NamesrvError(
+            f"{folder} is neither empty nor a folder that this command made before, so nothing in it is removed: "
+            "give a new folder with --data, or remove this one if nobody needs it."
+        )

@@ -1,15 +1,20 @@
-"""Fetches the jars that pip does not: `conf/ivy.xml` lists them, the Ivy inside pyspark fetches them.
+"""The Java that Spark and Kafka run on, and the jars that pip does not fetch.
 
-Each configuration of `conf/ivy.xml` has its folder `jars/<configuration>`: of the checkout, or of the user's cache if
-the package was installed from a wheel, which has `conf` inside. Ivy keeps what it downloaded in the user's Ivy cache,
-so that a second checkout copies instead of downloading.
+`conf/ivy.xml` lists the jars, the Ivy inside pyspark fetches them. Each configuration of `conf/ivy.xml` has its folder
+`jars/<configuration>`: of the checkout, or of the user's cache if the package was installed from a wheel, which has
+`conf` inside. Ivy keeps what it downloaded in the user's Ivy cache, so that a second checkout copies instead of
+downloading.
+
+`python -m namesrv_stream.tools.local.jars CONFIGURATION ...` fetches jars; without a configuration it looks for Java.
 """
 
 import fcntl
+import functools
 import hashlib
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections import deque
@@ -18,26 +23,15 @@ from pathlib import Path
 import click
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.tools.local.java import find_java
 
+OLDEST_JAVA = 17
 CHECKOUT = Path(__file__).resolve().parents[3]
-
-
-def _conf() -> Path:
-    """Return the folder of the settings files: that of the checkout, else the copy that a wheel brings."""
-    in_checkout = CHECKOUT / "conf"
-    return in_checkout if (in_checkout / "ivy.xml").exists() else Path(__file__).resolve().parents[2] / "conf"
-
-
-def _home() -> Path:
-    """Return the folder for what is fetched and made: the checkout, else one of the user's cache."""
-    if (CHECKOUT / "conf" / "ivy.xml").exists():
-        return CHECKOUT
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "namesrv-stream"
-
-
-CONF = _conf()
-HOME = _home()
+_IS_CHECKOUT = (CHECKOUT / "conf" / "ivy.xml").exists()
+CONF = CHECKOUT / "conf" if _IS_CHECKOUT else Path(__file__).resolve().parents[2] / "conf"
+"""The folder of the settings files: that of the checkout, else the copy that a wheel brings."""
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+HOME = CHECKOUT if _IS_CHECKOUT else _CACHE / "namesrv-stream"
+"""The folder for what is fetched and made: the checkout, else one of the user's cache."""
 IVY_FILE = CONF / "ivy.xml"
 JARS = HOME / "jars"
 _DOWNLOAD = re.compile(r"downloading \S*/(\S+\.jar) ")
@@ -45,20 +39,51 @@ _DOWNLOAD = re.compile(r"downloading \S*/(\S+\.jar) ")
 _LINES_OF_AN_ERROR = 40
 
 
-class JarsNotRetrievedError(NamesrvError):
-    """Ivy could not fetch the jars of a configuration; `output` is the end of its output."""
-
-    def __init__(self, configuration: str, output: str) -> None:
-        super().__init__(
-            f"the jars of {configuration} in {IVY_FILE} could not be fetched: is the network there? "
-            f"(behind a proxy, JAVA_TOOL_OPTIONS names it to Java)\n{output}"
+@functools.cache
+def find_java() -> Path:
+    """Return the `java` of JAVA_HOME, or else of PATH, as Spark does. Raises NamesrvError without a Java of 17 on."""
+    if home := os.environ.get("JAVA_HOME"):
+        java = Path(home) / "bin" / "java"
+        if not os.access(java, os.X_OK):
+            raise _no_java(f"JAVA_HOME is {home}, which has no bin/java")
+    else:
+        found = shutil.which("java")
+        if found is None:
+            raise _no_java("JAVA_HOME is not set and no java is on PATH")
+        java = Path(found)
+    version = java_version(java)
+    if major_version(version) < OLDEST_JAVA:
+        raise NamesrvError(
+            f"{java} is Java {version}, and Spark needs {OLDEST_JAVA} or newer: "
+            f"install Java {OLDEST_JAVA} and point JAVA_HOME at it"
         )
-        self.configuration = configuration
-        self.output = output
+    return java
+
+
+def java_version(java: Path) -> str:
+    """Return the version that `java -version` prints. Raises NamesrvError if it prints none."""
+    output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "([^"]+)"', output)
+    if version is None:  # such as macOS's /usr/bin/java, which only prints where to download one
+        raise _no_java(f"{java} does not start")
+    return version[1]
+
+
+def major_version(version: str) -> int:
+    """Return 17 for "17.0.15", 21 for "21-ea", and 8 for "1.8.0_392", the numbering of Java before 9."""
+    numbers = [int(number) for number in re.findall(r"\d+", version)]
+    return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
+
+
+def _no_java(looked_at: str) -> NamesrvError:
+    return NamesrvError(
+        f"no Java found ({looked_at}): install Java {OLDEST_JAVA} or newer "
+        f"(for example Debian's openjdk-{OLDEST_JAVA}-jre-headless) or point JAVA_HOME at one"
+    )
 
 
 def retrieved_jars(configuration: str) -> Path:
-    """The folder with the jars of one configuration of `conf/ivy.xml`, fetched first where they are not those."""
+    """Return the folder with the jars of one configuration of `conf/ivy.xml`. Fetches them first if it has others."""
     folder = JARS / configuration
     folder.mkdir(parents=True, exist_ok=True)
     if not is_retrieved(configuration):
@@ -84,27 +109,10 @@ def _wanted() -> str:
     return hashlib.sha256(IVY_FILE.read_bytes()).hexdigest()
 
 
-def jars_of_sessions() -> list[Path]:
-    """Return the jars of a session's class path: Spark's, and those of s3a:// if they were fetched."""
-    folders = [retrieved_jars("spark"), *([retrieved_jars("s3")] if (JARS / "s3").exists() else [])]
-    return sorted(jar for folder in folders for jar in folder.glob("*.jar"))
-
-
 def _retrieve(configuration: str, folder: Path) -> None:
     pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
-    fetch: list[str | Path] = [
-        "-ivy",
-        IVY_FILE,
-        "-confs",
-        configuration,
-        "-types",
-        "jar",
-        "bundle",
-        "-retrieve",
-        pattern,
-        "-sync",
-    ]
-    command = [find_java(), "-jar", pyspark_jar("ivy"), *fetch]
+    options = ["-confs", configuration, "-types", "jar", "bundle", "-retrieve", pattern, "-sync"]
+    command = [str(find_java()), "-jar", str(pyspark_jar("ivy")), "-ivy", str(IVY_FILE), *options]
     last_lines: deque[str] = deque(maxlen=_LINES_OF_AN_ERROR)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
         assert ivy.stdout is not None
@@ -113,7 +121,16 @@ def _retrieve(configuration: str, folder: Path) -> None:
             if download := _DOWNLOAD.match(line):
                 click.echo(f"downloading {download[1]}", err=True)
     if ivy.returncode != 0:
-        raise JarsNotRetrievedError(configuration, "".join(last_lines)[-2000:])
+        raise NamesrvError(
+            f"the jars of {configuration} in {IVY_FILE} could not be fetched: is the network there? "
+            f"(behind a proxy, JAVA_TOOL_OPTIONS names it to Java)\n{''.join(last_lines)[-2000:]}"
+        )
+
+
+def jars_of_sessions() -> list[Path]:
+    """Return the jars of a session's class path: Spark's, and those of s3a:// if they were fetched."""
+    folders = [retrieved_jars("spark"), *([retrieved_jars("s3")] if (JARS / "s3").exists() else [])]
+    return sorted(jar for folder in folders for jar in folder.glob("*.jar"))
 
 
 def pyspark_jar(name: str) -> Path:
@@ -125,15 +142,15 @@ def pyspark_folder() -> Path:
     """Return the folder of pyspark, which is not imported, for that takes a second."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise JarsNotRetrievedError(
-            "spark", "pyspark, which brings Spark and Ivy, is not installed: run `make install`"
-        )
+        raise NamesrvError("pyspark, which brings Spark and Ivy, is not installed: run `make install`")
     return Path(spec.origin).parent
 
 
 if __name__ == "__main__":
     try:
+        if not sys.argv[1:]:
+            find_java()
         for name in sys.argv[1:]:
-            print(f"jars of {name}: {retrieved_jars(name)}")  # noqa: T201 -- make shows it
+            click.echo(f"jars of {name}: {retrieved_jars(name)}")
     except NamesrvError as error:
         sys.exit(str(error))

@@ -16,17 +16,6 @@ _in_turn = islice(cycle(_FOR_SERVERS), random.randrange(len(_FOR_SERVERS)), None
 """Each port is given out once before it comes again; another process begins elsewhere."""
 
 
-class PortInUseError(NamesrvError):
-    """Another process has the port that a server was to get."""
-
-    def __init__(self, port: int, server: str) -> None:
-        super().__init__(
-            f"port {port} of {HOST} is in use, so {server} cannot have it: "
-            f"stop what listens there ({who_listens(port)} names it) or choose another port"
-        )
-        self.port = port
-
-
 def free_ports(count: int) -> int:
     """Return the first of `count` consecutive ports at which no server listens.
 
@@ -39,9 +28,12 @@ def free_ports(count: int) -> int:
 
 
 def check_free(port: int, server: str) -> None:
-    """Raise PortInUseError if a process listens at the port; `server` names who was to get it."""
+    """Raise NamesrvError if a process listens at the port; `server` names who was to get it."""
     if not _is_free(port):
-        raise PortInUseError(port, server)
+        raise NamesrvError(
+            f"port {port} of {HOST} is in use, so {server} cannot have it: "
+            f"stop what listens there ({who_listens(port)} names it) or choose another port"
+        )
 
 
 def _is_free(port: int) -> bool:

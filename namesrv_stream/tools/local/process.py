@@ -1,10 +1,18 @@
-"""Child processes that never outlive this one."""
+"""Child processes that never outlive this one, and servers in such processes."""
 
-import os
-import signal
+from __future__ import annotations
+
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
+
+import psutil
+from tenacity import RetryError, Retrying, retry_if_not_result, stop_after_delay, wait_fixed
+
+from namesrv_stream.errors import NamesrvError
 
 # Reads until this process has ended, for whatever reason, and only then stops the child. CONT, because a paused
 # process handles TERM only when it runs again.
@@ -19,7 +27,6 @@ class OwnedProcess:
     """
 
     def __init__(self, command: Sequence[str | Path], log: Path, env: Mapping[str, str] | None = None) -> None:
-        self._is_paused = False
         with log.open("ab") as output:
             self._child = subprocess.Popen(
                 command,
@@ -49,7 +56,6 @@ class OwnedProcess:
 
     def stop(self, limit_s: float = 20) -> None:
         """Ask the child to end (SIGTERM), and kill it if it has not ended within the limit."""
-        self.resume()
         self._child.terminate()
         try:
             self._child.wait(limit_s)
@@ -62,24 +68,90 @@ class OwnedProcess:
         self._child.kill()
         self._forget()
 
-    def pause(self) -> None:
-        """Pause the child (SIGSTOP), and return once it is paused: its connections stay open and nothing answers."""
-        if self._is_paused or self._child.poll() is not None:
-            return
-        self._is_paused = True  # which the system tells once
-        self._child.send_signal(signal.SIGSTOP)
-        _, status = os.waitpid(self._child.pid, os.WUNTRACED)
-        if not os.WIFSTOPPED(status):
-            self._child.returncode = os.waitstatus_to_exitcode(status)  # it has ended, which is told once too
-
-    def resume(self) -> None:
-        """Let the child run on after `pause`."""
-        self._is_paused = False
-        self._child.send_signal(signal.SIGCONT)
-
     def _forget(self) -> None:
         self._watch.kill()  # before the child's pid is free for another process
         self._child.wait()
         self._watch.wait()
         if self._watch.stdin is not None:
             self._watch.stdin.close()
+
+
+class ServerNotStartedError(NamesrvError):
+    """A server ended, or did not answer within the limit; its output is in `log`."""
+
+    def __init__(self, server: str, what: str, log: Path) -> None:
+        last_lines = log.read_text(errors="replace").strip().splitlines()[-5:] if log.exists() else []
+        super().__init__("\n".join([f"{server} {what}; the end of {log}:", *last_lines]))
+
+
+class OwnedServer:
+    """A server that runs within the `with` as a context manager. It may be started again after `stop` and `kill`.
+
+    Each kind of server has a `start`, which starts it by `_run` and returns when it answers.
+    """
+
+    name: str
+    """The name of the server in messages."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._process: OwnedProcess | None = None
+
+    def start(self) -> Self:
+        """Start the server and return when it answers. Raises ServerNotStartedError."""
+        raise NotImplementedError
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, None if the server does not run."""
+        return self._process.pid if self._process else None
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of a server that has ended by itself or was killed by others; None otherwise."""
+        return self._process.exit_code if self._process else None
+
+    def stop(self) -> None:
+        """End the server in order (SIGTERM). Does nothing if it does not run."""
+        if self._process:
+            self._process.stop()
+            self._process = None
+
+    def kill(self) -> None:
+        """End the server as a crash would (SIGKILL). Does nothing if it does not run."""
+        if self._process:
+            self._process.kill()
+            self._process = None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Pause the server within the `with`: it keeps its connections and answers nothing."""
+        paused = psutil.Process(self.pid)
+        paused.suspend()
+        while paused.status() != psutil.STATUS_STOPPED:
+            time.sleep(0.01)
+        try:
+            yield
+        finally:
+            paused.resume()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _run(self, command: Sequence[str | Path], answers: Callable[[], bool], limit_s: float) -> None:
+        """Start the process and wait until it answers. After a ServerNotStartedError no process runs."""
+        self._process = process = OwnedProcess(command, self._log)
+        until = Retrying(stop=stop_after_delay(limit_s), wait=wait_fixed(0.1), retry=retry_if_not_result(bool))
+        try:
+            until(lambda: process.exit_code is not None or answers())
+            if process.exit_code is not None:
+                raise ServerNotStartedError(self.name, f"ended with exit code {process.exit_code}", self._log)
+        except RetryError:
+            self.kill()
+            raise ServerNotStartedError(self.name, f"did not answer within {limit_s:g} s", self._log) from None
+        except BaseException:
+            self.kill()
+            raise

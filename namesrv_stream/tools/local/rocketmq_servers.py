@@ -1,31 +1,22 @@
-"""A real RocketMQ on this machine, from its jars: NameServer, brokers, mqadmin and the Java client.
+"""A real RocketMQ on this machine, from its jars: NameServer, brokers and mqadmin.
 
 For tests, measurements and demonstrations. All servers listen at 127.0.0.1 and keep their files in a given folder.
 """
 
 from __future__ import annotations
 
-import re
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Self
 
-from py4j.java_gateway import GatewayParameters, JavaGateway
-from tenacity import RetryError, Retrying, retry_if_not_result, stop_after_delay
-
-from namesrv_stream.errors import NamesrvError
-from namesrv_stream.tools.local.jars import pyspark_jar, retrieved_jars
-from namesrv_stream.tools.local.java import find_java
+from namesrv_stream.tools.local.jars import find_java, retrieved_jars
 from namesrv_stream.tools.local.ports import HOST, free_ports, listens
-from namesrv_stream.tools.local.server_process import OwnedServer
+from namesrv_stream.tools.local.process import OwnedServer
 
 START_LIMIT_S = 120
 _MQADMIN_LIMIT_S = 60
-_CALL_LIMIT_S = 90
-"""Limit for one call of the Java client, whose own timeouts are shorter."""
 _NAMESRV_MAIN = "org.apache.rocketmq.namesrv.NamesrvStartup"
 _BROKER_MAIN = "org.apache.rocketmq.broker.BrokerStartup"
 _MQADMIN_MAIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
@@ -66,7 +57,7 @@ class Release(Enum):
 
     def java(self, home: Path, main: str, *arguments: str, heap: str = "-Xmx256m") -> list[str | Path]:
         """Return the command that runs one of its programs; its logs go to `home`, none to the terminal."""
-        _write_log_settings(home)
+        write_log_settings(home)
         options = [heap, f"-Duser.home={home}", f"-Drocketmq.home.dir={home}", f"-Djava.io.tmpdir={home}"]
         jars = f"{home / 'conf'}:{retrieved_jars(self.value)}/*"
         opens = _BROKER_OPENS if main == _BROKER_MAIN else []
@@ -125,150 +116,19 @@ def broker(
     return LocalServer(release, _BROKER_MAIN, data, port, _SMALL_BROKER | own | settings)
 
 
-class Keys(NamedTuple):
-    """The access key and secret key with which a client or mqadmin signs its requests."""
-
-    access_key: str
-    secret_key: str
-
-
 def mqadmin(
-    home: Path, namesrv_addr: str, *arguments: str, release: Release = Release.V5, keys: Keys | None = None
+    home: Path, namesrv_addr: str, *arguments: str, release: Release = Release.V5, keys: tuple[str, str] | None = None
 ) -> str:
-    """Run `mqadmin COMMAND ...` and return its output, errors included."""
+    """Run `mqadmin COMMAND ...` and return its output, errors included. `keys`: access key and secret key."""
     (home / "conf").mkdir(parents=True, exist_ok=True)
     (home / "conf/tools.yml").unlink(missing_ok=True)
     if keys is not None:
-        (home / "conf/tools.yml").write_text(f"accessKey: {keys.access_key}\nsecretKey: {keys.secret_key}\n")
+        (home / "conf/tools.yml").write_text(f"accessKey: {keys[0]}\nsecretKey: {keys[1]}\n")
     command = release.java(home.resolve(), _MQADMIN_MAIN, *arguments, "-n", namesrv_addr)
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=_MQADMIN_LIMIT_S
     )
     return done.stdout
-
-
-class JavaClient:
-    """RocketMQ's Java client in a JVM that Python drives: one producer and any number of consumers."""
-
-    def __init__(self, java: JavaGateway, namesrv_addr: str, keys: Keys | None = None) -> None:
-        self._client = java.jvm.org.apache.rocketmq.client
-        self._signs: tuple[Any, ...] = ()
-        if keys is not None:
-            acl = java.jvm.org.apache.rocketmq.acl.common
-            self._signs = (acl.AclClientRPCHook(acl.SessionCredentials(*keys)),)
-        self._message = java.jvm.org.apache.rocketmq.common.message.Message
-        self._consume_from = java.jvm.org.apache.rocketmq.common.consumer.ConsumeFromWhere
-        self._namesrv_addr = namesrv_addr
-        self._producer = self._client.producer.DefaultMQProducer("namesrv-stream-producer", *self._signs)
-        self._producer.setNamesrvAddr(namesrv_addr)
-        self._producer.setSendMsgTimeout(10_000)
-        self._producer.start()
-
-    def create_topic(self, topic: str, cluster: str) -> None:
-        """Create a topic on all masters of a cluster, with a client of 4.x."""
-        self._producer.createTopic(cluster, topic, 4)
-
-    def send(self, topic: str, bodies: list[str]) -> None:
-        """Send messages one by one, each acknowledged by a broker. Raises MessageNotSentError."""
-        for body in bodies:
-            result = self._producer.send(self._message(topic, body.encode()))
-            status = result.getSendStatus().name()
-            if status not in ("SEND_OK", "SLAVE_NOT_AVAILABLE"):
-                raise MessageNotSentError(topic, status)
-
-    def receive(self, topic: str, count: int, limit_s: float = 60.0) -> list[str]:
-        """Return messages of the topic from its start, in any order: `count`, or fewer if the limit has passed."""
-        consumer = self._client.consumer.DefaultLitePullConsumer(f"group-{topic}", *self._signs)
-        consumer.setNamesrvAddr(self._namesrv_addr)
-        consumer.setConsumeFromWhere(self._consume_from.CONSUME_FROM_FIRST_OFFSET)
-        consumer.subscribe(topic, "*")
-        consumer.start()
-        try:
-            return self._polled(consumer, count, limit_s)
-        finally:
-            consumer.shutdown()
-
-    def _polled(self, consumer: Any, count: int, limit_s: float) -> list[str]:
-        found: list[str] = []
-
-        def poll_all() -> bool:
-            found.extend(bytes(message.getBody()).decode() for message in consumer.poll(500))
-            return len(found) >= count
-
-        attempts = Retrying(stop=stop_after_delay(limit_s), retry=retry_if_not_result(bool))
-        with suppress(RetryError):
-            attempts(poll_all)
-        return found
-
-    def close(self) -> None:
-        """Stop the producer."""
-        self._producer.shutdown()
-
-
-class MessageNotSentError(NamesrvError):
-    """A broker did not accept a message."""
-
-    def __init__(self, topic: str, status: str) -> None:
-        super().__init__(f"a message to {topic} was not sent: {status}. The broker's log shows why.")
-        self.status = status
-
-
-class ClientJvm(OwnedServer):
-    """A JVM with RocketMQ's client in it, for Python to drive."""
-
-    def __init__(self, home: Path, release: Release) -> None:
-        super().__init__(home / "client-console.log")
-        self._home = home
-        self._release = release
-        self.name = "the Java client"
-        self.port = free_ports(1)
-        self.token = ""
-
-    def start(self) -> Self:
-        """Start the JVM. Only this process knows its `token`, so that no other user of the machine can drive it."""
-        _write_log_settings(self._home)
-        jars = f"{pyspark_jar('py4j')}:{self._home / 'conf'}:{retrieved_jars(self._release.value)}/*"
-        options = ["-Xmx256m", f"-Duser.home={self._home}", f"-Drocketmq.client.logRoot={self._home}"]
-        main = ["py4j.GatewayServer", "--enable-auth", str(self.port)]
-        self._log.unlink(missing_ok=True)
-        self._log.touch(mode=0o600)  # py4j writes the token there
-        self._run([find_java(), *options, "-cp", jars, *main], self._read_token, START_LIMIT_S)
-        return self
-
-    def _read_token(self) -> bool:
-        found = re.search(rf"^{self.port}\n(\S+)\n", self._log.read_text(), re.MULTILINE)
-        self.token = found[1] if found else ""
-        return bool(found) and listens(self.port)
-
-
-@contextmanager
-def client_jvm(home: Path, release: Release = Release.V5) -> Iterator[JavaGateway]:
-    """Run a JVM with RocketMQ's client in it within the `with`, and yield py4j's way to its classes.
-
-    A call that does not return within _CALL_LIMIT_S raises an error.
-    """
-    with ClientJvm(home.resolve(), release) as jvm:
-        parameters = GatewayParameters(
-            port=jvm.port, auto_convert=True, read_timeout=_CALL_LIMIT_S, auth_token=jvm.token
-        )
-        java = JavaGateway(gateway_parameters=parameters)
-        try:
-            yield java
-        finally:
-            java.shutdown()  # before the JVM ends: py4j would connect to it whenever one of its objects is collected
-
-
-@contextmanager
-def java_client(
-    home: Path, namesrv_addr: str, release: Release = Release.V5, keys: Keys | None = None
-) -> Iterator[JavaClient]:
-    """Run a Java client of this release, in a JVM of its own, within the `with`."""
-    with client_jvm(home, release) as java:
-        client = JavaClient(java, namesrv_addr, keys)
-        try:
-            yield client
-        finally:
-            client.close()
 
 
 _QUIET_5 = "org.apache.rocketmq.logging.ch.qos"
@@ -282,7 +142,7 @@ _LOG_SETTINGS = """<configuration>
 """
 
 
-def _write_log_settings(home: Path) -> None:
+def write_log_settings(home: Path) -> None:
     """Write the settings of logs: 5.x reads rmq.logback.xml from its class path, 4.x a file for each program."""
     folder = home / "conf"
     folder.mkdir(parents=True, exist_ok=True)

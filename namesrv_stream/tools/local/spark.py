@@ -15,10 +15,9 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from namesrv_stream.tools.local.driver import driver_start
 from namesrv_stream.tools.local.jars import HOME
 from namesrv_stream.tools.local.ports import HOST
-from namesrv_stream.tools.local.spark_home import spark_home
+from namesrv_stream.tools.local.submission import driver_start, spark_home
 
 
 def local_session(
@@ -27,7 +26,8 @@ def local_session(
     """Return a session on `local[cores]`, started as `driver_start` says with `options` over all but the master.
 
     `log` receives the output of the JVM, which otherwise goes to standard error. Python workers run this interpreter,
-    because another one on the PATH may lack the dependencies. The handler of Ctrl-C stays as it was.
+    because another one on the PATH may lack the dependencies. The handler of Ctrl-C stays as it was, and acts once the
+    session is there.
     """
     # No jars: conf/ names them relative to the checkout, and the class path has them.
     own = {"spark.ui.enabled": "false", "spark.sql.warehouse.dir": str(HOME / "data" / "warehouse"), "spark.jars": ""}
@@ -37,7 +37,7 @@ def local_session(
         builder = builder.config(key, value)
     os.environ.setdefault("SPARK_LOCAL_IP", HOST)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    with _submitted_with(start.settings_file), _standard_error_to(log), _same_interrupt_handler():
+    with _submitted_with(start.settings_file), _standard_error_to(log), _interrupted_at_the_end():
         return builder.getOrCreate()
 
 
@@ -91,22 +91,23 @@ def halt_session(spark: SparkSession, last_line: str, exit_status: int) -> None:
 
 
 @contextmanager
-def _same_interrupt_handler() -> Iterator[None]:
-    """Put the present handler of Ctrl-C back at the end of the `with`.
+def _interrupted_at_the_end() -> Iterator[None]:
+    """Let Ctrl-C act at the end of the `with`, by the handler that is in force at its beginning.
 
-    pyspark installs its own one meanwhile. That cancels all jobs, which would end a streaming query in the middle of a
-    batch.
+    pyspark installs its own handler, which cancels all jobs and would end a streaming query in the middle of a batch.
+    And a JVM whose parent is gone before it has started would stay.
     """
-    if (
-        threading.current_thread() is not threading.main_thread()
-    ):  # pyspark installs its handler in the main thread only
+    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
         yield
         return
-    before = signal.getsignal(signal.SIGINT)
+    interrupts: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: interrupts.append(number))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+    if interrupts:
+        signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from namesrv_stream.tools.fleet.player import Fleet
 from namesrv_stream.tools.local.folder import in_service, owned_folder
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.ports import HOST, check_free
-from namesrv_stream.tools.local.server_process import OwnedServer
+from namesrv_stream.tools.local.process import OwnedServer
 from namesrv_stream.tools.local.spark import forget_session, local_session, set_up_spark_log
 
 log = logging.getLogger(__name__)
@@ -34,17 +34,6 @@ _JVM_LOST = (SessionLostError, Py4JError, ConnectionError)
 
 STARTS_AGAIN = 3
 """Times that a part which has died is started again."""
-
-
-class DiedAgainError(NamesrvError):
-    """A part of the stack that has died more often than it is started again."""
-
-    def __init__(self, name: str, problem: str) -> None:
-        super().__init__(
-            f"{name} has died {STARTS_AGAIN + 1} times, at last with {problem}. Its log in the folder of --data shows "
-            "why; is there memory and room? Nothing that Kafka has accepted is lost."
-        )
-        self.name = name
 
 
 class LocalStack:
@@ -166,7 +155,10 @@ class LocalStack:
 
     def _start_again(self, name: str, problem: str, start: Callable[[], None]) -> None:
         if not self._starts_left[name]:
-            raise DiedAgainError(name, problem)
+            raise NamesrvError(
+                f"{name} has died {STARTS_AGAIN + 1} times, at last with {problem}. Its log in the folder of --data "
+                "shows why; is there memory and room? Nothing that Kafka has accepted is lost."
+            )
         self._starts_left[name] -= 1
         log.warning("%s has died (%s): it is started again", name, problem)
         self._is_starting_again = True

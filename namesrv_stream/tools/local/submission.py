@@ -1,20 +1,38 @@
-"""spark-submit for the programs of jobs/, with the settings of `conf/`, from any folder."""
+"""The start of a Spark driver, by spark-submit or in this process: settings of `conf/`, jars, an archive of classes.
+
+An archive of Java (class data sharing) has the classes that the job loads, in the form in which Java keeps them in
+memory: Spark's are some 15,000, and loading them is a third of a start. Java uses none with a folder of files on the
+class path, which `SPARK_CONF_DIR` puts there; so the settings are passed by `--properties-file`.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from namesrv_stream.tools.local.driver import driver_start
-from namesrv_stream.tools.local.jars import CONF
+import javaproperties
+
+from namesrv_stream.tools.local.jars import CONF, JARS, jars_of_sessions, pyspark_folder
 from namesrv_stream.tools.local.ports import HOST
-from namesrv_stream.tools.local.spark_home import spark_home
 
 PROGRAMS = ("route_registry", "maintain_tables", "churn_report")
 """The programs of jobs/."""
+
+ARCHIVE = JARS / "job.jsa"
+"""The archive of classes. Java takes no notice of it after an update of Java, pyspark or the jars."""
+
+_CLASS_PATH = "spark.driver.extraClassPath"
+_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+"""Options for Java that come before spark.driver.extraJavaOptions, which is left to the user."""
+
+_WARNINGS_TO_STDERR = "-Xlog:disable -Xlog:all=warning:stderr"
+"""Java says on standard output, among a command's own lines, that an archive does not fit."""
+_LINKED = ("bin", "jars")
 
 
 class Submission(NamedTuple):
@@ -24,16 +42,23 @@ class Submission(NamedTuple):
     environment: dict[str, str]
 
 
+class DriverStart(NamedTuple):
+    """A file of settings for spark-submit, and the options of Spark that win over it."""
+
+    settings_file: Path
+    options: dict[str, str]
+    is_local: bool
+
+
 def submission(
     program: str,
     arguments: Sequence[str],
     *,
     spark_options: Mapping[str, str] | None = None,
     records_archive: Path | None = None,
-    uses_archive: bool = True,
 ) -> Submission:
     """Return how spark-submit runs one of `PROGRAMS`; the options are those of `driver_start`."""
-    start = driver_start(spark_options, records_archive=records_archive, uses_archive=uses_archive)
+    start = driver_start(spark_options, records_archive=records_archive)
     home = spark_home(is_local=start.is_local)
     return Submission(
         [
@@ -56,3 +81,63 @@ def _environment(home: Path, *, is_local: bool) -> dict[str, str]:
     if is_local:
         environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"]
     return environment
+
+
+def driver_start(spark_options: Mapping[str, str] | None = None, *, records_archive: Path | None = None) -> DriverStart:
+    """Return how a driver starts.
+
+    `spark_options`, such as spark.master, win over the file of settings. With `records_archive` Java uses no archive
+    and writes one to this file when the driver ends.
+    """
+    file = _settings_file("spark-defaults.conf")
+    of_file = javaproperties.loads(file.read_text(encoding="utf-8"))
+    options = dict(spark_options or {})
+    is_local = options.get("spark.master", of_file.get("spark.master", "local")).startswith("local")
+    for key in {_CLASS_PATH, _JAVA_OPTIONS, *(["spark.jars"] if file.parent != CONF else [])} & of_file.keys():
+        options.setdefault(key, of_file[key])
+    _add_jars(options, is_local=is_local)
+    log = f'"-Dlog4j2.configurationFile={_settings_file("log4j2.properties")}"'
+    java_options = [options.get(_JAVA_OPTIONS, ""), log]
+    if records_archive is not None:
+        java_options += [f'"-XX:ArchiveClassesAtExit={records_archive}"']
+    elif ARCHIVE.exists():
+        java_options = [_WARNINGS_TO_STDERR, *java_options, f'"-XX:SharedArchiveFile={ARCHIVE}"']
+    options[_JAVA_OPTIONS] = " ".join(java_options).strip()
+    return DriverStart(file, options, is_local)
+
+
+def _add_jars(options: dict[str, str], *, is_local: bool) -> None:
+    """Add the fetched jars to the class path, where an archive has their classes too, and send them to executors."""
+    jars = [str(jar) for jar in jars_of_sessions()]
+    own = options.get(_CLASS_PATH)
+    options[_CLASS_PATH] = os.pathsep.join(([own] if own else []) + jars)
+    options.setdefault("spark.jars", "" if is_local else ",".join(jars))
+
+
+def _settings_file(name: str) -> Path:
+    """Return a file of the user's SPARK_CONF_DIR, or else of conf/."""
+    own = Path(os.environ.get("SPARK_CONF_DIR") or CONF, name).resolve()
+    return own if own.exists() else CONF / name
+
+
+def spark_home(*, is_local: bool) -> Path:
+    """Return the SPARK_HOME of the environment, else pyspark's folder, or for local workers links to parts of it.
+
+    Spark puts `python/lib/pyspark.zip` of its home before the packages of Python, and Python would compile pyspark from
+    there anew in each process: 1.4 s a start. The links lead to the programs and the jars alone. A cluster's driver may
+    have to send `pyspark.zip`, so it gets the whole folder; so does who may not write beside the jars.
+    """
+    if given := os.environ.get("SPARK_HOME"):
+        return Path(given)
+    folder = pyspark_folder()
+    if not is_local:
+        return folder
+    links = JARS / f"spark-home-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"  # one for each environment
+    try:
+        links.mkdir(parents=True, exist_ok=True)
+        for name in _LINKED:
+            with suppress(FileExistsError):
+                (links / name).symlink_to(folder / name)
+    except OSError:
+        return folder
+    return links

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from namesrv_stream.rules.commands import CommandReply
 from namesrv_stream.rules.lookup import is_version_changed
 from namesrv_stream.rules.record_types import RegisterBroker, Request, Scan
 from namesrv_stream.rules.registration import RegisterReply, reply
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.tools.replay.cases import Case
-from namesrv_stream.tools.replay.checks import check_output, wire_version
-from namesrv_stream.tools.replay.steps import QueryVersionStep, ScanStep, Step
-
-Json = dict[str, Any]
+from namesrv_stream.tools.replay.case_checks import Json, check_output, wire_version
+from namesrv_stream.tools.replay.cases import Case, QueryVersionStep, ScanStep, Step
 
 
 def replay_by_rules(case: Case) -> Json:

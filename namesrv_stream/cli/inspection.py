@@ -14,11 +14,8 @@ from namesrv_stream.cli.output import Rows, heading, print_answer, say
 from namesrv_stream.cli.view import LEAST_WATCH_S, json_option, looks, open_reader, seconds_option
 from namesrv_stream.config import Invocation, NamesrvSettings
 from namesrv_stream.reporting.texts import counted
-from namesrv_stream.tools.comparison.comparison import Compared
-from namesrv_stream.tools.comparison.comparison import compare as compare_sides
-from namesrv_stream.tools.comparison.sides import Namesrv, Tables
-from namesrv_stream.tools.doctor import access_checks as access
-from namesrv_stream.tools.doctor import contents_checks as contents
+from namesrv_stream.tools.comparison import Compared, Namesrv, Tables
+from namesrv_stream.tools.comparison import compare as compare_sides
 from namesrv_stream.tools.doctor import kafka_checks as kafka
 from namesrv_stream.tools.doctor import machine_checks as machine
 from namesrv_stream.tools.doctor import storage_checks as storage
@@ -80,7 +77,7 @@ def _checks(role: str) -> dict[str, Check]:
     both: dict[str, Check] = {
         "Kafka": partial(kafka.check_kafka, rights=rights, is_candidate=role != "gateway"),
         "tables": storage.check_tables,
-        "contents": contents.check_contents,
+        "contents": storage.check_contents,
     }
     of_job: dict[str, Check] = {
         "Java": machine.check_java,
@@ -90,7 +87,7 @@ def _checks(role: str) -> dict[str, Check]:
         "commits": storage.check_writing,
         "checkpoint": storage.check_checkpoint,
     }
-    of_gateway: dict[str, Check] = {"certificate": access.check_certificate, "users file": access.check_users}
+    of_gateway: dict[str, Check] = {"certificate": machine.check_certificate, "users file": machine.check_users}
     return (of_job if role != "gateway" else {}) | both | (of_gateway if role != "job" else {})
 
 

@@ -1,0 +1,187 @@
+"""Turns the bytes of one connection into requests: PROXY header, TLS and frames in this order. Owns no socket."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from namesrv_stream.errors import NamesrvError
+from namesrv_stream.wire.frame import FrameDecoder
+from namesrv_stream.wire.opening import Opening, opening_of, proxy_header
+from namesrv_stream.wire.remoting_command import RemotingCommand
+
+_CHUNK_BYTES = 64 * 1024
+
+
+class Stage(Enum):
+    """The part of its opening that a connection has reached."""
+
+    FIRST = "first bytes"
+    PROXIED = "behind a PROXY header"
+    TLS = "inside TLS"
+    FRAMES = "remoting frames"
+
+
+class Terms(NamedTuple):
+    """The protocols with which a peer may begin.
+
+    `has_tls`: a certificate is set, and tls.server.mode is not `disabled`.
+    """
+
+    has_tls: bool
+    has_plain_text: bool
+    is_trusted_proxy: bool
+
+
+_TRANSITIONS: Final[Mapping[tuple[Stage, Opening], Stage]] = {
+    (Stage.FIRST, Opening.PROXY_V1): Stage.PROXIED,
+    (Stage.FIRST, Opening.PROXY_V2): Stage.PROXIED,
+    (Stage.FIRST, Opening.TLS): Stage.TLS,
+    (Stage.FIRST, Opening.REMOTING): Stage.FRAMES,
+    (Stage.PROXIED, Opening.TLS): Stage.TLS,
+    (Stage.PROXIED, Opening.REMOTING): Stage.FRAMES,
+    (Stage.TLS, Opening.REMOTING): Stage.FRAMES,
+}
+"""All transitions of any connection. The terms of a peer decide which of them it may take."""
+
+
+class TlsSession:
+    """The server's side of one connection's TLS. Raises ssl.SSLError if the peer violates the protocol."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._session = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self.is_shaken = False
+        """True once the handshake is whole."""
+
+    def received(self, data: bytes, send: Callable[[bytes], None]) -> bytes:
+        """Return the plain text that these bytes complete. Send what TLS itself has to, such as in the handshake."""
+        self._incoming.write(data)
+        plain = []
+        try:
+            if not self.is_shaken:
+                self._session.do_handshake()
+                self.is_shaken = True
+            while chunk := self._session.read(_CHUNK_BYTES):
+                plain.append(chunk)
+        except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+            pass
+        finally:
+            if ciphertext := self._outgoing.read():
+                send(ciphertext)
+        return b"".join(plain)
+
+    @cached_property
+    def certificate_names(self) -> frozenset[str]:
+        """The subject alternative names of the client's verified certificate, each as `DNS:name`.
+
+        Read it only after the handshake: the first result is kept.
+        """
+        certificate = self._session.getpeercert() or {}
+        names: Iterable[tuple[str, str]] = certificate.get("subjectAltName", ())  # type: ignore[assignment]
+        return frozenset(f"{kind}:{name}" for kind, name in names)
+
+    def encrypted(self, data: bytes | bytearray) -> bytes:
+        """Return the bytes to send for this plain text."""
+        self._session.write(data)
+        return self._outgoing.read()
+
+
+class Inbound:
+    """Follows one connection from its first byte on. `source`: the peer that a PROXY header names.
+
+    `context` returns the TLS settings for a new session, None if they cannot be read. `send` sends what TLS has to.
+    """
+
+    def __init__(
+        self, terms: Terms, context: Callable[[], ssl.SSLContext | None], send: Callable[[bytes], None]
+    ) -> None:
+        self._terms = terms
+        self._context = context
+        self._send = send
+        self._first = b""
+        self._decoder = FrameDecoder()
+        self.stage = Stage.FIRST
+        self.source: str | None = None
+        self.tls: TlsSession | None = None
+
+    @property
+    def buffered_bytes(self) -> int:
+        """The number of plain bytes that wait for the rest of their frame, or to be taken."""
+        return self._decoder.buffered_bytes
+
+    @property
+    def is_unfinished(self) -> bool:
+        """True while a part of an opening or of a frame has come, or frames wait to be taken."""
+        if self.stage is Stage.FRAMES:
+            return self._decoder.buffered_bytes > 0
+        return bool(self._first) or (self.tls is not None and not self.tls.is_shaken)
+
+    def feed(self, data: bytes) -> Iterator[RemotingCommand]:
+        """Take bytes at once, and yield the complete requests one by one.
+
+        Those that are not taken from the iterator are yielded by the next feed. Raises NamesrvError or ssl.SSLError for
+        bytes that a peer may not send: close its connection then. Requests before a broken frame are yielded first.
+        """
+        plain = data if self.tls is None else self.tls.received(data, self._send)
+        if self.stage is not Stage.FRAMES:
+            plain = self._opened(plain)
+        return self._decoder.feed(plain)
+
+    def drop(self) -> None:
+        """Forget all bytes that wait."""
+        self._first, self._decoder = b"", FrameDecoder()
+
+    def _opened(self, data: bytes) -> bytes:
+        """Take bytes of the opening. Return those that belong to frames."""
+        self._first += data
+        while (opening := opening_of(self._first)) is not None:
+            stage = self._next(opening)
+            if stage is Stage.PROXIED and not self._take_proxy_header():
+                break
+            self.stage = stage
+            if stage is Stage.TLS:
+                self._first = self._begin_tls(self._first)
+            elif stage is Stage.FRAMES:
+                rest, self._first = self._first, b""
+                return rest
+        return b""
+
+    def _begin_tls(self, first: bytes) -> bytes:
+        """Return the plain text inside the ciphertext with which TLS begins."""
+        context = self._context()
+        if context is None:
+            raise NamesrvError("the TLS certificate cannot be read: see the log of this gateway's start")
+        self.tls = TlsSession(context)
+        return self.tls.received(first, self._send)
+
+    def _next(self, opening: Opening) -> Stage:
+        stage = _TRANSITIONS.get((self.stage, opening))
+        if stage is None:
+            raise NamesrvError(f"the peer speaks {opening.value}, not RocketMQ's remoting: is this the port it meant?")
+        if refusal := self._refusal(stage):
+            raise NamesrvError(refusal)
+        return stage
+
+    def _refusal(self, stage: Stage) -> str | None:
+        """Return the reason why this peer may not enter a stage that others may; None if it may."""
+        match stage:
+            case Stage.PROXIED if not self._terms.is_trusted_proxy:
+                return "it sends a PROXY header: if it is a load balancer of yours, add it to proxyProtocol.trusted"
+            case Stage.TLS if not self._terms.has_tls:
+                return "the peer speaks TLS: set tls.server.certPath and keyPath, or tlsEnable=false on the peer"
+            case Stage.FRAMES if self.stage is not Stage.TLS and not self._terms.has_plain_text:
+                return "plain text, and tls.server.mode is enforcing: set tlsEnable=true on the peer"
+        return None
+
+    def _take_proxy_header(self) -> bool:
+        header = proxy_header(self._first)
+        if header is None:
+            return False
+        self.source = header.source
+        self._first = self._first[header.length_bytes :]
+        return True
