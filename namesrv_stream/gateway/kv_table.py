@@ -1,4 +1,4 @@
-"""What a gateway does with the KV table besides requests: it takes a NameServer's file over (K5), and logs it (K6)."""
+"""Takes a NameServer's KV file over into the registry, once (K5), and writes the KV table to the log (K6)."""
 
 from __future__ import annotations
 

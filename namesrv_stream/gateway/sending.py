@@ -1,4 +1,4 @@
-"""What all writing requests share on their way to Kafka: a clock, ids of connections, processes for large bodies."""
+"""Things that writing requests share on their way to Kafka: a clock, ids of connections, processes for large bodies."""
 
 from __future__ import annotations
 
