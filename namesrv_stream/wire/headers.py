@@ -16,7 +16,7 @@ from namesrv_stream.wire.wire_errors import bad_field, unprintable_name
 
 BrokerId = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 TimeoutMs = Annotated[int, msgspec.Meta(ge=1, le=MAX_HEARTBEAT_TIMEOUT_MS)]
-H = TypeVar("H", bound="Header")
+H = TypeVar("H", bound=msgspec.Struct)
 
 _FREE_TEXT = frozenset({"value", "topic"})
 """Fields that are no names that have to be printable: a KV entry's value may have several lines, and see R1a."""
@@ -64,32 +64,11 @@ class GetRouteInfoHeader(Header, frozen=True, kw_only=True):
         return self.zone_name if (self.zone_mode or "").lower() == "true" else None
 
 
-class BrokerNameHeader(Header, frozen=True, kw_only=True):
-    """Requests 205 and 327: a broker name."""
-
-    broker_name: str
-
-
 class TopicHeader(Header, frozen=True, kw_only=True):
     """Requests 216 and 217: a topic. `cluster_name`: only in 216."""
 
     topic: Name
     cluster_name: str | None = None
-
-
-class PutKvHeader(Header, frozen=True, kw_only=True):
-    """Request 100: an entry to put. Its key is not empty: the registry marks a namespace with the empty key (K3)."""
-
-    namespace: str
-    key: Name
-    value: str
-
-
-class DeleteKvHeader(Header, frozen=True, kw_only=True):
-    """Request 102: an entry to delete."""
-
-    namespace: str
-    key: Name
 
 
 class NotifyMinBrokerIdChangeHeader(Header, frozen=True, kw_only=True):

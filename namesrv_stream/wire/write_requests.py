@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -22,9 +24,6 @@ from namesrv_stream.wire.bodies import decode_properties, decode_queue_datas
 from namesrv_stream.wire.codes import RequestCode, release_name
 from namesrv_stream.wire.headers import (
     BrokerHeader,
-    BrokerNameHeader,
-    DeleteKvHeader,
-    PutKvHeader,
     RegisterBrokerHeader,
     TopicHeader,
     check_names,
@@ -38,6 +37,10 @@ from namesrv_stream.wire.registration_request import (
 )
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.wire_errors import BadRequestError, bad_field, unprintable_name
+
+C = TypeVar("C", PutKvConfig, DeleteKvConfig, WipeWritePerm, AddWritePerm)
+
+_FIELDS = frozenset({"namespace", "key", "value", "brokerName"})
 
 
 def register_broker(
@@ -108,21 +111,13 @@ def _put_kv_config(command: RemotingCommand) -> PutKvConfig:
     fields = command.ext_fields or {}
     if "namespace" not in fields or "key" not in fields:
         raise bad_field(request_name(command.code), "no namespace or no key", remark="namespace or key is null")  # K1
-    header = read_names(command, PutKvHeader)
-    return PutKvConfig(namespace=header.namespace, key=header.key, value=header.value)
+    return _of_fields(PutKvConfig, command)
 
 
-def _delete_kv_config(command: RemotingCommand) -> DeleteKvConfig:
-    header = read_names(command, DeleteKvHeader)
-    return DeleteKvConfig(namespace=header.namespace, key=header.key)
-
-
-def _wipe_write_perm(command: RemotingCommand) -> WipeWritePerm:
-    return WipeWritePerm(broker_name=read_names(command, BrokerNameHeader).broker_name)
-
-
-def _add_write_perm(command: RemotingCommand) -> AddWritePerm:
-    return AddWritePerm(broker_name=read_names(command, BrokerNameHeader).broker_name)
+def _of_fields(kind: type[C], command: RemotingCommand) -> C:
+    """Return a command whose fields are those of its request. No other fields count, such as `requestedBy`."""
+    said = {name: value for name, value in (command.ext_fields or {}).items() if name in _FIELDS}
+    return read_names(msgspec.structs.replace(command, ext_fields=said), kind)
 
 
 def _delete_topic(command: RemotingCommand) -> DeleteTopic:
@@ -148,9 +143,9 @@ def _update_namesrv_config(command: RemotingCommand) -> UpdateNamesrvConfig:
 
 _OPERATOR_COMMANDS: dict[int, Callable[[RemotingCommand], Command]] = {
     RequestCode.PUT_KV_CONFIG: _put_kv_config,
-    RequestCode.DELETE_KV_CONFIG: _delete_kv_config,
-    RequestCode.WIPE_WRITE_PERM_OF_BROKER: _wipe_write_perm,
-    RequestCode.ADD_WRITE_PERM_OF_BROKER: _add_write_perm,
+    RequestCode.DELETE_KV_CONFIG: partial(_of_fields, DeleteKvConfig),
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: partial(_of_fields, WipeWritePerm),
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: partial(_of_fields, AddWritePerm),
     RequestCode.DELETE_TOPIC_IN_NAMESRV: _delete_topic,
     RequestCode.REGISTER_TOPIC_IN_NAMESRV: _register_topic,
     RequestCode.UPDATE_NAMESRV_CONFIG: _update_namesrv_config,

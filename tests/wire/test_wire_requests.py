@@ -203,6 +203,11 @@ def test_operator_request_becomes_a_command_with_its_author(command, said):
 OPERATOR_NAMES = [n for n in REQUESTS if n.split("-")[1] in ("100", "102", "205", "216", "217", "318", "327")]
 
 
+def test_a_request_does_not_name_its_author_or_reason_itself():
+    said = command_of(205, brokerName="a", requestedBy="somebody", reason="none")
+    assert operator_command(said, "10.0.0.9") == WipeWritePerm(broker_name="a", requested_by="10.0.0.9")
+
+
 @pytest.mark.parametrize("name", [name for name in OPERATOR_NAMES if name != "probe-100-2"])
 def test_a_golden_operator_request_becomes_a_record_with_the_same_values(name):
     said = operator_command(REQUESTS[name].command, "10.0.0.9")
