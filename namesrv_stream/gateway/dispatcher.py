@@ -10,11 +10,10 @@ from functools import partial
 from typing import Any
 
 from namesrv_stream.access.rights import NotAllowedError
-from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.answers import Answers, KeptAnswer
 from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.gateway_metrics import Metrics
-from namesrv_stream.gateway.kept_answers import KeptAnswer
 from namesrv_stream.gateway.own_writes import until_read
 from namesrv_stream.gateway.production_routes import Production
 from namesrv_stream.gateway.readers import READERS, no_route

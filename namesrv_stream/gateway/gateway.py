@@ -170,6 +170,7 @@ class Gateway:
         while True:
             self._looked_around_s = time.monotonic()
             self._authorization.reload()
+            self.connections.look_around()
             self.metrics.connections.set(len(self.connections.open))
             self.metrics.certificate_ends_s.set(self.connections.certificates.ends_s)
             self.metrics.records_waiting.set(self._link.on_the_way)

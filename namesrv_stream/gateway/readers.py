@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from namesrv_stream.config import NamesrvSettings, to_properties_text
-from namesrv_stream.gateway.kept_answers import Asked
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.wire import bodies
@@ -31,6 +30,10 @@ from namesrv_stream.wire.headers import (
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
 FAQ_ADDRESS = "https://rocketmq.apache.org/docs/bestPractice/06FAQ"
+
+
+Asked = tuple[str | None, ...]
+"""The values of a request's fields on which its answer depends."""
 
 
 class Source(NamedTuple):

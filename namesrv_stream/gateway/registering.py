@@ -11,12 +11,11 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
-from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.answers import Answers, KeptAnswer
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.connection_log import BrokerLog
 from namesrv_stream.gateway.heartbeats import Heartbeats, InLog
 from namesrv_stream.gateway.kafka_link import GatewayBusyError
-from namesrv_stream.gateway.kept_answers import KeptAnswer
 from namesrv_stream.gateway.own_writes import OwnWrites
 from namesrv_stream.gateway.registrations import (
     MAX_BROKERS_OF_A_CONNECTION,

@@ -89,13 +89,10 @@ class PreparedAnswer:
 
     def frame(self, opaque: int) -> bytes:
         """Return the whole frame that answers the request with this opaque."""
-        return b"".join(self.pieces(b"%d" % opaque))
-
-    def pieces(self, opaque_digits: bytes) -> tuple[bytes, ...]:
-        """Return the frame in pieces, for a caller that joins many frames at once."""
-        header_bytes = self._fixed_header_bytes + len(opaque_digits)
+        digits = b"%d" % opaque
+        header_bytes = self._fixed_header_bytes + len(digits)
         words = _LENGTH_AND_HEADER_WORD.pack(self._fixed_bytes + header_bytes, header_bytes)
-        return words, self._header_start, opaque_digits, self._rest
+        return b"".join((words, self._header_start, digits, self._rest))
 
 
 def encode_command(command: RemotingCommand) -> bytes:
