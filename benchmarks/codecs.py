@@ -44,7 +44,7 @@ def measure(folder: Path, kafka: LocalKafka, codec: str, topics: int) -> Cost:
     """Send registrations with so many topics to a topic of their own, which keeps them as they are sent."""
     assert kafka.pid is not None, "it runs"
     name, count = f"{codec}-{topics}", RECORDS_BY_TOPICS[topics]
-    ensure_topic({"bootstrap_servers": [kafka.bootstrap_servers]}, name, TOPIC_CONFIG)
+    ensure_topic({"bootstrap.servers": kafka.bootstrap_servers}, name, TOPIC_CONFIG)
     values = [encode_record(register_broker(registration(number, topics))) for number in range(_BROKERS)]
     producer = Producer(
         {

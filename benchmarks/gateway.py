@@ -28,9 +28,7 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
-from namesrv_stream.tables.schemas import TABLES
-from namesrv_stream.tables.writer import RowChanges
+from namesrv_stream.tables.writer import RustWriter, changes_to_write
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.rocketmq_servers import name_server
 from namesrv_stream.wire.codes import RequestCode
@@ -91,12 +89,8 @@ def publish_cluster(root: Path) -> None:
     for broker in range(MASTERS):
         rules.apply(register_broker(registration(broker, TOPICS)), LogPosition(NOW_MS, 0, broker))
     taken = rules.take_changes()
-    changes = {
-        name: RowChanges(change.upserts, [key[: len(TABLES[name].key)] for key in change.deletes])
-        for name, change in taken.changes.items()
-    }
     publisher = Publisher.claim(RustWriter(Root(str(root))), "benchmark", NOW_MS)
-    publisher.publish(Batch("query", 0, NOW_MS, {0: 0}, changes, taken.events), NOW_MS)
+    publisher.publish(Batch("query", 0, NOW_MS, {0: 0}, changes_to_write(taken.changes), taken.events), NOW_MS)
 
 
 def of_name_server(folder: Path, seconds: float) -> dict[str, Figures]:

@@ -15,9 +15,9 @@ import psutil
 from benchmarks.load import Load, Request
 from benchmarks.peers import registration
 from namesrv_stream.config import as_options
+from namesrv_stream.tools.local import submission
 from namesrv_stream.tools.local.ports import HOST, free_ports
 from namesrv_stream.tools.local.process import OwnedProcess
-from namesrv_stream.tools.local.submission import submission
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
 Options = Mapping[str, object]
@@ -70,7 +70,9 @@ def job_process(
     """
     own = {"delta.root": folder / "registry", **options}
     given = {"spark.master": "local[2]", **(spark_options or {})}
-    command, environment = submission("route_registry", as_options(own), spark_options=given, uses_archive=archive)
+    if not archive:
+        submission.ARCHIVE = folder / "no archive"
+    command, environment = submission.submission("route_registry", as_options(own), spark_options=given)
     process = OwnedProcess(command, folder / "job.log", env=environment)
     try:
         yield process.pid

@@ -26,13 +26,12 @@ from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.body_processes import BodyProcesses
 from namesrv_stream.gateway.connection import Connection
-from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.kafka_link import KafkaLink
 from namesrv_stream.gateway.sending import Sending
+from namesrv_stream.gateway.server import Connections
 from namesrv_stream.gateway.ticks import Ticks
-from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.records import encode_record
 from namesrv_stream.rules.lookup import RouteTables
@@ -97,9 +96,8 @@ class _Log:
         del held_bytes, host
         yield
 
-    def has_room(self, host: str, more_bytes: int) -> bool:
-        del host, more_bytes
-        return True
+    def check_room(self, more_bytes: int, host: str) -> None:
+        """Have room for all."""
 
 
 class _Here(BodyProcesses):
@@ -114,7 +112,7 @@ def connected(log: _Log, settings: NamesrvSettings, peers: Sequence[_Peer]) -> l
     answers, metrics = Answers(RouteTables(), settings), Metrics()
     writes = Writes(Sending(cast(KafkaLink, log), _Here(), "gateway"), settings.reconcile_interval_millis, answers)
     dispatcher = Dispatcher(answers, writes, metrics, Authorization(settings, metrics))
-    shared = Connections(Certificates(settings), "disabled")
+    shared = Connections(settings)
     found = [Connection(dispatcher, shared) for _ in peers]
     for connection, peer in zip(found, peers, strict=True):
         connection.connection_made(peer)

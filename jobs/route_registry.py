@@ -43,7 +43,7 @@ def main(invocation: Invocation, standby: bool, accept_new_log: bool, debug: boo
     set_up_logging(logging.DEBUG if debug else logging.INFO)
     stop = threading.Event()
     try:
-        settings = replace(invocation, options=invocation.options | _options(standby)).settings
+        settings = replace(invocation, options=invocation.options | ({"standby": "true"} if standby else {})).settings
         set_up_logging(log_format=settings.log_format)
         root = Root(settings.delta_root, settings.storage_options or None)
         find_coordinator(kafka_client_arguments(settings), settings.kafka_topic, root.hadoop_url)
@@ -66,10 +66,6 @@ def main(invocation: Invocation, standby: bool, accept_new_log: bool, debug: boo
         if isinstance(error, JobHungError):
             os._exit(error.exit_status)  # a thread of a batch that hangs would keep the process
         sys.exit(error.exit_status)
-
-
-def _options(standby: bool) -> dict[str, str]:
-    return {"standby": "true"} if standby else {}
 
 
 if __name__ == "__main__":

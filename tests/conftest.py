@@ -18,7 +18,7 @@ settings.register_profile("default", deadline=None, suppress_health_check=[Healt
 settings.register_profile("quick", settings.get_profile("default"), max_examples=10)  # make test-quick; else 100
 settings.load_profile("default")
 
-MARKER_OF_FIXTURE = {"spark": "spark", "kafka": "system"}
+MARKER_OF_FIXTURE = {"spark": "spark", "kafka_node": "system"}
 
 
 LEAKS = (
@@ -47,11 +47,25 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory):
+def kafka_node(tmp_path_factory):
     from namesrv_stream.tools.local.kafka_server import LocalKafka  # noqa: PLC0415 -- most tests need no Kafka
 
-    with LocalKafka(tmp_path_factory.mktemp("kafka")) as node:
-        yield node
+    with LocalKafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def kafka(kafka_node):
+    """The Kafka of all tests."""
+    return kafka_node
+
+
+@pytest.fixture
+def node(kafka_node):
+    """The Kafka of all tests, for a test that pauses or kills it: it runs again afterwards."""
+    yield kafka_node
+    if kafka_node.pid is None:
+        kafka_node.start()
 
 
 @pytest.fixture

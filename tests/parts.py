@@ -1,7 +1,7 @@
 """Runs pytest three times at once for `make test`, each line with its run's name.
 
-All tests with Spark are in one process, as a second session would cost minutes of CPU; those with Kafka alone wait half
-of the time; the others, in processes of lower priority, take what CPU is left.
+All tests with Spark are in one process, as a second session would cost minutes of CPU; those with Kafka alone, which
+wait half of the time, are in two, each with a Kafka; the others, of lower priority, take what CPU is left.
 """
 
 import math
@@ -22,7 +22,7 @@ import pytest
 ALWAYS = "not full and not deploy"
 RUNS = {
     "plain": (12, ["-n", "3", "--dist", "loadfile", "-m", f"{ALWAYS} and not spark and not system"]),
-    "kafka": (3, ["-m", f"{ALWAYS} and system and not spark"]),
+    "kafka": (3, ["-n", "2", "--dist", "loadfile", "-m", f"{ALWAYS} and system and not spark"]),
     "spark": (0, ["-m", f"{ALWAYS} and spark"]),
 }
 """Name of a run -> how much it is niced, and the options of pytest."""

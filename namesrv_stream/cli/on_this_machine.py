@@ -26,8 +26,9 @@ from namesrv_stream.reporting.logs import set_up_logging
 from namesrv_stream.reporting.texts import duration_text
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tools.fleet.broker import Broker
 from namesrv_stream.tools.fleet.plan import FleetPlan
-from namesrv_stream.tools.fleet.player import BrokerState, Fleet
+from namesrv_stream.tools.fleet.player import Fleet
 from namesrv_stream.tools.local.rocketmq_servers import LocalServer, broker, mqadmin
 from namesrv_stream.tools.local.stack import LocalStack, own_kafka_port
 
@@ -41,19 +42,14 @@ _MADE_ANEW = ("kafka", "registry", "registry-checkpoint")
 
 
 @click.command("up")
-@click.option(
-    "--data", type=click.Path(path_type=Path), default=Path("data"), show_default=True, help="Folder of Kafka's data."
-)
+@click.option("--data", type=click.Path(path_type=Path), default=Path("data"), help="Folder of Kafka's data.")
 @click.option(
     "--brokers",
     type=click.IntRange(min=0),
     default=8,
-    show_default=True,
     help="Number of simulated brokers.",
 )
-@click.option(
-    "--topics", type=click.IntRange(min=1), default=30, show_default=True, help="Topics of the simulated brokers."
-)
+@click.option("--topics", type=click.IntRange(min=1), default=30, help="Topics of the simulated brokers.")
 @click.pass_obj
 def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
     """Run Kafka, the streaming job, the gateway and simulated brokers on this machine; Ctrl-C ends them in order.
@@ -166,7 +162,6 @@ def data_option(default: str, *more: str) -> Callable[[Callable[..., None]], Cal
         "--data",
         type=click.Path(path_type=Path, file_okay=False),
         default=Path(default),
-        show_default=True,
         help=f"Folder for tables, Kafka's data and logs: a new one, or the demo's from before. "
         f"{', '.join((*_MADE_ANEW, *more))} in it are made anew.",
     )
@@ -243,16 +238,16 @@ def _play_scenes(stage: Stage) -> int:
     _act(stage, topic, master, "is back", fleet.come_back)
     stage.scene("What happened")
     stage.run("history", "--limit", "3")
-    stage.scene(f"The story of {master.broker_name}")
-    stage.run("why", master.broker_name)
+    stage.scene(f"The story of {master.group.broker_name}")
+    stage.run("why", master.group.broker_name)
     stage.scene(f"The same topic as it was before all this, in epoch {before.snapshot.epoch}")
     stage.run("topicRoute", "-t", topic, "--as-of", str(before.snapshot.epoch))
     return before.snapshot.epoch
 
 
-def _act(stage: Stage, topic: str, who: BrokerState, does: str, act: Callable[[str, int], None]) -> None:
+def _act(stage: Stage, topic: str, who: Broker, does: str, act: Callable[[str, int], None]) -> None:
     """Let a broker act, wait until the tables show it, and print the topic's route."""
-    name, address = who.broker_name, who.broker_addr
+    name, address = who.group.broker_name, who.address
     stage.scene(f"{name}'s {'slave' if who.broker_id else 'master'} {address} {does}")
     was_live = address in stage.reader.follow().routes.live
     act(name, who.broker_id)
@@ -261,12 +256,12 @@ def _act(stage: Stage, topic: str, who: BrokerState, does: str, act: Callable[[s
     stage.run("topicRoute", "-t", topic)
 
 
-def _characters(tables: RouteTables, fleet: Fleet) -> tuple[str, BrokerState, BrokerState]:
+def _characters(tables: RouteTables, fleet: Fleet) -> tuple[str, Broker, Broker]:
     """Return a topic on two broker names, the master of one of them and the slave of the other."""
     shared = (topic for topic, rows in tables.queues.items() if len(rows) == 2 and not topic.isupper())
     topic = next(each for each in sorted(shared) if "-" not in each)
     first, second = sorted(row.broker_name for row in tables.queues[topic])
-    by_name = {(each.broker_name, each.broker_id): each for each in fleet.brokers()}
+    by_name = {(each.group.broker_name, each.broker_id): each for each in fleet.brokers()}
     return topic, by_name[first, 0], by_name[second, 1]
 
 

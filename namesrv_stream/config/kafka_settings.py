@@ -1,4 +1,4 @@
-"""Translate the `kafka.*` settings for Spark's Kafka source and for kafka-python.
+"""Translate the `kafka.*` settings for Spark's Kafka source and for librdkafka.
 
 Both clients read the same settings, which are written as for Kafka's Java clients. A form that only Java can read (a
 JKS key store) raises SettingError, whose message names the form that both can read.
@@ -7,39 +7,37 @@ JKS key store) raises SettingError, whose message names the form that both can r
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from namesrv_stream.config.settings import KAFKA_PREFIX, NamesrvSettings
 from namesrv_stream.errors import SettingError, did_you_mean
 
-_SAME_IN_PYTHON = frozenset(
-    {
-        "client.id",
-        "request.timeout.ms",
-        "connections.max.idle.ms",
-        "metadata.max.age.ms",
-        "reconnect.backoff.ms",
-        "reconnect.backoff.max.ms",
-        "retry.backoff.ms",
-        "receive.buffer.bytes",
-        "send.buffer.bytes",
-        "sasl.kerberos.service.name",
-    }
-)
+_SAME = """
+    client.id request.timeout.ms connections.max.idle.ms metadata.max.age.ms reconnect.backoff.ms
+    reconnect.backoff.max.ms retry.backoff.ms sasl.kerberos.service.name
+    security.protocol sasl.mechanism ssl.key.password ssl.endpoint.identification.algorithm
+"""
+_NAMES = {key: [key] for key in _SAME.split()} | {
+    "receive.buffer.bytes": ["socket.receive.buffer.bytes"],
+    "send.buffer.bytes": ["socket.send.buffer.bytes"],
+    "sasl.jaas.config": ["sasl.username", "sasl.password"],
+    "ssl.truststore.location": ["ssl.ca.location"],
+    "ssl.keystore.location": ["ssl.certificate.location", "ssl.key.location"],
+}
+"""Name of an option in Kafka's Java clients -> its names in librdkafka."""
+
 _NUMBERS = re.compile(r"\.(ms|bytes)$")
 _JAVA_ONLY = re.compile(
     r"(fetch|max\.poll|max\.partition\.fetch|session|heartbeat|group|isolation|check\.crcs|default\.api|"
     r"metrics|metric|ssl\.(truststore|keystore)\.type|ssl\.protocol|ssl\.enabled|"
     r"client\.rack|client\.dns\.lookup)(\.|$)"
 )
-"""Options that configure Spark's consumer, or that give Java a fact that Python detects by itself."""
+"""Options that configure Spark's consumer, or that give Java a fact that librdkafka detects by itself."""
 _CHOICES = {
     "security.protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     "sasl.mechanism": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI"),
 }
-_PEM_FILES = {"ssl.truststore.location": ["ssl_cafile"], "ssl.keystore.location": ["ssl_certfile", "ssl_keyfile"]}
-_PEM_TEXTS = ("ssl.truststore.certificates", "ssl.keystore.key", "ssl.keystore.certificate.chain")
 _JAAS_MODULE = re.compile(r"\b(PlainLoginModule|ScramLoginModule)\b")
 _JAAS_OPTION = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
 
@@ -51,28 +49,39 @@ def spark_kafka_options(settings: NamesrvSettings) -> dict[str, str]:
 
 
 def kafka_client_arguments(settings: NamesrvSettings) -> dict[str, Any]:
-    """Return keyword arguments for any client of kafka-python.
+    """Return the options of any client of librdkafka.
 
-    Raises SettingError for an option that has no counterpart in kafka-python.
+    Raises SettingError for an option that has no counterpart there.
     """
     options = settings.kafka_options
-    arguments: dict[str, Any] = {"bootstrap_servers": settings.kafka_bootstrap_servers.split(",")}
+    arguments: dict[str, Any] = {"bootstrap.servers": settings.kafka_bootstrap_servers}
     for key, text in options.items():
         arguments |= _argument(key, text, options)
     return arguments
 
 
 def _argument(key: str, text: str, options: Mapping[str, str]) -> dict[str, Any]:
-    if translate := _TRANSLATIONS.get(key):
-        return translate(key, text, options)
-    if key in _SAME_IN_PYTHON:
-        return {key.replace(".", "_"): _number(key, text) if _NUMBERS.search(key) else text}
+    match key:
+        case "security.protocol" | "sasl.mechanism":
+            return {key: _choice(key, text)}
+        case "sasl.jaas.config":
+            return _user_and_password(key, text)
+        case "ssl.endpoint.identification.algorithm":
+            return {key: "https" if text.strip() else "none"}
+        case "ssl.truststore.location" | "ssl.keystore.location":
+            _require_pem(key, options)
+        case "ssl.truststore.certificates" | "ssl.keystore.key" | "ssl.keystore.certificate.chain":
+            store = key.split(".")[1]
+            raise _error(key, "is PEM text, which Python cannot take", f"Put it in a file: kafka.ssl.{store}.location.")
+    if names := _NAMES.get(key):
+        return dict.fromkeys(names, _number(key, text) if _NUMBERS.search(key) else text)
     if _JAVA_ONLY.match(key):
         return {}
     raise _error(
         key,
-        "is no option that both Spark and kafka-python have",
-        f"{did_you_mean(key, _KNOWN)}Leave it out, or set it in Kafka's own configuration.",
+        "is no option that both Spark and librdkafka have",
+        f"{did_you_mean(key, [*_NAMES, 'bootstrap.servers', 'topic'])}Leave it out, or set it in Kafka's own "
+        "configuration.",
     )
 
 
@@ -82,14 +91,14 @@ def _number(key: str, text: str) -> int:
     return int(text)
 
 
-def _choice(key: str, text: str, _options: Mapping[str, str]) -> dict[str, Any]:
+def _choice(key: str, text: str) -> str:
     if text.upper() not in _CHOICES[key]:
         raise _error(key, f"{text!r} is not accepted here", f"Use one of {', '.join(_CHOICES[key])}.")
-    return {key.replace(".", "_"): text.upper()}
+    return text.upper()
 
 
-def _jaas(key: str, text: str, _options: Mapping[str, str]) -> dict[str, Any]:
-    if "Krb5LoginModule" in text:  # Python takes the ticket from the credential cache
+def _user_and_password(key: str, text: str) -> dict[str, Any]:
+    if "Krb5LoginModule" in text:  # librdkafka takes the ticket from the credential cache
         return {}
     found = {name: re.sub(r"\\(.)", r"\1", quoted) or bare for name, quoted, bare in _JAAS_OPTION.findall(text)}
     if not _JAAS_MODULE.search(text) or not {"username", "password"} <= found.keys():
@@ -98,10 +107,10 @@ def _jaas(key: str, text: str, _options: Mapping[str, str]) -> dict[str, Any]:
             "is neither of PlainLoginModule nor of ScramLoginModule with username and password",
             'Write: org.apache.kafka.common.security.plain.PlainLoginModule required username="..." password="...";',
         )
-    return {"sasl_plain_username": found["username"], "sasl_plain_password": found["password"]}
+    return {f"sasl.{name}": found[name] for name in ("username", "password")}
 
 
-def _pem_file(key: str, text: str, options: Mapping[str, str]) -> dict[str, Any]:
+def _require_pem(key: str, options: Mapping[str, str]) -> None:
     kind = key.removesuffix("location") + "type"
     store = options.get(kind, "JKS").upper()
     if store != "PEM":
@@ -111,23 +120,6 @@ def _pem_file(key: str, text: str, options: Mapping[str, str]) -> dict[str, Any]
             f"Both Java and Python read PEM: set kafka.{kind}=PEM and give the PEM file here "
             "(keytool -exportcert -rfc or openssl pkcs12 make one).",
         )
-    return dict.fromkeys(_PEM_FILES[key], text)
-
-
-def _pem_text(key: str, _text: str, _options: Mapping[str, str]) -> dict[str, Any]:
-    store = key.split(".")[1]
-    raise _error(key, "is PEM text, which Python cannot take", f"Put it in a file: kafka.ssl.{store}.location.")
-
-
-_TRANSLATIONS: dict[str, Callable[[str, str, Mapping[str, str]], dict[str, Any]]] = {
-    **dict.fromkeys(_CHOICES, _choice),
-    **dict.fromkeys(_PEM_FILES, _pem_file),
-    **dict.fromkeys(_PEM_TEXTS, _pem_text),
-    "sasl.jaas.config": _jaas,
-    "ssl.key.password": lambda _key, text, _options: {"ssl_password": text},
-    "ssl.endpoint.identification.algorithm": lambda _key, text, _options: {"ssl_check_hostname": bool(text.strip())},
-}
-_KNOWN = (*_SAME_IN_PYTHON, *_TRANSLATIONS, "bootstrap.servers", "topic")
 
 
 def _error(key: str, problem: str, next_step: str) -> SettingError:

@@ -39,7 +39,7 @@ from namesrv_stream.questions.subject import (
     time_ms,
     zone_named,
 )
-from namesrv_stream.rules.order_config import unknown_brokers
+from namesrv_stream.rules.commands import unknown_brokers
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.wire.json_text import encode_json
 

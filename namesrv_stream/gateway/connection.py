@@ -15,8 +15,8 @@ from namesrv_stream.gateway.inbound import Inbound
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
 if TYPE_CHECKING:
-    from namesrv_stream.gateway.connections import Connections
     from namesrv_stream.gateway.dispatcher import Dispatcher
+    from namesrv_stream.gateway.server import Connections
 
 log = logging.getLogger(__name__)
 
@@ -54,9 +54,6 @@ class Connection(asyncio.Protocol):
         self._inbound: Inbound
         self._states = ConnectionStates()
         self._received = b""  # bytes that wait for the next turn
-        self._answers: list[bytes] = []  # frames that this turn sends
-        self._answer_bytes = 0
-        self._is_in_turn = False
         self._later_s = 0.0
         self._is_silent = True
         self._opened_s = self._active_s = self._loop.time()
@@ -64,7 +61,7 @@ class Connection(asyncio.Protocol):
         self.counted_for: str | None = None
         self.counted_bytes = 0
         self.holds_since_s = 0.0
-        self.number = connections.next_number()
+        self.number = next(connections.numbers)
         self.host = self.peer = "?"
         self.order = asyncio.Lock()
         self.is_lost = False
@@ -86,7 +83,7 @@ class Connection(asyncio.Protocol):
         try:
             self._connections.shares.enter(self)
         except NamesrvError as error:
-            self._log_line(logging.WARNING, f"connection of {self.peer} refused: {error}")
+            self.log_line(logging.WARNING, f"connection of {self.peer} refused: {error}")
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -133,21 +130,14 @@ class Connection(asyncio.Protocol):
         if self._on(Event.TURN_BEGINS):
             self._work()
 
-    def make_room(self) -> None:
-        """Close this connection, which has sent nothing, and count it no more: a new one needs its place."""
-        self._log_line(logging.INFO, f"connection of {self.peer} closed: it has sent nothing, and a new one needs room")
+    def abort(self, why: str) -> None:
+        """Close this connection at once, because others need what it has."""
+        self.loss = why
         self._transport.abort()
-        self._connections.shares.leave(self)
 
-    def give_up(self, all_bytes: int) -> None:
-        """Close this connection at once, because all peers together hold too much and this one was picked to pay."""
-        self._log_line(
-            logging.WARNING,
-            f"connection of {self.peer} closed: it holds {self.counted_bytes} bytes of unfinished frames and answers "
-            f"not taken, and all peers hold {all_bytes}, over peerBufferMaxBytes",
-        )
-        self.loss = "it held too many bytes"
-        self._transport.abort()
+    def log_line(self, level: int, message: str) -> None:
+        """Log a line about this peer, unless it or all peers have had enough lines lately."""
+        self._connections.log.line(self.host, self._loop.time(), level, message)
 
     # --- what those who answer call
 
@@ -171,11 +161,11 @@ class Connection(asyncio.Protocol):
 
     def complain(self, problem: str) -> None:
         """Log that a request of this peer was refused, and why. The request itself is answered."""
-        self._log_line(logging.INFO, f"request of {self.peer} refused: {problem}")
+        self.log_line(logging.INFO, f"request of {self.peer} refused: {problem}")
 
     def note_left_out(self, address: str, topics: str) -> None:
         """Log which topics of this peer's registration cannot be taken, although the registration is (R1a)."""
-        self._log_line(logging.WARNING, f"topics of {address} at {self.peer} are left out: {topics}")
+        self.log_line(logging.WARNING, f"topics of {address} at {self.peer} are left out: {topics}")
 
     # --- the end
 
@@ -193,7 +183,7 @@ class Connection(asyncio.Protocol):
         """Close this connection, which its peer has not lost: no lease ends (D13)."""
         if not self.is_closing:
             self.loss, self.ends_leases = why, False
-            self._log_line(logging.INFO, f"connection of {self.peer} closed: {why}")
+            self.log_line(logging.INFO, f"connection of {self.peer} closed: {why}")
         self.close()
 
     def close(self) -> None:
@@ -202,7 +192,6 @@ class Connection(asyncio.Protocol):
         if self._states.is_held_by_peer or self.is_closing:
             self._transport.abort()
         else:
-            self._send_answers()
             self._transport.close()
         self._on(Event.CLOSE)
 
@@ -253,16 +242,16 @@ class Connection(asyncio.Protocol):
         started_s, self._later_s = time.perf_counter(), 0.0
         data, self._received = self._received, b""
         read_bytes = len(data) + self._inbound.buffered_bytes
-        self._is_in_turn = True
         try:
             self._answer(data, started_s)
         except (NamesrvError, ssl.SSLError) as error:
-            self._log_line(logging.WARNING, f"connection of {self.peer} closed: {error}")
+            self.log_line(logging.WARNING, f"connection of {self.peer} closed: {error}")
             self.close()
         except Exception:
             log.exception("connection of %s closed: an error of ours", self.peer)
             self.close()
-        self._is_in_turn = False
+        if len(data) >= _LONG_READ_BYTES:
+            self._on(Event.TURN_ENDS)
         most_s = _SECONDS_OF_ANY_TURN + read_bytes * _SECONDS_OF_A_BYTE
         self._connections.shares.spend(self, min(time.perf_counter() - started_s, most_s) + self._later_s)
         is_unfinished = self._inbound.is_unfinished and not self._states.is_held
@@ -273,20 +262,21 @@ class Connection(asyncio.Protocol):
         requests = self._inbound.feed(data)
         if self._inbound.source is not None and self.counted_for is None:
             self._count_for(self._inbound.source)
-        for request in requests:  # those that are not taken here are yielded in the next turn
-            self._began_s = None
-            if not request.is_response:  # the gateway sends no requests over this connection
-                frame = self._requests.answer(request, self)
-                if frame is not None:
-                    self._write(frame)
-            if self._states.state is not State.READING:
-                break
-            if time.perf_counter() - started_s + self._later_s > _TURN_S:
-                self._on(Event.TURN_ENDS)
-                break
-        if len(data) >= _LONG_READ_BYTES:
-            self._on(Event.TURN_ENDS)
-        self._send_answers()
+        answers = bytearray()
+        try:
+            for request in requests:  # those that are not taken here are yielded in the next turn
+                self._began_s = None
+                if not request.is_response:  # the gateway sends no requests over this connection
+                    answers += self._requests.answer(request, self) or b""
+                if len(answers) > _MOST_ANSWER_BYTES:
+                    self._write(answers)
+                    answers = bytearray()
+                if time.perf_counter() - started_s + self._later_s > _TURN_S:
+                    self._on(Event.TURN_ENDS)
+                if self._states.state is not State.READING:
+                    return
+        finally:
+            self._write(answers)
 
     def _count_for(self, source: str) -> None:
         """Count this connection for the peer that the PROXY header names, not for the load balancer."""
@@ -295,16 +285,7 @@ class Connection(asyncio.Protocol):
         self._connections.shares.name(self, host)
         self.host = host
 
-    def _write(self, frame: bytes) -> None:
-        """Send a frame; those of a turn are sent together."""
-        self._answers.append(frame)
-        self._answer_bytes += len(frame)
-        if not self._is_in_turn or self._answer_bytes > _MOST_ANSWER_BYTES:
-            self._send_answers()
-
-    def _send_answers(self) -> None:
-        data = b"".join(self._answers)
-        self._answers, self._answer_bytes = [], 0
+    def _write(self, data: bytes | bytearray) -> None:
         if self.is_lost or not data:
             return
         tls = self._inbound.tls
@@ -331,9 +312,6 @@ class Connection(asyncio.Protocol):
         self._received = b""
         self._inbound.drop()
         self.count_held()
-
-    def _log_line(self, level: int, message: str) -> None:
-        self._connections.log.line(self.host, self._loop.time(), level, message)
 
 
 def _address(peername: object) -> tuple[str, str]:

@@ -1,18 +1,19 @@
 """Divides among hosts what all connections share: connections, memory, room for records and the event loop's time.
 
-One rule holds for each of these things: when there is not enough of it, the host that has most of it gives way. It
-waits, is refused, or loses a connection; no other host does.
+One rule holds for each of these things: when there is not enough of it, the host that has most of it gives way first.
+It waits, is refused, or loses a connection.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from namesrv_stream.errors import NamesrvError
 
@@ -28,6 +29,9 @@ MOMENT_S = 0.002
 HEAVY_SHARE = 0.5
 """Limit of the event loop's time for all heavy hosts together."""
 
+_SHORTEST_REST_S = 0.001
+"""The event loop's clock counts milliseconds. A shorter rest is added to the next one."""
+
 _FORGOTTEN_AFTER_S = 0.02
 _MOST_DEBT_S = 0.1
 """Limit of the time that is held against a host, so that a former rush of a lone host is soon forgotten."""
@@ -38,16 +42,6 @@ REST_TIMES = 4
 
 Host = str | None
 """A host's address; None for the connections of load balancers that no PROXY header has named a peer of yet."""
-
-
-@dataclass(frozen=True)
-class PeerLimits:
-    """Limits for all peers together and for one host; the settings of the same names describe them."""
-
-    max_connections: int = 2**31 - 1
-    max_connections_per_address: int = 2**31 - 1
-    peer_buffer_max_bytes: int = 256 * 1024 * 1024
-    trusted_proxies: str = ""
 
 
 class Share:
@@ -121,7 +115,7 @@ class LoopTime:
 
 
 class FairShares:
-    """What each host has of the things that the connections of one server share. Lives in the event loop.
+    """Counts what each host has of the things that the connections of one server share. Lives in the event loop.
 
     - Connections: beyond a limit one that has sent nothing is closed, of the host that has most such connections.
     - Memory: beyond peerBufferMaxBytes the host that holds most loses the connection with most bytes times seconds.
@@ -129,16 +123,17 @@ class FairShares:
       they rest as long as they have worked. All others are read from in each round.
     """
 
-    def __init__(self, limits: PeerLimits) -> None:
+    def __init__(self, max_connections: int, max_connections_of_a_host: int, max_held_bytes: int) -> None:
         self._loop = asyncio.get_running_loop()
-        self._limits = limits
+        self._max_connections = max_connections
+        self._max_of_a_host = max_connections_of_a_host
         self._of_host: defaultdict[Host, dict[Connection, None]] = defaultdict(dict)
         self._silent: defaultdict[Host, dict[Connection, None]] = defaultdict(dict)
-        self._memory = Share(limits.peer_buffer_max_bytes)
+        self._memory = Share(max_held_bytes)
         self._in_line: dict[Host, dict[Connection, None]] = {}
         self._is_turn_due = False
-        self._spent_s = 0.0
-        self._rested_at_s = 0.0
+        self._spent_s = 0.0  # of all turns
+        self._owed_s = 0.0  # the time for which heavy hosts have to rest
         self.loop_time = LoopTime()
         self.open: set[Connection] = set()
 
@@ -149,13 +144,20 @@ class FairShares:
         host = connection.counted_for
         if self._is_full(host):
             payers = self._silent.get(host)
-        elif len(self.open) >= self._limits.max_connections:
+        elif len(self.open) >= self._max_connections:
             payers = max(self._silent.values(), key=len, default=None)
         else:
             payers = None
         if payers:
-            next(iter(payers)).make_room()
-        self._check_room(host)
+            payer = next(iter(payers))
+            why = "it has sent nothing, and a new one needs room"
+            payer.log_line(logging.INFO, f"connection of {payer.peer} closed: {why}")
+            payer.abort(why)
+            self.leave(payer)
+        if len(self.open) >= self._max_connections:
+            most = self._max_connections
+            raise NamesrvError(f"over {most} connections of all peers: close some, or set maxConnections higher")
+        self._check_room_of(host)
         self._silent[host][connection] = None
         self._of_host[host][connection] = None
         self.open.add(connection)
@@ -179,17 +181,11 @@ class FairShares:
         self._of_host[host][connection] = None
 
     def _is_full(self, host: Host) -> bool:
-        return host is not None and len(self._of_host.get(host, ())) >= self._limits.max_connections_per_address
-
-    def _check_room(self, host: Host) -> None:
-        most = self._limits.max_connections
-        if len(self.open) >= most:
-            raise NamesrvError(f"over {most} connections of all peers: close some, or set maxConnections higher")
-        self._check_room_of(host)
+        return host is not None and len(self._of_host.get(host, ())) >= self._max_of_a_host
 
     def _check_room_of(self, host: Host) -> None:
         if self._is_full(host):
-            most = self._limits.max_connections_per_address
+            most = self._max_of_a_host
             raise NamesrvError(f"over {most} connections of {host}: close some, or set maxConnectionsPerAddress higher")
 
     # --- memory
@@ -209,7 +205,12 @@ class FairShares:
 
         while self._memory.is_exceeded:
             payer = max(self._of_host[self._memory.heaviest], key=weight)
-            payer.give_up(self._memory.taken)
+            payer.log_line(
+                logging.WARNING,
+                f"connection of {payer.peer} closed: it holds {payer.counted_bytes} bytes of unfinished frames and "
+                f"answers not taken, and all peers hold {self.held_bytes}, over peerBufferMaxBytes",
+            )
+            payer.abort("it held too many bytes")
             self._set_held(payer, 0, now_s)
 
     def _set_held(self, connection: Connection, held_bytes: int, now_s: float) -> None:
@@ -236,11 +237,13 @@ class FairShares:
             return
         self._in_line.setdefault(connection.counted_for, {})[connection] = None
         if not self._is_turn_due:
-            self._begin_turn_in(self._rested_at_s - time.perf_counter())
+            self._begin_heavy_turn()
 
-    def _begin_turn_in(self, seconds: float) -> None:
+    def _begin_heavy_turn(self) -> None:
+        rest_s = self._owed_s if self._owed_s >= _SHORTEST_REST_S else 0.0
+        self._owed_s -= rest_s
         self._is_turn_due = True
-        self._loop.call_later(max(0.0, seconds), self._heavy_turn)
+        self._loop.call_later(rest_s, self._heavy_turn)
 
     def _heavy_turn(self) -> None:
         host, line = next(iter(self._in_line.items()))
@@ -248,15 +251,14 @@ class FairShares:
         del self._in_line[host], line[connection]
         if line:
             self._in_line[host] = line  # now the last one
-        self._spent_s = 0.0
+        before_s = self._spent_s
         try:
             connection.on_turn()
         finally:
+            self._owed_s += (self._spent_s - before_s) * (1 / HEAVY_SHARE - 1)
             self._is_turn_due = False
-            rest_s = self._spent_s * (1 / HEAVY_SHARE - 1)
-            self._rested_at_s = time.perf_counter() + rest_s
             if self._in_line:
-                self._begin_turn_in(rest_s)
+                self._begin_heavy_turn()
 
 
 def _discard(connections: dict[Host, dict[Connection, None]], connection: Connection) -> None:
@@ -275,38 +277,26 @@ class Turns:
 
     def __init__(self, at_a_time: int) -> None:
         self._slots = asyncio.Semaphore(at_a_time)
-        self._lines: dict[str, asyncio.Lock] = {}
-        self._waiting: Counter[str] = Counter()
+        self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._rests_until_s: dict[str, float] = {}
 
     @asynccontextmanager
     async def turn(self, host: str, limit_s: float) -> AsyncIterator[None]:
         """Run an `async with` block in the host's turn. Raises TimeoutError if that does not come within `limit_s`."""
         line = self._lines.setdefault(host, asyncio.Lock())
-        self._waiting[host] += 1
-        try:
-            async with asyncio.timeout(limit_s) as waiting, line:
-                await asyncio.sleep(self._rest_s(host))
-                async with self._slots:
-                    waiting.reschedule(None)
-                    with self._timed(host):
-                        yield
-        finally:
-            self._waiting[host] -= 1
-            if not self._waiting[host]:
-                del self._waiting[host], self._lines[host]
+        async with asyncio.timeout(limit_s) as waiting, line:
+            await asyncio.sleep(self._rest_s(host))
+            async with self._slots:
+                waiting.reschedule(None)
+                started_s = time.monotonic()
+                try:
+                    yield
+                finally:
+                    spent_s = time.monotonic() - started_s
+                    if spent_s > SHORT_TURN_S:
+                        self._rests_until_s[host] = time.monotonic() + REST_TIMES * spent_s
 
     def _rest_s(self, host: str) -> float:
         now_s = time.monotonic()
         self._rests_until_s = {each: until_s for each, until_s in self._rests_until_s.items() if until_s > now_s}
         return self._rests_until_s.get(host, now_s) - now_s
-
-    @contextmanager
-    def _timed(self, host: str) -> Iterator[None]:
-        started_s = time.monotonic()
-        try:
-            yield
-        finally:
-            ended_s = time.monotonic()
-            if ended_s - started_s > SHORT_TURN_S:
-                self._rests_until_s[host] = ended_s + REST_TIMES * (ended_s - started_s)

@@ -1,19 +1,23 @@
-"""The listening socket: accepts connections, closes idle ones, stops in order."""
+"""The listening socket and its connections, which end in order with it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
+import os
 import socket
 
+from namesrv_stream.access.addresses import TrustedProxies
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.connection import Connection
-from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
-from namesrv_stream.gateway.fair_shares import PeerLimits
+from namesrv_stream.gateway.fair_shares import FairShares
+from namesrv_stream.gateway.inbound import Terms
 from namesrv_stream.gateway.tls import Certificates
+from namesrv_stream.reporting.logs import PeerLog
 from namesrv_stream.reporting.texts import who_listens
 
 try:
@@ -26,8 +30,45 @@ log = logging.getLogger(__name__)
 _FILES_RESERVE = 256
 """File descriptors kept free of connections: for Kafka, the tables, the log and the metrics."""
 
-_SWEEP_EVERY_S = 1.0
 _ANSWER_LIMIT_S = 3.0
+
+
+class Connections:
+    """All open connections of one server, and what they share. Lives in the event loop."""
+
+    def __init__(self, settings: NamesrvSettings, max_connections: int | None = None) -> None:
+        self._settings = settings
+        self._trusted_proxies = TrustedProxies(settings.proxy_protocol_trusted)
+        self.numbers = itertools.count(1)
+        self.certificates = Certificates(settings)
+        self.log = PeerLog(logging.getLogger(f"{__package__}.connection"))
+        self.shares = FairShares(
+            settings.max_connections if max_connections is None else max_connections,
+            settings.max_connections_per_address,
+            settings.peer_buffer_max_bytes,
+        )
+
+    @property
+    def open(self) -> set[Connection]:
+        """The connections that are counted: admitted, and not lost yet."""
+        return self.shares.open
+
+    def terms(self, host: str) -> Terms:
+        """Return the protocols with which a peer at this address may begin."""
+        mode = self._settings.tls_mode
+        has_tls = mode != "disabled" and self.certificates.is_set
+        return Terms(has_tls, mode != "enforcing", host in self._trusted_proxies)
+
+    def look_around(self) -> None:
+        """Close overdue connections, record what each connection holds now, and log how many lines were left out.
+
+        Call it about once a second.
+        """
+        now_s = asyncio.get_running_loop().time()
+        for connection in list(self.open):
+            connection.close_if_overdue(now_s, self._settings.server_channel_max_idle_time_seconds)
+            connection.count_held()
+        self.log.sum_up(now_s)
 
 
 class Server:
@@ -36,15 +77,8 @@ class Server:
     def __init__(self, settings: NamesrvSettings, requests: Dispatcher) -> None:
         self._settings = settings
         self._requests = requests
-        limits = PeerLimits(
-            _connection_limit(settings),
-            settings.max_connections_per_address,
-            settings.peer_buffer_max_bytes,
-            settings.proxy_protocol_trusted,
-        )
-        self.connections = Connections(Certificates(settings), settings.tls_mode, limits)
+        self.connections = Connections(settings, _connection_limit(settings))
         self._server: asyncio.Server
-        self._sweeper: asyncio.Task[None]
 
     @property
     def port(self) -> int:
@@ -59,11 +93,9 @@ class Server:
             sock=self._socket(),
             backlog=self._settings.server_socket_backlog,
         )
-        self._sweeper = asyncio.ensure_future(self._sweep())
 
     async def stop(self) -> None:
         """Accept no more connections, wait up to 3 s for outstanding answers, and close all connections."""
-        self._sweeper.cancel()
         self._server.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_ANSWER_LIMIT_S):
@@ -75,9 +107,16 @@ class Server:
 
     def _socket(self) -> socket.socket:
         settings = self._settings
-        family = socket.AF_INET6 if ":" in settings.bind_address else socket.AF_INET
-        listening = socket.socket(family)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        host, port = settings.bind_address, settings.listen_port
+        is_ipv6 = ":" in host
+        family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
+        try:
+            listening = socket.create_server((host, port), family=family, dualstack_ipv6=is_ipv6)
+        except OSError as error:
+            raise NamesrvError(
+                f"cannot listen at {host}:{port} ({os.strerror(error.errno or 0)}). Set listenPort or bindAddress, or "
+                f"stop what listens there: {who_listens(port)} names it."
+            ) from error
         sizes = {
             socket.SO_SNDBUF: settings.server_socket_snd_buf_size,
             socket.SO_RCVBUF: settings.server_socket_rcv_buf_size,
@@ -85,22 +124,7 @@ class Server:
         for option, size_bytes in sizes.items():
             if size_bytes > 0:  # accepted sockets inherit it from the listening one
                 listening.setsockopt(socket.SOL_SOCKET, option, size_bytes)
-        try:
-            listening.bind((settings.bind_address, settings.listen_port))
-        except OSError as error:
-            listening.close()
-            host, port = settings.bind_address, settings.listen_port
-            raise NamesrvError(
-                f"cannot listen at {host}:{port} ({error.strerror}). Set listenPort or bindAddress, or stop what "
-                f"listens there: {who_listens(port)} names it."
-            ) from error
         return listening
-
-    async def _sweep(self) -> None:
-        limit_s = self._settings.server_channel_max_idle_time_seconds
-        while True:
-            await asyncio.sleep(_SWEEP_EVERY_S)
-            self.connections.look_around(limit_s)
 
 
 def _connection_limit(settings: NamesrvSettings) -> int:

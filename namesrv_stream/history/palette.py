@@ -38,9 +38,6 @@ ENDS = {
 }
 """Colours of the ends of a session."""
 
-UNPLANNED = ("EXPIRED", "CHANNEL_CLOSED")
-"""Ends after which the broker counts as away."""
-
 COMMAND = "operator command"
 KINDS = {
     **ENDS,

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.history import palette
+from namesrv_stream.history.sessions import UNPLANNED
 
 try:
     from matplotlib.axes import Axes
@@ -232,7 +233,7 @@ def _timeline(axes: Axes, rows: Any, since: datetime, until: datetime) -> None:
     pixel = (until - since) / _axis_pixels(axes)
     for how, ended in rows[rows["to_time"].notna()].groupby("ended_by"):
         away = (ended["back_at"] - ended["to_time"]).clip(lower=_LEAST_PIXELS * pixel)
-        if how not in palette.UNPLANNED:  # nobody expects the broker in the gap, which stays white
+        if how not in UNPLANNED:  # nobody expects the broker in the gap, which stays white
             away = away.clip(upper=_LEAST_PIXELS * pixel)
         colour = palette.ENDS[str(how)].colour
         axes.barh(ended["place"], away, left=ended["to_time"], height=0.6, color=colour, label=how, zorder=3)

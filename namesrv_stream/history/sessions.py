@@ -16,6 +16,8 @@ from namesrv_stream.rules.history import BEGINS, LEASE_ENDS
 from namesrv_stream.rules.rows import BrokerEventRow
 
 UNPLANNED = ("EXPIRED", "CHANNEL_CLOSED")
+"""Ends after which the broker counts as away."""
+
 _PLANNED = ("UNREGISTERED", "MOVED", "ID_LOST")
 EXPECTED_MS = 7 * 24 * 3_600_000
 """After an end that is not planned a broker is expected back for this time; then it counts as decommissioned."""

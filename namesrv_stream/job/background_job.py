@@ -18,7 +18,7 @@ from namesrv_stream.kafka.topic import end_offsets
 
 log = logging.getLogger(__name__)
 
-_STOP_LIMIT_S = 120.0
+_START_LIMIT_S = _STOP_LIMIT_S = 120.0
 _LOOK_EVERY_S = 0.1
 
 
@@ -32,14 +32,12 @@ class BackgroundJob:
         self,
         spark: SparkSession,
         settings: NamesrvSettings,
-        start_limit_s: float = 120.0,
         *,
         accepts_new_log: bool = False,
         is_replay: bool = False,
     ) -> None:
         self._job = RouteRegistryJob(spark, settings, accepts_new_log=accepts_new_log, is_replay=is_replay)
         self._settings = settings
-        self._start_limit_s = start_limit_s
         self._stop = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="route-registry", daemon=True)
@@ -47,9 +45,9 @@ class BackgroundJob:
     def __enter__(self) -> Self:
         self._thread.start()
         try:
-            if not self._job.started.wait(self._start_limit_s):
+            if not self._job.started.wait(_START_LIMIT_S):
                 raise NamesrvError(
-                    f"the job did not start within {self._start_limit_s:.0f} s. The log above shows what it waits for."
+                    f"the job did not start within {_START_LIMIT_S:.0f} s. The log above shows what it waits for."
                 )
             self.check()
         except BaseException:
@@ -105,7 +103,7 @@ class BackgroundJob:
         try:
             self.query.processAllAvailable()
         except Exception:
-            self._thread.join(self._start_limit_s)  # the job's own error is more exact
+            self._thread.join(_START_LIMIT_S)  # the job's own error is more exact
             self.check()
             raise
 

@@ -16,6 +16,7 @@ from typing import Self
 import psutil
 from pyspark.sql import SparkSession
 
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.job.failures import JobHungError, SessionLostError, require_session
 
 log = logging.getLogger(__name__)
@@ -154,6 +155,8 @@ class HangWatch:
             log_end = None
             try:
                 log_end = self._log_end()
+            except NamesrvError as error:
+                log.debug("the end of the log is not known: %s", error)
             except Exception:
                 log.exception("the end of the log is not known: an error of ours")
             self._standstill.note_log_end(log_end)

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from functools import partial
 from typing import TypeVar
 
@@ -21,7 +21,6 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, sleep_using_e
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments, log_notes
 from namesrv_stream.errors import (
     KafkaUnreachableError,
-    NamesrvError,
     NoSuchSnapshotError,
     NotARegistryError,
     StorageError,
@@ -39,11 +38,10 @@ from namesrv_stream.job.failures import (
     require_sound_spark,
     storage_errors,
 )
-from namesrv_stream.job.hang_watch import HangWatch
-from namesrv_stream.job.job_monitoring import monitoring, progress_to
+from namesrv_stream.job.hang_watch import HangWatch, pid_of_jvm
 from namesrv_stream.job.table_care import TableCare
 from namesrv_stream.job.warm_up import WarmUp
-from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock, candidates
+from namesrv_stream.kafka.election import SESSION_TIMEOUT_MS, JobLock
 from namesrv_stream.kafka.producer import HeartbeatProducer, Ticker
 from namesrv_stream.kafka.record_reader import LOG_PARTITION, RecordGoneError, RecordReader
 from namesrv_stream.kafka.topic import (
@@ -54,13 +52,14 @@ from namesrv_stream.kafka.topic import (
     require_one_order,
     wait_for_kafka,
 )
+from namesrv_stream.reporting.metrics_server import MonitoringServer, add_process_metrics
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.stream.checkpoint import Checkpoint, reach_checkpoint
 from namesrv_stream.stream.job_metrics import JobMetrics
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import Beginning, check_query, start_query
+from namesrv_stream.tables.job_progress import ProgressFile
 from namesrv_stream.tables.object_store import writer_of
-from namesrv_stream.tables.progress_sign import ProgressFile
 from namesrv_stream.tables.publication import KafkaLog, OnPoint, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import LIVE
@@ -145,9 +144,23 @@ class RouteRegistryJob:
         trigger_millis = self._settings.trigger_millis
         with (
             HangWatch(self._spark, trigger_millis, self._lock.give_up, self._step, self._log_end) as watch,
-            monitoring(self._spark, self._settings, self.metrics, watch),
+            self._pages(watch),
         ):
             self._run()
+
+    def _pages(self, watch: HangWatch) -> AbstractContextManager[object]:
+        """Serve the monitoring pages within a `with`, if a port for them is set. Raises NamesrvError.
+
+        A process that does not hang is healthy: to restart a job that waits for Kafka or for its turn mends nothing.
+        """
+        port, metrics = self._settings.job_metrics_port, self.metrics
+        if not port:
+            return nullcontext()
+        metrics.watch_storage(self._settings)
+        add_process_metrics(metrics.registry, "namesrv_jvm", pid_of_jvm(self._spark))
+        checks = {"/healthz": watch.health, "/readyz": lambda: watch.readiness() or metrics.readiness()}
+        address = self._settings.bind_address, port
+        return closing(MonitoringServer(metrics.registry, address, "job.metricsPort", checks))
 
     def _step(self) -> tuple[int, int] | None:
         """Return a value that changes with each step of the query; None if no query runs."""
@@ -155,11 +168,7 @@ class RouteRegistryJob:
         return None if batches is None else (self._steps, batches.applied_offset)
 
     def _log_end(self) -> int | None:
-        try:
-            return end_offsets(self._kafka, self._settings.kafka_topic).get(LOG_PARTITION)
-        except NamesrvError as error:
-            log.debug("the end of the log is not known: %s", error)
-            return None
+        return end_offsets(self._kafka, self._settings.kafka_topic).get(LOG_PARTITION)
 
     def _run(self) -> None:
         reach_checkpoint(self._spark, self._settings)
@@ -167,7 +176,7 @@ class RouteRegistryJob:
         if self._stop.is_set():
             return
         with self._lock:
-            if self._settings.standby or self._others():
+            if self._settings.standby or self._lock.others():
                 self._warm_up.run(self._stop, self._lock.held)
             if not self._settings.standby:
                 self._keep_trying(self._run_query, self._hand_over)
@@ -180,21 +189,12 @@ class RouteRegistryJob:
                     self._has_claimed = False
                     self._lock.step_back(_LEAVE_TO_CLAIMANT_S)
 
-    def _others(self) -> set[str]:
-        """Return the run ids of the other jobs that take part in the election, none if Kafka does not say."""
-        try:
-            jobs = candidates(self._kafka, self._settings.kafka_topic, self._root.hadoop_url)
-            return {each.run_id for each in jobs} - {self.run_id}
-        except NamesrvError as error:
-            log.debug("candidates are not known: %s", error)
-            return set()
-
     def _hand_over(self) -> None:
         """Let another job try if this one fails again and again: the fault may be its machine's.
 
         This one does not try meanwhile: its claim would wait for the lock that it has given away.
         """
-        if self._failed.in_a_row >= _HAND_OVER_AFTER and self._others():
+        if self._failed.in_a_row >= _HAND_OVER_AFTER and self._lock.others():
             log.warning("another job waits and may take the registry over for the next %.0f s", _LEAVE_TO_CLAIMANT_S)
             self._lock.step_back(_LEAVE_TO_CLAIMANT_S)
             self._stop.wait(_LEAVE_TO_CLAIMANT_S)
@@ -228,7 +228,7 @@ class RouteRegistryJob:
         age_s = abs(time.time() - newest.published_at / 1000)  # the claimant's clock may be ahead of this one's
         if newest.kind == "CLAIM" and age_s < _LEAVE_TO_CLAIMANT_S:
             return True
-        return newest.run_id in self._others()
+        return newest.run_id in self._lock.others()
 
     def _keep_trying(self, attempt: Callable[[], T], before_next: Callable[[], None] = lambda: None) -> T | None:
         """Call `attempt`, again after each outage, and return its result; None if the job is stopped in an outage."""
@@ -297,7 +297,6 @@ class RouteRegistryJob:
                 open_things.callback(self._stop_query, query, loading)
                 batches = loading.result()
             open_things.callback(self.started.clear)
-            open_things.enter_context(progress_to(self.metrics, self._spark, self._settings))
             self.query, self._batches = query, batches
             open_things.enter_context(TableCare(self._root, self._settings, self._note_point))
             self.metrics.query_starts.inc()
@@ -411,6 +410,8 @@ class RouteRegistryJob:
                 require_session(self._spark)
                 failure = str(query.exception() or "it was stopped from outside")
                 raise job_failure(self._settings, batches.failure, failure)
+            if self._settings.job_metrics_port:
+                self.metrics.follow(query)
 
     @staticmethod
     def _stop_query(query: StreamingQuery, batches: Future[MicroBatches]) -> None:

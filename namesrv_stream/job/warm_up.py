@@ -15,14 +15,14 @@ from contextlib import suppress
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.kafka.record_reader import LOG_PARTITION
 from namesrv_stream.kafka.topic import beginning_offsets, end_offsets
 from namesrv_stream.stream.checkpoint import remove_folder
-from namesrv_stream.stream.micro_batch import BrokenOffError
+from namesrv_stream.stream.micro_batch import collected
 from namesrv_stream.stream.query import check_query, registry_rows, show_workers_this_package
 from namesrv_stream.stream.source import kafka_records
 
@@ -88,20 +88,11 @@ class WarmUp:
         return (
             registry_rows(records, self._settings)
             .writeStream.queryName("warm-up")
-            .foreachBatch(self._collect)
+            .foreachBatch(lambda frame, _batch_id: collected(frame, lambda: self._is_stopping))
             .option("checkpointLocation", self._location)
             .trigger(availableNow=True)
             .start()
         )
-
-    def _collect(self, frame: DataFrame, _batch_id: int) -> None:
-        """Collect the query's rows. Raises BrokenOffError while the query stops, as `MicroBatches` does."""
-        try:
-            frame.toArrow()
-        except (Py4JError, PySparkException):
-            if self._is_stopping:
-                raise BrokenOffError from None
-            raise
 
 
 def _any_set(events: Sequence[threading.Event]) -> bool:

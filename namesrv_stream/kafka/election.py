@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.kafka.librdkafka import KafkaOptions, librdkafka_log, librdkafka_options, named_kafka_error
+from namesrv_stream.kafka.librdkafka import KafkaOptions, librdkafka_log, named_kafka_error
 from namesrv_stream.kafka.topic import group_members
 
 log = logging.getLogger(__name__)
@@ -52,9 +52,9 @@ class JobLock:
     def __init__(self, kafka: KafkaOptions, topic: str, root: str, run_id: str) -> None:
         """Prepare to take part."""
         self.held = threading.Event()
-        self._topic = topic
+        self._kafka, self._topic, self._root, self._run_id = kafka, topic, root, run_id
         self._options = {
-            **librdkafka_options(kafka),
+            **kafka,
             "client.id": f"{run_id}@{socket.gethostname()}",
             "group.id": group_of(topic, root),
             "enable.auto.commit": False,
@@ -78,6 +78,15 @@ class JobLock:
     def __exit__(self, *_: object) -> None:
         self.give_up()
         self._thread.join()
+
+    def others(self) -> set[str]:
+        """Return the run ids of the other jobs that take part in the election, none if Kafka does not say."""
+        try:
+            jobs = candidates(self._kafka, self._topic, self._root)
+        except NamesrvError as error:
+            log.debug("candidates are not known: %s", error)
+            return set()
+        return {each.run_id for each in jobs} - {self._run_id}
 
     def give_up(self) -> None:
         """Give the lock to another candidate for good; returns at once."""
@@ -155,7 +164,7 @@ def find_coordinator(kafka: KafkaOptions, topic: str, root: str) -> None:
 def candidates(kafka: KafkaOptions, topic: str, root: str) -> list[Candidate]:
     """Return the jobs that take part in a registry's election now, the active one first."""
     found = []
-    for member in group_members(kafka, group_of(topic, root)):
-        run_id, _, host = member.client_id.partition("@")
-        found.append(Candidate(run_id, host, member.has_partition))
+    for client_id, is_active in group_members(kafka, group_of(topic, root)).items():
+        run_id, _, host = client_id.partition("@")
+        found.append(Candidate(run_id, host, is_active))
     return sorted(found, key=lambda each: (not each.is_active, each.run_id))

@@ -1,35 +1,25 @@
-"""Options and errors of librdkafka, the client of all that speaks to Kafka here but Spark."""
+"""Clients and errors of librdkafka, the client of all that speaks to Kafka here but Spark."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
 
+T = TypeVar("T")
 librdkafka_log = logging.getLogger("librdkafka")
 
 KafkaOptions = Mapping[str, Any]
-"""Settings of a client, as `kafka_client_arguments` returns them: by the names of kafka-python."""
+"""Options of a client, as `kafka_client_arguments` returns them."""
 
 COMPRESSION = "zstd"
 """The records' codec. A registration of 10,000 topics takes 1 ms; gzip would take 7 ms of a thread, lz4 five times the
 space (docs/decisions/0008)."""
-
-_NAMES = {
-    "receive_buffer_bytes": "socket.receive.buffer.bytes",
-    "send_buffer_bytes": "socket.send.buffer.bytes",
-    "sasl_plain_password": "sasl.password",
-    "sasl_plain_username": "sasl.username",
-    "ssl_cafile": "ssl.ca.location",
-    "ssl_certfile": "ssl.certificate.location",
-    "ssl_keyfile": "ssl.key.location",
-    "ssl_password": "ssl.key.password",
-}
-"""Name of an option in kafka-python -> in librdkafka, if the two differ by more than dots."""
 
 _AWAY = frozenset(
     {
@@ -45,21 +35,24 @@ _AWAY = frozenset(
 )
 
 
-def librdkafka_options(kafka: KafkaOptions) -> dict[str, Any]:
-    """Return the settings of a client as options of librdkafka."""
-    options: dict[str, Any] = {"bootstrap.servers": address_of(kafka)}
-    for name, value in kafka.items():
-        if name == "ssl_check_hostname":
-            options["ssl.endpoint.identification.algorithm"] = "https" if value else "none"
-        elif name not in ("bootstrap_servers", "bootstrap_timeout_ms"):
-            options[_NAMES.get(name, name.replace("_", "."))] = value
-    return options
+def opened(client: Callable[..., T], options: Mapping[str, Any], address: str) -> T:
+    """Open a client of librdkafka. Raises KafkaRefusedError for options that it does not take."""
+    try:
+        return client(options, logger=librdkafka_log)
+    except KafkaException as error:
+        raise named_kafka_error(error.args[0], address) from error
 
 
-def address_of(kafka: KafkaOptions) -> str:
-    """Return the bootstrap servers as one text, for messages."""
-    servers = kafka["bootstrap_servers"]
-    return servers if isinstance(servers, str) else ",".join(servers)
+def answered(asked: Future[T], limit_s: float | None = None) -> T:
+    """Return Kafka's answer to a question of an AdminClient. Raises what the future has, and TimeoutError.
+
+    The future's own error is not raised: it would hold the frames of those who asked, and with them the client.
+    librdkafka's thread may be the last to drop it, and a client that is closed in that thread aborts the process.
+    """
+    error = asked.exception(limit_s)
+    if error is not None:
+        raise type(error)(*error.args)
+    return asked.result()
 
 
 def named_kafka_error(error: KafkaError, address: str) -> NamesrvError:
@@ -68,6 +61,6 @@ def named_kafka_error(error: KafkaError, address: str) -> NamesrvError:
     if problem.endswith(": "):
         problem += error.name()
     if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-        problem += ". Is kafka.security.protocol that of this listener?"
+        problem += " (is kafka.security.protocol that of this listener?)"
     kind = KafkaUnreachableError if error.code() in _AWAY or error.retriable() else KafkaRefusedError
     return kind(address, problem)

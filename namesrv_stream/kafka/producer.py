@@ -22,14 +22,7 @@ from typing import Any, Self
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
-from namesrv_stream.kafka.librdkafka import (
-    COMPRESSION,
-    KafkaOptions,
-    address_of,
-    librdkafka_log,
-    librdkafka_options,
-    named_kafka_error,
-)
+from namesrv_stream.kafka.librdkafka import COMPRESSION, KafkaOptions, named_kafka_error, opened
 from namesrv_stream.kafka.record_reader import LOG_PARTITION
 from namesrv_stream.kafka.topic import end_offsets
 from namesrv_stream.records import DEFAULT_TOPIC, MAX_RECORD_BYTES, encode_record, record_key
@@ -52,25 +45,24 @@ _ROOM_LIMIT_S = 5.0
 class RecordProducer:
     """Sends each record once, acknowledged by all replicas, those of one key in order. For one thread at a time.
 
-    A record that Kafka has not acknowledged after `delivery_timeout_ms` has
-    failed, but may be in the log all the same.
+    A record that Kafka has not acknowledged after `delivery_timeout_ms` has failed, but may be in the log all the same.
     """
 
     def __init__(self, kafka: KafkaOptions, topic: str, delivery_timeout_ms: int) -> None:
         self._topic = topic
-        self._address = address_of(kafka)
+        self._address = kafka["bootstrap.servers"]
         self._options: dict[str, Any] = {
             "compression.type": COMPRESSION,
             "linger.ms": _LINGER_MS,
-            "reconnect.backoff.max.ms": max(_RECONNECT_WITHIN_MS, int(kafka.get("reconnect_backoff_ms", 0))),
-            **librdkafka_options(kafka),
+            "reconnect.backoff.max.ms": max(_RECONNECT_WITHIN_MS, int(kafka.get("reconnect.backoff.ms", 0))),
+            **kafka,
             "acks": "all",
             "enable.idempotence": True,
             "allow.auto.create.topics": False,
             "message.max.bytes": MAX_RECORD_BYTES,
             "message.timeout.ms": delivery_timeout_ms,
         }
-        self._producer = self._opened()
+        self._producer = opened(Producer, self._options, self._address)
         self._retired: Producer | None = None
         self._has_broken = False
         self._outcomes: deque[Callable[[], None]] = deque()
@@ -119,7 +111,7 @@ class RecordProducer:
     def renew(self) -> None:
         """Open a new producer. Records on their way through the former one have failed."""
         self.give_up()
-        self._retired, self._producer = self._producer, self._opened()
+        self._retired, self._producer = self._producer, opened(Producer, self._options, self._address)
         self._has_broken = False
 
     def give_up(self) -> None:
@@ -134,12 +126,6 @@ class RecordProducer:
             producer.poll(0)
         except KafkaException:  # raised once, when librdkafka has failed for good
             self._has_broken = self._has_broken or producer is self._producer
-
-    def _opened(self) -> Producer:
-        try:
-            return Producer(self._options, logger=librdkafka_log)
-        except KafkaException as error:
-            raise KafkaRefusedError(self._address, error.args[0].str()) from error
 
     def _named(self, error: KafkaError) -> NamesrvError:
         self._has_broken = self._has_broken or error.fatal() or error.code() == KafkaError._FATAL
@@ -157,7 +143,7 @@ class HeartbeatProducer:
     """
 
     def __init__(self, kafka: KafkaOptions, topic: str = DEFAULT_TOPIC, *, delivery_timeout_ms: int = 120_000) -> None:
-        self._address = address_of(kafka)
+        self._address = kafka["bootstrap.servers"]
         if not end_offsets(kafka, topic):
             raise KafkaRefusedError(self._address, f"there is no topic {topic}")
         self._records = RecordProducer(kafka, topic, delivery_timeout_ms)
@@ -257,8 +243,8 @@ class HeartbeatProducer:
 class Ticker:
     """Thread that sends a tick every `tick_ms`, so that event time advances while no broker sends a record (E7).
 
-    A tick is left out while Kafka has not acknowledged the one before, so an outage leaves one tick in the producer
-    and not many. `sent` counts the ticks sent, `held_back` those left out.
+    It runs within a `with`. A tick is left out while Kafka has not acknowledged the one before, so an outage leaves one
+    tick in the producer and not many. `sent` counts the ticks sent, `held_back` those left out.
     """
 
     def __init__(self, producer: HeartbeatProducer, tick_ms: int = 1_000) -> None:
@@ -270,31 +256,23 @@ class Ticker:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ticker", daemon=True)
 
-    def start(self) -> None:
-        """Start the thread. A ticker can be started once."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop sending ticks, and wait until the thread has ended."""
-        self._stopped.set()
-        self._thread.join()
-
     def __enter__(self) -> Self:
-        self.start()
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        self._stopped.set()
+        self._thread.join()
 
     def _run(self) -> None:
         on_its_way: Future[LogPosition] | None = None
         while not self._stopped.wait(self._tick_s):
-            if on_its_way is None or on_its_way.done():
-                self._note(on_its_way)
-                on_its_way = self._tick()
-                self.sent += 1
-            else:
+            if on_its_way is not None and not on_its_way.done():
                 self.held_back += 1
+                continue
+            self._note(on_its_way)
+            on_its_way = self._producer.tick()
+            self.sent += 1
 
     def _note(self, ended: Future[LogPosition] | None) -> None:
         """Log that ticks do not get to Kafka, once until one does."""
@@ -302,10 +280,3 @@ class Ticker:
         if error is not None and not self._has_failed:
             log.warning("no tick: %s", error)
         self._has_failed = error is not None
-
-    def _tick(self) -> Future[LogPosition] | None:
-        try:
-            return self._producer.tick()
-        except Exception:  # without ticks no lease ends, so the next tick is tried after any error
-            log.exception("no tick: an error of ours")
-        return None

@@ -10,12 +10,12 @@ import math
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
-from namesrv_stream.kafka.librdkafka import KafkaOptions, librdkafka_log, librdkafka_options, named_kafka_error
+from namesrv_stream.kafka.librdkafka import KafkaOptions, named_kafka_error, opened
 from namesrv_stream.records import MAX_RECORD_BYTES
 
 LOG_PARTITION = 0
@@ -42,8 +42,6 @@ class RecordGoneError(NamesrvError):
             f"topic {topic} no longer has the record at offset {offset}: was it deleted, or is retention.ms too short? "
             "The job goes on with the oldest record that Kafka has."
         )
-        self.topic = topic
-        self.offset = offset
 
 
 class RecordReader:
@@ -56,9 +54,9 @@ class RecordReader:
     def __init__(self, kafka: KafkaOptions, topic: str) -> None:
         """Make the consumer."""
         self._topic = topic
-        self._address = ",".join(kafka["bootstrap_servers"])
+        self._address = kafka["bootstrap.servers"]
         options = {
-            **librdkafka_options(kafka),
+            **kafka,
             "group.id": "namesrv-stream-reader",  # librdkafka requires one; no group is joined and no offset committed
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
@@ -68,10 +66,7 @@ class RecordReader:
             "fetch.wait.max.ms": 10,
             "reconnect.backoff.max.ms": 1_000,
         }
-        try:
-            self._consumer = Consumer(options, logger=librdkafka_log)
-        except KafkaException as error:
-            raise named_kafka_error(error.args[0], self._address) from error
+        self._consumer = opened(Consumer, options, self._address)
         self._next_offset: int | None = None
         self._find_leader()
 
@@ -97,11 +92,6 @@ class RecordReader:
         finally:
             self._rest()
 
-    @property
-    def is_resting(self) -> bool:
-        """True while nothing is read ahead."""
-        return self._next_offset is None
-
     def between(self, start: int, end: int) -> Iterator[StoredRecord]:
         """Yield all records from offset `start` to before `end`."""
         if start >= end:
@@ -125,10 +115,7 @@ class RecordReader:
         return record
 
     def _seek(self, offset: int) -> None:
-        try:
-            self._consumer.assign([TopicPartition(self._topic, LOG_PARTITION, offset)])
-        except KafkaException as error:
-            raise named_kafka_error(error.args[0], self._address) from error
+        self._consumer.assign([TopicPartition(self._topic, LOG_PARTITION, offset)])
         self._next_offset = offset
 
     def _rest(self) -> None:
@@ -139,16 +126,11 @@ class RecordReader:
     def _next(self) -> StoredRecord:
         message = self._poll()
         kind, append_time_ms = message.timestamp()
-        offset = message.offset()
-        assert offset is not None, "a message without an error has an offset"
-        self._next_offset = offset + 1
-        key = message.key() or b""
-        return StoredRecord(
-            offset,
-            0 if kind == TIMESTAMP_NOT_AVAILABLE else append_time_ms,
-            key if isinstance(key, bytes) else key.encode(),
-            _as_bytes(message.value()),
+        offset, key, value = cast(
+            "tuple[int, bytes | None, bytes | None]", (message.offset(), message.key(), message.value())
         )
+        self._next_offset = offset + 1
+        return StoredRecord(offset, 0 if kind == TIMESTAMP_NOT_AVAILABLE else append_time_ms, key or b"", value)
 
     def _poll(self) -> Message:
         given_up_s = time.monotonic() + _LIMIT_S
@@ -166,7 +148,3 @@ class RecordReader:
             if not isinstance(problem, KafkaUnreachableError):
                 raise problem
         raise problem or KafkaUnreachableError(self._address, f"no answer for {math.ceil(_LIMIT_S)} s")
-
-
-def _as_bytes(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value

@@ -1,6 +1,6 @@
 """Administration of the heartbeat topic: make it, check its settings, read its offsets.
 
-The argument `kafka` holds the settings of a client (`KafkaOptions`).
+The argument `kafka` holds the options of a client of librdkafka.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
@@ -38,14 +38,7 @@ from tenacity import (
 )
 
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
-from namesrv_stream.kafka.librdkafka import (
-    COMPRESSION,
-    KafkaOptions,
-    address_of,
-    librdkafka_log,
-    librdkafka_options,
-    named_kafka_error,
-)
+from namesrv_stream.kafka.librdkafka import COMPRESSION, KafkaOptions, answered, named_kafka_error, opened
 from namesrv_stream.records import DEFAULT_TOPIC, MAX_RECORD_BYTES
 
 log = logging.getLogger(__name__)
@@ -61,8 +54,8 @@ TOPIC_CONFIG = {
 
 SHORTEST_RETENTION_MS = 24 * 3_600_000
 
-_ANSWER_LIMIT_S = 5.0
-"""Limit of Kafka's answer, unless the client's settings have a `bootstrap_timeout_ms`."""
+_ANSWER_LIMIT_MS = 5_000
+"""Limit of Kafka's answer, unless the client's options have another one."""
 
 _MADE_WITHIN_S = 10.0
 _LOOK_EVERY_S = 0.05
@@ -84,7 +77,7 @@ def wait_for_kafka(kafka: KafkaOptions, limit_s: float = math.inf, given_up: thr
         before_sleep=_log_next_attempt,
         reraise=True,
     )
-    attempts(_ping, kafka)
+    attempts(lambda: _Admin(kafka).cluster())
 
 
 @dataclass(frozen=True)
@@ -174,7 +167,7 @@ def require_one_order(facts: TopicFacts, kafka: KafkaOptions, *, is_replay: bool
     It needs one partition, LogAppendTime and no compaction. A replay may use CreateTime: it sets the time of each
     record itself, on a topic of its own.
     """
-    servers, topic = address_of(kafka), facts.topic
+    servers, topic = kafka["bootstrap.servers"], facts.topic
     alter = f"kafka-configs.sh --bootstrap-server {servers} --alter --entity-type topics --entity-name {topic}"
     if facts.partition_count != 1:
         raise _unfit(
@@ -218,22 +211,22 @@ def newest_timestamp_ms(kafka: KafkaOptions, topic: str = DEFAULT_TOPIC) -> int 
     return max((info.timestamp for info in found.values() if info.timestamp >= 0), default=None)
 
 
-class GroupMember(NamedTuple):
-    """One member of a consumer group."""
+def group_members(kafka: KafkaOptions, group_id: str) -> dict[str, bool]:
+    """Return the client ids in a consumer group, each with whether it has a partition; empty if nobody has joined.
 
-    client_id: str
-    has_partition: bool
-
-
-def group_members(kafka: KafkaOptions, group_id: str) -> list[GroupMember]:
-    """Return the present members of a consumer group; empty for a group that nobody has joined."""
-    return _Admin(kafka).members(group_id)
+    Kafka forgets a group whose members have all left.
+    """
+    admin = _Admin(kafka)
+    asked = admin.client.describe_consumer_groups([group_id], request_timeout=admin.limit_s)
+    found = admin.answer(asked[group_id], but=(KafkaError.GROUP_ID_NOT_FOUND,))
+    members = found.members if found is not None else ()
+    return {each.client_id: bool(each.assignment.topic_partitions) for each in members}
 
 
 def answers(kafka: KafkaOptions) -> bool:
-    """Return whether a Kafka answers that lists itself among its nodes."""
+    """Return whether a Kafka answers."""
     try:
-        _ping(kafka)
+        _Admin(kafka).cluster()
     except KafkaUnreachableError:
         return False
     return True
@@ -243,30 +236,27 @@ class _Admin:
     """A client for a few questions to Kafka. Raises KafkaUnreachableError and KafkaRefusedError."""
 
     def __init__(self, kafka: KafkaOptions) -> None:
-        self._address = address_of(kafka)
-        self._limit_s = kafka.get("bootstrap_timeout_ms", _ANSWER_LIMIT_S * 1000) / 1000
+        self._address = kafka["bootstrap.servers"]
+        self.limit_s = kafka.get("socket.timeout.ms", _ANSWER_LIMIT_MS) / 1000
         self._problems: list[KafkaError] = []
-        options = {**librdkafka_options(kafka), "error_cb": self._problems.append}
-        try:
-            self._client = AdminClient(options, logger=librdkafka_log)
-        except KafkaException as error:
-            raise named_kafka_error(error.args[0], self._address) from error
+        options = {**kafka, "error_cb": self._problems.append}
+        self.client = opened(AdminClient, options, self._address)
 
     def cluster(self) -> DescribeClusterResult:
         """Return the id and the nodes of the Kafka cluster."""
-        found: DescribeClusterResult = self._answer(self._client.describe_cluster(request_timeout=self._limit_s))
+        found: DescribeClusterResult = self.answer(self.client.describe_cluster(request_timeout=self.limit_s))
         return found
 
     def topic(self, topic: str) -> TopicDescription | None:
         """Return Kafka's own description of the topic, None if there is no such topic or this client may not see it."""
-        asked = self._client.describe_topics(TopicCollection([topic]), request_timeout=self._limit_s)
-        found: TopicDescription | None = self._answer(asked[topic], but=_NO_SUCH_TOPIC)
+        asked = self.client.describe_topics(TopicCollection([topic]), request_timeout=self.limit_s)
+        found: TopicDescription | None = self.answer(asked[topic], but=_NO_SUCH_TOPIC)
         return found
 
     def made_topic(self, topic: str, config: Mapping[str, str]) -> TopicDescription:
         """Make the topic, and return its description once it can be written."""
-        asked = self._client.create_topics([NewTopic(topic, 1, config=dict(config))], request_timeout=self._limit_s)
-        self._answer(asked[topic], but=(KafkaError.TOPIC_ALREADY_EXISTS,))  # another process was faster
+        asked = self.client.create_topics([NewTopic(topic, 1, config=dict(config))], request_timeout=self.limit_s)
+        self.answer(asked[topic], but=(KafkaError.TOPIC_ALREADY_EXISTS,))  # another process was faster
         until = Retrying(
             retry=retry_if_result(lambda found: found is None or not all(each.leader for each in found.partitions)),
             stop=stop_after_delay(_MADE_WITHIN_S),
@@ -281,8 +271,8 @@ class _Admin:
     def facts(self, found: TopicDescription) -> TopicFacts:
         """Return what is to be known of a topic."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, found.name)
-        [asked] = self._client.describe_configs([resource], request_timeout=self._limit_s).values()
-        entries = self._answer(asked, but=_NO_SUCH_TOPIC) or {}
+        [asked] = self.client.describe_configs([resource], request_timeout=self.limit_s).values()
+        entries = self.answer(asked, but=_NO_SUCH_TOPIC) or {}
         cluster = self.cluster()
         return TopicFacts(
             topic=found.name,
@@ -299,23 +289,16 @@ class _Admin:
         found = self.topic(topic)
         partitions = range(len(found.partitions)) if found is not None else ()
         wanted = {TopicPartition(topic, number): at for number in partitions}
-        asked = self._client.list_offsets(wanted, request_timeout=self._limit_s) if wanted else {}
-        return {partition.partition: self._answer(each) for partition, each in asked.items()}
+        asked = self.client.list_offsets(wanted, request_timeout=self.limit_s) if wanted else {}
+        return {partition.partition: self.answer(each) for partition, each in asked.items()}
 
-    def members(self, group_id: str) -> list[GroupMember]:
-        """Return the members of a consumer group. Kafka forgets a group whose members have all left."""
-        asked = self._client.describe_consumer_groups([group_id], request_timeout=self._limit_s)
-        found = self._answer(asked[group_id], but=(KafkaError.GROUP_ID_NOT_FOUND,))
-        members = found.members if found is not None else ()
-        return [GroupMember(each.client_id, bool(each.assignment.topic_partitions)) for each in members]
-
-    def _answer(self, asked: Future[Any], but: Collection[int] = ()) -> Any:
+    def answer(self, asked: Future[Any], but: Collection[int] = ()) -> Any:
         """Return Kafka's answer, None if it is an error with one of the codes `but`.
 
         If no answer came, the error is what kept the connection from opening.
         """
         try:
-            return asked.result()
+            return answered(asked)
         except KafkaException as raised:
             error: KafkaError = raised.args[0]
             if error.code() in but:
@@ -326,7 +309,7 @@ class _Admin:
 
     def _why_away(self) -> KafkaError | None:
         """Return what has kept the connection from opening, None if nothing has."""
-        self._client.poll(0)  # takes the problems over
+        self.client.poll(0)  # takes the problems over
         named = [each for each in self._problems if each.code() != KafkaError._ALL_BROKERS_DOWN]
         if named:
             said = dict.fromkeys(each.str().partition(" (after ")[0] for each in named)
@@ -334,10 +317,6 @@ class _Admin:
         if self._problems:
             return KafkaError(KafkaError._TRANSPORT, "the connection is closed before there is an answer")
         return None
-
-
-def _ping(kafka: KafkaOptions) -> None:
-    _Admin(kafka).cluster()
 
 
 def _log_next_attempt(state: RetryCallState) -> None:

@@ -6,18 +6,12 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
+from pyspark.sql.streaming.query import StreamingQuery
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.reporting.metrics_server import add_process_metrics
@@ -37,58 +31,48 @@ class JobMetrics:
     def __init__(self) -> None:
         of = self.registry = CollectorRegistry()
         add_process_metrics(of)
-        self._phases = Histogram(
-            "namesrv_job_batch_seconds", "A micro-batch, by Spark's phase.", ["phase"], buckets=_BUCKETS_S, registry=of
+
+        def counter(name: str, what: str, *labels: str) -> Counter:
+            return Counter(f"namesrv_{name}", what, labels, registry=of)
+
+        def gauge(name: str, what: str, *labels: str) -> Gauge:
+            return Gauge(f"namesrv_job_{name}", what, labels, registry=of)
+
+        def seconds(name: str, what: str, label: str) -> Histogram:
+            return Histogram(f"namesrv_job_{name}_seconds", what, [label], buckets=_BUCKETS_S, registry=of)
+
+        self._phases = seconds("batch", "A micro-batch, by Spark's phase.", "phase")
+        self._tables = seconds("publication", "Writing one table.", "table")
+        self.records = counter("job_records", "Records that micro-batches have brought.")
+        self.value_bytes = counter("job_value_bytes", "Bytes of registrations, commands and rejected records.")
+        self._lag_records = gauge("lag_records", "Records in Kafka that no batch has read.")
+        self._lag_s = gauge("lag_seconds", "From the newest record that was applied to now.")
+        self._state_rows = gauge("state_rows", "Broker addresses that Spark's state knows.")
+        self._state_bytes = gauge("state_bytes", "Memory of the keyed state.")
+        self._epoch = gauge("epoch", "Epoch of the newest snapshot of this job.")
+        self._publications = counter("job_publications", "Snapshots.", "kind")
+        self._published_at = gauge("published_timestamp_seconds", "When this job published last.")
+        self.rejected = counter("job_rejected", "Records that violate the contract.")
+        self.disagreements = counter("job_disagreements", "Evicted states whose lease goes on in the registry.")
+        self.log_gaps_s = counter("log_gap_seconds", "Gaps of over 10 s between two ticks in the log.")
+        self._brokers = gauge("brokers", "Addresses with a lease.")
+        self._suspects = gauge("suspect_brokers", "Addresses whose lease the guard against mass expiry holds.")
+        self._ends = counter("job_leases_ended", "Ends of leases.", "type")
+        self._term = gauge("term", "Term of this job's claim, 0 before the first.")
+        self._role = gauge("role", "1 for the role that the job has.", "role")
+        self.query_starts = counter("job_query_starts", "Starts of the streaming query.")
+        self._outages = counter("job_outages", "Outages that the job waits out.", "error")
+        self._maintained_at = gauge(
+            "maintained_timestamp_seconds", "When the job maintained the tables last, or began to run the query."
         )
-        self._tables = Histogram(
-            "namesrv_job_publication_seconds", "Writing one table.", ["table"], buckets=_BUCKETS_S, registry=of
-        )
-        self.records = Counter("namesrv_job_records", "Records that micro-batches have brought.", registry=of)
-        self.value_bytes = Counter(
-            "namesrv_job_value_bytes", "Bytes of registrations, commands and rejected records.", registry=of
-        )
-        self._lag_records = Gauge("namesrv_job_lag_records", "Records in Kafka that no batch has read.", registry=of)
-        self._lag_s = Gauge("namesrv_job_lag_seconds", "From the newest record that was applied to now.", registry=of)
-        self._state_rows = Gauge("namesrv_job_state_rows", "Broker addresses that Spark's state knows.", registry=of)
-        self._state_bytes = Gauge("namesrv_job_state_bytes", "Memory of the keyed state.", registry=of)
-        self._epoch = Gauge("namesrv_job_epoch", "Epoch of the newest snapshot of this job.", registry=of)
-        self._publications = Counter("namesrv_job_publications", "Snapshots.", ["kind"], registry=of)
-        self._published_at = Gauge(
-            "namesrv_job_published_timestamp_seconds", "When this job published last.", registry=of
-        )
-        self.rejected = Counter("namesrv_job_rejected", "Records that violate the contract.", registry=of)
-        self.disagreements = Counter(
-            "namesrv_job_disagreements", "Evicted states whose lease goes on in the registry.", registry=of
-        )
-        self.log_gaps_s = Counter(
-            "namesrv_log_gap_seconds", "Gaps of over 10 s between two ticks in the log.", registry=of
-        )
-        self._brokers = Gauge("namesrv_job_brokers", "Addresses with a lease.", registry=of)
-        self._suspects = Gauge(
-            "namesrv_job_suspect_brokers", "Addresses whose lease the guard against mass expiry holds.", registry=of
-        )
-        self._ends = Counter("namesrv_job_leases_ended", "Ends of leases.", ["type"], registry=of)
-        self._term = Gauge("namesrv_job_term", "Term of this job's claim, 0 before the first.", registry=of)
-        self._role = Gauge("namesrv_job_role", "1 for the role that the job has.", ["role"], registry=of)
-        self.query_starts = Counter("namesrv_job_query_starts", "Starts of the streaming query.", registry=of)
-        self._outages = Counter("namesrv_job_outages", "Outages that the job waits out.", ["error"], registry=of)
-        self._maintained_at = Gauge(
-            "namesrv_job_maintained_timestamp_seconds",
-            "When the job maintained the tables last, or began to run the query.",
-            registry=of,
-        )
-        self._maintained_every_s = Gauge(
-            "namesrv_job_maintenance_interval_seconds", "maintenanceMillis; 0: never.", registry=of
-        )
-        self.log_retention_s = Gauge(
-            "namesrv_job_log_retention_seconds", "How long Kafka keeps a record; +Inf: for ever.", registry=of
-        )
+        self._maintained_every_s = gauge("maintenance_interval_seconds", "maintenanceMillis; 0: never.")
+        self.log_retention_s = gauge("log_retention_seconds", "How long Kafka keeps a record; +Inf: for ever.")
         self.log_retention_s.set(math.inf)
-        self._free_ratio = Gauge(
-            "namesrv_job_storage_free_ratio",
+        self._free_ratio = gauge(
+            "storage_free_ratio",
             "Free part of the disk of the tables or the checkpoint, of the fuller one; 1 without a disk.",
-            registry=of,
         )
+        self._progress_at = ""
         self._writing_since_s: dict[str, float] = {}
         self._event_time_ms: int | None = None
         self.role: Role = "starting"
@@ -162,6 +146,13 @@ class JobMetrics:
         self._publications.labels(row.kind or "").inc()
         self._published_at.set(row.published_at / 1000)
 
+    def follow(self, query: StreamingQuery) -> None:
+        """Note what Spark has reported of the query's micro-batches since the last call."""
+        for progress in query.recentProgress:
+            if progress.timestamp > self._progress_at:
+                self._progress_at = progress.timestamp
+                self.progressed(progress)
+
     def progressed(self, progress: Any) -> None:
         """Note what Spark reports of one micro-batch: a StreamingQueryProgress."""
         for phase, millis in progress.durationMs.items():
@@ -194,25 +185,3 @@ def _is_known(*offsets: str | None) -> bool:
 def _last(offsets: str) -> int:
     """Return the sum of the offsets in Spark's JSON {topic: {partition: offset}}."""
     return sum(offset for partitions in json.loads(offsets).values() for offset in partitions.values())
-
-
-class ProgressListener(StreamingQueryListener):
-    """Passes the progress of the query called `name` to `on_progress`."""
-
-    def __init__(self, name: str, on_progress: Callable[[Any], None]) -> None:
-        self._name = name
-        self._on_progress = on_progress
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's names
-        """Do nothing: the job counts its starts itself."""
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """Pass on what Spark reports after each micro-batch."""
-        if event.progress.name == self._name:
-            self._on_progress(event.progress)
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Do nothing: ticks come every few seconds."""
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Do nothing: the job reports the error."""

@@ -24,7 +24,6 @@ from namesrv_stream.history.broker_lines import log_brokers
 from namesrv_stream.kafka.record_reader import LOG_PARTITION, RecordReader, StoredRecord
 from namesrv_stream.records import decode_readable, decode_record
 from namesrv_stream.rules.lease import LOG_GAP_MS, LogClock, deadline_ms
-from namesrv_stream.rules.progress import SIGN_MS
 from namesrv_stream.rules.record_types import DEFAULT_HEARTBEAT_TIMEOUT_MS, Command, RegisterBroker, Scan
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LiveRow, LogPosition, RejectedRow
@@ -33,7 +32,7 @@ from namesrv_stream.stream.log_progress import LogProgress, TickSilence
 from namesrv_stream.stream.rejected_records import MAX_REJECTED_KEY_BYTES, log_rejected, rejected_row
 from namesrv_stream.stream.source import Eviction, in_log_order, with_values
 from namesrv_stream.tables import publication
-from namesrv_stream.tables.progress_sign import ProgressSign
+from namesrv_stream.tables.job_progress import SIGN_MS, ProgressSign
 from namesrv_stream.tables.publication import Batch, Publisher, SnapshotKind
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.writer import RowChanges, changes_to_write
@@ -70,9 +69,6 @@ _MAX_LINE_CHARS = 500
 class AbandonedError(NamesrvError):
     """A batch that was broken off, because another run has the registry."""
 
-    def __init__(self) -> None:
-        super().__init__("the micro-batch was broken off: another job has taken the registry over and goes on")
-
 
 class BrokenOffError(NamesrvError):
     """A Spark job that was cancelled because the query stops. Spark knows an interruption from Python by this text."""
@@ -80,6 +76,20 @@ class BrokenOffError(NamesrvError):
     def __init__(self) -> None:
         as_py4j = "py4j.protocol.Py4JJavaError: An error occurred while calling Spark"
         super().__init__(f"{as_py4j}: java.lang.InterruptedException")
+
+
+def collected(frame: DataFrame, is_stopping: Callable[[], bool]) -> pa.Table:
+    """Return the rows of a query's micro-batch. Raises NamesrvError, and BrokenOffError while the query stops.
+
+    Spark looks for an interruption in the text of a Python error by a regular expression that overflows the stack on
+    the plan which py4j adds to it.
+    """
+    try:
+        return frame.toArrow()
+    except (Py4JError, PySparkException) as error:
+        if is_stopping():
+            raise BrokenOffError from None
+        raise unread_batch(str(error)) from None
 
 
 def unread_batch(reported: str) -> NamesrvError:
@@ -140,27 +150,14 @@ class MicroBatches:
         with self._lock:
             if not self._is_closed:
                 with suppress(AbandonedError), self.tick_silence.during_batch():
-                    self._publisher.look_for_claims()
-                    self.handle(self._read(frame), query_id, batch_id)
+                    rows = collected(frame, lambda: self._is_closed or self._is_abandoned)
+                    self.handle(rows, query_id, batch_id)
                     return
         # Too late. An end of this call would mean to Spark that the batch is done, and an error of ours that the query
         # failed; StreamingQuery.stop interrupts what waits in the JVM, and takes that for what it is.
         assert context._jvm is not None
         context._jvm.java.lang.Thread.sleep(int(2_000 * _STOP_LIMIT_S))
         raise NamesrvError("the job was stopping and did not: end the process. The next run goes on where it stood.")
-
-    def _read(self, frame: DataFrame) -> pa.Table:
-        """Collect the rows of the query. Raises NamesrvError, and BrokenOffError while the query stops.
-
-        Spark looks for an interruption in the text of a Python error by a regular expression that overflows the stack
-        on the plan which py4j adds to it.
-        """
-        try:
-            return frame.toArrow()
-        except (Py4JError, PySparkException) as error:
-            if self._is_closed or self._is_abandoned:
-                raise BrokenOffError from None
-            raise unread_batch(str(error)) from None
 
     def handle(self, rows: pa.Table, query_id: str, batch_id: int) -> None:
         """Apply the rows of the query and publish what they change."""
@@ -250,7 +247,8 @@ class MicroBatches:
             else:
                 self._take_bytes(record.value if isinstance(request, RegisterBroker | Command) else None)
                 self._registry.apply(request, at)
-        self._publish_if_large()
+        if self._waiting_bytes > PUBLISH_AT_BYTES:
+            self._publish("PUBLICATION")
 
     def _tick(self, at: LogPosition) -> None:
         """Apply a tick. Log a gap before it (E11), and once that Kafka's clock has stepped back (E9)."""
@@ -306,10 +304,6 @@ class MicroBatches:
     def _take_bytes(self, value: bytes | None) -> None:
         self._waiting_bytes += len(value or b"")
         self.metrics.value_bytes.inc(len(value or b""))
-
-    def _publish_if_large(self) -> None:
-        if self._waiting_bytes > PUBLISH_AT_BYTES:
-            self._publish("PUBLICATION")
 
     def _is_due(self) -> bool:
         """Return whether there is anything to publish now. A run's first batch is: it shows that the job runs."""

@@ -13,11 +13,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.files import FILES_ARE_ALL
 from namesrv_stream.tables.object_store import give_spark_access
 from namesrv_stream.tables.pinned import event_time_ms
-from namesrv_stream.tables.root import Root, missing_columns
-from namesrv_stream.tables.schemas import CHANNELS, LONG, PINNED_TABLES, TEXT, TEXTS, TIMESTAMP, TableSpec
+from namesrv_stream.tables.root import FILES_ARE_ALL, Root, missing_columns
+from namesrv_stream.tables.schemas import PINNED_TABLES, TableSpec, type_name
 from namesrv_stream.tables.snapshots import Snapshots
 
 if TYPE_CHECKING:
@@ -88,20 +87,11 @@ def table_sql(root: Root, spec: TableSpec, version: int | None = None) -> str:
 
     A column that a former release did not have reads as NULL.
     """
-    columns = ", ".join(_columns(root.open(spec, version), spec)) if spec.has_later_columns else "*"
+    columns = ", ".join(_columns(root.open(spec, version), spec))
     pinned = "" if version is None else f" VERSION AS OF {version}"
     return f"SELECT {columns} FROM delta.`{root.spark_path(spec)}`{pinned}"
 
 
 def _columns(table: DeltaTable, spec: TableSpec) -> list[str]:
     missing = [spec.schema.field(name) for name in missing_columns(table, spec)]
-    return ["*", *(f"CAST(NULL AS {_SPARK_TYPES[column.type]}) AS {column.name}" for column in missing)]
-
-
-_SPARK_TYPES = {
-    TEXT: "STRING",
-    TIMESTAMP: "TIMESTAMP",
-    LONG: "BIGINT",
-    TEXTS: "ARRAY<STRING>",
-    CHANNELS: "ARRAY<STRUCT<channel_id: STRING, last_heard_millis: BIGINT>>",
-}
+    return ["*", *(f"CAST(NULL AS {type_name(column.type)}) AS {column.name}" for column in missing)]

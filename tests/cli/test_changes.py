@@ -26,7 +26,7 @@ ME = f"{getpass.getuser()}@{socket.gethostname()}"
 @pytest.fixture
 def on_kafka(kafka, topic, run):
     """Runs the command line against a topic of its own in a real Kafka."""
-    ensure_topic({"bootstrap_servers": kafka.bootstrap_servers}, topic)
+    ensure_topic({"bootstrap.servers": kafka.bootstrap_servers}, topic)
     return lambda line: run(line, **{"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.topic": topic})
 
 
@@ -81,7 +81,7 @@ def test_a_name_that_cannot_be_printed_is_refused(run, name):
 def test_wait_returns_once_a_snapshot_has_passed_the_record(registry, kafka, topic, on_kafka):
     def publish_once_the_record_is_on_kafka():
         deadline = time.monotonic() + 60
-        while end_offsets({"bootstrap_servers": kafka.bootstrap_servers}, topic) != {0: 1}:
+        while end_offsets({"bootstrap.servers": kafka.bootstrap_servers}, topic) != {0: 1}:
             assert time.monotonic() < deadline
         registry.register("10.0.0.1:10911", "c1", "broker-a")  # in the place of the record: offset 0
 

@@ -11,7 +11,7 @@ WIPE = {"type": "WIPE_WRITE_PERM_OF_BROKER", "brokerName": "broker-a", "reason":
 
 
 def test_a_command_is_one_record_that_history_keeps_with_its_reason(kafka, topic, registry, settings):
-    ensure_topic({"bootstrap_servers": kafka.bootstrap_servers}, topic)
+    ensure_topic({"bootstrap.servers": kafka.bootstrap_servers}, topic)
     given = {"kafka__bootstrap__servers": kafka.bootstrap_servers, "kafka__topic": topic}
     with BackgroundConsole(settings(**given)) as console:
         client = Client(console.url)

@@ -64,7 +64,7 @@ def _assert_listens(process, port, log):
 def test_behind_nginx_page_changes_and_commands_work_below_a_path(
     kafka, topic, registry, settings, nginx, driver, keeps_path
 ):
-    ensure_topic({"bootstrap_servers": kafka.bootstrap_servers}, topic)
+    ensure_topic({"bootstrap.servers": kafka.bootstrap_servers}, topic)
     given = {"kafka__bootstrap__servers": kafka.bootstrap_servers, "kafka__topic": topic}
     more = {"console__trustedProxies": HOST} | ({"console__basePath": "/routes"} if keeps_path else {})
     location = LOCATION.replace("9870/;", "9870;") if keeps_path else LOCATION

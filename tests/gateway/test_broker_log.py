@@ -8,8 +8,7 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.connection_log import MOST_LINES, WINDOW_S, BrokerLog
-from namesrv_stream.gateway.connections import Connections
-from namesrv_stream.gateway.tls import Certificates
+from namesrv_stream.gateway.server import Connections
 from namesrv_stream.rules.record_types import DataVersion, RegisterBroker
 from namesrv_stream.rules.rows import LiveRow
 from tests.gateway.transport import connected
@@ -45,7 +44,7 @@ def log(caplog):
 def run(scenario):
     async def in_loop():
         requests = SimpleNamespace(connection_lost=lambda connection: None)
-        scenario(connected(requests, Connections(Certificates(NamesrvSettings()), "disabled")))
+        scenario(connected(requests, Connections(NamesrvSettings())))
 
     asyncio.run(in_loop())
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.gateway.fair_shares import FairShares, PeerLimits
+from namesrv_stream.gateway.fair_shares import FairShares
 from tests.gateway.transport import Clock
 
 
@@ -17,13 +17,15 @@ class Held:
     counted_for: str | None
     counted_bytes: int = 0
     holds_since_s: float = 0.0
-    end: str = ""
+    peer: str = "a peer"
+    logged: str = ""
+    ended: str = ""
 
-    def give_up(self, all_bytes):
-        self.end = f"gave up, of {all_bytes} bytes"
+    def log_line(self, _level, message):
+        self.logged = message
 
-    def make_room(self):
-        self.end = "made room"
+    def abort(self, why):
+        self.ended = why
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def holding():
 
     def run(limit, scenario):
         async def within():
-            shares, loop = FairShares(PeerLimits(peer_buffer_max_bytes=limit)), asyncio.get_running_loop()
+            shares, loop = FairShares(100, 100, limit), asyncio.get_running_loop()
             everyone = []
 
             def hold(connection, held_bytes, now_s=0.0):
@@ -41,7 +43,7 @@ def holding():
                     everyone.append(connection)
                     shares.enter(connection)
                 shares.hold(connection, held_bytes)
-                return [each for each in everyone if each.end]
+                return [each for each in everyone if each.ended]
 
             scenario(shares, hold)
 
@@ -56,7 +58,8 @@ def test_nobody_pays_up_to_the_limit(holding):
         first, second = Held("h"), Held("h")
         assert hold(first, 10) == []
         assert hold(second, 1) == [first]
-        assert first.end == "gave up, of 11 bytes"
+        assert "it holds 10 bytes" in first.logged
+        assert "all peers hold 11" in first.logged
 
     holding(10, scenario)
 
@@ -127,15 +130,13 @@ def test_what_a_load_balancers_connection_holds_goes_over_to_the_peer_behind_it(
 
 def test_the_host_with_most_silent_connections_makes_room_and_without_any_a_new_one_is_refused():
     async def scenario():
-        shares = FairShares(PeerLimits(max_connections=4, max_connections_per_address=3))
+        shares = FairShares(4, 3, 100)
         few, *many = (Held(host) for host in ("few", "many", "many", "many"))
         for each in (few, *many):
             shares.enter(each)
         shares.spoke(many[0])
-        leaving = many[1]
-        leaving.make_room = lambda: shares.leave(leaving)
         shares.enter(Held("new"))
-        assert leaving not in shares.open
+        assert (many[1].ended, many[1] in shares.open) == ("it has sent nothing, and a new one needs room", False)
         for each in list(shares.open):
             shares.spoke(each)
         with pytest.raises(NamesrvError, match=r"over 4 connections of all peers: .* maxConnections"):

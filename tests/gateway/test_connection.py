@@ -10,9 +10,8 @@ import pytest
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.connection_states import ConnectionStates, Event, State
-from namesrv_stream.gateway.connections import Connections
-from namesrv_stream.gateway.fair_shares import MOMENT_S, PeerLimits
-from namesrv_stream.gateway.tls import Certificates
+from namesrv_stream.gateway.fair_shares import MOMENT_S
+from namesrv_stream.gateway.server import Connections
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from tests.gateway.transport import Transport, connected
 
@@ -40,8 +39,8 @@ class AnsweringSlowly(Answering):
         return super().answer(command, connection)
 
 
-def open_connections(limits=None):
-    return Connections(Certificates(NamesrvSettings()), "disabled", limits)
+def open_connections(max_connections=None):
+    return Connections(NamesrvSettings(), max_connections)
 
 
 def charges(connections):
@@ -213,7 +212,7 @@ def test_a_lost_connection_is_freed_at_once_also_if_it_was_refused(most):
     """A reference cycle would keep it until a garbage collection, and those hold lookups up."""
 
     async def scenario():
-        connection = connected(Answering(), open_connections(PeerLimits(max_connections=most)))
+        connection = connected(Answering(), open_connections(most))
         connection.data_received(REQUEST + REQUEST[:-1])
         connection.connection_lost(None)
         freed = weakref.ref(connection)

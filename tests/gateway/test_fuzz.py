@@ -11,11 +11,10 @@ import pytest
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.authorization import Authorization
-from namesrv_stream.gateway.connections import Connections
 from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.sending import Sending
-from namesrv_stream.gateway.tls import Certificates
+from namesrv_stream.gateway.server import Connections
 from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.rows import LogPosition
@@ -40,8 +39,8 @@ class Log:
         place.set_result(LogPosition(0, 0, 0))
         return place
 
-    def has_room(self, host, more_bytes):
-        return True
+    def check_room(self, more_bytes, host):
+        pass
 
     @asynccontextmanager
     async def turn_to_decode(self, held_bytes, host):
@@ -89,7 +88,7 @@ async def fuzz(seed, frames):
     metrics = Metrics()
     requests = Dispatcher(answers, writes, metrics, Authorization(settings, metrics))
     requests.serve(answers)
-    connections = Connections(Certificates(settings), "permissive")
+    connections = Connections(settings)
     chance, sent, opaque = random.Random(seed), 0, 0
     good_transport = Transport()
     good = connected(requests, connections, good_transport)

@@ -8,7 +8,6 @@ from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
-from namesrv_stream.kafka.librdkafka import librdkafka_options
 from namesrv_stream.kafka.producer import RecordProducer
 from tests.gateway.fatal import BreakableProducer
 from tests.gateway.test_tls import make_certificate
@@ -28,6 +27,7 @@ def arguments(nobody, **options):
         {"client_id": "gateway-1", "request_timeout_ms": "5000", "connections_max_idle_ms": "60000"},
         {"metadata_max_age_ms": "60000", "reconnect_backoff_ms": "50", "reconnect_backoff_max_ms": "500"},
         {"retry_backoff_ms": "100", "receive_buffer_bytes": "65536", "send_buffer_bytes": "65536"},
+        {"ssl_endpoint_identification_algorithm": "https"},
         {
             "security_protocol": "SASL_PLAINTEXT",
             "sasl_mechanism": "SCRAM-SHA-256",
@@ -54,7 +54,7 @@ def test_certificates_of_the_settings_are_used(nobody, tmp_path):
     }
     given = arguments(nobody, security_protocol="SSL", **files)
     RecordProducer(given, "topic", 1_000).give_up()
-    assert librdkafka_options(given)["ssl.endpoint.identification.algorithm"] == "none"
+    assert given["ssl.endpoint.identification.algorithm"] == "none"
     (tmp_path / "both.pem").write_text("no certificate")
     with pytest.raises(KafkaRefusedError):
         RecordProducer(given, "topic", 1_000)
@@ -151,7 +151,7 @@ def test_a_producer_that_breaks_for_good_is_replaced_and_its_records_have_failed
 def test_a_producer_that_cannot_be_replaced_yet_is_replaced_later(nobody, tmp_path):
     make_certificate(tmp_path, "kafka")
     trusted, away = tmp_path / "cert.pem", tmp_path / "away.pem"
-    given = arguments(nobody, security_protocol="SSL") | {"ssl_cafile": str(trusted)}
+    given = arguments(nobody, security_protocol="SSL") | {"ssl.ca.location": str(trusted)}
     producer, ends = BreakableProducer(given, "topic", 60_000), []
     producer.send(b"k", b"v", lambda *end: ends.append(end))
     trusted.rename(away)

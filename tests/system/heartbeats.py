@@ -50,7 +50,7 @@ class Heartbeats:
     """
 
     def __init__(self, node, topic, folder, config=TOPIC_CONFIG, **settings):
-        self.kafka = {"bootstrap_servers": [node.bootstrap_servers]}
+        self.kafka = {"bootstrap.servers": node.bootstrap_servers}
         self.topic = topic
         self.root = str(folder / "registry")
         self.base_ms = time.time_ns() // 1_000_000 - 3_600_000
@@ -111,7 +111,9 @@ class Heartbeats:
     def records(self):
         """(request, its place) of each record of partition 0, in order."""
         partition, end = TopicPartition(self.topic, 0), self.end_offset()
-        consumer = KafkaConsumer(**self.kafka, auto_offset_reset="earliest", enable_auto_commit=False)
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.kafka["bootstrap.servers"], auto_offset_reset="earliest", enable_auto_commit=False
+        )
         consumer.assign([partition])
         found = []
         while consumer.position(partition) < end:

@@ -7,20 +7,18 @@ from tenacity import retry, stop_after_delay, wait_fixed
 
 from namesrv_stream.kafka.election import Candidate, JobLock, candidates
 from namesrv_stream.kafka.topic import ensure_topic
-from namesrv_stream.tools.local.kafka_server import LocalKafka
 
 pytestmark = pytest.mark.system
-TOPIC = "heartbeats"
+TOPIC = "election"
 LIMIT_S = 60
 eventually = retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.05), reraise=True)
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory):
-    with LocalKafka(tmp_path_factory.mktemp("kafka")) as node:
-        options = {"bootstrap_servers": [node.bootstrap_servers]}
-        ensure_topic(options, TOPIC)
-        yield options
+def kafka(kafka_node):
+    options = {"bootstrap.servers": kafka_node.bootstrap_servers}
+    ensure_topic(options, TOPIC)
+    return options
 
 
 @pytest.fixture

@@ -152,7 +152,7 @@ def gateway(folder, servers, topic):
 
 
 def test_d13_a_gateway_without_kafka_sends_its_brokers_away_and_ends_no_lease(node, tmp_path, topic):
-    kafka = {"bootstrap_servers": [node.bootstrap_servers]}
+    kafka = {"bootstrap.servers": node.bootstrap_servers}
     ensure_topic(kafka, topic)
     PublishedRegistry(str(tmp_path / "registry"), T0)
     with (

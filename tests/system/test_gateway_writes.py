@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient
 
+from benchmarks.registration_body import encode_registration
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import heartbeats
 from namesrv_stream.gateway import kafka_link as link
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.gateway.fair_shares import Share
-from namesrv_stream.gateway.kv_file import commands_of, steps_of
+from namesrv_stream.gateway.kv_table import commands_of, steps_of
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.records import MAX_RECORD_BYTES
 from namesrv_stream.rules.record_types import (
@@ -33,14 +34,12 @@ from namesrv_stream.rules.record_types import (
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
-from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.wire.codes import Flag, RequestCode
 from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
 from namesrv_stream.wire.registration_request import (
     MAX_INFLATED_BYTES,
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
-    encode_registration,
 )
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.fatal import BreakableProducer
@@ -54,12 +53,6 @@ ADDRESS = "10.0.0.1:10911"
 T0 = 1_700_000_000_000
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory):
-    with LocalKafka(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
-
-
 class Site:
     """Gateways on one topic and one folder of tables, and what has come into the log.
 
@@ -67,7 +60,7 @@ class Site:
     """
 
     def __init__(self, node, topic, folder, now_ms=T0, *, is_thinned=False):
-        self.kafka = {"bootstrap_servers": [node.bootstrap_servers]}
+        self.kafka = {"bootstrap.servers": node.bootstrap_servers}
         self.topic = topic
         self.registry = PublishedRegistry(str(folder / "registry"), now_ms)
         self.settings = NamesrvSettings.model_validate(
@@ -314,12 +307,10 @@ def test_nothing_that_was_answered_0_is_lost_in_an_outage_and_the_rest_is_answer
         for number in range(20):
             put(number)
         node.kill()
-        try:
-            for number in range(20, 23):
-                put(number)
-            assert peer.ask(105, topic="Nowhere").code == 17, "lookups go on"
-        finally:
-            node.start()
+        for number in range(20, 23):
+            put(number)
+        assert peer.ask(105, topic="Nowhere").code == 17, "lookups go on"
+        node.start()
 
         @eventually
         def back():
@@ -412,7 +403,7 @@ def test_a_topic_that_is_deleted_is_reported_and_writes_go_on_when_it_is_back(si
             return peer.ask(100, namespace="n", key="k", value="v").code
 
         assert put() == 0
-        with KafkaAdminClient(**site.kafka) as admin:
+        with KafkaAdminClient(bootstrap_servers=site.kafka["bootstrap.servers"]) as admin:
             admin.delete_topics([site.topic])
 
         @eventually

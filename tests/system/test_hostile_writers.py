@@ -91,7 +91,7 @@ def test_broken_json_in_a_large_body_keeps_no_lookup_waiting(site):
 
             @eventually
             def is_counted_as_it_was_received():
-                assert gateway.connections.held_bytes == len(BROKEN)
+                assert gateway.connections.shares.held_bytes == len(BROKEN)
 
             is_counted_as_it_was_received()
             for _ in range(100):
@@ -114,7 +114,7 @@ def test_a_body_that_takes_too_long_is_answered_with_the_limit_and_the_next_is_r
 
         @eventually
         def nothing_of_it_is_kept():
-            assert gateway.connections.held_bytes == 0
+            assert gateway.connections.shares.held_bytes == 0
 
         nothing_of_it_is_kept()
         processes.limit_s = 30

@@ -17,9 +17,9 @@ from namesrv_stream.kafka.topic import end_offsets, ensure_topic
 from namesrv_stream.rules.record_types import BrokerHeartbeat
 from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.writer import RustWriter
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from tests.system.heartbeats import (
     BY_PRODUCERS_CLOCK,
@@ -128,7 +128,7 @@ def test_malformed_records_are_kept_and_the_job_lives_on(heartbeats, kafka, spar
         "Invalid value 'HELLO' - at `$.type`": (None, b'{"type": "HELLO"}'),
         "Object missing required field `key`": (b"", b'{"type": "PUT_KV_CONFIG", "namespace": "n", "value": "v"}'),
     }
-    producer = KafkaProducer(**heartbeats.kafka, max_request_size=17 * MIB)
+    producer = KafkaProducer(bootstrap_servers=heartbeats.kafka["bootstrap.servers"], max_request_size=17 * MIB)
     places = [producer.send(heartbeats.topic, value, said_by) for said_by, value in malformed.values()]
     offsets = [place.get(LIMIT_S).offset for place in places]
     producer.close()
@@ -227,7 +227,7 @@ def test_of_a_log_that_is_accepted_no_record_counts_that_is_older_than_the_snaps
 
 
 def remake_topic(heartbeats):
-    admin = KafkaAdminClient(**heartbeats.kafka)
+    admin = KafkaAdminClient(bootstrap_servers=heartbeats.kafka["bootstrap.servers"])
     admin.delete_topics([heartbeats.topic])
     admin.close()
     await_new_topic(heartbeats)

@@ -13,7 +13,7 @@ from tests.system.heartbeats import eventually, registration
 from tests.system.test_cluster import environment, exit_code_within_grace, running, spark_submit
 from tests.test_messages import DOCUMENTED, HOLE
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.system]
 
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})? (?P<level>[A-Z]+) (?P<message>.+)")
 NOT_LOGGED = re.compile(

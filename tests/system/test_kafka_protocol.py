@@ -2,12 +2,15 @@
 
 import ssl
 import threading
+import weakref
+from contextlib import suppress
 from socket import create_server
 
 import pytest
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
+from namesrv_stream.kafka import topic
 from namesrv_stream.kafka.topic import wait_for_kafka
 from namesrv_stream.tools.doctor.finding import findings
 from namesrv_stream.tools.doctor.kafka_checks import check_kafka
@@ -38,7 +41,7 @@ def settings(servers, protocol):
 def test_a_client_of_another_protocol_at_a_plaintext_port_is_told_so_by_doctor_too(kafka, protocol, kind, said):
     of_client = settings(kafka.bootstrap_servers, protocol)
     with pytest.raises(kind, match=said):
-        wait_for_kafka({"bootstrap_timeout_ms": 3_000} | kafka_client_arguments(of_client), limit_s=0)
+        wait_for_kafka({"socket.timeout.ms": 3_000} | kafka_client_arguments(of_client), limit_s=0)
     if protocol == "SASL_PLAINTEXT":
         [found] = findings("Kafka", lambda each: check_kafka(each, set()), of_client)
         assert (found.state, "handshake failed" in found.found) == ("failed", True)
@@ -65,14 +68,30 @@ def test_a_plain_client_at_a_tls_port_is_told_so(tmp_path):
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
         servers = f"{HOST}:{listener.getsockname()[1]}"
         with pytest.raises(KafkaUnreachableError, match=r"connection is closed .*security\.protocol right"):
-            wait_for_kafka({"bootstrap_timeout_ms": 3_000, "bootstrap_servers": servers}, limit_s=0)
+            wait_for_kafka({"socket.timeout.ms": 3_000, "bootstrap.servers": servers}, limit_s=0)
         listener.shutdown(2)
 
 
 @pytest.mark.parametrize(
     ("server", "said"),
     [(f"{HOST}:{free_ports(1)}", "Connection refused"), ("no.such.host:1", "resolve 'no.such.host:1'")],
+    ids=["refused", "unresolved"],
 )
 def test_silence_is_told_with_its_cause(server, said):
     with pytest.raises(KafkaUnreachableError, match=f"does not answer .*{said}"):
-        wait_for_kafka({"bootstrap_timeout_ms": 1_000, "bootstrap_servers": server}, limit_s=0)
+        wait_for_kafka({"socket.timeout.ms": 1_000, "bootstrap.servers": server}, limit_s=0)
+
+
+def test_a_client_that_asked_in_vain_is_closed_by_who_asked(monkeypatch):
+    """In librdkafka's own thread, which may drop the answer last, that would abort the process."""
+    clients = []
+
+    class Noting(topic.AdminClient):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            clients.append(weakref.ref(self))
+
+    monkeypatch.setattr(topic, "AdminClient", Noting)
+    with suppress(KafkaUnreachableError):
+        topic.end_offsets({"socket.timeout.ms": 50, "bootstrap.servers": f"{HOST}:{free_ports(1)}"})
+    assert [client() for client in clients] == [None]

@@ -23,10 +23,10 @@ class GuardedKafka(LocalKafka):
         )
 
 
-@pytest.fixture
-def guarded(tmp_path):
-    with GuardedKafka(tmp_path / "kafka") as node:
-        yield node
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    with GuardedKafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
 
 
 def grant(kafka, kind, name, rights, principal="User:*"):
@@ -38,7 +38,7 @@ def grant(kafka, kind, name, rights, principal="User:*"):
 
 
 def test_a_topic_whose_settings_may_not_be_seen_is_written_all_the_same(guarded, topic, tmp_path, caplog):
-    kafka = {"bootstrap_servers": [guarded.bootstrap_servers]}
+    kafka = {"bootstrap.servers": guarded.bootstrap_servers}
     ensure_topic(kafka, topic)
     grant(guarded, ResourceType.TOPIC, topic, [ACLOperation.READ, ACLOperation.WRITE, ACLOperation.DESCRIBE])
     (warning,) = ensure_topic(kafka, topic).warnings
@@ -49,7 +49,7 @@ def test_a_topic_whose_settings_may_not_be_seen_is_written_all_the_same(guarded,
 
 
 def test_doctor_finds_that_a_job_may_not_take_part_in_the_election(guarded, topic, tmp_path):
-    ensure_topic({"bootstrap_servers": [guarded.bootstrap_servers]}, topic)
+    ensure_topic({"bootstrap.servers": guarded.bootstrap_servers}, topic)
     given = {"kafka.bootstrap.servers": guarded.bootstrap_servers, "kafka.topic": topic, "delta.root": str(tmp_path)}
     settings = NamesrvSettings.model_validate(given)
     group = group_of(topic, Root(settings.delta_root).hadoop_url)

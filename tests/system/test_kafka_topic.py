@@ -25,7 +25,6 @@ from namesrv_stream.rules.record_types import (
 )
 from namesrv_stream.tools.fleet.plan import FleetPlan
 from namesrv_stream.tools.fleet.player import Fleet
-from namesrv_stream.tools.local.kafka_server import LocalKafka
 from tests.interruption import interruptible
 
 pytestmark = pytest.mark.system
@@ -33,15 +32,9 @@ LIMIT_S = 60
 eventually = retry(stop=stop_after_delay(LIMIT_S), wait=wait_fixed(0.05), reraise=True)
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory):
-    with LocalKafka(tmp_path_factory.mktemp("kafka")) as kafka:
-        yield kafka
-
-
 @pytest.fixture
 def kafka(node):
-    return {"bootstrap_servers": [node.bootstrap_servers]}
+    return {"bootstrap.servers": node.bootstrap_servers}
 
 
 @pytest.fixture
@@ -59,7 +52,9 @@ def records(kafka, topic):
 def timed_records(kafka, topic):
     """All records of the topic: (partition, offset, key, request, append time), in no order of partitions."""
     ends = {TopicPartition(topic, partition): end for partition, end in end_offsets(kafka, topic).items()}
-    consumer = KafkaConsumer(**kafka, auto_offset_reset="earliest", enable_auto_commit=False)
+    consumer = KafkaConsumer(
+        bootstrap_servers=kafka["bootstrap.servers"], auto_offset_reset="earliest", enable_auto_commit=False
+    )
     found = []
     try:
         consumer.assign(list(ends))
@@ -76,7 +71,7 @@ def timed_records(kafka, topic):
 
 
 def make_topic(kafka, name, partitions, **config):
-    admin = KafkaAdminClient(**kafka)
+    admin = KafkaAdminClient(bootstrap_servers=kafka["bootstrap.servers"])
     configs = {key.replace("_", "."): value for key, value in config.items()}
     admin.create_topics({name: {"num_partitions": partitions, "configs": configs}}, wait_for_metadata=True)
     admin.close()
@@ -149,7 +144,7 @@ def test_ticks_commands_and_all_brokers_records_have_one_order(kafka, topic):
 
 
 def test_nobody_at_the_address_is_an_error_that_names_it_and_leaves_no_thread():
-    nowhere = {"bootstrap_servers": "127.0.0.1:1", "bootstrap_timeout_ms": 300}
+    nowhere = {"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": 300}
     before = set(threading.enumerate())
     with pytest.raises(KafkaUnreachableError, match=r"127\.0\.0\.1:1 "):
         wait_for_kafka(nowhere, limit_s=0.1)
@@ -162,7 +157,7 @@ def test_waiting_for_kafka_can_be_given_up():
     given_up = threading.Event()
     given_up.set()
     with pytest.raises(KafkaUnreachableError):
-        wait_for_kafka({"bootstrap_servers": "127.0.0.1:1", "bootstrap_timeout_ms": 300}, given_up=given_up)
+        wait_for_kafka({"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": 300}, given_up=given_up)
 
 
 def test_missing_topic_is_not_made_by_the_producer(kafka):
@@ -293,7 +288,7 @@ def test_a_closed_producer_takes_no_record(kafka, topic):
 
 
 def test_a_longer_first_pause_between_connections_is_accepted(kafka, topic):
-    with HeartbeatProducer(kafka | {"reconnect_backoff_ms": 2_000}, topic) as producer:
+    with HeartbeatProducer(kafka | {"reconnect.backoff.ms": 2_000}, topic) as producer:
         producer.send(heartbeat(1)).result(LIMIT_S)
 
 

@@ -58,7 +58,7 @@ def malformed():
 
 def send(settings, records):
     """Send them as they are, with so few waiting that this process stays small."""
-    producer = KafkaProducer(**kafka_client_arguments(settings), max_request_size=17 * MIB, acks="all")
+    producer = KafkaProducer(bootstrap_servers=settings.kafka_bootstrap_servers, max_request_size=17 * MIB, acks="all")
     for number, (key, value) in enumerate(records):
         sent = producer.send(settings.kafka_topic, value, key, partition=LOG_PARTITION)
         if number % 100 == 0:

@@ -105,7 +105,7 @@ class Site:
         return sum(isinstance(each, ChannelClosed) for each in self.log())
 
     def log(self):
-        kafka = {"bootstrap_servers": [self.stack.settings.kafka_bootstrap_servers]}
+        kafka = {"bootstrap.servers": self.stack.settings.kafka_bootstrap_servers}
         return [request for *_, request in records(kafka, self.stack.settings.kafka_topic)]
 
     def command(self, number):

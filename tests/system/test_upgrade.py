@@ -22,7 +22,7 @@ NEW = "10.0.0.5:10911"
 
 def append(settings, log):
     """The same records at the same offsets, in this Kafka."""
-    producer = KafkaProducer(**kafka_client_arguments(settings))
+    producer = KafkaProducer(bootstrap_servers=settings.kafka_bootstrap_servers)
     for record in log:
         sent = producer.send(settings.kafka_topic, record.value, record.key, partition=LOG_PARTITION)
         assert sent.get(60).offset == record.offset

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AclOperation, AdminClient
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError
 from namesrv_stream.kafka.election import group_of
-from namesrv_stream.kafka.librdkafka import librdkafka_options
+from namesrv_stream.kafka.librdkafka import answered
 from namesrv_stream.kafka.topic import (
     TopicFacts,
     describe_topic,
@@ -68,14 +68,14 @@ def _topic(facts: TopicFacts, kafka: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _rights(kafka: dict[str, Any], topic: str, needed: set[AclOperation]) -> Finding:
-    admin = AdminClient(librdkafka_options(kafka))
+    admin = AdminClient(kafka)
     asked = admin.describe_topics(
         TopicCollection([topic]), include_authorized_operations=True, request_timeout=_ANSWER_LIMIT_S
     )
     try:
-        granted = set(asked[topic].result(_ANSWER_LIMIT_S).authorized_operations or ())
+        granted = set(answered(asked[topic], _ANSWER_LIMIT_S).authorized_operations or ())
     except Exception as error:  # librdkafka's own kinds, and the time limit
-        raise KafkaRefusedError(",".join(kafka["bootstrap_servers"]), str(error)) from error
+        raise KafkaRefusedError(kafka["bootstrap.servers"], str(error)) from error
     names = ", ".join(sorted(each.name for each in needed - granted))
     if names:
         next_step = "docs/operations.md has the kafka-acls.sh commands."
@@ -86,7 +86,7 @@ def _rights(kafka: dict[str, Any], topic: str, needed: set[AclOperation]) -> Fin
 def _right_to_take_part(kafka: dict[str, Any], group: str) -> Finding:
     """Compare this client's rights on the consumer group that elects the active job with the one that it needs."""
     try:
-        granted = _rights_on_group(AdminClient(librdkafka_options(kafka)), group)
+        granted = _rights_on_group(AdminClient(kafka), group)
     except (KafkaException, TimeoutError) as error:
         problem = f"consumer group {group}: {error or 'no answer within the limit'}"
         next_step = "Look whether Kafka has its topic __consumer_offsets: without it no standby takes over."
@@ -112,7 +112,7 @@ def _rights_on_group(admin: AdminClient, group: str) -> set[AclOperation]:
             [group], include_authorized_operations=True, request_timeout=_ANSWER_LIMIT_S
         ).values()
         try:
-            return set(asked.result(_ANSWER_LIMIT_S).authorized_operations or ())
+            return set(answered(asked, _ANSWER_LIMIT_S).authorized_operations or ())
         except KafkaException as error:
             code = error.args[0].code()
             if code == KafkaError.GROUP_AUTHORIZATION_FAILED:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Self
+from typing import Self
 
 from namesrv_stream.kafka.producer import HeartbeatProducer
 from namesrv_stream.rules.record_types import BrokerRequest
@@ -23,16 +23,6 @@ from namesrv_stream.tools.fleet.plan import Churn, FleetPlan
 log = logging.getLogger(__name__)
 
 _LONGEST_SLEEP_S = 1.0
-
-
-class BrokerState(NamedTuple):
-    """The present state of one broker of a fleet."""
-
-    cluster_name: str
-    broker_name: str
-    broker_id: int
-    broker_addr: str
-    up: bool
 
 
 @dataclass(slots=True)
@@ -120,10 +110,10 @@ class Fleet:
         """Start the broker again; a broker that is up is left alone."""
         self._steer(broker_name, broker_id, self._model.start)
 
-    def brokers(self) -> list[BrokerState]:
-        """Return all brokers, down or up."""
+    def brokers(self) -> list[Broker]:
+        """Return all brokers, down or up. Only the fleet's thread may change them."""
         with self._changed:
-            return [_state(broker) for broker in self._model.brokers()]
+            return list(self._model.brokers())
 
     def happened(self) -> Counter[Churn]:
         """Return how often each kind of churn has happened."""
@@ -181,8 +171,3 @@ class Fleet:
     def _now_ms(self) -> int:
         """Return the wall clock's time at the start plus the time since, without later corrections of the clock."""
         return self._started_at_ms + round((time.monotonic() - self._started_at_s) * 1_000)
-
-
-def _state(broker: Broker) -> BrokerState:
-    group = broker.group
-    return BrokerState(group.cluster_name, group.broker_name, broker.broker_id, broker.address, broker.up)

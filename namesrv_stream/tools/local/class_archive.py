@@ -75,7 +75,7 @@ def _record(bootstrap_servers: str, folder: Path, recorded: Path, on_step: Calla
 
 def _feed(bootstrap_servers: str, root: Root, job: OwnedProcess, log: Path) -> None:
     """Let brokers register, change and send heartbeats until the job has published `_PUBLICATIONS` times."""
-    kafka, given_up_s = {"bootstrap_servers": [bootstrap_servers]}, time.monotonic() + _LIMIT_S
+    kafka, given_up_s = {"bootstrap.servers": bootstrap_servers}, time.monotonic() + _LIMIT_S
     ensure_topic(kafka, DEFAULT_TOPIC)
     plan = FleetPlan(brokers=4, topics=20, period_ms=10_000, churn={Churn.CREATE_TOPIC: 60.0})
     with HeartbeatProducer(kafka) as producer:

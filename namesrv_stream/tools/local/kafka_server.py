@@ -107,7 +107,7 @@ class LocalKafka(OwnedServer):
 
     def _answers(self) -> bool:
         """Return whether the node accepts connections and describes its cluster."""
-        return listens(self._port) and answers({"bootstrap_servers": self.bootstrap_servers})
+        return listens(self._port) and answers({"bootstrap.servers": self.bootstrap_servers})
 
 
 def _with_archive() -> list[str]:

@@ -56,10 +56,9 @@ def submission(
     *,
     spark_options: Mapping[str, str] | None = None,
     records_archive: Path | None = None,
-    uses_archive: bool = True,
 ) -> Submission:
     """Return how spark-submit runs one of `PROGRAMS`; the options are those of `driver_start`."""
-    start = driver_start(spark_options, records_archive=records_archive, uses_archive=uses_archive)
+    start = driver_start(spark_options, records_archive=records_archive)
     home = spark_home(is_local=start.is_local)
     return Submission(
         [
@@ -84,9 +83,7 @@ def _environment(home: Path, *, is_local: bool) -> dict[str, str]:
     return environment
 
 
-def driver_start(
-    spark_options: Mapping[str, str] | None = None, *, records_archive: Path | None = None, uses_archive: bool = True
-) -> DriverStart:
+def driver_start(spark_options: Mapping[str, str] | None = None, *, records_archive: Path | None = None) -> DriverStart:
     """Return how a driver starts.
 
     `spark_options`, such as spark.master, win over the file of settings. With `records_archive` Java uses no archive
@@ -103,7 +100,7 @@ def driver_start(
     java_options = [options.get(_JAVA_OPTIONS, ""), log]
     if records_archive is not None:
         java_options += [f'"-XX:ArchiveClassesAtExit={records_archive}"']
-    elif uses_archive and ARCHIVE.exists():
+    elif ARCHIVE.exists():
         java_options = [_WARNINGS_TO_STDERR, *java_options, f'"-XX:SharedArchiveFile={ARCHIVE}"']
     options[_JAVA_OPTIONS] = " ".join(java_options).strip()
     return DriverStart(file, options, is_local)
