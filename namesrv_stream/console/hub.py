@@ -17,8 +17,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from msgspec import Raw
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Message, Receive, Scope, Send
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.console.kept_snapshots import KeptSnapshots
@@ -39,14 +39,14 @@ MOST_PENDING_BYTES = 1024 * 1024
 """Most bytes of events that wait for one watcher."""
 
 PROGRESS_EVERY_S = 15.0
-SEND_LIMIT_S = 60.0
-"""A connection that takes no byte for this time is given up."""
+TAKE_LIMIT_S = 60.0
+"""A watcher whose connection takes nothing for this time is given up: there is an event for it every 15 s."""
 
-_HEADERS = {
-    "content-type": "text/event-stream; charset=utf-8",
-    "cache-control": "no-store",
-    "x-accel-buffering": "no",  # nginx would hold events back
-}
+_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # nginx would hold events back
+]
 _RETRY = b"retry: 1000\n\n"
 _MOST_NAMED_TOPICS = 200
 _OF_ROUTES = ("topic", "broker", "filter", "topic_mapping", "kv_config", "namesrv_config")
@@ -116,6 +116,7 @@ class Watcher:
         self._bytes = 0
         self._has_some = asyncio.Event()
         self.is_dropped = False
+        self.has_taken = False
 
     def push(self, event: Event) -> None:
         """Add an event. Too many that wait are replaced by one, `dropped`, which leaves the place to resume from."""
@@ -136,7 +137,7 @@ class Watcher:
 
     def take(self) -> list[Event]:
         """Return the events that wait."""
-        taken, self._pending, self._bytes = self._pending, [], 0
+        taken, self._pending, self._bytes, self.has_taken = self._pending, [], 0, True
         self._has_some.clear()
         return taken
 
@@ -343,27 +344,37 @@ class WatchResponse(Response):
         super().__init__()
         self._watch = watch
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the connection ends, or takes nothing any more."""
-
-        async def send_in_time(message: Message) -> None:
-            async with asyncio.timeout(SEND_LIMIT_S):
-                await send(message)
-
         async with self._watch.opened() as (watcher, past):
-            stream = StreamingResponse(_texts(watcher, past), headers=_HEADERS)
-            with suppress(TimeoutError):
-                await stream(scope, receive, send_in_time)
+            ways_to_end = (_send_all(watcher, past, send), _until_disconnected(receive))
+            tasks = [asyncio.ensure_future(each) for each in ways_to_end]
+            try:
+                is_alive = True
+                while is_alive:
+                    watcher.has_taken = False
+                    ended, _ = await asyncio.wait(tasks, timeout=TAKE_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+                    is_alive = not ended and watcher.has_taken
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _texts(watcher: Watcher, past: Sequence[Event]) -> AsyncIterator[bytes]:
-    """Yield the events before the watcher's, then each time all that wait."""
-    yield _RETRY + _joined(past)
+async def _send_all(watcher: Watcher, past: Sequence[Event], send: Send) -> None:
+    """Send the events before the watcher's, then each time all that wait."""
+    await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+    await send({"type": "http.response.body", "body": _RETRY + _joined(past), "more_body": True})
     is_last = False
     while not is_last:
         await watcher.wait()
         is_last = watcher.is_dropped
-        yield _joined(watcher.take())
+        await send({"type": "http.response.body", "body": _joined(watcher.take()), "more_body": not is_last})
+
+
+async def _until_disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _joined(events: Sequence[Event]) -> bytes:

@@ -29,15 +29,6 @@ _FIRST_PAUSE_S = 0.2
 _MAX_PAUSE_S = 10.0
 
 
-class WatchRefusedError(NamesrvError):
-    """The console refuses the watch. A repetition without a change will be refused too."""
-
-    def __init__(self, url: str, status: int, message: str) -> None:
-        super().__init__(f"{url} answers {status}: {message}")
-        self.url = url
-        self.status = status
-
-
 class WatchEvent(NamedTuple):
     """A change. `name` is `route`, `snapshot` or `reset`; after a reset the next event has the whole present state.
 
@@ -55,7 +46,7 @@ def watch(console: str, topics: Iterable[str] = (), since: str | int | None = No
 
     `console`: the URL of a console. `since`: the place, or the epoch, whose state the caller has; with None the first
     event is the present state. The place of another registry is answered by a reset. A lost connection is made again.
-    Raises WatchRefusedError.
+    Raises NamesrvError if the console refuses the watch; a repetition without a change would be refused too.
     """
     url = f"{console.rstrip('/')}/v1/watch?{urlencode([('topic', topic) for topic in topics])}"
     pause_s = _FIRST_PAUSE_S
@@ -68,7 +59,8 @@ def watch(console: str, topics: Iterable[str] = (), since: str | int | None = No
                     yield event
         except HTTPError as error:
             if error.code < 500:
-                raise WatchRefusedError(url, error.code, error.read(2000).decode(errors="replace")) from error
+                message = error.read(2000).decode(errors="replace")
+                raise NamesrvError(f"{url} answers {error.code}: {message}") from error
             log.info("%s answers %d: tried again in %.1f s", url, error.code, pause_s)
         except (OSError, HTTPException) as error:
             log.info("%s: %s: tried again in %.1f s", url, error, pause_s)

@@ -147,7 +147,7 @@ def kept(still_root):
 
 
 def test_a_watcher_whose_connection_takes_nothing_is_given_up(kept, monkeypatch):
-    monkeypatch.setattr(hub, "SEND_LIMIT_S", 0.01)
+    monkeypatch.setattr(hub, "TAKE_LIMIT_S", 0.01)
 
     async def never(*_):
         await asyncio.Event().wait()
