@@ -130,9 +130,7 @@ def _with_security_headers(send: Send) -> Send:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             headers.update(_SECURITY_HEADERS)
-            headers.setdefault(
-                "cache-control", "no-cache"
-            )  # an update is seen at once
+            headers.setdefault("cache-control", "no-cache")  # an update is seen at once
         await send(message)
 
     return with_headers
