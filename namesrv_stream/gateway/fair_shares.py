@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from namesrv_stream.gateway.connection import Connection
 
 HEAVY_HOST_SHARE = 0.2
-"""A host that works the event loop for more of its time than this is heavy, as long as there are others."""
+HEAVY_SHARE = 0.5
+"""Limits of the event loop's time: for one heavy host, and for all of them together.
+
+A host that takes more of it than HEAVY_HOST_SHARE is heavy, as long as there are others.
+"""
 
 MOMENT_S = 0.002
 """No host is heavy by less than this at once."""
-
-HEAVY_SHARE = 0.5
-"""Limit of the event loop's time for all heavy hosts together."""
 
 _SHORTEST_REST_S = 0.001
 """The event loop's clock counts milliseconds. A shorter rest is added to the next one."""
@@ -120,7 +121,7 @@ class FairShares:
     - Connections: beyond a limit one that has sent nothing is closed, of the host that has most such connections.
     - Memory: beyond peerBufferMaxBytes the host that holds most loses the connection with most bytes times seconds.
     - The event loop's time: in a round of the loop one connection of all heavy hosts works, the hosts in turn, and
-      they rest as long as they have worked. All others are read from in each round.
+      then none for so long that they keep to their limits. All others are read from in each round.
     """
 
     def __init__(self, max_connections: int, max_connections_of_a_host: int, max_held_bytes: int) -> None:
@@ -255,7 +256,8 @@ class FairShares:
         try:
             connection.on_turn()
         finally:
-            self._owed_s += (self._spent_s - before_s) * (1 / HEAVY_SHARE - 1)
+            share = min(HEAVY_SHARE, HEAVY_HOST_SHARE * len(self._in_line.keys() | {host}))
+            self._owed_s += (self._spent_s - before_s) * (1 / share - 1)
             self._is_turn_due = False
             if self._in_line:
                 self._begin_heavy_turn()

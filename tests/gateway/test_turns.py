@@ -114,8 +114,9 @@ def test_one_heavy_connection_works_in_a_round_of_the_loop_and_the_hosts_in_turn
     assert len({round_s for _, round_s in worked}) == 4
 
 
-@pytest.mark.parametrize(("turn_s", "turns"), [(0.007, 2), (0.0003, 50)])
-def test_heavy_hosts_rest_as_long_as_they_have_worked_also_if_each_turn_is_short(turn_s, turns):
+@pytest.mark.parametrize(("hosts", "share"), [("a", 0.2), ("ab", 0.4), ("abc", 0.5), ("abcdef", 0.5)])
+@pytest.mark.parametrize(("turn_s", "turns"), [(0.007, 3), (0.0003, 50)])
+def test_a_heavy_host_has_a_fifth_of_the_time_and_all_together_half(turn_s, turns, hosts, share):
     worked = []
 
     def enter(shares):
@@ -124,10 +125,12 @@ def test_heavy_hosts_rest_as_long_as_they_have_worked_also_if_each_turn_is_short
             shares.spend(connection, turn_s)
             shares.rest(connection)
 
-        shares.rest(Working("one", work))
+        for host in hosts:
+            shares.loop_time.spend(host, 0.0, 50 * MOMENT_S)
+            shares.rest(Working(host, work))
 
     in_heavy_turns(worked, turns, enter, round_s=turn_s / 100)
-    rested_s = (turns - 1) * turn_s
+    rested_s = (turns - 1) * turn_s * (1 / share - 1)
     assert rested_s - 0.001 <= worked[-1] - worked[0] <= 1.1 * rested_s
 
 
