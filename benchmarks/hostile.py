@@ -226,7 +226,9 @@ def records(kafka: LocalKafka) -> Iterator[tuple[str, bytes, int]]:
     """Return key, beginning of the value, and time of all records that are on Kafka now."""
     options = {"bootstrap.servers": kafka.bootstrap_servers}
     end = end_offsets(options, DEFAULT_TOPIC)[0]
-    consumer = KafkaConsumer(**options, auto_offset_reset="earliest", enable_auto_commit=False)
+    consumer = KafkaConsumer(
+        bootstrap_servers=kafka.bootstrap_servers, auto_offset_reset="earliest", enable_auto_commit=False
+    )
     place = TopicPartition(DEFAULT_TOPIC, 0)
     try:
         consumer.assign([place])

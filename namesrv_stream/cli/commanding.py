@@ -50,6 +50,7 @@ requested_by_option = click.option(
     "requested_by",
     metavar="NAME",
     default=lambda: f"{getpass.getuser()}@{socket.gethostname()}",
+    show_default=False,
     callback=_checked_name,
     help="Name to record in the history as the sender. Default: the login.",
 )

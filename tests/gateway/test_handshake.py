@@ -6,9 +6,10 @@ import pytest
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway import inbound as inbound_module
-from namesrv_stream.gateway.inbound import Inbound, Stage, Terms
+from namesrv_stream.gateway.inbound import Inbound, Terms
+from namesrv_stream.wire.opening import Opening
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
-from namesrv_stream.wire.wire_errors import MalformedProxyHeaderError
+from namesrv_stream.wire.wire_errors import FrameError
 
 OPEN = Terms(has_tls=True, has_plain_text=True, is_trusted_proxy=True)
 FRAME = encode_command(RemotingCommand(code=105))
@@ -55,7 +56,7 @@ def codes(inbound, data):
 def test_first_bytes_lead_to_frames_also_if_they_come_at_once(sent, is_tls, source):
     at_once = begun()
     assert [command.code for command in at_once.feed(sent)] == [105]
-    assert (at_once.stage, at_once.tls is not None, at_once.source) == (Stage.FRAMES, is_tls, source)
+    assert (at_once.opening, at_once.tls is not None, at_once.source) == (Opening.REMOTING, is_tls, source)
     if not is_tls:
         assert codes(begun(), sent + FRAME) == [105, 105]
 
@@ -72,7 +73,7 @@ def test_an_opening_is_unfinished_until_its_frame_is_whole():
 def test_plain_text_inside_tls_leads_to_frames():
     inbound = begun(OPEN._replace(has_plain_text=False))
     assert list(inbound.feed(HELLO)) == []
-    assert inbound.stage is Stage.TLS
+    assert inbound.opening is Opening.TLS
     assert codes(inbound, FRAME) == [105]
 
 
@@ -105,5 +106,5 @@ def test_nothing_but_frames_is_taken_inside_tls(inside):
 
 @pytest.mark.parametrize("source", ["evil\x1b[2J 127.0.0.1 1 2", "300.1.1.1 127.0.0.1 1 2", "10.0.0.1 127.0.0.1 x 2"])
 def test_a_proxy_header_names_an_address_and_nothing_else(source):
-    with pytest.raises(MalformedProxyHeaderError):
+    with pytest.raises(FrameError, match="PROXY header cannot be read"):
         codes(begun(), f"PROXY TCP4 {source}\r\n".encode())
