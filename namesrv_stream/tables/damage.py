@@ -75,7 +75,7 @@ class TableFiles:
             if not 0 <= version - self._version <= _MOST_COMMITS:
                 raise FileNotFoundError
             self._follow_to(version)
-        except (FileNotFoundError, msgspec.DecodeError):
+        except (FileNotFoundError, TableNotFoundError, msgspec.DecodeError):
             self._paths = _unquoted(self._root.open(self._spec, version).get_add_actions()["path"].to_pylist())
             self._version = version
         return self._paths
