@@ -119,11 +119,10 @@ class TableFiles:
 
 def all_rows(root: Root, spec: TableSpec, table: DeltaTable) -> pa.Table:
     """Return the rows of an open table, file by file: planning a query takes longer than reading a small file."""
-    if table.protocol().min_reader_version > FILES_ARE_ALL:
-        return select(table, spec)
-    files = TableFiles(root, spec)
     paths = sorted(_unquoted(table.get_add_actions()["path"].to_pylist()))
-    return pa.concat_tables([spec.schema.empty_table(), *map(files.rows, paths)])
+    if not paths or table.protocol().min_reader_version > FILES_ARE_ALL:
+        return select(table, spec)
+    return pa.concat_tables(map(TableFiles(root, spec).rows, paths))
 
 
 def _unquoted(paths: Iterable[str]) -> frozenset[str]:
