@@ -99,23 +99,3 @@ def test_broken_json_in_a_large_body_keeps_no_lookup_waiting(site):
         answer = evil.receive()
         assert (answer.opaque, answer.code) == (opaque, 1)
         assert "Failed to decode TopicRouteData" in answer.remark
-
-
-def test_a_body_that_takes_too_long_is_answered_with_the_limit_and_the_next_is_read_by_a_new_process(site):
-    gateway = site.start_gateway().gateway
-    processes = gateway._link._processes  # noqa: SLF001 - its limit is no setting
-    with Peer(gateway.port, host=EVIL) as evil:
-        with stopped_reading(gateway):
-            processes.limit_s = 0.2
-            answer = evil.ask(217, BROKEN, topic="T")
-        assert answer.code == 2
-        assert "a large body was not read within 0.2 s" in answer.remark
-        assert "enableSplitRegistration" in answer.remark
-
-        @eventually
-        def nothing_of_it_is_kept():
-            assert gateway.connections.shares.held_bytes == 0
-
-        nothing_of_it_is_kept()
-        processes.limit_s = 30
-        assert evil.ask(217, b'{"queueDatas":[]}' + b" " * 20_000, topic="T").code == 0
