@@ -23,9 +23,8 @@ from benchmarks.driver import apart, highest_b, memory_b
 from benchmarks.large_registry import TOPICS_PER_BROKER, Plan
 from namesrv_stream.tables import schemas
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import TOPIC
-from namesrv_stream.tables.writer import CommitTag, RowChanges
+from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 
 _TAG = CommitTag(1, 1)
 _MB = 1024 * 1024

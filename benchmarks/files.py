@@ -27,9 +27,8 @@ from namesrv_stream.stream.micro_batch import PROGRESS_MS, PUBLICATIONS_BETWEEN_
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.publication import MAX_SMALL_FILES, Batch, Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import SNAPSHOT
-from namesrv_stream.tables.writer import RowChanges, changes_to_write
+from namesrv_stream.tables.writer import RowChanges, RustWriter, changes_to_write
 
 _TOPICS = 20
 

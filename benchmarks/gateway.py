@@ -28,8 +28,7 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
-from namesrv_stream.tables.writer import changes_to_write
+from namesrv_stream.tables.writer import RustWriter, changes_to_write
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.rocketmq_servers import name_server
 from namesrv_stream.wire.codes import RequestCode

@@ -45,9 +45,8 @@ from namesrv_stream.rules.rows import BrokerRow, LiveRow, LogPosition, TopicRow
 from namesrv_stream.tables.maintenance import maintain
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import BROKER_EVENT, DATA_VERSION, TIMESTAMP
-from namesrv_stream.tables.writer import RowChanges
+from namesrv_stream.tables.writer import RowChanges, RustWriter
 from namesrv_stream.tools.local.jars import CHECKOUT
 from namesrv_stream.tools.local.spark import local_session
 

@@ -41,8 +41,7 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
-from namesrv_stream.tables.writer import changes_to_write
+from namesrv_stream.tables.writer import RustWriter, changes_to_write
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from namesrv_stream.tools.local.ports import free_ports
 from namesrv_stream.tools.local.process import OwnedProcess
@@ -227,7 +226,9 @@ def records(kafka: LocalKafka) -> Iterator[tuple[str, bytes, int]]:
     """Return key, beginning of the value, and time of all records that are on Kafka now."""
     options = {"bootstrap.servers": kafka.bootstrap_servers}
     end = end_offsets(options, DEFAULT_TOPIC)[0]
-    consumer = KafkaConsumer(**options, auto_offset_reset="earliest", enable_auto_commit=False)
+    consumer = KafkaConsumer(
+        bootstrap_servers=kafka.bootstrap_servers, auto_offset_reset="earliest", enable_auto_commit=False
+    )
     place = TopicPartition(DEFAULT_TOPIC, 0)
     try:
         consumer.assign([place])

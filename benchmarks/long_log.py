@@ -22,11 +22,9 @@ from rich.table import Table
 
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import LiveRow
-from namesrv_stream.tables.files import FollowedTable
-from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
-from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, OpenTables, Root, select
 from namesrv_stream.tables.schemas import LIVE
-from namesrv_stream.tables.writer import CommitTag, RowChanges
+from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 
 _TAG = CommitTag(1, 1)
 _TIMES = 15
@@ -63,8 +61,8 @@ def of_log(folder: Path, entries: int) -> dict[str, float]:
     writer.ensure_table(LIVE, DEFAULT_RETENTION_MS)
     newest = lengthen(root, entries)
     table, writer = root.open(LIVE), RustWriter(root)
-    followed = FollowedTable(root, LIVE)
-    followed.rows(newest)
+    followed = OpenTables(root)
+    followed.at(LIVE, newest)
 
     def write() -> None:
         nonlocal newest
@@ -72,11 +70,11 @@ def of_log(folder: Path, entries: int) -> dict[str, float]:
         newest = writer.merge(LIVE, newest, RowChanges([lease]), _TAG)
 
     def follow() -> None:
-        followed.rows(newest)
+        select(followed.at(LIVE, newest), LIVE)
 
     found = {"a look for a newer version": median_ms(table.update_incremental), "a write": median_ms(write)}
     follow()
-    return {**found, "following one commit by its number": median_ms(follow, before=write)}
+    return {**found, "following one commit": median_ms(follow, before=write)}
 
 
 @click.command()

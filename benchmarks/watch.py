@@ -35,9 +35,8 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import SNAPSHOT
-from namesrv_stream.tables.writer import changes_to_write
+from namesrv_stream.tables.writer import RustWriter, changes_to_write
 
 TOPICS = 200
 BROKERS = 10

@@ -11,8 +11,14 @@ from typing import Any
 import msgspec
 
 from namesrv_stream.errors import MalformedRecordError
-from namesrv_stream.rules.readable_topics import readable_topics, without_nulls
-from namesrv_stream.rules.record_types import BrokerRequest, RegisterBroker, Request, what_is_wrong
+from namesrv_stream.rules.record_types import (
+    PERM_READ_WRITE,
+    BrokerRequest,
+    RegisterBroker,
+    Request,
+    TopicConfig,
+    what_is_wrong,
+)
 
 DEFAULT_TOPIC = "broker-heartbeats"
 MAX_RECORD_BYTES = 17 * 1024 * 1024
@@ -102,3 +108,30 @@ def _require_key(request: Request, key: bytes | None) -> None:
     """Raise MalformedRecordError if a broker's record has another key than its address: another partition's order."""
     if key is not None and isinstance(request, BrokerRequest) and key != request.broker_addr.encode():
         raise MalformedRecordError(f"the record's key is not brokerAddr {request.broker_addr}")
+
+
+def without_nulls(value: Any) -> Any:
+    """Return parsed JSON without the fields and items that are null, at any depth."""
+    match value:
+        case dict():
+            return {key: without_nulls(each) for key, each in value.items() if each is not None}
+        case list():
+            return [without_nulls(each) for each in value if each is not None]
+    return value
+
+
+def readable_topics(table: dict[str, Any], *, strict: bool) -> dict[str, Any]:
+    """Return the topics of which all settings can be read; `strict` takes no text for a number.
+
+    A topic without a permission gets RocketMQ's.
+    """
+    return {name: config for name, config in table.items() if _is_readable(config, strict)}
+
+
+def _is_readable(config: Any, strict: bool) -> bool:
+    try:
+        config.setdefault("perm", PERM_READ_WRITE)
+        msgspec.convert(config, TopicConfig, strict=strict)
+    except (msgspec.ValidationError, AttributeError):
+        return False
+    return True

@@ -8,8 +8,7 @@ from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
-from namesrv_stream.tables.rust_writer import RustWriter
-from namesrv_stream.tables.writer import RowChanges, changes_to_write
+from namesrv_stream.tables.writer import RowChanges, RustWriter, changes_to_write
 
 
 class Published:

@@ -9,9 +9,9 @@ import pytest
 from benchmarks.history import BROKERS, MONTHS, end_year, month_of_events
 from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import BROKER_EVENT
 from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.writer import RustWriter
 
 
 def test_a_made_history_has_the_columns_of_the_table(tmp_path):

@@ -15,7 +15,7 @@ from namesrv_stream.config import Invocation
 from namesrv_stream.history.events import AsOf
 from namesrv_stream.reporting.texts import counted
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.verification import damages
+from namesrv_stream.tables.mending import damages
 from namesrv_stream.tools.backup_file import (
     BackupFileError,
     Content,

@@ -21,8 +21,8 @@ from namesrv_stream.questions.command_sending import (
     send_order,
     unknown_names,
 )
+from namesrv_stream.rules.commands import unknown_brokers
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.order_config import unknown_brokers
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
     DeleteKvConfig,
@@ -50,6 +50,7 @@ requested_by_option = click.option(
     "requested_by",
     metavar="NAME",
     default=lambda: f"{getpass.getuser()}@{socket.gethostname()}",
+    show_default=False,
     callback=_checked_name,
     help="Name to record in the history as the sender. Default: the login.",
 )

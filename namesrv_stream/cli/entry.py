@@ -206,7 +206,7 @@ def _with_shared_options(command: click.Command) -> click.Command:
 @click.command(
     cls=LazyGroup,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110, "show_default": True},
 )
 @click.option("-p", "--print", "print_only", is_flag=True, help="Print all settings in force and end.")
 @click.version_option(package_name="namesrv-stream", message="%(prog)s %(version)s")

@@ -39,27 +39,18 @@ _SHAPE = ("brokers", "clusters", "slaves_per_master", "topics", "zones")
 _WITH_HISTORY = (*_SHAPE, "seed", "history_days", "out", "batch_hours")
 
 
-class ChurnType(click.ParamType[tuple[Churn, float]]):
-    """KIND or KIND=RATE. RATE is a number of actions a minute, 1 if it is not given."""
-
-    name = "KIND[=RATE]"
-
-    def convert(
-        self, value: str | tuple[Churn, float], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[Churn, float]:
-        """Return kind and rate, or end with click's usage error."""
-        if isinstance(value, tuple):
-            return value
-        kind, given, rate = value.partition("=")
-        if kind not in list(Churn):
-            self.fail(f"{kind!r} is none of {', '.join(Churn)}", param, ctx)
-        try:
-            per_minute = float(rate) if given else 1.0
-        except ValueError:
-            per_minute = math.nan
-        if not 0 < per_minute < math.inf:
-            self.fail(f"{rate!r} is no number of actions a minute above 0", param, ctx)
-        return Churn(kind), per_minute
+def churn(text: str) -> tuple[Churn, float]:
+    """Return kind and rate of KIND or KIND=RATE: a number of actions a minute, 1 if it is not given."""
+    kind, given, rate = text.partition("=")
+    if kind not in list(Churn):
+        raise click.BadParameter(f"{kind!r} is none of {', '.join(Churn)}")
+    try:
+        per_minute = float(rate) if given else 1.0
+    except ValueError:
+        per_minute = math.nan
+    if not 0 < per_minute < math.inf:
+        raise click.BadParameter(f"{rate!r} is no number of actions a minute above 0")
+    return Churn(kind), per_minute
 
 
 def _number(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
@@ -77,7 +68,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 _PAST_SHAPE = ", ".join(f"--{name} {count}" for name, count in SHAPE.items())
 
 
-@click.command("fleet", context_settings={"show_default": True})
+@click.command("fleet")
 @click.option("--brokers", type=_FEWEST_1, default=8, help="Number of broker processes, slaves included.")
 @click.option("--clusters", type=_FEWEST_1, default=1, help="Number of clusters.")
 @click.option("--slaves", "slaves_per_master", type=_FEWEST_0, default=1, help="Slaves of each master.")
@@ -89,7 +80,13 @@ _PAST_SHAPE = ", ".join(f"--{name} {count}" for name, count in SHAPE.items())
 )
 @click.option("--heartbeat-timeout", type=click.FloatRange(0.001), help="Seconds of the lease that brokers request.")
 @click.option("--start-over", type=_SECONDS, default=10, help="Seconds over which the starts are spread.")
-@click.option("--churn", type=ChurnType(), multiple=True, help=f"Failures. KIND: {', '.join(Churn)}; RATE: a minute.")
+@click.option(
+    "--churn",
+    type=churn,
+    multiple=True,
+    metavar="KIND[=RATE]",
+    help=f"Failures. KIND: {', '.join(Churn)}; RATE: a minute.",
+)
 @click.option("--seed", type=int, default=0, help="Equal seeds give equal records.")
 @click.option("--duration", type=_SECONDS, help="Seconds to run. Default: until Ctrl-C.")
 @click.option("--rate", type=_SECONDS, help="Send this many records/s instead of following the clock; 0: no limit.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -12,7 +11,7 @@ from rich.text import Text
 
 from namesrv_stream.cli.output import Rows, heading, print_answer, say
 from namesrv_stream.cli.view import LEAST_WATCH_S, json_option, looks, open_reader, seconds_option
-from namesrv_stream.config import Invocation, NamesrvSettings
+from namesrv_stream.config import Invocation
 from namesrv_stream.reporting.texts import counted
 from namesrv_stream.tools.comparison import Compared, Namesrv, Tables
 from namesrv_stream.tools.comparison import compare as compare_sides
@@ -36,7 +35,6 @@ _MAX_TEXT = 200
     "--role",
     type=click.Choice(["all", "job", "gateway"]),
     default="all",
-    show_default=True,
     help="Check only what this process needs.",
 )
 @click.option("--tables", is_flag=True, help="Read every file of every retained snapshot instead, and do nothing else.")
@@ -49,8 +47,8 @@ def doctor(context: click.Context, role: str, tables: bool, as_json: bool) -> No
     an object store the small table _conditional_put stays.
     """
     invocation: Invocation = context.obj
-    settings = invocation.settings
-    found = list(findings("tables", storage.check_files, settings) if tables else examined(settings, role))
+    checks = {"tables": storage.check_files} if tables else _checks(role)
+    found = [each for name, check in checks.items() for each in findings(name, check, invocation.settings)]
     rows = ([Text(each.state, _COLOURS[each.state]), each.check, _sentence(each)] for each in found)
     print_answer([each._asdict() for each in found], Rows(["state", "check", "what was found+"], rows), as_json=as_json)
     if any(each.state == "failed" for each in found):
@@ -62,33 +60,25 @@ def _sentence(finding: Finding) -> str:
     return f"{finding.found}{end} {finding.next_step}".rstrip()
 
 
-def examined(settings: NamesrvSettings, role: str) -> Iterator[Finding]:
-    """Yield the findings of all checks of a role: all, job or gateway."""
-    for name, check in _checks(role).items():
-        yield from findings(name, check, settings)
-
-
 def _checks(role: str) -> dict[str, Check]:
-    rights = {
-        "job": kafka.JOB_RIGHTS,
-        "gateway": kafka.GATEWAY_RIGHTS,
-        "all": kafka.JOB_RIGHTS | kafka.GATEWAY_RIGHTS,
-    }[role]
-    both: dict[str, Check] = {
-        "Kafka": partial(kafka.check_kafka, rights=rights, is_candidate=role != "gateway"),
-        "tables": storage.check_tables,
-        "contents": storage.check_contents,
-    }
-    of_job: dict[str, Check] = {
-        "Java": machine.check_java,
-        "jars": machine.check_jars,
-        "pyspark": machine.check_spark,
-        "Python workers": machine.check_workers,
-        "commits": storage.check_writing,
-        "checkpoint": storage.check_checkpoint,
-    }
-    of_gateway: dict[str, Check] = {"certificate": machine.check_certificate, "users file": machine.check_users}
-    return (of_job if role != "gateway" else {}) | both | (of_gateway if role != "job" else {})
+    """Return the checks of a role: all, job or gateway."""
+    rights = {"job": kafka.JOB_RIGHTS, "gateway": kafka.GATEWAY_RIGHTS}.get(
+        role, kafka.JOB_RIGHTS | kafka.GATEWAY_RIGHTS
+    )
+    checks: list[tuple[str, str, Check]] = [
+        ("job", "Java", machine.check_java),
+        ("job", "jars", machine.check_jars),
+        ("job", "pyspark", machine.check_spark),
+        ("job", "Python workers", machine.check_workers),
+        ("job", "commits", storage.check_writing),
+        ("job", "checkpoint", storage.check_checkpoint),
+        (role, "Kafka", partial(kafka.check_kafka, rights=rights, is_candidate=role != "gateway")),
+        (role, "tables", storage.check_tables),
+        (role, "contents", storage.check_contents),
+        ("gateway", "certificate", machine.check_certificate),
+        ("gateway", "users file", machine.check_users),
+    ]
+    return {name: check for of_role, name, check in checks if role in (of_role, "all")}
 
 
 @click.command("compare")

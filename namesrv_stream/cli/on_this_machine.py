@@ -42,19 +42,14 @@ _MADE_ANEW = ("kafka", "registry", "registry-checkpoint")
 
 
 @click.command("up")
-@click.option(
-    "--data", type=click.Path(path_type=Path), default=Path("data"), show_default=True, help="Folder of Kafka's data."
-)
+@click.option("--data", type=click.Path(path_type=Path), default=Path("data"), help="Folder of Kafka's data.")
 @click.option(
     "--brokers",
     type=click.IntRange(min=0),
     default=8,
-    show_default=True,
     help="Number of simulated brokers.",
 )
-@click.option(
-    "--topics", type=click.IntRange(min=1), default=30, show_default=True, help="Topics of the simulated brokers."
-)
+@click.option("--topics", type=click.IntRange(min=1), default=30, help="Topics of the simulated brokers.")
 @click.pass_obj
 def up(invocation: Invocation, data: Path, brokers: int, topics: int) -> None:
     """Run Kafka, the streaming job, the gateway and simulated brokers on this machine; Ctrl-C ends them in order.
@@ -167,7 +162,6 @@ def data_option(default: str, *more: str) -> Callable[[Callable[..., None]], Cal
         "--data",
         type=click.Path(path_type=Path, file_okay=False),
         default=Path(default),
-        show_default=True,
         help=f"Folder for tables, Kafka's data and logs: a new one, or the demo's from before. "
         f"{', '.join((*_MADE_ANEW, *more))} in it are made anew.",
     )

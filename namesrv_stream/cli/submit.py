@@ -21,9 +21,7 @@ _SPARK_KEYS = {"master": "spark.master", "py_files": "spark.submit.pyFiles"}
 
 
 @click.command("submit", context_settings={"ignore_unknown_options": True})
-@click.option(
-    "--program", type=click.Choice(PROGRAMS), default=PROGRAMS[0], show_default=True, help="A program of jobs/."
-)
+@click.option("--program", type=click.Choice(PROGRAMS), default=PROGRAMS[0], help="A program of jobs/.")
 @click.option("--master", metavar="URL", help="Spark's master; without it this machine.")
 @click.option("--py-files", metavar="FILES", help="Zip files of Python for executors, with commas between them.")
 @click.option("-s", "settings", multiple=True, callback=key_values, metavar="KEY=VALUE", help="As --set.")

@@ -86,7 +86,7 @@ as_of_option = click.option(
 def limit_option(default: int) -> Option:
     """Return the option --limit of a list."""
     help_text = "Show the newest N."
-    return click.option("--limit", type=click.IntRange(min=1), default=default, show_default=True, help=help_text)
+    return click.option("--limit", type=click.IntRange(min=1), default=default, help=help_text)
 
 
 def seconds_option(name: str, default_s: float, help_text: str, *, least_s: float) -> Option:

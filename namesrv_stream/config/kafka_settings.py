@@ -7,41 +7,37 @@ JKS key store) raises SettingError, whose message names the form that both can r
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from namesrv_stream.config.settings import KAFKA_PREFIX, NamesrvSettings
 from namesrv_stream.errors import SettingError, did_you_mean
 
-_SAME = frozenset(
-    {
-        "client.id",
-        "request.timeout.ms",
-        "connections.max.idle.ms",
-        "metadata.max.age.ms",
-        "reconnect.backoff.ms",
-        "reconnect.backoff.max.ms",
-        "retry.backoff.ms",
-        "sasl.kerberos.service.name",
-    }
-)
+_SAME = """
+    client.id request.timeout.ms connections.max.idle.ms metadata.max.age.ms reconnect.backoff.ms
+    reconnect.backoff.max.ms retry.backoff.ms sasl.kerberos.service.name
+    security.protocol sasl.mechanism ssl.key.password ssl.endpoint.identification.algorithm
+"""
+_NAMES = {key: [key] for key in _SAME.split()} | {
+    "receive.buffer.bytes": ["socket.receive.buffer.bytes"],
+    "send.buffer.bytes": ["socket.send.buffer.bytes"],
+    "sasl.jaas.config": ["sasl.username", "sasl.password"],
+    "ssl.truststore.location": ["ssl.ca.location"],
+    "ssl.keystore.location": ["ssl.certificate.location", "ssl.key.location"],
+}
+"""Name of an option in Kafka's Java clients -> its names in librdkafka."""
+
 _NUMBERS = re.compile(r"\.(ms|bytes)$")
 _JAVA_ONLY = re.compile(
     r"(fetch|max\.poll|max\.partition\.fetch|session|heartbeat|group|isolation|check\.crcs|default\.api|"
     r"metrics|metric|ssl\.(truststore|keystore)\.type|ssl\.protocol|ssl\.enabled|"
     r"client\.rack|client\.dns\.lookup)(\.|$)"
 )
-"""Options that configure Spark's consumer, or that give Java a fact that Python detects by itself."""
+"""Options that configure Spark's consumer, or that give Java a fact that librdkafka detects by itself."""
 _CHOICES = {
     "security.protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     "sasl.mechanism": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI"),
 }
-_PEM_FILES = {
-    "ssl.truststore.location": ["ssl.ca.location"],
-    "ssl.keystore.location": ["ssl.certificate.location", "ssl.key.location"],
-}
-_BUFFERS = ("receive.buffer.bytes", "send.buffer.bytes")
-_PEM_TEXTS = ("ssl.truststore.certificates", "ssl.keystore.key", "ssl.keystore.certificate.chain")
 _JAAS_MODULE = re.compile(r"\b(PlainLoginModule|ScramLoginModule)\b")
 _JAAS_OPTION = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
 
@@ -53,9 +49,9 @@ def spark_kafka_options(settings: NamesrvSettings) -> dict[str, str]:
 
 
 def kafka_client_arguments(settings: NamesrvSettings) -> dict[str, Any]:
-    """Return the options for any client of librdkafka.
+    """Return the options of any client of librdkafka.
 
-    Raises SettingError for an option that has no counterpart in librdkafka.
+    Raises SettingError for an option that has no counterpart there.
     """
     options = settings.kafka_options
     arguments: dict[str, Any] = {"bootstrap.servers": settings.kafka_bootstrap_servers}
@@ -65,16 +61,27 @@ def kafka_client_arguments(settings: NamesrvSettings) -> dict[str, Any]:
 
 
 def _argument(key: str, text: str, options: Mapping[str, str]) -> dict[str, Any]:
-    if translate := _TRANSLATIONS.get(key):
-        return translate(key, text, options)
-    if key in _SAME:
-        return {key: _number(key, text) if _NUMBERS.search(key) else text}
+    match key:
+        case "security.protocol" | "sasl.mechanism":
+            return {key: _choice(key, text)}
+        case "sasl.jaas.config":
+            return _user_and_password(key, text)
+        case "ssl.endpoint.identification.algorithm":
+            return {key: "https" if text.strip() else "none"}
+        case "ssl.truststore.location" | "ssl.keystore.location":
+            _require_pem(key, options)
+        case "ssl.truststore.certificates" | "ssl.keystore.key" | "ssl.keystore.certificate.chain":
+            store = key.split(".")[1]
+            raise _error(key, "is PEM text, which Python cannot take", f"Put it in a file: kafka.ssl.{store}.location.")
+    if names := _NAMES.get(key):
+        return dict.fromkeys(names, _number(key, text) if _NUMBERS.search(key) else text)
     if _JAVA_ONLY.match(key):
         return {}
     raise _error(
         key,
         "is no option that both Spark and librdkafka have",
-        f"{did_you_mean(key, _KNOWN)}Leave it out, or set it in Kafka's own configuration.",
+        f"{did_you_mean(key, [*_NAMES, 'bootstrap.servers', 'topic'])}Leave it out, or set it in Kafka's own "
+        "configuration.",
     )
 
 
@@ -84,14 +91,14 @@ def _number(key: str, text: str) -> int:
     return int(text)
 
 
-def _choice(key: str, text: str, _options: Mapping[str, str]) -> dict[str, Any]:
+def _choice(key: str, text: str) -> str:
     if text.upper() not in _CHOICES[key]:
         raise _error(key, f"{text!r} is not accepted here", f"Use one of {', '.join(_CHOICES[key])}.")
-    return {key: text.upper()}
+    return text.upper()
 
 
-def _jaas(key: str, text: str, _options: Mapping[str, str]) -> dict[str, Any]:
-    if "Krb5LoginModule" in text:  # Python takes the ticket from the credential cache
+def _user_and_password(key: str, text: str) -> dict[str, Any]:
+    if "Krb5LoginModule" in text:  # librdkafka takes the ticket from the credential cache
         return {}
     found = {name: re.sub(r"\\(.)", r"\1", quoted) or bare for name, quoted, bare in _JAAS_OPTION.findall(text)}
     if not _JAAS_MODULE.search(text) or not {"username", "password"} <= found.keys():
@@ -100,10 +107,10 @@ def _jaas(key: str, text: str, _options: Mapping[str, str]) -> dict[str, Any]:
             "is neither of PlainLoginModule nor of ScramLoginModule with username and password",
             'Write: org.apache.kafka.common.security.plain.PlainLoginModule required username="..." password="...";',
         )
-    return {"sasl.username": found["username"], "sasl.password": found["password"]}
+    return {f"sasl.{name}": found[name] for name in ("username", "password")}
 
 
-def _pem_file(key: str, text: str, options: Mapping[str, str]) -> dict[str, Any]:
+def _require_pem(key: str, options: Mapping[str, str]) -> None:
     kind = key.removesuffix("location") + "type"
     store = options.get(kind, "JKS").upper()
     if store != "PEM":
@@ -113,24 +120,6 @@ def _pem_file(key: str, text: str, options: Mapping[str, str]) -> dict[str, Any]
             f"Both Java and Python read PEM: set kafka.{kind}=PEM and give the PEM file here "
             "(keytool -exportcert -rfc or openssl pkcs12 make one).",
         )
-    return dict.fromkeys(_PEM_FILES[key], text)
-
-
-def _pem_text(key: str, _text: str, _options: Mapping[str, str]) -> dict[str, Any]:
-    store = key.split(".")[1]
-    raise _error(key, "is PEM text, which Python cannot take", f"Put it in a file: kafka.ssl.{store}.location.")
-
-
-_TRANSLATIONS: dict[str, Callable[[str, str, Mapping[str, str]], dict[str, Any]]] = {
-    **dict.fromkeys(_CHOICES, _choice),
-    **dict.fromkeys(_PEM_FILES, _pem_file),
-    **dict.fromkeys(_PEM_TEXTS, _pem_text),
-    **dict.fromkeys(_BUFFERS, lambda key, text, _options: {f"socket.{key}": _number(key, text)}),
-    "sasl.jaas.config": _jaas,
-    "ssl.key.password": lambda key, text, _options: {key: text},
-    "ssl.endpoint.identification.algorithm": lambda key, text, _options: {key: text.strip() or "none"},
-}
-_KNOWN = (*_SAME, *_TRANSLATIONS, "bootstrap.servers", "topic")
 
 
 def _error(key: str, problem: str, next_step: str) -> SettingError:

@@ -39,7 +39,7 @@ from namesrv_stream.questions.subject import (
     time_ms,
     zone_named,
 )
-from namesrv_stream.rules.order_config import unknown_brokers
+from namesrv_stream.rules.commands import unknown_brokers
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.wire.json_text import encode_json
 
@@ -146,7 +146,7 @@ class Question:
         begin = f"{self.oldest.epoch}-" if with_oldest else ""
         end = "" if lacking is None else f"-{lacking.asked_at}-{lacking.events}"
         etag = f'"{begin}{row.epoch}-{row.published_at:x}-{__version__}{end}"'
-        headers = {"etag": etag, "cache-control": "no-cache", "x-registry-epoch": str(row.epoch)}
+        headers = {"etag": etag, "x-registry-epoch": str(row.epoch)}
         known = {each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")}
         if etag in known:
             return Response(status_code=304, headers=headers)

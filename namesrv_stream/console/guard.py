@@ -128,7 +128,9 @@ def _is_same_origin(headers: Headers, host: str) -> bool:
 def _with_security_headers(send: Send) -> Send:
     async def with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            MutableHeaders(scope=message).update(_SECURITY_HEADERS)
+            headers = MutableHeaders(scope=message)
+            headers.update(_SECURITY_HEADERS)
+            headers.setdefault("cache-control", "no-cache")  # an update is seen at once
         await send(message)
 
     return with_headers

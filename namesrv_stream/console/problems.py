@@ -50,25 +50,29 @@ _STATUS: dict[HTTPStatus, tuple[type[NamesrvError], ...]] = {
 }
 
 
+_ASK_FOR_KEYS = {"www-authenticate": 'Basic realm="namesrv-stream: accessKey and secretKey", charset="UTF-8"'}
+
+
 async def on_error(_request: Request, error: Exception) -> Response:
-    """Return an error as an answer. A sender who is not known is asked for a name and a password."""
-    headers: dict[str, str] = {}
-    if isinstance(error, RequestValidationError):
-        first = error.errors()[0]
-        name = first["loc"][-1] if first["loc"] else "the request"
-        status, message = HTTPStatus.BAD_REQUEST, f"{name}: {first['msg']}. /docs describes all parameters."
-    elif isinstance(error, HTTPException):
-        status, message = HTTPStatus(error.status_code), f"{error.detail}. /docs describes the API."
-        headers |= error.headers or {}
-    elif isinstance(error, RefusedError):
-        status, message = error.status, str(error)
-    elif isinstance(error, NotAllowedError) and error.user is None:
-        status, message = HTTPStatus.UNAUTHORIZED, str(error)
-        headers["www-authenticate"] = 'Basic realm="namesrv-stream: accessKey and secretKey", charset="UTF-8"'
-    else:
-        found = (status for status, kinds in _STATUS.items() if isinstance(error, kinds))
-        status, message = next(found, HTTPStatus.INTERNAL_SERVER_ERROR), str(error)
-    return problem_response(status, message, headers)
+    """Return an error as an answer."""
+    return problem_response(*_told(error))
+
+
+def _told(error: Exception) -> tuple[HTTPStatus, str, Mapping[str, str]]:
+    """Return the status, the message and the headers. A sender who is not known is asked for a name and a password."""
+    match error:
+        case HTTPException():
+            return HTTPStatus(error.status_code), f"{error.detail}. /docs describes the API.", error.headers or {}
+        case RequestValidationError():
+            first = error.errors()[0]
+            name = first["loc"][-1] if first["loc"] else "the request"
+            return HTTPStatus.BAD_REQUEST, f"{name}: {first['msg']}. /docs describes all parameters.", {}
+        case RefusedError():
+            return error.status, str(error), {}
+        case NotAllowedError(user=None):
+            return HTTPStatus.UNAUTHORIZED, str(error), _ASK_FOR_KEYS
+    known = (status for status, kinds in _STATUS.items() if isinstance(error, kinds))
+    return next(known, HTTPStatus.INTERNAL_SERVER_ERROR), str(error), {}
 
 
 class Problem(msgspec.Struct):

@@ -11,7 +11,6 @@ import socket
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
 import click
 import uvicorn
@@ -45,15 +44,6 @@ _WORTH_COMPRESSING = 1_000
 """Least bytes of an answer that is compressed."""
 
 
-class _Page(StaticFiles):
-    """The files of the page. They are looked up anew each time, so that an update is seen at once."""
-
-    def file_response(self, *args: Any, **kwargs: Any) -> Response:
-        response = super().file_response(*args, **kwargs)
-        response.headers["cache-control"] = "no-cache"
-        return response
-
-
 def make_app(settings: NamesrvSettings) -> FastAPI:
     """Return the application. Raises SettingError."""
     running = Running(settings)
@@ -72,7 +62,7 @@ def make_app(settings: NamesrvSettings) -> FastAPI:
     app.include_router(_probes)
     app.add_api_route("/docs", _docs, include_in_schema=False)
     app.openapi().setdefault("components", {})["schemas"] = SHAPES
-    app.mount("/", _Page(directory=PAGE, html=True))
+    app.mount("/", StaticFiles(directory=PAGE, html=True))
     for kind in (NamesrvError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, on_error)
     names = [name.strip().lower() for name in settings.console_hosts.split(",") if name.strip()]
@@ -83,7 +73,7 @@ def make_app(settings: NamesrvSettings) -> FastAPI:
 
 
 async def _docs() -> Response:
-    return FileResponse(PAGE / "docs.html", headers={"cache-control": "no-cache"})
+    return FileResponse(PAGE / "docs.html")
 
 
 _probes = APIRouter(include_in_schema=False)

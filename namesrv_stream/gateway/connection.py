@@ -83,7 +83,7 @@ class Connection(asyncio.Protocol):
         try:
             self._connections.shares.enter(self)
         except NamesrvError as error:
-            self._log_line(logging.WARNING, f"connection of {self.peer} refused: {error}")
+            self.log_line(logging.WARNING, f"connection of {self.peer} refused: {error}")
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -130,11 +130,14 @@ class Connection(asyncio.Protocol):
         if self._on(Event.TURN_BEGINS):
             self._work()
 
-    def end(self, level: int, why: str) -> None:
+    def abort(self, why: str) -> None:
         """Close this connection at once, because others need what it has."""
         self.loss = why
-        self._log_line(level, f"connection of {self.peer} closed: {why}")
         self._transport.abort()
+
+    def log_line(self, level: int, message: str) -> None:
+        """Log a line about this peer, unless it or all peers have had enough lines lately."""
+        self._connections.log.line(self.host, self._loop.time(), level, message)
 
     # --- what those who answer call
 
@@ -158,11 +161,11 @@ class Connection(asyncio.Protocol):
 
     def complain(self, problem: str) -> None:
         """Log that a request of this peer was refused, and why. The request itself is answered."""
-        self._log_line(logging.INFO, f"request of {self.peer} refused: {problem}")
+        self.log_line(logging.INFO, f"request of {self.peer} refused: {problem}")
 
     def note_left_out(self, address: str, topics: str) -> None:
         """Log which topics of this peer's registration cannot be taken, although the registration is (R1a)."""
-        self._log_line(logging.WARNING, f"topics of {address} at {self.peer} are left out: {topics}")
+        self.log_line(logging.WARNING, f"topics of {address} at {self.peer} are left out: {topics}")
 
     # --- the end
 
@@ -180,7 +183,7 @@ class Connection(asyncio.Protocol):
         """Close this connection, which its peer has not lost: no lease ends (D13)."""
         if not self.is_closing:
             self.loss, self.ends_leases = why, False
-            self._log_line(logging.INFO, f"connection of {self.peer} closed: {why}")
+            self.log_line(logging.INFO, f"connection of {self.peer} closed: {why}")
         self.close()
 
     def close(self) -> None:
@@ -242,7 +245,7 @@ class Connection(asyncio.Protocol):
         try:
             self._answer(data, started_s)
         except (NamesrvError, ssl.SSLError) as error:
-            self._log_line(logging.WARNING, f"connection of {self.peer} closed: {error}")
+            self.log_line(logging.WARNING, f"connection of {self.peer} closed: {error}")
             self.close()
         except Exception:
             log.exception("connection of %s closed: an error of ours", self.peer)
@@ -309,9 +312,6 @@ class Connection(asyncio.Protocol):
         self._received = b""
         self._inbound.drop()
         self.count_held()
-
-    def _log_line(self, level: int, message: str) -> None:
-        self._connections.log.line(self.host, self._loop.time(), level, message)
 
 
 def _address(peername: object) -> tuple[str, str]:

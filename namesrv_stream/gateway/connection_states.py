@@ -25,7 +25,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What changes a connection's state."""
+    """An event that may change a connection's state."""
 
     TURN_ENDS = auto()
     TURN_BEGINS = auto()

@@ -29,6 +29,9 @@ MOMENT_S = 0.002
 HEAVY_SHARE = 0.5
 """Limit of the event loop's time for all heavy hosts together."""
 
+_SHORTEST_REST_S = 0.001
+"""The event loop's clock counts milliseconds. A shorter rest is added to the next one."""
+
 _FORGOTTEN_AFTER_S = 0.02
 _MOST_DEBT_S = 0.1
 """Limit of the time that is held against a host, so that a former rush of a lone host is soon forgotten."""
@@ -112,7 +115,7 @@ class LoopTime:
 
 
 class FairShares:
-    """What each host has of the things that the connections of one server share. Lives in the event loop.
+    """Counts what each host has of the things that the connections of one server share. Lives in the event loop.
 
     - Connections: beyond a limit one that has sent nothing is closed, of the host that has most such connections.
     - Memory: beyond peerBufferMaxBytes the host that holds most loses the connection with most bytes times seconds.
@@ -129,8 +132,8 @@ class FairShares:
         self._memory = Share(max_held_bytes)
         self._in_line: dict[Host, dict[Connection, None]] = {}
         self._is_turn_due = False
-        self._spent_s = 0.0
-        self._rested_at_s = 0.0
+        self._spent_s = 0.0  # of all turns
+        self._owed_s = 0.0  # the time for which heavy hosts have to rest
         self.loop_time = LoopTime()
         self.open: set[Connection] = set()
 
@@ -147,7 +150,9 @@ class FairShares:
             payers = None
         if payers:
             payer = next(iter(payers))
-            payer.end(logging.INFO, "it has sent nothing, and a new one needs room")
+            why = "it has sent nothing, and a new one needs room"
+            payer.log_line(logging.INFO, f"connection of {payer.peer} closed: {why}")
+            payer.abort(why)
             self.leave(payer)
         if len(self.open) >= self._max_connections:
             most = self._max_connections
@@ -200,11 +205,12 @@ class FairShares:
 
         while self._memory.is_exceeded:
             payer = max(self._of_host[self._memory.heaviest], key=weight)
-            payer.end(
+            payer.log_line(
                 logging.WARNING,
-                f"it holds {payer.counted_bytes} bytes of unfinished frames and answers not taken, and all peers hold "
-                f"{self.held_bytes}, over peerBufferMaxBytes",
+                f"connection of {payer.peer} closed: it holds {payer.counted_bytes} bytes of unfinished frames and "
+                f"answers not taken, and all peers hold {self.held_bytes}, over peerBufferMaxBytes",
             )
+            payer.abort("it held too many bytes")
             self._set_held(payer, 0, now_s)
 
     def _set_held(self, connection: Connection, held_bytes: int, now_s: float) -> None:
@@ -231,11 +237,13 @@ class FairShares:
             return
         self._in_line.setdefault(connection.counted_for, {})[connection] = None
         if not self._is_turn_due:
-            self._begin_turn_in(self._rested_at_s - time.perf_counter())
+            self._begin_heavy_turn()
 
-    def _begin_turn_in(self, seconds: float) -> None:
+    def _begin_heavy_turn(self) -> None:
+        rest_s = self._owed_s if self._owed_s >= _SHORTEST_REST_S else 0.0
+        self._owed_s -= rest_s
         self._is_turn_due = True
-        self._loop.call_later(max(0.0, seconds), self._heavy_turn)
+        self._loop.call_later(rest_s, self._heavy_turn)
 
     def _heavy_turn(self) -> None:
         host, line = next(iter(self._in_line.items()))
@@ -243,15 +251,14 @@ class FairShares:
         del self._in_line[host], line[connection]
         if line:
             self._in_line[host] = line  # now the last one
-        self._spent_s = 0.0
+        before_s = self._spent_s
         try:
             connection.on_turn()
         finally:
+            self._owed_s += (self._spent_s - before_s) * (1 / HEAVY_SHARE - 1)
             self._is_turn_due = False
-            rest_s = self._spent_s * (1 / HEAVY_SHARE - 1)
-            self._rested_at_s = time.perf_counter() + rest_s
             if self._in_line:
-                self._begin_turn_in(rest_s)
+                self._begin_heavy_turn()
 
 
 def _discard(connections: dict[Host, dict[Connection, None]], connection: Connection) -> None:

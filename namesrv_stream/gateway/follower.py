@@ -15,7 +15,7 @@ from namesrv_stream.gateway.readers import READERS
 from namesrv_stream.reporting.logs import Kinds
 from namesrv_stream.rules.lookup import RouteTables, topics_with_other_routes
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.progress_sign import ProgressFile, ProgressSign
+from namesrv_stream.tables.job_progress import ProgressFile, ProgressSign
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RegistryView, RouteReader
 from namesrv_stream.wire.codes import RequestCode

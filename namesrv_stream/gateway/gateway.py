@@ -29,9 +29,9 @@ from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.reporting.metrics_server import MonitoringServer
 from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.progress import is_stale as is_behind
-from namesrv_stream.rules.progress import job_progress
 from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig
+from namesrv_stream.tables.job_progress import is_stale as is_behind
+from namesrv_stream.tables.job_progress import job_progress
 from namesrv_stream.tables.root import Root
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import get_args
 from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, Histogram
 
 from namesrv_stream.reporting.metrics_server import add_process_metrics
-from namesrv_stream.rules.progress import State
+from namesrv_stream.tables.job_progress import State
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 
 MAX_CLUSTERS = 100

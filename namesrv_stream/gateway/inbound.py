@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from enum import Enum
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -14,15 +13,6 @@ from namesrv_stream.wire.opening import Opening, opening_of, proxy_header
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
 _CHUNK_BYTES = 64 * 1024
-
-
-class Stage(Enum):
-    """The part of its opening that a connection has reached."""
-
-    FIRST = "first bytes"
-    PROXIED = "behind a PROXY header"
-    TLS = "inside TLS"
-    FRAMES = "remoting frames"
 
 
 class Terms(NamedTuple):
@@ -36,16 +26,14 @@ class Terms(NamedTuple):
     is_trusted_proxy: bool
 
 
-_TRANSITIONS: Final[Mapping[tuple[Stage, Opening], Stage]] = {
-    (Stage.FIRST, Opening.PROXY_V1): Stage.PROXIED,
-    (Stage.FIRST, Opening.PROXY_V2): Stage.PROXIED,
-    (Stage.FIRST, Opening.TLS): Stage.TLS,
-    (Stage.FIRST, Opening.REMOTING): Stage.FRAMES,
-    (Stage.PROXIED, Opening.TLS): Stage.TLS,
-    (Stage.PROXIED, Opening.REMOTING): Stage.FRAMES,
-    (Stage.TLS, Opening.REMOTING): Stage.FRAMES,
+_BEHIND_PROXY: Final = frozenset({Opening.TLS, Opening.REMOTING})
+_MAY_FOLLOW: Final[Mapping[Opening | None, frozenset[Opening]]] = {
+    None: frozenset({Opening.PROXY_V1, Opening.PROXY_V2, Opening.TLS, Opening.REMOTING}),
+    Opening.PROXY_V1: _BEHIND_PROXY,
+    Opening.PROXY_V2: _BEHIND_PROXY,
+    Opening.TLS: frozenset({Opening.REMOTING}),
 }
-"""All transitions of any connection. The terms of a peer decide which of them it may take."""
+"""The protocols that may follow each on any connection. The terms of a peer decide which of them it may use."""
 
 
 class TlsSession:
@@ -105,7 +93,8 @@ class Inbound:
         self._send = send
         self._first = b""
         self._decoder = FrameDecoder()
-        self.stage = Stage.FIRST
+        self.opening: Opening | None = None
+        """The protocol that was begun last; after REMOTING there is no other."""
         self.source: str | None = None
         self.tls: TlsSession | None = None
 
@@ -117,7 +106,7 @@ class Inbound:
     @property
     def is_unfinished(self) -> bool:
         """True while a part of an opening or of a frame has come, or frames wait to be taken."""
-        if self.stage is Stage.FRAMES:
+        if self.opening is Opening.REMOTING:
             return self._decoder.buffered_bytes > 0
         return bool(self._first) or (self.tls is not None and not self.tls.is_shaken)
 
@@ -128,7 +117,7 @@ class Inbound:
         bytes that a peer may not send: close its connection then. Requests before a broken frame are yielded first.
         """
         plain = data if self.tls is None else self.tls.received(data, self._send)
-        if self.stage is not Stage.FRAMES:
+        if self.opening is not Opening.REMOTING:
             plain = self._opened(plain)
         return self._decoder.feed(plain)
 
@@ -140,13 +129,13 @@ class Inbound:
         """Take bytes of the opening. Return those that belong to frames."""
         self._first += data
         while (opening := opening_of(self._first)) is not None:
-            stage = self._next(opening)
-            if stage is Stage.PROXIED and not self._take_proxy_header():
-                break
-            self.stage = stage
-            if stage is Stage.TLS:
+            self._check(opening)
+            if opening is Opening.TLS:
                 self._first = self._begin_tls(self._first)
-            elif stage is Stage.FRAMES:
+            elif opening is not Opening.REMOTING and not self._take_proxy_header():
+                break
+            self.opening = opening
+            if opening is Opening.REMOTING:
                 rest, self._first = self._first, b""
                 return rest
         return b""
@@ -159,24 +148,21 @@ class Inbound:
         self.tls = TlsSession(context)
         return self.tls.received(first, self._send)
 
-    def _next(self, opening: Opening) -> Stage:
-        stage = _TRANSITIONS.get((self.stage, opening))
-        if stage is None:
+    def _check(self, opening: Opening) -> None:
+        """Raise NamesrvError if the peer may not begin with this protocol now."""
+        if opening not in _MAY_FOLLOW[self.opening]:
             raise NamesrvError(f"the peer speaks {opening.value}, not RocketMQ's remoting: is this the port it meant?")
-        if refusal := self._refusal(stage):
-            raise NamesrvError(refusal)
-        return stage
-
-    def _refusal(self, stage: Stage) -> str | None:
-        """Return the reason why this peer may not enter a stage that others may; None if it may."""
-        match stage:
-            case Stage.PROXIED if not self._terms.is_trusted_proxy:
-                return "it sends a PROXY header: if it is a load balancer of yours, add it to proxyProtocol.trusted"
-            case Stage.TLS if not self._terms.has_tls:
-                return "the peer speaks TLS: set tls.server.certPath and keyPath, or tlsEnable=false on the peer"
-            case Stage.FRAMES if self.stage is not Stage.TLS and not self._terms.has_plain_text:
-                return "plain text, and tls.server.mode is enforcing: set tlsEnable=true on the peer"
-        return None
+        match opening:
+            case Opening.PROXY_V1 | Opening.PROXY_V2 if not self._terms.is_trusted_proxy:
+                raise NamesrvError(
+                    "it sends a PROXY header: if it is a load balancer of yours, add it to proxyProtocol.trusted"
+                )
+            case Opening.TLS if not self._terms.has_tls:
+                raise NamesrvError(
+                    "the peer speaks TLS: set tls.server.certPath and keyPath, or tlsEnable=false on the peer"
+                )
+            case Opening.REMOTING if self.opening is not Opening.TLS and not self._terms.has_plain_text:
+                raise NamesrvError("plain text, and tls.server.mode is enforcing: set tlsEnable=true on the peer")
 
     def _take_proxy_header(self) -> bool:
         header = proxy_header(self._first)

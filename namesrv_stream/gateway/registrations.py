@@ -16,8 +16,8 @@ from typing import Protocol
 from isal.isal_zlib import crc32
 
 from namesrv_stream.rules.record_types import RegisterBroker
+from namesrv_stream.rules.registration import MAX_TOKENS
 from namesrv_stream.rules.rows import LiveRow, LogPosition
-from namesrv_stream.rules.tokens import MAX_TOKENS
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
 MAX_BROKERS_OF_A_CONNECTION = 1_000

@@ -14,6 +14,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from namesrv_stream.history.events import quoted
 from namesrv_stream.history.views import history_queries, past_sessions, sources, wanted_views
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.pinned import PUBLICATION, open_tables
@@ -142,17 +143,13 @@ def _files_read(spec: TableSpec, paths: Sequence[str], partitions: Sequence[str 
     """Return SQL that reads the files. The partition's value is Delta's: folders above the registry tell nothing."""
     column, of_value = spec.partition_column, dict[str | None, list[str]]()
     for path, value in zip(paths, partitions, strict=True):
-        of_value.setdefault(value, []).append(_quoted(path))
+        of_value.setdefault(value, []).append(quoted(path))
     reads = []
-    for value, quoted in of_value.items():
-        own = f", {'NULL' if value is None else _quoted(value)} AS {column}" if column else ""
-        files = ", ".join(quoted)
+    for value, names in of_value.items():
+        own = f", {'NULL' if value is None else quoted(value)} AS {column}" if column else ""
+        files = ", ".join(names)
         reads.append(f"SELECT *{own} FROM read_parquet([{files}], hive_partitioning = false, union_by_name = true)")
     return f"({' UNION ALL BY NAME '.join(reads)})"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _in_duckdb(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from namesrv_stream.history.events import recorded_counts, recorded_rows
 from namesrv_stream.rules.history import as_json_row
 from namesrv_stream.rules.rows import QUIET_COLUMNS, BrokerEventRow
-from namesrv_stream.tables.schemas import ROUTE_TABLES
+from namesrv_stream.tables.schemas import ROUTE_TABLES, TABLES
 from namesrv_stream.tables.snapshot_reader import RegistryView
 
 Row = Mapping[str, Any]
@@ -90,9 +90,8 @@ def _shown(table: str, row: Any) -> Row | None:
 
 
 def _by_key(side: str | None) -> dict[tuple[str, tuple[Any, ...]], Row]:
-    keys = {spec.name: spec.key for spec in ROUTE_TABLES}
     return {
-        (table, tuple(row[column] for column in keys[table])): row
+        (table, tuple(row[column] for column in TABLES[table].key)): row
         for table, rows in recorded_rows(side).items()
         for row in rows
     }

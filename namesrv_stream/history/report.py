@@ -10,7 +10,7 @@ from io import BytesIO
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, SnapshotGoneError, masked
@@ -212,10 +212,11 @@ def topics_at(session: SparkSession, root: Root, end: datetime) -> str:
 def _table(session: SparkSession, heading: str, statement: str) -> str:
     """Return the statement's result as an HTML table, with the statement to unfold below it.
 
-    Spark turns all values into text: Python's datetimes would be in this machine's time zone.
+    Spark turns all values into text, times by the second: Python's datetimes would be in this machine's time zone.
     """
     frame = session.sql(statement)
-    rows = frame.select([_text(name, kind) for name, kind in frame.dtypes]).collect()
+    texts = (F.date_trunc("second", name) if kind == "timestamp" else F.col(name) for name, kind in frame.dtypes)
+    rows = frame.select([text.cast("string") for text in texts]).collect()
     if not rows:
         return f"<h2>{heading}</h2><p>None.</p>{_query(statement)}"
     classes = [_CLASSES.get(kind.partition("(")[0], "text") for _, kind in frame.dtypes]
@@ -223,12 +224,6 @@ def _table(session: SparkSession, heading: str, statement: str) -> str:
     head = "".join(f'<th class="{of}">{name}</th>' for of, name in zip(classes, words, strict=True))
     body = "".join(f"<tr>{_cells(classes, row)}</tr>" for row in rows)
     return f"<h2>{heading}</h2><table><tr>{head}</tr>{body}</table>{_query(statement)}"
-
-
-def _text(name: str, kind: str) -> Column:
-    """Return a column as text, times by the second."""
-    column = F.date_trunc("second", name) if kind == "timestamp" else F.col(name)
-    return column.cast("string")
 
 
 def _cells(classes: Iterable[str], texts: Iterable[str | None]) -> str:

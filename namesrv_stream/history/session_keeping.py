@@ -13,10 +13,9 @@ from namesrv_stream.history.views import LATEST_OF_BROKERS, files_since, past_se
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.object_store import writer_of
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import BACK_MONTH, NOT_BACK, PAST_SESSION
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.writer import BaseMovedError, CommitTag
+from namesrv_stream.tables.writer import BaseMovedError, CommitTag, RustWriter
 
 LEAST_LINES = 100_000
 """Lines that have come since the last time, from which on it pays to keep sessions: reading fewer takes no second."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -56,7 +57,9 @@ def topic_history(root: Root, snapshot: SnapshotRow, topic: str, span: Span = EV
         named += found.lines
         uncertain += [line for line in events if _counts(spec, line) and line.epoch not in readable]
         uncertain += found.uncertain
-    return TopicHistory(*(sorted(filter(span.holds, lines), key=_place) for lines in (named, uncertain)))
+    return TopicHistory(
+        *(sorted(filter(span.holds, lines), key=attrgetter("epoch", "seq")) for lines in (named, uncertain))
+    )
 
 
 def _as_snapshots_show(
@@ -149,10 +152,6 @@ def _rows_at(root: Root, spec: TableSpec, snapshot: SnapshotRow, topic: str) -> 
 def _side(spec: TableSpec, row: TopicRowFields) -> str | None:
     """Return the row as `before` or `after` of a line holds it."""
     return None if row is None else msgspec.json.encode({spec.name: [row]}).decode()
-
-
-def _place(line: BrokerEventRow) -> tuple[int, int]:
-    return line.epoch, line.seq
 
 
 def _epoch_and_name(line: BrokerEventRow) -> tuple[int, str]:

@@ -58,8 +58,8 @@ from namesrv_stream.stream.checkpoint import Checkpoint, reach_checkpoint
 from namesrv_stream.stream.job_metrics import JobMetrics
 from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import Beginning, check_query, start_query
+from namesrv_stream.tables.job_progress import ProgressFile
 from namesrv_stream.tables.object_store import writer_of
-from namesrv_stream.tables.progress_sign import ProgressFile
 from namesrv_stream.tables.publication import KafkaLog, OnPoint, Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import LIVE

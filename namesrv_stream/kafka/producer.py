@@ -22,12 +22,7 @@ from typing import Any, Self
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError, NamesrvError
-from namesrv_stream.kafka.librdkafka import (
-    COMPRESSION,
-    KafkaOptions,
-    named_kafka_error,
-    opened,
-)
+from namesrv_stream.kafka.librdkafka import COMPRESSION, KafkaOptions, named_kafka_error, opened
 from namesrv_stream.kafka.record_reader import LOG_PARTITION
 from namesrv_stream.kafka.topic import end_offsets
 from namesrv_stream.records import DEFAULT_TOPIC, MAX_RECORD_BYTES, encode_record, record_key
@@ -50,8 +45,7 @@ _ROOM_LIMIT_S = 5.0
 class RecordProducer:
     """Sends each record once, acknowledged by all replicas, those of one key in order. For one thread at a time.
 
-    A record that Kafka has not acknowledged after `delivery_timeout_ms` has
-    failed, but may be in the log all the same.
+    A record that Kafka has not acknowledged after `delivery_timeout_ms` has failed, but may be in the log all the same.
     """
 
     def __init__(self, kafka: KafkaOptions, topic: str, delivery_timeout_ms: int) -> None:
@@ -68,7 +62,7 @@ class RecordProducer:
             "message.max.bytes": MAX_RECORD_BYTES,
             "message.timeout.ms": delivery_timeout_ms,
         }
-        self._producer = self._opened()
+        self._producer = opened(Producer, self._options, self._address)
         self._retired: Producer | None = None
         self._has_broken = False
         self._outcomes: deque[Callable[[], None]] = deque()
@@ -117,7 +111,7 @@ class RecordProducer:
     def renew(self) -> None:
         """Open a new producer. Records on their way through the former one have failed."""
         self.give_up()
-        self._retired, self._producer = self._producer, self._opened()
+        self._retired, self._producer = self._producer, opened(Producer, self._options, self._address)
         self._has_broken = False
 
     def give_up(self) -> None:
@@ -132,9 +126,6 @@ class RecordProducer:
             producer.poll(0)
         except KafkaException:  # raised once, when librdkafka has failed for good
             self._has_broken = self._has_broken or producer is self._producer
-
-    def _opened(self) -> Producer:
-        return opened(Producer, self._options, self._address)
 
     def _named(self, error: KafkaError) -> NamesrvError:
         self._has_broken = self._has_broken or error.fatal() or error.code() == KafkaError._FATAL

@@ -38,12 +38,7 @@ from tenacity import (
 )
 
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
-from namesrv_stream.kafka.librdkafka import (
-    COMPRESSION,
-    KafkaOptions,
-    named_kafka_error,
-    opened,
-)
+from namesrv_stream.kafka.librdkafka import COMPRESSION, KafkaOptions, named_kafka_error, opened
 from namesrv_stream.records import DEFAULT_TOPIC, MAX_RECORD_BYTES
 
 log = logging.getLogger(__name__)

@@ -23,10 +23,9 @@ from namesrv_stream.questions.subject import BadQuestionError, Fields, Moment, S
 from namesrv_stream.reporting.texts import natural_key
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import BrokerEventRow, SnapshotRow
-from namesrv_stream.tables.rejected import newest_rejected
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import ROUTE_TABLES
-from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.snapshot_reader import RouteReader, newest_rejected
 
 _FEW = 3
 """More lines of one epoch and type than this are told as one."""

@@ -11,8 +11,8 @@ from namesrv_stream.config import NamesrvSettings, checked_changes, kafka_client
 from namesrv_stream.errors import MalformedRecordError, did_you_mean
 from namesrv_stream.questions.subject import BadQuestionError
 from namesrv_stream.records import decode_record, encode_record
+from namesrv_stream.rules.commands import problem_of_put
 from namesrv_stream.rules.lookup import RouteTables
-from namesrv_stream.rules.order_config import problem_of_put
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
     DeleteKvConfig,

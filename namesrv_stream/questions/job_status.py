@@ -9,10 +9,9 @@ from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import NamesrvError, masked
 from namesrv_stream.questions.subject import Fields, Seen
 from namesrv_stream.reporting.texts import iso_text
-from namesrv_stream.rules.progress import JobProgress, State, is_stale, job_progress
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.damage import naming_damage
-from namesrv_stream.tables.progress_sign import ProgressFile
+from namesrv_stream.tables.job_progress import JobProgress, ProgressFile, State, is_stale, job_progress
 from namesrv_stream.tables.schemas import REJECTED
 
 if TYPE_CHECKING:

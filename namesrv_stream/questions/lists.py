@@ -19,7 +19,7 @@ from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lease import silence_ms
 from namesrv_stream.rules.record_types import DataVersion
 from namesrv_stream.rules.rows import LiveRow
-from namesrv_stream.rules.system_topics import is_system_topic
+from namesrv_stream.rules.topic_names import is_system_topic
 from namesrv_stream.wire.bodies import TopicRouteData, topic_route_data
 
 State = Literal["alive", "late", "suspect"]

@@ -25,7 +25,7 @@ from namesrv_stream.history.events import AsOf, Span, count_after
 from namesrv_stream.reporting.texts import iso_text
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.rules.system_topics import is_system_topic
+from namesrv_stream.rules.topic_names import is_system_topic
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RegistryView
 from namesrv_stream.tables.snapshots import Snapshots

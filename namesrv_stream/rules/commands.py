@@ -1,13 +1,20 @@
 """Apply operators' commands: permissions, topics, KV and settings (rules A1-A5, K1-K3).
 
 Each function returns the RocketMQ response code and, if the reply has one, the number of rows touched.
+
+Order configurations, the values in the KV namespace ORDER_TOPIC_CONFIG, are checked here for those who send them.
+RocketMQ's clients split a value at `;` and `:` and take the second part for a number, without a check: a value of
+another form ends their sending with an exception. A NameServer stores any text, so the wire does too.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Container
 from dataclasses import dataclass
 
 from namesrv_stream.config import ConfigBlackListError, NamesrvSettings
+from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE
 from namesrv_stream.rules.record_types import (
     PERM_READ_WRITE,
     AddWritePerm,
@@ -20,11 +27,13 @@ from namesrv_stream.rules.record_types import (
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
-from namesrv_stream.rules.registry_state import RegistryTables, drop_topic, wipe_write_perm
+from namesrv_stream.rules.registry_tables import RegistryTables, drop_topic, wipe_write_perm
 from namesrv_stream.rules.rows import KvConfigRow, NamesrvConfigRow, TopicRow
 
 SUCCESS = 0
 NO_PERMISSION = 16
+
+_ORDER_ENTRY = re.compile(r"[^:;\s]+:[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +80,7 @@ def _delete_kv(tables: RegistryTables, command: DeleteKvConfig) -> CommandReply:
 
 def _add_write_perm(tables: RegistryTables, command: AddWritePerm) -> CommandReply:
     """Set the permission to exactly read and write in all rows of a broker name (A2)."""
-    rows = list(tables.topic.of(command.broker_name).values())
+    rows = tables.topic.of(command.broker_name)
     for row in rows:
         tables.topic.put(row._replace(perm=PERM_READ_WRITE))
     return CommandReply(count=len(rows))
@@ -80,8 +89,8 @@ def _add_write_perm(tables: RegistryTables, command: AddWritePerm) -> CommandRep
 def _delete_topic(tables: RegistryTables, command: DeleteTopic) -> CommandReply:
     """Delete a topic everywhere, or on the broker names of one cluster (A3)."""
     for broker_name in list(tables.topic.groups()):
-        row = tables.topic.of(broker_name).get((command.topic, broker_name))
-        clusters = {each.cluster_name for each in tables.cluster.of(broker_name).values()}
+        row = tables.topic.known(broker_name, (command.topic, broker_name))
+        clusters = {each.cluster_name for each in tables.cluster.of(broker_name)}
         if row is not None and (not command.cluster_name or command.cluster_name in clusters):
             drop_topic(tables, row)
     return CommandReply()
@@ -94,7 +103,7 @@ def _register_topic(tables: RegistryTables, command: RegisterTopic) -> CommandRe
     """
     names = [queue.broker_name for queue in command.queue_datas]
     unknown = [i for i, name in enumerate(names) if not tables.broker.of(name)]
-    is_known = any((command.topic, name) in tables.topic.of(name) for name in tables.topic.groups())
+    is_known = any(tables.topic.known(name, (command.topic, name)) for name in tables.topic.groups())
     if unknown and not is_known:
         return CommandReply()
     for queue in command.queue_datas[: unknown[0] if unknown else None]:
@@ -122,3 +131,25 @@ def _update_config(tables: RegistryTables, settings: NamesrvSettings, command: U
     for key, value in changes.items():
         tables.namesrv_config.put(NamesrvConfigRow(key, value))
     return CommandReply()
+
+
+def order_problem(value: str) -> str:
+    """Return what is wrong with a value, empty text if clients can read it."""
+    wrong = next((entry for entry in value.split(";") if not _ORDER_ENTRY.fullmatch(entry)), None)
+    if wrong is None:
+        return ""
+    return f"{wrong!a} is no broker name with a number of queues, and clients fail at it; write name:queues;name:queues"
+
+
+def problem_of_put(command: object) -> str:
+    """Return what is wrong with the order configuration that a command puts; empty text if it puts none."""
+    if isinstance(command, PutKvConfig) and command.namespace == ORDER_TOPIC_NAMESPACE:
+        return order_problem(command.value)
+    return ""
+
+
+def unknown_brokers(command: object, brokers: Container[str]) -> list[str]:
+    """Return the broker names in the order configuration that a command puts which are not in `brokers`."""
+    if not (isinstance(command, PutKvConfig) and command.namespace == ORDER_TOPIC_NAMESPACE):
+        return []
+    return [name for entry in command.value.split(";") if (name := entry.partition(":")[0]) not in brokers]

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from namesrv_stream.rules.journal import RowChange, net_of
 from namesrv_stream.rules.record_types import DataVersion, RegisterBroker
+from namesrv_stream.rules.registry_tables import RowChange, net_of
 from namesrv_stream.rules.rows import (
     QUIET_COLUMNS,
     UNRECORDED_COLUMNS,
@@ -45,18 +45,17 @@ _Sides = tuple[str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class AppliedEvent:
-    """The record or the end of a lease that was applied.
+    """The record or the end of a lease that was applied, at an event time.
 
-    `end_type` names the end of a lease (UNREGISTERED, CHANNEL_CLOSED, EXPIRED, MOVED, REFUSED). `partition` and
-    `offset` are None for an expiry, which no record causes. `command` is an operator's command; it gets one line for
+    `record`: its place in the log; None for an expiry, which no record causes. `end_type` names the end of a lease
+    (UNREGISTERED, CHANNEL_CLOSED, EXPIRED, MOVED, REFUSED). `command` is an operator's command; it gets one line for
     each broker name that it touched, and at least one. `request`: the registration, if it is one; a refused one gets a
     line although it changes nothing (D7).
     """
 
     cause: str
     event_time: int
-    partition: int | None = None
-    offset: int | None = None
+    record: LogPosition | None = None
     end_type: str | None = None
     broker_addr: str | None = None
     requested_by: str | None = None
@@ -75,14 +74,14 @@ def history_of(applied: AppliedEvent, changes: Sequence[RowChange]) -> list[Brok
     lines.sort(key=lambda line: line.type != "ID_LOST")  # an id is lost before the next holder has it
     lines += [_topics_line(applied, name, of_name, changes) for name, of_name in _by_broker_name(topics).items()]
     if not lines and applied.end_type == "REFUSED" and applied.request is not None:
-        return [_refused_line(applied, applied.request)]
+        return [_line(applied, "REFUSED", about=applied.request)]
     return lines
 
 
 def log_gap_line(at: LogPosition, gap_ms: int) -> BrokerEventRow:
     """Return the line of a tick that came long after the tick before it (E11)."""
     gap = msgspec.json.encode({"log_gap": {"millis": gap_ms}}).decode()
-    return _line(AppliedEvent("SCAN", at.event_time, at.partition, at.offset), type_="LOG_GAP", rows=(None, gap))
+    return _line(AppliedEvent("SCAN", at.event_time, at), "LOG_GAP", (None, gap))
 
 
 def _in_order(changes: Iterable[RowChange]) -> list[RowChange]:
@@ -93,18 +92,6 @@ def _in_order(changes: Iterable[RowChange]) -> list[RowChange]:
 def _is_of_tokens_alone(change: RowChange) -> bool:
     before, after = change.before, change.after
     return isinstance(before, LiveRow) and isinstance(after, LiveRow) and before == after._replace(tokens=before.tokens)
-
-
-def _refused_line(applied: AppliedEvent, request: RegisterBroker) -> BrokerEventRow:
-    return _line(
-        applied,
-        type_="REFUSED",
-        cluster_name=request.cluster_name,
-        broker_name=request.broker_name,
-        broker_id=request.broker_id,
-        broker_addr=request.broker_addr,
-        data_version=request.data_version,
-    )
 
 
 def _addresses(changes: Iterable[RowChange]) -> list[str]:
@@ -157,19 +144,11 @@ def _address_line(
     applied: AppliedEvent, type_: str, address: str, changes: Sequence[RowChange], lease: RowChange | None
 ) -> BrokerEventRow:
     about: Any = (lease.after or lease.before) if lease else _newest_row(changes, BrokerRow)
-    ended = lease is not None and lease.after is None
-    return _line(
-        applied,
-        type_=type_,
-        cluster_name=getattr(about, "cluster_name", None),
-        broker_name=getattr(about, "broker_name", None),
-        broker_id=getattr(about, "broker_id", None),
-        broker_addr=address,
-        data_version=getattr(about, "data_version", None),
-        rows=_rows_as_json(changes),
-        last_heard_at=about.last_update_timestamp if ended else None,
-        lease_millis=max(0, applied.event_time - about.lease_began_at) if ended else None,
-    )
+    line = _line(applied, type_, _rows_as_json(changes), about)._replace(broker_addr=address)
+    if lease is None or lease.after is not None:
+        return line
+    lasted_ms = max(0, applied.event_time - about.lease_began_at)
+    return line._replace(last_heard_at=about.last_update_timestamp, lease_millis=lasted_ms)
 
 
 def _side_of(change: RowChange, address: str) -> RowChange:
@@ -213,16 +192,8 @@ def _topics_line(
 ) -> BrokerEventRow:
     lease: Any = _newest_row([each for each in all_changes if each.table == "live"], LiveRow)
     about = next((each for each in (lease, applied.request) if each and each.broker_name == broker_name), None)
-    return _line(
-        applied,
-        type_="TOPICS_CHANGED",
-        cluster_name=getattr(about, "cluster_name", None),
-        broker_name=broker_name,
-        broker_id=getattr(about, "broker_id", None),
-        broker_addr=applied.broker_addr,
-        data_version=getattr(about, "data_version", None),
-        rows=_rows_as_json(changes),
-    )
+    line = _line(applied, "TOPICS_CHANGED", _rows_as_json(changes), about)
+    return line._replace(broker_name=broker_name, broker_addr=applied.broker_addr)
 
 
 def _command_lines(applied: AppliedEvent, changes: Sequence[RowChange]) -> list[BrokerEventRow]:
@@ -231,19 +202,14 @@ def _command_lines(applied: AppliedEvent, changes: Sequence[RowChange]) -> list[
     rest = [change for change in changes if change.table != "topic"]
     subject = msgspec.json.encode({"command": applied.command}).decode()
     lines = [
-        _line(
-            applied,
-            type_=applied.cause,
-            broker_name=name,
-            rows=_rows_as_json(of_name),
-        )
+        _line(applied, applied.cause, _rows_as_json(of_name))._replace(broker_name=name)
         for name, of_name in of_names.items()
     ]
     if lines:
         return lines
     before, after = _rows_as_json(rest)
     name = getattr(applied.command, "broker_name", None)
-    return [_line(applied, type_=applied.cause, broker_name=name, rows=(before, after or subject))]
+    return [_line(applied, applied.cause, (before, after or subject))._replace(broker_name=name)]
 
 
 def _by_broker_name(changes: Iterable[RowChange]) -> dict[str, list[RowChange]]:
@@ -289,36 +255,26 @@ def _plain(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _line(  # noqa: PLR0913  # the columns of broker_event, by name
-    applied: AppliedEvent,
-    *,
-    type_: str,
-    rows: _Sides = (None, None),
-    cluster_name: str | None = None,
-    broker_name: str | None = None,
-    broker_id: int | None = None,
-    broker_addr: str | None = None,
-    data_version: DataVersion | None = None,
-    last_heard_at: int | None = None,
-    lease_millis: int | None = None,
-) -> BrokerEventRow:
+def _line(applied: AppliedEvent, kind: str, rows: _Sides = (None, None), about: object = None) -> BrokerEventRow:
+    """Return a line of history; `about` is the row or the registration of the broker that it concerns."""
+    at = applied.record
     return BrokerEventRow(
         epoch=0,
         seq=0,
         event_time=applied.event_time,
-        partition=applied.partition,
-        offset=applied.offset,
-        type=type_,
-        cluster_name=cluster_name,
-        broker_name=broker_name,
-        broker_id=broker_id,
-        broker_addr=broker_addr,
-        data_version=data_version,
+        partition=at.partition if at else None,
+        offset=at.offset if at else None,
+        type=kind,
+        cluster_name=getattr(about, "cluster_name", None),
+        broker_name=getattr(about, "broker_name", None),
+        broker_id=getattr(about, "broker_id", None),
+        broker_addr=getattr(about, "broker_addr", None),
+        data_version=getattr(about, "data_version", None),
         cause=applied.cause,
         requested_by=applied.requested_by,
         before=rows[0],
         after=rows[1],
-        last_heard_at=last_heard_at,
-        lease_millis=lease_millis,
+        last_heard_at=None,
+        lease_millis=None,
         reason=getattr(applied.command, "reason", None),
     )

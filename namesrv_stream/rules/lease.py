@@ -7,8 +7,7 @@ tick, by 3 s at most. Nothing here reads a clock of a machine.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -29,6 +28,12 @@ def end_ms(lease: LiveRow, held_ms: int) -> int:
     That is its deadline; the guard holds a suspect lease for `held_ms` longer (D11).
     """
     return deadline_ms(lease) + (0 if lease.suspect_since is None else held_ms)
+
+
+def overdue(leases: Iterable[LiveRow], reading_ms: int, held_ms: int) -> list[LiveRow]:
+    """Return the leases that end before this reading of the log's clock, by their end, then by address (D5)."""
+    found = [(end, lease) for lease in leases if (end := end_ms(lease, held_ms)) < reading_ms]
+    return [lease for _, lease in sorted(found, key=lambda each: (each[0], each[1].broker_addr))]
 
 
 def late_from_ms(lease: LiveRow) -> int:
@@ -117,10 +122,16 @@ class LogClock:
 
     @classmethod
     def of(cls, snapshot: SnapshotRow) -> Self:
-        """Return the clock as a snapshot has it; a snapshot of an earlier release has it at its newest tick."""
+        """Return the clock as a snapshot has it.
+
+        A snapshot of an earlier release has it at its newest tick. Before 0.2.0, when a snapshot had no kind, ticks
+        were not recorded. They come every second, so its event time is close; without it the time that an upgrade took
+        would count as silence.
+        """
         if snapshot.clock_millis is not None:
             return cls(snapshot.last_tick, snapshot.last_tick_append, snapshot.clock_millis)
-        return cls(snapshot.last_tick, snapshot.last_tick or None, snapshot.last_tick or None)
+        newest_tick = snapshot.event_time if snapshot.kind is None else snapshot.last_tick
+        return cls(newest_tick, newest_tick or None, newest_tick or None)
 
     def event_time_ms(self, append_time_ms: int) -> int:
         """Return the event time of a record."""
@@ -160,44 +171,3 @@ def silence_ms(lease: LiveRow, snapshot: SnapshotRow) -> int:
     """
     heard_ms = with_reading(lease).clock_millis or 0
     return max(0, (LogClock.of(snapshot).reading_ms or 0) - heard_ms)
-
-
-class LeaseEnds:
-    """The ends of all leases (`end_ms`), from which the overdue ones are found without a look at each.
-
-    A heap holds for each address one time that is not after its end. A sign of life does not change the heap: when the
-    held time passes, the address is put back with its present end.
-    """
-
-    def __init__(self, end_of: Callable[[str], int | None]) -> None:
-        """Take `end_of`, which returns the present end of an address's lease, None if it has no lease."""
-        self._end_of = end_of
-        self._heap: list[tuple[int, str]] = []
-        self._queued: dict[str, int] = {}
-
-    def watch(self, address: str, at_ms: int) -> None:
-        """Note that the lease of the address ends at `at_ms`; `overdue` looks at it once the clock has passed that.
-
-        An earlier time that is already noted stays instead.
-        """
-        queued = self._queued.get(address)
-        if queued is None or at_ms < queued:
-            self._queued[address] = at_ms
-            heapq.heappush(self._heap, (at_ms, address))
-
-    def overdue(self, now_ms: int) -> Iterable[str]:
-        """Remove and return the addresses whose leases end before `now_ms`, by their end, then by address (D5)."""
-        found: list[tuple[int, str]] = []
-        while self._heap and self._heap[0][0] < now_ms:
-            queued, address = heapq.heappop(self._heap)
-            if self._queued.get(address) != queued:
-                continue  # the heap has an earlier time for this address
-            del self._queued[address]
-            end = self._end_of(address)
-            if end is None:
-                continue
-            if end < now_ms:
-                found.append((end, address))
-            else:
-                self.watch(address, end)
-        return [address for _, address in sorted(found)]

@@ -6,8 +6,10 @@ RocketMQ; here they keep the order of the tables, so that the same snapshot give
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.queues import TopicQueues
@@ -224,3 +226,60 @@ def is_version_changed(tables: RouteTables, broker_addr: str, version: DataVersi
 def waits_for_service(settings: NamesrvSettings, up_ms: int) -> bool:
     """Return whether routes are refused because the process started only `up_ms` ago (M5)."""
     return settings.need_wait_for_service and up_ms < settings.wait_seconds_for_service * 1000
+
+
+Index = Mapping[Any, Any]
+
+
+def _by_first(rows: Iterable[Any]) -> Index:
+    return {row[0]: row for row in rows}
+
+
+def _nested(rows: Iterable[Any], value: Callable[[Any], Any]) -> Index:
+    """First key column -> second key column -> value."""
+    index: dict[Any, dict[Any, Any]] = defaultdict(dict)
+    for row in rows:
+        index[row[0]][row[1]] = value(row)
+    return dict(index)
+
+
+def _seconds_by_first(rows: Iterable[Any]) -> Index:
+    index: dict[Any, list[Any]] = defaultdict(list)
+    for first, second in rows:
+        index[first].append(second)
+    return dict(index)
+
+
+def _kv(rows: Iterable[Any]) -> Index:
+    """Namespace -> key -> value; the row that records a namespace is no entry (K3, K4)."""
+    index: dict[str, dict[str, str]] = {}
+    for row in rows:
+        entries = index.setdefault(row.namespace, {})
+        if row.value is not None:
+            entries[row.key] = row.value
+    return index
+
+
+INDEXES: Mapping[str, tuple[str, Callable[[Iterable[Any]], Index]]] = {
+    "broker": ("brokers", lambda rows: _nested(rows, lambda row: row)),
+    "cluster": ("clusters", _seconds_by_first),
+    "filter": ("filters", dict),
+    "live": ("live", _by_first),
+    "kv_config": ("kv", _kv),
+    "namesrv_config": ("namesrv_config", dict),
+    "topic_mapping": ("mappings", lambda rows: _nested(rows, lambda row: row.mapping)),
+}
+"""All route tables but `topic` -> the field of `RouteTables` that has their rows, and how these are indexed there."""
+
+
+def route_index(table: str, rows: Iterable[Any]) -> Index:
+    """Index the rows of one small table, which come in order of their key, as `RouteTables` has it."""
+    return INDEXES[table][1](rows)
+
+
+def route_tables(queues: TopicQueues, indexes: Mapping[str, Index]) -> RouteTables:
+    """Join the table `topic` and the indexes of all other route tables, by table name.
+
+    Readers of the published tables and the registry in memory both make them here, so both answer a lookup alike.
+    """
+    return RouteTables(queues, **{INDEXES[name][0]: index for name, index in indexes.items()})

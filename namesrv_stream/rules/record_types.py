@@ -129,7 +129,14 @@ class Scan(_TaggedRecord, frozen=True, kw_only=True, tag="SCAN"):
     """A tick: event time goes on although no broker sends anything (E7)."""
 
 
-class PutKvConfig(_TaggedRecord, frozen=True, kw_only=True, tag="PUT_KV_CONFIG"):
+class _OperatorCommand(_TaggedRecord, frozen=True, kw_only=True):
+    """`requested_by`: who sent the command, and `reason`: why, if it says so; both are for the history alone."""
+
+    requested_by: str | None = None
+    reason: str | None = None
+
+
+class PutKvConfig(_OperatorCommand, frozen=True, kw_only=True, tag="PUT_KV_CONFIG"):
     """Create the namespace and set or replace the value (K1).
 
     An empty key, which would name the namespace itself, is rejected.
@@ -138,42 +145,32 @@ class PutKvConfig(_TaggedRecord, frozen=True, kw_only=True, tag="PUT_KV_CONFIG")
     namespace: str
     key: Name
     value: str
-    requested_by: str | None = None
-    reason: str | None = None
 
 
-class DeleteKvConfig(_TaggedRecord, frozen=True, kw_only=True, tag="DELETE_KV_CONFIG"):
+class DeleteKvConfig(_OperatorCommand, frozen=True, kw_only=True, tag="DELETE_KV_CONFIG"):
     """Delete a key, which need not be there (K3)."""
 
     namespace: str
     key: Name
-    requested_by: str | None = None
-    reason: str | None = None
 
 
-class WipeWritePerm(_TaggedRecord, frozen=True, kw_only=True, tag="WIPE_WRITE_PERM_OF_BROKER"):
+class WipeWritePerm(_OperatorCommand, frozen=True, kw_only=True, tag="WIPE_WRITE_PERM_OF_BROKER"):
     """Clear the write bit of all topics of a broker name (A1)."""
 
     broker_name: str
-    requested_by: str | None = None
-    reason: str | None = None
 
 
-class AddWritePerm(_TaggedRecord, frozen=True, kw_only=True, tag="ADD_WRITE_PERM_OF_BROKER"):
+class AddWritePerm(_OperatorCommand, frozen=True, kw_only=True, tag="ADD_WRITE_PERM_OF_BROKER"):
     """Set read and write for all topics of a broker name (A2)."""
 
     broker_name: str
-    requested_by: str | None = None
-    reason: str | None = None
 
 
-class DeleteTopic(_TaggedRecord, frozen=True, kw_only=True, tag="DELETE_TOPIC_IN_NAMESRV"):
+class DeleteTopic(_OperatorCommand, frozen=True, kw_only=True, tag="DELETE_TOPIC_IN_NAMESRV"):
     """Delete all rows of the topic, or those of one cluster's broker names (A3). None or empty: all clusters."""
 
     topic: str
     cluster_name: str | None = None
-    requested_by: str | None = None
-    reason: str | None = None
 
 
 class QueueData(msgspec.Struct, frozen=True, rename="camel"):
@@ -186,28 +183,21 @@ class QueueData(msgspec.Struct, frozen=True, rename="camel"):
     topic_sys_flag: Int32 = 0
 
 
-class RegisterTopic(_TaggedRecord, frozen=True, kw_only=True, tag="REGISTER_TOPIC_IN_NAMESRV"):
+class RegisterTopic(_OperatorCommand, frozen=True, kw_only=True, tag="REGISTER_TOPIC_IN_NAMESRV"):
     """Register the queues of one topic on known broker names (A4)."""
 
     topic: str
     queue_datas: list[QueueData]
-    requested_by: str | None = None
-    reason: str | None = None
 
 
-class UpdateNamesrvConfig(_TaggedRecord, frozen=True, kw_only=True, tag="UPDATE_NAMESRV_CONFIG"):
+class UpdateNamesrvConfig(_OperatorCommand, frozen=True, kw_only=True, tag="UPDATE_NAMESRV_CONFIG"):
     """Change settings at run time; values are texts (A5)."""
 
     properties: dict[str, str]
-    requested_by: str | None = None
-    reason: str | None = None
 
 
-class LiftExpiryGuard(_TaggedRecord, frozen=True, kw_only=True, tag="LIFT_EXPIRY_GUARD"):
+class LiftExpiryGuard(_OperatorCommand, frozen=True, kw_only=True, tag="LIFT_EXPIRY_GUARD"):
     """End all leases that the guard against mass expiry holds (D11)."""
-
-    requested_by: str | None = None
-    reason: str | None = None
 
 
 BrokerRequest = RegisterBroker | BrokerHeartbeat | UnregisterBroker | ChannelClosed

@@ -1,8 +1,13 @@
-"""Apply REGISTER_BROKER and answer it (rules R2-R13, T1-T7, D1, D6, D7)."""
+"""Apply REGISTER_BROKER and answer it (rules R2-R13, T1-T7, D1, D6, D7), and keep the tokens of registrations (E10).
+
+The sender of a registration chooses a token that stands for exactly this registration. A lease has a token as long as
+the registration, applied once more, would change nothing but the lease's last sign of life, so that a gateway need not
+send it again. When in doubt a token is forgotten: that costs one full record.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -12,7 +17,7 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.lease import channels_after
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, RouteTables, latest_registered
 from namesrv_stream.rules.record_types import MASTER_ID, PERM_WRITE, DataVersion, RegisterBroker, TopicConfig
-from namesrv_stream.rules.registry_state import RegistryTables, drop_topic, follow_holders
+from namesrv_stream.rules.registry_tables import RegistryTables, RowChange, drop_topic, follow_holders
 from namesrv_stream.rules.rows import (
     BrokerRow,
     FilterRow,
@@ -22,6 +27,11 @@ from namesrv_stream.rules.rows import (
     TopicRow,
     is_same_but_for_life,
 )
+
+MAX_TOKENS = 64
+"""Most tokens of a lease, each of a part of a split registration (B7). The oldest goes first."""
+
+_OF_A_BROKER_NAME = frozenset({"broker", "topic", "topic_mapping"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +65,8 @@ def register(  # noqa: PLR0913  # a registration, its place in the log, and the 
     reading_ms: int,
     *,
     lease_only: bool = False,
-) -> LiveRow:
-    """Apply an accepted registration, heard at a reading of the log's clock, and return its lease.
+) -> None:
+    """Apply an accepted registration, heard at a reading of the log's clock.
 
     The caller has ended the lease of a move before (D1).
 
@@ -71,10 +81,9 @@ def register(  # noqa: PLR0913  # a registration, its place in the log, and the 
     _take_id(tables, request, at)
     if not lease_only and _brings_topics(tables.holders(request.broker_name), request):
         _take_topics(tables, settings, request, changed)
-    taken = _take_lease(tables, request, at, reading_ms, lease)
+    _take_lease(tables, request, at, reading_ms, lease)
     if not request.keep_filter_servers:
         _take_filter_servers(tables, request)
-    return taken
 
 
 def reply(tables: RouteTables, settings: NamesrvSettings, request: RegisterBroker) -> RegisterReply:
@@ -100,7 +109,7 @@ def order_topic_config(tables: RouteTables, settings: NamesrvSettings) -> Mappin
 
 def _take_id(tables: RegistryTables, request: RegisterBroker, at: LogPosition) -> None:
     """Give the address this id, whoever held it, and remove its other ids of this name (R5, R8)."""
-    for row in list(tables.broker.of(request.broker_name).values()):
+    for row in tables.broker.of(request.broker_name):
         if row.broker_addr == request.broker_addr and row.broker_id != request.broker_id:
             tables.broker.drop(row)
     holders = tables.holders(request.broker_name)
@@ -151,20 +160,21 @@ def _brings_topics(holders: Mapping[int, BrokerRow], request: RegisterBroker) ->
 
 
 def _take_topics(tables: RegistryTables, settings: NamesrvSettings, request: RegisterBroker, changed: bool) -> None:
-    known = tables.topic.of(request.broker_name)
+    name = request.broker_name
     if settings.delete_topic_with_broker_registration and not request.topic_queue_mapping_info_map:
-        for row in [row for row in known.values() if row.topic not in request.topic_config_table]:
-            drop_topic(tables, row)  # T5
+        for row in tables.topic.of(name):
+            if row.topic not in request.topic_config_table:
+                drop_topic(tables, row)  # T5
     wiped = _has_no_write(request)
     for topic, config in request.topic_config_table.items():
-        row = _topic_row(topic, request.broker_name, config, wiped)
-        if changed or _differs(known.get((topic, request.broker_name)), row):  # T2
+        row = _topic_row(topic, name, config, wiped)
+        if changed or _differs(tables.topic.known(name, (topic, name)), row):  # T2
             tables.topic.put(row)
     if changed:
         for topic in request.topic_config_table.keys() - request.topic_queue_mapping_info_map.keys():
-            tables.topic_mapping.drop(TopicMappingRow(topic, request.broker_name, ""))  # D12
+            tables.topic_mapping.drop(TopicMappingRow(topic, name, ""))  # D12
         for topic, info in request.topic_queue_mapping_info_map.items():  # T7
-            broker_name = str(info.get("bname") or request.broker_name)
+            broker_name = str(info.get("bname") or name)
             tables.topic_mapping.put(TopicMappingRow(topic, broker_name, msgspec.json.encode(info).decode()))
 
 
@@ -188,7 +198,7 @@ def _topic_row(topic: str, broker_name: str, config: TopicConfig, wiped: bool) -
 
 def _take_lease(
     tables: RegistryTables, request: RegisterBroker, at: LogPosition, reading_ms: int, before: LiveRow | None
-) -> LiveRow:
+) -> None:
     """Replace the lease as a whole (R10). If only the time and the connection are new, that is a mere sign of life."""
     row = LiveRow(
         broker_addr=request.broker_addr,
@@ -209,7 +219,6 @@ def _take_lease(
         tables.live.refresh(row)
     else:
         tables.live.put(row)
-    return row
 
 
 def _take_filter_servers(tables: RegistryTables, request: RegisterBroker) -> None:
@@ -219,3 +228,43 @@ def _take_filter_servers(tables: RegistryTables, request: RegisterBroker) -> Non
         tables.filter.put(row)
     else:
         tables.filter.drop(row)
+
+
+def follow_changes(tables: RegistryTables, changes: Sequence[RowChange], but: str | None = None) -> None:
+    """Forget the tokens of all leases of the broker names whose rows were changed, `but` those of one address."""
+    touched = [change for change in changes if change.table in _OF_A_BROKER_NAME]
+    rows = [row for change in touched for row in (change.before, change.after) if row is not None]
+    addresses = {row.broker_addr for row in rows if isinstance(row, BrokerRow)}
+    for name in {getattr(row, "broker_name", "") for row in rows}:
+        addresses |= {holder.broker_addr for holder in tables.holders(name).values()}
+    _forget(tables, addresses - {but})
+
+
+def forget_all(tables: RegistryTables) -> None:
+    """Forget all tokens: a setting changes what each registration does (T5)."""
+    _forget(tables, [lease.broker_addr for lease in tables.live])
+
+
+def note_token(
+    tables: RegistryTables, request: RegisterBroker, changes: Sequence[RowChange], *, topics_go: bool
+) -> None:
+    """Note the token of an accepted registration that made these changes.
+
+    The former tokens stay if it only added topics, as a further part of a split registration does, or changed nothing.
+    `topics_go`: T5 is on, so that no registration is a part.
+    """
+    lease = tables.live.first(request.broker_addr)
+    if lease is None:
+        return
+    is_a_part = all(change.table == "topic" and change.before is None for change in changes)
+    tokens = lease.tokens if is_a_part and not (changes and topics_go) else ()
+    if request.token is not None and request.token not in tokens:
+        tokens = (*tokens, request.token)[-MAX_TOKENS:]
+    tables.live.put(lease._replace(tokens=tokens))
+
+
+def _forget(tables: RegistryTables, addresses: Iterable[str]) -> None:
+    for address in sorted(addresses):
+        lease = tables.live.first(address)
+        if lease is not None and lease.tokens:
+            tables.live.put(lease._replace(tokens=()))

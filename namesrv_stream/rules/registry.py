@@ -15,16 +15,14 @@ from msgspec import structs
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.commands import CommandReply, apply_command
 from namesrv_stream.rules.history import AppliedEvent, history_of, log_gap_line
-from namesrv_stream.rules.journal import NetChanges, net_changes
 from namesrv_stream.rules.lease import (
     LOG_GAP_MS,
-    LeaseEnds,
     LogClock,
     after_sign_of_life,
     deadline_ms,
-    end_ms,
     heard_at,
     is_mass_expiry,
+    overdue,
     with_reading,
     without_channel,
 )
@@ -40,10 +38,9 @@ from namesrv_stream.rules.record_types import (
     Scan,
     UnregisterBroker,
 )
-from namesrv_stream.rules.registration import is_move, is_refused, register
-from namesrv_stream.rules.registry_state import RegistryTables, end_lease
+from namesrv_stream.rules.registration import follow_changes, forget_all, is_move, is_refused, note_token, register
+from namesrv_stream.rules.registry_tables import RegistryTables, RowChange, end_lease, net_of
 from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, LogPosition
-from namesrv_stream.rules.tokens import follow_changes, forget_all, note_token
 
 CAUSES = {"UNREGISTERED": "UNREGISTER_BROKER", "CHANNEL_CLOSED": "CHANNEL_CLOSED", "EXPIRED": "SILENCE"}
 """Type of the end of a lease -> the cause that its line of history names."""
@@ -51,12 +48,12 @@ CAUSES = {"UNREGISTERED": "UNREGISTER_BROKER", "CHANNEL_CLOSED": "CHANNEL_CLOSED
 
 @dataclass(frozen=True, slots=True)
 class RegistryChanges:
-    """The changes since the last publication: rows to upsert and keys to delete by table, and lines of history.
+    """The changes since the last publication, one for each row, and the lines of history.
 
     `changes` has a row of `live` only if more than a sign of life changed it; `take_signs_of_life` returns the others.
     """
 
-    changes: Mapping[str, NetChanges]
+    changes: list[RowChange]
     events: list[BrokerEventRow]
 
 
@@ -75,8 +72,6 @@ class RouteRegistry:
         self._tables = RegistryTables()
         self._events: list[BrokerEventRow] = []
         self._signs_of_life: set[str] = set()
-        self._suspects: set[str] = set()
-        self._ends = LeaseEnds(self._end_of)
 
     def load(
         self, rows: Mapping[str, Iterable[tuple[object, ...]] | TopicQueues], clock: LogClock | None = None
@@ -89,7 +84,6 @@ class RouteRegistry:
             forget_all(self._tables)  # the run before may have been started without it
         for lease in map(with_reading, list(self._tables.live)):
             self._tables.live.refresh(lease)
-            self._watch(lease)
 
     def apply(self, request: Request, at: LogPosition, *, lease_only: bool = False) -> CommandReply | None:
         """Apply one record of the log and return a command's reply, None for all other types.
@@ -110,7 +104,7 @@ class RouteRegistry:
             case BrokerHeartbeat():
                 self._sign_of_life(request, at, reading_ms)
             case UnregisterBroker():
-                self.end(request.broker_addr, "UNREGISTERED", at)
+                self.end(request.broker_addr, "UNREGISTERED", at.event_time, at)
             case ChannelClosed():
                 self._channel_closed(request, at, reading_ms)
             case LiftExpiryGuard():
@@ -138,13 +132,13 @@ class RouteRegistry:
         if is_first:
             for lease in list(self._tables.live):
                 self._refresh(heard_at(lease, reading_ms))
-        overdue = list(self._ends.overdue(reading_ms))
-        holds = self._holds_at(reading_ms, overdue)
-        for address in overdue:
-            if holds and address not in self._suspects:
-                self._hold(address, now_ms)
+        leases = overdue(self._tables.live, reading_ms, self._held_ms)
+        holds = self._holds_at(reading_ms, leases)
+        for lease in leases:
+            if holds and lease.suspect_since is None:
+                self._hold(lease, now_ms)
             else:
-                self.expire(address, now_ms)
+                self.expire(lease.broker_addr, now_ms)
 
     @property
     def has_log_gap(self) -> bool:
@@ -154,25 +148,22 @@ class RouteRegistry:
         """
         return self.settings.tick_gap_millis > 0 and self.clock.gap_ms > LOG_GAP_MS
 
-    def _holds_at(self, reading_ms: int, overdue: Collection[str]) -> bool:
-        """Return whether the guard holds leases that become overdue at this tick."""
+    def _holds_at(self, reading_ms: int, leases: Collection[LiveRow]) -> bool:
+        """Return whether the guard holds these leases, which become overdue at this tick."""
         ratio = self.settings.expiry_guard_ratio
-        return bool(overdue) and ratio > 0 and is_mass_expiry(self._tables.live, reading_ms, ratio)
+        return bool(leases) and ratio > 0 and is_mass_expiry(self._tables.live, reading_ms, ratio)
 
-    def _hold(self, address: str, now_ms: int) -> None:
+    def _hold(self, lease: LiveRow, now_ms: int) -> None:
         """Keep a silent lease as suspect instead of ending it (D11)."""
-        lease = self._tables.live.first(address)
-        if lease is not None:
-            with self._journaled(AppliedEvent(cause="SILENCE", event_time=now_ms, broker_addr=address)):
-                self._tables.live.put(lease._replace(suspect_since=now_ms))
-            self._watch(lease._replace(suspect_since=now_ms))
+        with self._journaled(AppliedEvent("SILENCE", now_ms, broker_addr=lease.broker_addr)):
+            self._tables.live.put(lease._replace(suspect_since=now_ms))
 
     def _lift_guard(self, command: LiftExpiryGuard, at: LogPosition) -> CommandReply:
         """End the suspect leases in order of deadline, then address, as a tick would (D11)."""
         reply = self._command(command, at)
-        leases = [lease for address in self._suspects if (lease := self._tables.live.first(address)) is not None]
+        leases = [lease for lease in self._tables.live if lease.suspect_since is not None]
         for lease in sorted(leases, key=lambda lease: (deadline_ms(lease), lease.broker_addr)):
-            self.end(lease.broker_addr, "EXPIRED", at)
+            self.end(lease.broker_addr, "EXPIRED", at.event_time, at)
         return replace(reply, count=len(leases))
 
     def _register(self, request: RegisterBroker, at: LogPosition, reading_ms: int, *, lease_only: bool) -> None:
@@ -183,14 +174,12 @@ class RouteRegistry:
         if refused or is_move(self._tables, request):
             with self._journaled(_registration_event(request, at, "REFUSED" if refused else "MOVED")):
                 end_lease(self._tables, address)
-            self._suspects.discard(address)
         if not refused:
             if lease_only:
                 request = structs.replace(request, token=None)
             with self._journaled(_registration_event(request, at), accepted=request):
-                lease = register(self._tables, self.settings, request, at, reading_ms, lease_only=lease_only)
+                register(self._tables, self.settings, request, at, reading_ms, lease_only=lease_only)
             self._signs_of_life.add(address)
-            self._watch(lease)
 
     def _sign_of_life(self, request: BrokerHeartbeat, at: LogPosition, reading_ms: int) -> None:
         """Prolong a known lease; a heartbeat creates none (L2)."""
@@ -199,7 +188,7 @@ class RouteRegistry:
             return
         after = after_sign_of_life(lease, at.event_time, reading_ms, request.channel_id)
         if lease.suspect_since is not None:
-            with self._journaled(_sign_of_life_event(request, at)):
+            with self._journaled(AppliedEvent("BROKER_HEARTBEAT", at.event_time, at, broker_addr=lease.broker_addr)):
                 self._tables.live.put(after)
         self._refresh(after)
 
@@ -210,48 +199,24 @@ class RouteRegistry:
             return
         left = without_channel(lease, reading_ms, request.channel_id)
         if left is None:
-            self.end(request.broker_addr, "CHANNEL_CLOSED", at)
+            self.end(request.broker_addr, "CHANNEL_CLOSED", at.event_time, at)
         elif left is not lease:
             self._refresh(left)
 
-    def end(self, address: str, end_type: str, at: LogPosition) -> None:
-        """End the lease of an address because of a record (U, L6, D11)."""
-        self._end(
-            AppliedEvent(
-                cause=CAUSES[end_type],
-                event_time=at.event_time,
-                partition=at.partition,
-                offset=at.offset,
-                end_type=end_type,
-                broker_addr=address,
-            ),
-            address,
-        )
-
     def expire(self, address: str, now_ms: int) -> None:
         """End the lease of a silent address at a tick (L3). The history names no record for it."""
-        cause = CAUSES["EXPIRED"]
-        self._end(AppliedEvent(cause=cause, event_time=now_ms, end_type="EXPIRED", broker_addr=address), address)
+        self.end(address, "EXPIRED", now_ms)
 
-    def _end(self, event: AppliedEvent, address: str) -> None:
-        """End the lease of an address; an address without one is left alone (D4)."""
-        if self._tables.live.first(address) is None:
-            return
-        with self._journaled(event):
+    def end(self, address: str, end_type: str, event_time: int, record: LogPosition | None = None) -> None:
+        """End the lease of an address, because of a record or of silence; one without a lease is left alone (D4)."""
+        with self._journaled(AppliedEvent(CAUSES[end_type], event_time, record, end_type, address)):
             end_lease(self._tables, address)
         self._signs_of_life.discard(address)
-        self._suspects.discard(address)
 
     def _command(self, command: Command, at: LogPosition) -> CommandReply:
         """Apply an operator's command (A, K), which leaves a line of history even if it changes nothing."""
-        event = AppliedEvent(
-            cause=str(command.__struct_config__.tag),
-            event_time=at.event_time,
-            partition=at.partition,
-            offset=at.offset,
-            requested_by=command.requested_by,
-            command=command,
-        )
+        cause = str(command.__struct_config__.tag)
+        event = AppliedEvent(cause, at.event_time, at, requested_by=command.requested_by, command=command)
         with self._journaled(event):
             result = apply_command(self._tables, self.settings, command)
         self._follow_settings()
@@ -274,11 +239,11 @@ class RouteRegistry:
     @property
     def suspect_count(self) -> int:
         """The number of addresses whose lease the guard against mass expiry holds."""
-        return len(self._suspects)
+        return sum(lease.suspect_since is not None for lease in self._tables.live)
 
     def take_changes(self) -> RegistryChanges:
         """Return the changes since the last call and begin a new journal."""
-        changes = RegistryChanges(net_changes(self._tables.journal), self._events)
+        changes = RegistryChanges(net_of(self._tables.journal), self._events)
         self._tables.journal.clear()
         self._events = []
         return changes
@@ -304,19 +269,6 @@ class RouteRegistry:
     def _refresh(self, lease: LiveRow) -> None:
         self._tables.live.refresh(lease)
         self._signs_of_life.add(lease.broker_addr)
-        self._watch(lease)
-
-    def _watch(self, lease: LiveRow) -> None:
-        """Note whether the lease is suspect, and when it ends without a sign of life."""
-        if lease.suspect_since is None:
-            self._suspects.discard(lease.broker_addr)
-        else:
-            self._suspects.add(lease.broker_addr)
-        self._ends.watch(lease.broker_addr, end_ms(lease, self._held_ms))
-
-    def _end_of(self, address: str) -> int | None:
-        lease = self._tables.live.first(address)
-        return None if lease is None else end_ms(lease, self._held_ms)
 
     @property
     def _held_ms(self) -> int:
@@ -349,22 +301,11 @@ class RouteRegistry:
             note_token(self._tables, accepted, changes, topics_go=self._topics_go)
 
 
-def _sign_of_life_event(request: BrokerHeartbeat, at: LogPosition) -> AppliedEvent:
-    return AppliedEvent(
-        cause="BROKER_HEARTBEAT",
-        event_time=at.event_time,
-        partition=at.partition,
-        offset=at.offset,
-        broker_addr=request.broker_addr,
-    )
-
-
 def _registration_event(request: RegisterBroker, at: LogPosition, end_type: str | None = None) -> AppliedEvent:
     return AppliedEvent(
         cause="REGISTER_BROKER",
         event_time=at.event_time,
-        partition=at.partition,
-        offset=at.offset,
+        record=at,
         end_type=end_type,
         broker_addr=request.broker_addr,
         requested_by=request.requested_by,

@@ -1,15 +1,20 @@
 """The rows of the registry's tables, one class for each table; fields are the Delta columns, in their order.
 
-Times are epoch milliseconds here and TIMESTAMP in Delta. A row is a plain tuple: equal rows are equal tables.
+Each field has the comment of its column. A column is NOT NULL in Delta if its field is neither optional nor has a
+default: a field with a default is a column that tables of a former release lack, and reads as NULL there. Times are
+epoch milliseconds here and TIMESTAMP in Delta. A row is a plain tuple: equal rows are equal tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from namesrv_stream.rules.record_types import DataVersion
+
+TIME, INT = "timestamp", "int"
+"""Marks of columns that Delta stores as TIMESTAMP and as a 32-bit number; other numbers are 64-bit ones."""
 
 
 class LogPosition(NamedTuple):
@@ -23,65 +28,78 @@ class LogPosition(NamedTuple):
 class TopicRow(NamedTuple):
     """Key (topic, broker_name): the queues of a topic on one broker name."""
 
-    topic: str
-    broker_name: str
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int
-    topic_sys_flag: int
+    topic: Annotated[str, "name of the topic"]
+    broker_name: Annotated[str, "broker name that has the topic"]
+    read_queue_nums: Annotated[int, INT, "number of queues that consumers read"]
+    write_queue_nums: Annotated[int, INT, "number of queues that producers write"]
+    perm: Annotated[int, INT, "permission bits: 8 priority, 4 read, 2 write, 1 inherit"]
+    topic_sys_flag: Annotated[int, INT, "bits: 1 unit, 2 has unit subscription"]
 
 
 class BrokerRow(NamedTuple):
     """Key (broker_name, broker_id): the id's holder, and cluster, zone and flag of its latest registration (D6)."""
 
-    broker_name: str
-    broker_id: int
-    broker_addr: str
-    cluster_name: str
-    zone_name: str | None
-    enable_acting_master: bool | None
-    registered_at: LogPosition
+    broker_name: Annotated[str, "name of the group of a master and its slaves"]
+    broker_id: Annotated[int, "0 is the master"]
+    broker_addr: Annotated[str, "host:port of the address that holds the id"]
+    cluster_name: Annotated[str, "cluster as this address registered"]
+    zone_name: Annotated[str | None, "zone as this address registered"]
+    enable_acting_master: Annotated[bool | None, "NULL: the broker did not send the flag (R9)"]
+    registered_at: Annotated[
+        LogPosition, "position in the log of the latest registration of this holder that could change a lookup (D6)"
+    ]
 
 
 class ClusterRow(NamedTuple):
     """Key (cluster_name, broker_name): there while an address registered under that cluster holds an id of the name."""
 
-    cluster_name: str
-    broker_name: str
+    cluster_name: Annotated[str, "cluster under which a holder of an id of the broker name registered (D6)"]
+    broker_name: Annotated[str, "may be in several clusters: join broker by both columns"]
 
 
 class FilterRow(NamedTuple):
     """Key broker_addr: its filter servers, in the order in which they were registered."""
 
-    broker_addr: str
-    filter_server_list: tuple[str, ...]
+    broker_addr: Annotated[str, "host:port"]
+    filter_server_list: Annotated[tuple[str, ...], "filter servers in the order in which they were registered"]
 
 
 class LiveRow(NamedTuple):
-    """Key broker_addr: one accepted lease, alive since `lease_began_at` (epoch ms, TIMESTAMP in Delta).
+    """Key broker_addr: one accepted lease.
 
-    `last_update_timestamp` is the last sign of life; in the tables that of the last publication. `clock_millis` is the
-    log's clock at that moment (D9), from which alone the lease's end follows; None in a row of an earlier release.
-    `channels`: connection -> the log's clock at the last sign of life over it. `suspect_since`: the tick since which
-    the guard against mass expiry holds the silent lease (D11). `grace_until` is read in rows of earlier releases.
-    `tokens`: the registrations whose effect the tables show (`rules/tokens.py`).
+    `last_update_timestamp` is in the tables that of the last publication. From `clock_millis`, the log's clock at that
+    moment (D9), alone the lease's end follows. `channels`: connection -> the log's clock at the last sign of life over
+    it. `tokens`: see `rules/registration.py`.
     """
 
-    broker_addr: str
-    cluster_name: str
-    broker_name: str
-    broker_id: int
-    last_update_timestamp: int
-    heartbeat_timeout_millis: int
-    data_version: DataVersion
-    ha_server_addr: str
-    lease_began_at: int
-    grace_until: int | None = None
-    channels: Mapping[str, int] = {}
-    suspect_since: int | None = None
-    clock_millis: int | None = None
-    tokens: tuple[str, ...] = ()
-    broker_version: str | None = None
+    broker_addr: Annotated[str, "host:port"]
+    cluster_name: Annotated[str, "cluster of the latest accepted registration"]
+    broker_name: Annotated[str, "broker name of the latest accepted registration"]
+    broker_id: Annotated[int, "id of the latest accepted registration; another address may hold it now (R8)"]
+    last_update_timestamp: Annotated[
+        int, TIME, "last sign of life up to the offset of the snapshot; at most liveRefreshMillis behind the log"
+    ]
+    heartbeat_timeout_millis: Annotated[int, "how long the lease lasts after the last sign of life"]
+    data_version: Annotated[DataVersion, "data version of the topic table of the broker"]
+    ha_server_addr: Annotated[str, "address for replication; may be empty"]
+    lease_began_at: Annotated[int, TIME, "the address has been alive since then without a gap"]
+    grace_until: Annotated[
+        int | None, TIME, "NULL in all rows since 0.2.0; before, the end of a grace after an outage"
+    ] = None
+    channels: Annotated[
+        Mapping[str, int],
+        "connections that keep the lease, each with the log's clock at its last sign of life; NULL before 0.2.0",
+    ] = {}
+    suspect_since: Annotated[
+        int | None,
+        TIME,
+        "tick since which the guard against mass expiry holds the silent lease (D11); NULL for all others",
+    ] = None
+    clock_millis: Annotated[int | None, "the log's clock (D9) at the last sign of life; 0 before the first tick"] = None
+    tokens: Annotated[tuple[str, ...], "registrations whose effect the tables show (E10); NULL before 0.2.0"] = ()
+    broker_version: Annotated[
+        str | None, "release of RocketMQ that the broker runs, such as 5.4.0; NULL if unknown"
+    ] = None
 
 
 SIGN_OF_LIFE_COLUMNS = frozenset({"last_update_timestamp", "clock_millis", "grace_until", "channels"})
@@ -110,24 +128,24 @@ def is_same_but_for_life(before: LiveRow, after: LiveRow) -> bool:
 class KvConfigRow(NamedTuple):
     """Key (namespace, key). The namespace itself is a row with empty key and value None (K3, K4)."""
 
-    namespace: str
-    key: str
-    value: str | None
+    namespace: Annotated[str, "namespace of the key"]
+    key: Annotated[str, "empty: the row stands for the namespace itself (K3, K4)"]
+    value: Annotated[str | None, "NULL in the row of a namespace"]
 
 
 class NamesrvConfigRow(NamedTuple):
     """Key `key`: a setting that UPDATE_NAMESRV_CONFIG changed at run time (A5)."""
 
-    key: str
-    value: str
+    key: Annotated[str, "name of the setting"]
+    value: Annotated[str, "takes precedence over the settings file of every process"]
 
 
 class TopicMappingRow(NamedTuple):
     """Key (topic, broker_name): a static topic's TopicQueueMappingInfo as JSON text (T7)."""
 
-    topic: str
-    broker_name: str
-    mapping: str
+    topic: Annotated[str, "name of the static topic"]
+    broker_name: Annotated[str, "broker name that the mapping names"]
+    mapping: Annotated[str, "TopicQueueMappingInfo as JSON"]
 
 
 class BrokerEventRow(NamedTuple):
@@ -137,67 +155,67 @@ class BrokerEventRow(NamedTuple):
     objects of the changed rows, None if there was or is no row. `lease_millis`: how long a lease that ended had lasted.
     """
 
-    epoch: int
-    seq: int
-    event_time: int
-    partition: int | None
-    offset: int | None
-    type: str
-    cluster_name: str | None
-    broker_name: str | None
-    broker_id: int | None
-    broker_addr: str | None
-    data_version: DataVersion | None
-    cause: str
-    requested_by: str | None
-    before: str | None
-    after: str | None
-    last_heard_at: int | None
-    lease_millis: int | None
-    reason: str | None = None
+    epoch: Annotated[int, "snapshot that published the line"]
+    seq: Annotated[int, "number of the line in its epoch, from 0"]
+    event_time: Annotated[int, TIME, "event time of the record (E9); for EXPIRED that of the tick that ended the lease"]
+    partition: Annotated[int | None, INT, "Kafka partition of the record that caused it; NULL for an expiry"]
+    offset: Annotated[int | None, "Kafka offset of the record that caused it; NULL for an expiry"]
+    type: Annotated[str, "what happened, such as REGISTERED or EXPIRED; docs/tables.md lists all"]
+    cluster_name: Annotated[str | None, "cluster of the broker concerned; NULL if it is no single one"]
+    broker_name: Annotated[str | None, "broker name concerned; NULL if it is no single one"]
+    broker_id: Annotated[int | None, "id of the broker concerned; NULL if it is no single one"]
+    broker_addr: Annotated[str | None, "address concerned; NULL if it is no single one"]
+    data_version: Annotated[DataVersion | None, "data version of the topic table of the broker at this event"]
+    cause: Annotated[str, "type of the record, or SILENCE"]
+    requested_by: Annotated[
+        str | None,
+        "who asked for a command or sent the registration: user@peer if the gateway knows the user, only the peer for "
+        "other commands",
+    ]
+    before: Annotated[str | None, "rows before, a JSON object: table name -> rows, or {count} for over 200 topics"]
+    after: Annotated[str | None, "rows after, in the same form as before"]
+    last_heard_at: Annotated[int | None, TIME, "last sign of life of a lease that ended"]
+    lease_millis: Annotated[int | None, "duration of a lease that ended"]
+    reason: Annotated[str | None, "why an operator sent the command, if the command says so; NULL before 0.2.0"] = None
 
 
 class RejectedRow(NamedTuple):
     """A record that violates the contract; `value` is its first 64 KiB, `length` its whole length in bytes."""
 
-    event_time: int
-    partition: int
-    offset: int
-    key: str | None
-    value: bytes | None
-    length: int
-    reason: str
+    event_time: Annotated[int, TIME, "event time of the record"]
+    partition: Annotated[int, INT, "Kafka partition of the record"]
+    offset: Annotated[int, "Kafka offset of the record"]
+    key: Annotated[str | None, "first 1,024 bytes of the key"]
+    value: Annotated[bytes | None, "first 64 KiB of the value"]
+    length: Annotated[int, "length of the whole value in bytes"]
+    reason: Annotated[str, "first error that was found in the record"]
 
 
 class SnapshotRow(NamedTuple):
-    """Key epoch: all tables at one moment. Each epoch is one row; `kind` names what the run did.
+    """Key epoch: all tables at one moment. Each epoch is one row; `kind` names what the run did."""
 
-    `event_time`: the highest applied, None before the first record. `offsets`: partition -> next offset to read.
-    `versions`: table -> Delta version. `changes`: table -> rows changed since the row before. `last_tick`: event time
-    of the newest tick applied; `last_tick_append` and `clock_millis`: its append time, and the log's clock at it (D9).
-    `last_append`: append time of the last record applied. `kafka_cluster_id` and `kafka_topic_id` name the log.
-    `log_accepted_at`: records of the log from before that time do not count (a new log that was accepted on old
-    tables).
-    """
-
-    epoch: int
-    term: int
-    run_id: str
-    query_id: str | None
-    batch_id: int | None
-    published_at: int
-    event_time: int | None
-    offsets: dict[int, int]
-    versions: dict[str, int]
-    changes: dict[str, int]
-    kind: str | None = None
-    last_tick: int | None = None
-    kafka_cluster_id: str | None = None
-    kafka_topic_id: str | None = None
-    log_accepted_at: int | None = None
-    last_tick_append: int | None = None
-    clock_millis: int | None = None
-    last_append: int | None = None
+    epoch: Annotated[int, "number of the snapshot, one higher than that of the row before"]
+    term: Annotated[int, "number of the claim under which it was published; each start of the job claims one"]
+    run_id: Annotated[str, "process of the job that published it"]
+    query_id: Annotated[str | None, "streaming query of the micro-batch"]
+    batch_id: Annotated[int | None, "number of the micro-batch in its query"]
+    published_at: Annotated[int, TIME, "wall clock of the job when the publication began"]
+    event_time: Annotated[int | None, TIME, "highest event time that was applied; NULL before the first record"]
+    offsets: Annotated[dict[int, int], "Kafka partition -> the next offset to read"]
+    versions: Annotated[dict[str, int], "table -> Delta version"]
+    changes: Annotated[dict[str, int], "table -> number of rows changed"]
+    kind: Annotated[
+        str | None, "PUBLICATION; CLAIM: a run took the registry; STOP: it ended in order. NULL before 0.2.0"
+    ] = None
+    last_tick: Annotated[int | None, TIME, "event time of the newest tick that was applied"] = None
+    kafka_cluster_id: Annotated[str | None, "Kafka that the tables were made from"] = None
+    kafka_topic_id: Annotated[str | None, "topic that the tables were made from"] = None
+    log_accepted_at: Annotated[
+        int | None, TIME, "set for a log that replaced another one: its records from before this time have no effect"
+    ] = None
+    last_tick_append: Annotated[int | None, TIME, "append time of the newest tick that was applied"] = None
+    clock_millis: Annotated[int | None, "the log's clock (D9) at the newest tick"] = None
+    last_append: Annotated[int | None, TIME, "append time of the last record that was applied"] = None
 
 
 class PastSessionRow(NamedTuple):
@@ -206,28 +224,30 @@ class PastSessionRow(NamedTuple):
     `back_at` is None in the latest session of each broker alone, and `to_time` too if that one lasts.
     """
 
-    cluster_name: str
-    broker_name: str
-    broker_id: int
-    first_addr: str
-    last_addr: str | None
-    from_time: int
-    to_time: int | None
-    ended_by: str | None
-    last_heard_at: int | None
-    back_at: int | None
-    was_handed_over: bool
-    as_of_epoch: int
+    cluster_name: Annotated[str, "cluster of the broker"]
+    broker_name: Annotated[str, "broker name"]
+    broker_id: Annotated[int, "broker id"]
+    first_addr: Annotated[str, "address with which the session began"]
+    last_addr: Annotated[str | None, "address with which it ended, or that had the id at `as_of_epoch`"]
+    from_time: Annotated[int, TIME, "event time at which it began"]
+    to_time: Annotated[int | None, TIME, "event time at which it ended; NULL: it lasted at `as_of_epoch`"]
+    ended_by: Annotated[str | None, "type of the line that ended it"]
+    last_heard_at: Annotated[int | None, TIME, "last sign of life before its end"]
+    back_at: Annotated[int | None, TIME, "begin of the broker's next session; NULL in its latest one"]
+    was_handed_over: Annotated[bool, "true if the broker's id has ever passed between living addresses"]
+    as_of_epoch: Annotated[int, "epoch up to which maintenance had read the history"]
 
 
 class PastSnapshotRow(NamedTuple):
     """Key epoch: what stays of a snapshot that can no longer be read, so that the epochs of the history have a run."""
 
-    epoch: int
-    term: int
-    run_id: str
-    query_id: str | None
-    batch_id: int | None
-    published_at: int
-    event_time: int | None
-    kind: str | None
+    epoch: Annotated[int, "number of the snapshot, one higher than that of the row before"]
+    term: Annotated[int, "number of the claim under which it was published; each start of the job claims one"]
+    run_id: Annotated[str, "process of the job that published it"]
+    query_id: Annotated[str | None, "streaming query of the micro-batch"]
+    batch_id: Annotated[int | None, "number of the micro-batch in its query"]
+    published_at: Annotated[int, TIME, "wall clock of the job when the publication began"]
+    event_time: Annotated[int | None, TIME, "highest event time that was applied; NULL before the first record"]
+    kind: Annotated[
+        str | None, "PUBLICATION; CLAIM: a run took the registry; STOP: it ended in order. NULL before 0.2.0"
+    ]

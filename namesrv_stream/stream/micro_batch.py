@@ -24,7 +24,6 @@ from namesrv_stream.history.broker_lines import log_brokers
 from namesrv_stream.kafka.record_reader import LOG_PARTITION, RecordReader, StoredRecord
 from namesrv_stream.records import decode_readable, decode_record
 from namesrv_stream.rules.lease import LOG_GAP_MS, LogClock, deadline_ms
-from namesrv_stream.rules.progress import SIGN_MS
 from namesrv_stream.rules.record_types import DEFAULT_HEARTBEAT_TIMEOUT_MS, Command, RegisterBroker, Scan
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LiveRow, LogPosition, RejectedRow
@@ -33,7 +32,7 @@ from namesrv_stream.stream.log_progress import LogProgress, TickSilence
 from namesrv_stream.stream.rejected_records import MAX_REJECTED_KEY_BYTES, log_rejected, rejected_row
 from namesrv_stream.stream.source import Eviction, in_log_order, with_values
 from namesrv_stream.tables import publication
-from namesrv_stream.tables.progress_sign import ProgressSign
+from namesrv_stream.tables.job_progress import SIGN_MS, ProgressSign
 from namesrv_stream.tables.publication import Batch, Publisher, SnapshotKind
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.writer import RowChanges, changes_to_write
@@ -151,7 +150,6 @@ class MicroBatches:
         with self._lock:
             if not self._is_closed:
                 with suppress(AbandonedError), self.tick_silence.during_batch():
-                    self._publisher.look_for_claims()
                     rows = collected(frame, lambda: self._is_closed or self._is_abandoned)
                     self.handle(rows, query_id, batch_id)
                     return

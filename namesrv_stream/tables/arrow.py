@@ -39,6 +39,17 @@ def rows_from_arrow(spec: TableSpec, table: pa.Table) -> list[Any]:
     return list(map(spec.row._make, zip(*columns, strict=True)))  # type: ignore[attr-defined]
 
 
+def parquet_rows(content: bytes) -> pa.Table:
+    """Return the rows of a Parquet file, read in the caller's thread.
+
+    Arrow's I/O threads would free memory of Python's a moment after the read has returned. If Python is about to exit
+    then, the process aborts ("terminate called without an active exception").
+    """
+    import pyarrow.parquet  # noqa: PLC0415 - who reads no file need not wait for it
+
+    return pyarrow.parquet.ParquetFile(pa.BufferReader(content), pre_buffer=False).read(use_threads=False)
+
+
 def with_partition_column(spec: TableSpec, table: pa.Table) -> pa.Table:
     """Return `table` with the partition column that Delta stores beside the row's columns, if `spec` has one."""
     match spec.partition_column:

@@ -6,20 +6,129 @@ A file that is missing, cut short or changed is damage. A storage that does not 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
+import msgspec
 import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
 
 from namesrv_stream.errors import NotARegistryError, StorageError, TableDamagedError
-from namesrv_stream.tables.files import FollowedTable, TableFiles
-from namesrv_stream.tables.root import Root
+from namesrv_stream.tables.arrow import parquet_rows
+from namesrv_stream.tables.root import Root, with_later_columns
 from namesrv_stream.tables.schemas import TableSpec
 
 UNREADABLE = (DeltaError, OSError, pa.ArrowException, StorageError)
 """Errors with which a damaged table meets its reader."""
+
+
+_MOST_COMMITS = 200
+"""Most commits that are read one by one. Beyond them delta-rs is quicker, which begins at a checkpoint."""
+
+_COMMIT = msgspec.json.Decoder(dict[str, Any])
+"""Reads a line of a commit: an object with one action by its name."""
+
+
+class TableFiles:
+    """The files of one table in its storage: data files, and the log. Use it from one thread at a time."""
+
+    def __init__(self, root: Root, spec: TableSpec) -> None:
+        self._root = root
+        self._spec = spec
+        self._version = -1
+        self._paths: frozenset[str] = frozenset()
+
+    @cached_property
+    def storage(self) -> DeltaStorageHandler:
+        """The table's folder."""
+        return DeltaStorageHandler(self._root.uri(self._spec), dict(self._root.storage_options or {}))
+
+    def content(self, path: str) -> bytes:
+        """Return the bytes of a file."""
+        with self.storage.open_input_file(path) as file:
+            content: bytes = file.readall()
+            return content
+
+    def listed(self, folder: str) -> list[str]:
+        """Return the paths of all files in a folder of the table, in its folders too; none if it is not there."""
+        from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415 - only who looks for damage needs it
+
+        found = self.storage.get_file_info_selector(FileSelector(folder, allow_not_found=True, recursive=True))
+        return [info.path for info in found if info.type == FileType.File]
+
+    def rows(self, path: str) -> pa.Table:
+        """Return the rows of a data file, with the row's columns."""
+        return with_later_columns(self._spec, parquet_rows(self.content(path)))
+
+    def actions(self, path: str) -> list[dict[str, Any]]:
+        """Return the actions of a commit, a file of the log."""
+        return _COMMIT.decode_lines(self.content(path))
+
+    def paths(self, version: int) -> frozenset[str]:
+        """Return the data files of a version. After a lower one only the commits in between are read."""
+        try:
+            if not 0 <= version - self._version <= _MOST_COMMITS:
+                raise FileNotFoundError
+            self._follow_to(version)
+        except (FileNotFoundError, msgspec.DecodeError):
+            self._paths = _unquoted(self._root.open(self._spec, version).get_add_actions()["path"].to_pylist())
+            self._version = version
+        return self._paths
+
+    def _follow_to(self, version: int) -> None:
+        for number in range(self._version + 1, version + 1):
+            actions = self.actions(_commit_file(number))
+            added, removed = (
+                _unquoted(each[kind]["path"] for each in actions if kind in each) for kind in ("add", "remove")
+            )
+            self._version, self._paths = number, (self._paths - removed) | added
+
+    def problem(self, path: str) -> str | None:
+        """Return why a data file cannot be read, None if it can. An error of the storage itself is raised."""
+        try:
+            content = self.content(path)
+        except FileNotFoundError:
+            return "is missing"
+        try:
+            parquet_rows(content)
+        except (OSError, pa.ArrowException) as error:
+            return f"is damaged ({' '.join(str(error).split()).removesuffix('.')})"
+        return None
+
+    def log_problem(self, version: int) -> tuple[str, str] | None:
+        """Return the first file of the log that `version` needs and that cannot be read, and why. None if all can."""
+        checkpoints = {path: _number(path) for path in self.listed("_delta_log") if path.endswith(".parquet")}
+        first = max((at for at in checkpoints.values() if at <= version), default=-1)
+        for path in (path for path, at in checkpoints.items() if at == first):
+            if problem := self.problem(path):
+                return path, problem
+        for path in map(_commit_file, range(first + 1, version + 1)):
+            try:
+                self.actions(path)
+            except FileNotFoundError:
+                return path, "is missing"
+            except msgspec.DecodeError as error:
+                return path, f"is damaged ({error})"
+        return None
+
+
+def _unquoted(paths: Iterable[str]) -> frozenset[str]:
+    """Return paths below the table's folder, which the log has as in a URL."""
+    return frozenset(map(unquote, paths))
+
+
+def _commit_file(version: int) -> str:
+    return f"_delta_log/{version:020}.json"
+
+
+def _number(path: str) -> int:
+    """Return the version in the name of a file of the log, -1 if it has none."""
+    digits = path.rpartition("/")[2].partition(".")[0]
+    return int(digits) if digits.isdigit() else -1
 
 
 class Damage(NamedTuple):
@@ -38,12 +147,12 @@ class Damage(NamedTuple):
 
 def table_damages(root: Root, spec: TableSpec, epochs: Mapping[int, Sequence[int]]) -> list[Damage]:
     """Return what is hurt of the versions of one table. `epochs` are those that name each version, in its order."""
-    files, followed = TableFiles(root, spec), FollowedTable(root, spec)
+    files = TableFiles(root, spec)
     seen: dict[str, str | None] = {}
     hurt: dict[tuple[str, str], list[int]] = defaultdict(list)
     for version in epochs:
         try:
-            paths = followed.paths(version)
+            paths = files.paths(version)
         except NotARegistryError:
             hurt["_delta_log", "is missing"].append(version)
             continue
@@ -89,7 +198,6 @@ def _first_damage(root: Root, spec: TableSpec, version: int | None) -> tuple[int
 def newest_version(root: Root, spec: TableSpec) -> int:
     """Return the highest version of which the log has a file, readable or not; -1 if there is none."""
     try:
-        names = [path.rpartition("/")[2] for path in TableFiles(root, spec).listed("_delta_log")]
+        return max(map(_number, TableFiles(root, spec).listed("_delta_log")), default=-1)
     except TableNotFoundError:
         return -1
-    return max((int(name.partition(".")[0]) for name in names if name.partition(".")[0].isdigit()), default=-1)

@@ -1,4 +1,4 @@
-"""A table whose files are damaged, made whole: laid anew beside its old log, of rows that are given or saved.
+"""Damaged tables of a registry: which ones, and how a table is laid anew beside its old log, of rows given or saved.
 
 Versions before the damage stay as they are. Versions that need a damaged file stay unreadable.
 """
@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.fs import DeltaStorageHandler
 
-from namesrv_stream.tables.damage import UNREADABLE, newest_version
-from namesrv_stream.tables.files import FollowedTable, TableFiles
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.damage import UNREADABLE, Damage, TableFiles, newest_version, table_damages
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
-from namesrv_stream.tables.schemas import BROKER_EVENT, PAST_SNAPSHOT, REJECTED, SNAPSHOT, TableSpec
-from namesrv_stream.tables.writer import CommitTag
+from namesrv_stream.tables.schemas import BROKER_EVENT, PAST_SNAPSHOT, PINNED_TABLES, REJECTED, SNAPSHOT, TableSpec
+from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.writer import CommitTag, RustWriter
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     SNAPSHOT.name: ("epoch",),
@@ -37,7 +38,38 @@ _ROOM = 10
 _HINT = "_delta_log/_last_checkpoint"
 """File that says at which checkpoint a reader may begin. Without it readers look for the newest."""
 
-_JSON = msgspec.json.Decoder(dict[str, Any])
+
+def damages(root: Root) -> list[Damage]:
+    """Return what is hurt in the tables of all snapshots that retention keeps. Reads every file that they name.
+
+    Without a readable table `snapshot` it is not known which versions these are: then the newest ones are looked at.
+    """
+    found = [*_damages_at_head(root, SNAPSHOT), *_damages_at_head(root, PAST_SNAPSHOT)]
+    if any(damage.table == SNAPSHOT.name for damage in found):
+        return [*found, *(damage for spec in PINNED_TABLES for damage in _damages_at_head(root, spec))]
+    rows = Snapshots(root).readable()
+    return [*found, *(damage for spec in PINNED_TABLES for damage in _damages_of(root, spec, rows))]
+
+
+def _damages_of(root: Root, spec: TableSpec, rows: Sequence[SnapshotRow]) -> list[Damage]:
+    """Return what is hurt of the versions that snapshots name, and of the newest one, on which the job writes."""
+    head = newest_version(root, spec)
+    found = table_damages(root, spec, dict(sorted(({head: []} | naming(spec, rows)).items())))
+    needed = {head, rows[0].versions[spec.name]}
+    return [damage._replace(is_past=needed.isdisjoint(damage.versions)) for damage in found]
+
+
+def naming(spec: TableSpec, rows: Sequence[SnapshotRow]) -> dict[int, list[int]]:
+    """Return the versions of a table that snapshots name, with the epochs of these, both in order."""
+    epochs = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row.epoch):
+        epochs[row.versions[spec.name]].append(row.epoch)
+    return dict(sorted(epochs.items()))
+
+
+def _damages_at_head(root: Root, spec: TableSpec) -> list[Damage]:
+    head = newest_version(root, spec)
+    return table_damages(root, spec, {head: ()}) if head >= 0 else []
 
 
 def lay_anew(root: Root, spec: TableSpec, rows: pa.Table, retention_ms: int, above: int, tag: CommitTag) -> int:  # noqa: PLR0913, PLR0917
@@ -85,7 +117,7 @@ def saved_rows(root: Root, spec: TableSpec, version: int | None = None) -> pa.Ta
     files = TableFiles(root, spec)
     try:
         at = newest_version(root, spec) if version is None else version
-        known, others = FollowedTable(root, spec).paths(at), frozenset[str]()
+        known, others = files.paths(at), frozenset[str]()
     except UNREADABLE:
         stored = frozenset(path for path in files.listed("") if path.endswith(".parquet") and not path.startswith("_"))
         known = stored & frozenset(_added(files))
@@ -99,15 +131,9 @@ def saved_rows(root: Root, spec: TableSpec, version: int | None = None) -> pa.Ta
 
 def _added(files: TableFiles) -> Iterator[str]:
     for path in sorted(files.listed("_delta_log")):
-        if path.endswith(".json") and (lines := _lines(files, path)):
-            yield from (action["add"]["path"] for action in lines if "add" in action)
-
-
-def _lines(files: TableFiles, path: str) -> list[dict[str, Any]]:
-    try:
-        return _JSON.decode_lines(files.content(path))
-    except msgspec.DecodeError:
-        return []
+        if path.endswith(".json"):
+            with suppress(msgspec.DecodeError):
+                yield from [action["add"]["path"] for action in files.actions(path) if "add" in action]
 
 
 def _readable(files: TableFiles, paths: frozenset[str]) -> Iterator[pa.Table]:

@@ -14,7 +14,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from namesrv_stream.config.storage import is_object_store, s3a_options
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.writer import RustWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,35 +26,10 @@ _ROUNDS = 3
 """delta-rs looks before it commits, so only rivals that look at once can meet. On a busy machine they may miss it."""
 
 
-class ConnectorMissingError(NamesrvError):
-    """Spark has no file system for a URL: the jars of the connector are not on its class path."""
-
-    def __init__(self, url: str, problem: str) -> None:
-        super().__init__(
-            f"Spark cannot reach {url}: {problem}. For s3a:// run `make install-s3` once, which fetches hadoop-aws and "
-            "the modules of the AWS SDK that it needs (12 MB) into jars/s3, where conf/spark-defaults.conf looks for "
-            "them; other stores need their connector's jars (spark-submit --jars)."
-        )
-        self.url = url
-        self.problem = problem
-
-
-class ConditionalPutMissingError(NamesrvError):
-    """A store on which two jobs could both commit the same version of a table."""
-
-    def __init__(self, root: str) -> None:
-        super().__init__(
-            f"the store of {root} ignores conditional writes (If-None-Match: *), so nothing there keeps two jobs from "
-            "overwriting each other's commits. Use a store that knows them, or set "
-            "delta.storage.aws_s3_locking_provider=dynamodb with its table."
-        )
-        self.root = root
-
-
 def give_spark_access(spark: SparkSession, root: Root) -> None:
     """Let all sessions of this Spark read and write at `root`, with the credentials that delta-rs has.
 
-    Nothing happens for a folder or HDFS. Raises ConnectorMissingError if Spark lacks the jars for such a URL.
+    Nothing happens for a folder or HDFS. Raises NamesrvError if Spark lacks the jars for such a URL.
     """
     if not is_object_store(root.url):
         return
@@ -71,13 +46,18 @@ def _require_connector(jvm: Any, hadoop: Any, url: str) -> None:
     try:
         jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(url.partition("://")[0], hadoop)
     except Py4JJavaError as error:
-        raise ConnectorMissingError(url, str(error.java_exception.getMessage()).partition("\n")[0]) from error
+        problem = str(error.java_exception.getMessage()).partition("\n")[0]
+        raise NamesrvError(
+            f"Spark cannot reach {url}: {problem}. For s3a:// run `make install-s3` once, which fetches hadoop-aws and "
+            "the modules of the AWS SDK that it needs (12 MB) into jars/s3, where conf/spark-defaults.conf looks for "
+            "them; other stores need their connector's jars (spark-submit --jars)."
+        ) from error
 
 
 def writer_of(root: Root) -> RustWriter:
     """The writer of a registry's tables. On an object store it commits by a conditional put, which the store must know.
 
-    Raises ConditionalPutMissingError.
+    Raises NamesrvError if it does not.
     """
     if is_object_store(root.url):
         require_conditional_put(root)
@@ -85,14 +65,18 @@ def writer_of(root: Root) -> RustWriter:
 
 
 def require_conditional_put(root: Root) -> None:
-    """Raise ConditionalPutMissingError if two writers can commit the same version of a table.
+    """Raise NamesrvError if two writers can commit the same version of a table.
 
     It is tried out once, on a table beside the registry's, whose newest commit then records the result.
     """
     if _CHECKED in _check_table(root).history(1)[0]:
         return
     if any(_commits_of_one_version(root) > 1 for _ in range(_ROUNDS)):
-        raise ConditionalPutMissingError(root.url)
+        raise NamesrvError(
+            f"the store of {root.url} ignores conditional writes (If-None-Match: *), so nothing there keeps two jobs "
+            "from overwriting each other's commits. Use a store that knows them, or set "
+            "delta.storage.aws_s3_locking_provider=dynamodb with its table."
+        )
     _commit_first(_check_table(root), {_CHECKED: "kept"})
 
 

@@ -8,12 +8,11 @@ no snapshot names. The next write to such a table, or the next run, restores the
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -39,7 +38,7 @@ from namesrv_stream.tables.writer import (
     CommitTag,
     RowChanges,
     Rows,
-    TableWriter,
+    RustWriter,
     appended,
     holds_rows_of,
 )
@@ -54,9 +53,6 @@ _FOREIGN_COMMITS_BORNE = 20
 
 Compaction causes one or two. More mean that a second job writes the table.
 """
-
-_LOOK_HOLDS_S = 1.0
-"""Age at which a look at the newest term is repeated; a running job looks so often anyway."""
 
 OnPoint = Callable[[str], None]
 
@@ -118,13 +114,6 @@ class KafkaLog:
     is_new: bool = False
 
 
-class _Look(NamedTuple):
-    """A look at the newest term, which raises TermLostError if it is another run's."""
-
-    outcome: Future[None]
-    began_s: float
-
-
 class Publisher:
     """One run's term on a registry. Make it with `claim`; use it from one thread at a time.
 
@@ -133,7 +122,7 @@ class Publisher:
     """
 
     def __init__(
-        self, writer: TableWriter, last: SnapshotRow, snapshot_version: int, retention_ms: int, on_point: OnPoint
+        self, writer: RustWriter, last: SnapshotRow, snapshot_version: int, retention_ms: int, on_point: OnPoint
     ) -> None:
         self._writer = writer
         self._snapshot_version = snapshot_version
@@ -141,7 +130,6 @@ class Publisher:
         self._on_point = on_point
         self._term_lock = Lock()
         self._pool = ThreadPoolExecutor(max_workers=len(TABLES))
-        self._look: _Look | None = None
         self._committed_at_ms: dict[str, int] = {}
         self.last = last
         self.versions = dict(last.versions)
@@ -150,7 +138,7 @@ class Publisher:
     @classmethod
     def claim(  # noqa: PLR0913, PLR0917  # two of the arguments are callbacks
         cls,
-        writer: TableWriter,
+        writer: RustWriter,
         run_id: str,
         claimed_at_ms: int,
         retention_ms: int = DEFAULT_RETENTION_MS,
@@ -198,13 +186,6 @@ class Publisher:
             return self._writer.read_queues(self.versions[TOPIC.name])
         return rows_from_arrow(spec, self.table(spec.name))
 
-    def look_for_claims(self) -> None:
-        """Begin to look whether another run has claimed the registry, so that the next `publish` need not wait for it.
-
-        `publish` looks itself if this was not called, or more than a second ago.
-        """
-        self._look = _Look(self._pool.submit(self._require_term), time.monotonic())
-
     def publish(self, batch: Batch, published_at_ms: int) -> SnapshotRow:
         """Write a batch to the tables, append its snapshot row and return that row.
 
@@ -213,7 +194,7 @@ class Publisher:
         BaseMovedError if another writer keeps committing to a table.
         """
         work = batch.work(self.next_epoch)
-        self._await_look()
+        self._require_term()
         tag = CommitTag(self.next_epoch, self.last.term)
         written = self._write_tables(work, tag, published_at_ms)
         row = self.last._replace(
@@ -329,15 +310,6 @@ class Publisher:
                 return
         raise BaseMovedError(SNAPSHOT.name, self._snapshot_version)
 
-    def _await_look(self) -> None:
-        look, self._look = self._look, None
-        if look is not None and time.monotonic() - look.began_s <= _LOOK_HOLDS_S:
-            look.outcome.result()
-            return
-        if look is not None:
-            wait([look.outcome])  # it reads the same table object
-        self._require_term()
-
     def _require_term(self) -> None:
         with self._term_lock:
             newest, self._snapshot_version = self._writer.newest_snapshot()
@@ -378,15 +350,6 @@ def _accepted_at_ms(former: SnapshotRow) -> int | None:
     return None if former.event_time is None else min(former.event_time, former.published_at)
 
 
-def _clock_of(former: SnapshotRow) -> LogClock:
-    """Return the log's clock as the tables have it; it is at their event time if a release before 0.2.0 wrote them.
-
-    That release did not record ticks. They come every second, so its event time is close; without it the time that an
-    upgrade took would count as silence.
-    """
-    return LogClock.of(former._replace(last_tick=former.event_time) if former.kind is None else former)
-
-
 def _claim_row(former: SnapshotRow | None, run_id: str, claimed_at_ms: int, log: KafkaLog) -> SnapshotRow:
     """Return the row of a claim: the next epoch and term, and all else as in the former row.
 
@@ -395,7 +358,7 @@ def _claim_row(former: SnapshotRow | None, run_id: str, claimed_at_ms: int, log:
     if former is None:
         versions = {spec.name: 0 for spec in PINNED_TABLES}
         former = SnapshotRow(0, 0, run_id, None, None, claimed_at_ms, None, {}, versions, {})
-    row = _with_clock(former, _clock_of(former))._replace(
+    row = _with_clock(former, LogClock.of(former))._replace(
         epoch=former.epoch + 1,
         term=former.term + 1,
         run_id=run_id,

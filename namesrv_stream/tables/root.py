@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,6 +83,38 @@ class Root:
         return table
 
 
+class OpenTables:
+    """Tables that stay open, so that a further version costs a look at the log's end. Use each from one thread."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._open: dict[str, DeltaTable] = {}
+
+    def at(self, spec: TableSpec, version: int) -> DeltaTable:
+        """Return a table at a version. Raises RegistryTooNewError if that has a newer format."""
+        table = self._open.get(spec.name)
+        if table is not None and table.version() < version:
+            with suppress(DeltaError):  # a commit in between is gone, or the folder has another table
+                table.update_incremental()
+            check_format(self._root, spec, table.metadata().configuration)
+        if table is None or table.version() != version:
+            table = self._open[spec.name] = self._root.open(spec, version)
+        return table
+
+    def at_head(self, spec: TableSpec) -> DeltaTable:
+        """Return a table at its newest version."""
+        table = self._open.get(spec.name)
+        if table is None:
+            table = self._open[spec.name] = self._root.open(spec)
+        else:
+            table.update_incremental()
+        return table
+
+    def close(self, spec: TableSpec) -> None:
+        """Forget a table, whose state is unknown after an error: it is opened anew."""
+        self._open.pop(spec.name, None)
+
+
 def is_there(root: Root, spec: TableSpec) -> bool:
     """Return whether the registry has a table that not every registry has."""
     try:
@@ -100,11 +133,16 @@ def select(table: DeltaTable, spec: TableSpec, condition: str = "true", then: st
     """
     missing = missing_columns(table, spec)
     stored = pa.schema([field for field in spec.schema if field.name not in missing])
-    rows = query(table, f"SELECT {_columns(stored)} FROM rows WHERE {condition} {then}").cast(stored)
-    for field in spec.schema:
-        if field.name in missing:
-            rows = rows.append_column(field, pa.nulls(len(rows), field.type))
-    return rows.select(spec.schema.names)
+    return with_later_columns(spec, query(table, f"SELECT {_columns(stored)} FROM rows WHERE {condition} {then}"))
+
+
+def with_later_columns(spec: TableSpec, rows: pa.Table) -> pa.Table:
+    """Return rows with the columns of `spec`; one that a former release did not have is NULL."""
+    columns = (
+        rows.column(field.name) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
+        for field in spec.schema
+    )
+    return pa.table([column.cast(field.type) for column, field in zip(columns, spec.schema, strict=True)], spec.schema)
 
 
 def missing_columns(table: DeltaTable, spec: TableSpec) -> list[str]:

@@ -16,15 +16,13 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from namesrv_stream.errors import SnapshotGoneError, TableDamagedError
-from namesrv_stream.rules.lookup import RouteTables
+from namesrv_stream.rules.lookup import RouteTables, route_index, route_tables
 from namesrv_stream.rules.queues import TopicQueues
-from namesrv_stream.rules.route_index import route_index, route_tables
-from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.damage import naming_damage
-from namesrv_stream.tables.files import FollowedTable, TableFiles
-from namesrv_stream.tables.root import Root, select
-from namesrv_stream.tables.schemas import ROUTE_TABLES, TOPIC, TableSpec
+from namesrv_stream.tables.root import OpenTables, Root, select
+from namesrv_stream.tables.schemas import REJECTED, ROUTE_TABLES, TOPIC, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.topic_queues import change_feed, changed_queues, load_queues
 
@@ -95,8 +93,7 @@ class RouteReader:
         self._begin()
 
     def _begin(self) -> None:
-        self._followed = {spec.name: FollowedTable(self._root, spec) for spec in _SMALL_TABLES}
-        self._topic_files = TableFiles(self._root, TOPIC)
+        self._tables = OpenTables(self._root)
         self._latest: RegistryView | None = None
 
     def refresh(self) -> bool:
@@ -147,12 +144,10 @@ class RouteReader:
     def table(self, spec: TableSpec, snapshot: SnapshotRow) -> pa.Table:
         """Return all rows of one table as of a snapshot. Raises SnapshotGoneError if it is past retention."""
         with self._naming_what_is_gone(snapshot, spec):
-            return select(self._root.open(spec, snapshot.versions[spec.name]), spec)
+            return select(self._tables.at(spec, snapshot.versions[spec.name]), spec)
 
     def _loaded(self, spec: TableSpec, snapshot: SnapshotRow) -> LoadedTable:
-        version = snapshot.versions[spec.name]
-        with self._naming_what_is_gone(snapshot, spec):
-            return LoadedTable(spec, version, self._followed[spec.name].rows(version))
+        return LoadedTable(spec, snapshot.versions[spec.name], self.table(spec, snapshot))
 
     def _topics(
         self, snapshot: SnapshotRow, known: LoadedTable | LoadedTopics | None
@@ -162,9 +157,10 @@ class RouteReader:
         if isinstance(known, LoadedTopics) and known.version == version:
             return known, frozenset()
         with self._naming_what_is_gone(snapshot, TOPIC):
-            feed = change_feed(self._topic_files, known.version, version) if isinstance(known, LoadedTopics) else None
+            table = self._tables.at(TOPIC, version)
+            feed = change_feed(table, known.version) if isinstance(known, LoadedTopics) else None
             if feed is None:
-                return LoadedTopics(version, load_queues(self._root.open(TOPIC, version))), None
+                return LoadedTopics(version, load_queues(table)), None
         assert isinstance(known, LoadedTopics)
         queues, changed_topics = changed_queues(known.index, feed)
         return LoadedTopics(version, queues), changed_topics
@@ -183,3 +179,11 @@ class RouteReader:
             if snapshot.epoch >= oldest:
                 raise
             raise SnapshotGoneError(f"epoch {snapshot.epoch}", oldest) from error
+
+
+def newest_rejected(root: Root, snapshot: SnapshotRow, limit: int) -> list[RejectedRow]:
+    """Return the newest `limit` rejected records that a snapshot has, newest first."""
+    table = root.open(REJECTED, snapshot.versions[REJECTED.name])
+    order = f'ORDER BY event_time DESC, "offset" DESC LIMIT {limit}'
+    rows: list[RejectedRow] = rows_from_arrow(REJECTED, select(table, REJECTED, "true", order))
+    return rows

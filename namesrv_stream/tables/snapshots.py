@@ -18,7 +18,6 @@ from namesrv_stream.reporting.texts import moment_text
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.damage import naming_damage
-from namesrv_stream.tables.files import TableFiles
 from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, query, select
 from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT
 
@@ -98,7 +97,7 @@ class Snapshots:
     def newest(self) -> SnapshotRow:
         """Return the row with the highest epoch. Raises NoSuchSnapshotError if there is no row."""
         with naming_damage(self._root, SNAPSHOT, self._table.version()):
-            row = newest_row(self._root, self._table)
+            row = newest_row(self._table)
         if row is None:
             raise NoSuchSnapshotError("any epoch", None)
         return row
@@ -118,7 +117,7 @@ class Snapshots:
 
     def after(self, epoch: int) -> list[SnapshotRow]:
         """Return the rows of higher epochs, lowest first, without those past retention."""
-        rows = self._later(epoch)
+        rows = self._rows(f"epoch > {epoch}", "ORDER BY epoch")
         kept_ms = self._now_ms() - self.retention_ms
         return [row for row in rows if row.published_at >= kept_ms or row is rows[-1]]
 
@@ -137,14 +136,6 @@ class Snapshots:
         if epoch is not None:
             return self._by_epoch(epoch)
         return self.newest() if at_ms is None else self._in_force_at(at_ms)
-
-    def _later(self, epoch: int) -> list[SnapshotRow]:
-        """Return the rows of higher epochs, lowest first. One that came alone is read without a query."""
-        files = [path for path, highest in _highest_epochs(self._table) if highest > epoch]
-        if len(files) > 1:
-            return self._rows(f"epoch > {epoch}", "ORDER BY epoch")
-        rows = [row for path in files for row in _rows_of_file(self._root, path) if row.epoch > epoch]
-        return sorted(rows, key=lambda row: row.epoch)
 
     def _by_epoch(self, epoch: int) -> SnapshotRow:
         newest = self.newest()
@@ -182,26 +173,16 @@ class Snapshots:
             return rows_from_arrow(SNAPSHOT, select(self._table, SNAPSHOT, condition, then))
 
 
-def newest_row(root: Root, snapshot_table: DeltaTable) -> SnapshotRow | None:
+def newest_row(snapshot_table: DeltaTable) -> SnapshotRow | None:
     """Return the snapshot row with the highest epoch, None if there is no row.
 
     Reads one file: the one whose statistics name that epoch.
     """
-    files = _highest_epochs(snapshot_table)
-    if not files:
+    highest = max(snapshot_table.get_add_actions(flatten=True)["max.epoch"].to_pylist(), default=None)
+    if highest is None:
         return None
-    path, _ = max(files, key=lambda file: file[1])
-    return max(_rows_of_file(root, path), key=lambda row: row.epoch)
-
-
-def _highest_epochs(snapshot_table: DeltaTable) -> list[tuple[str, int]]:
-    """Return the path of each file, and the highest epoch in it. Reads statistics only."""
-    files = snapshot_table.get_add_actions(flatten=True)
-    return list(zip(files["path"].to_pylist(), files["max.epoch"].to_pylist(), strict=True))
-
-
-def _rows_of_file(root: Root, path: str) -> list[SnapshotRow]:
-    return rows_from_arrow(SNAPSHOT, TableFiles(root, SNAPSHOT).rows(path))
+    row: SnapshotRow = rows_from_arrow(SNAPSHOT, select(snapshot_table, SNAPSHOT, f"epoch = {highest}"))[0]
+    return row
 
 
 def _file_name(version: int) -> str:

@@ -13,17 +13,19 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.files import FILES_ARE_ALL
 from namesrv_stream.tables.object_store import give_spark_access
 from namesrv_stream.tables.pinned import event_time_ms
 from namesrv_stream.tables.root import Root, missing_columns
-from namesrv_stream.tables.schemas import CHANNELS, LONG, PINNED_TABLES, TEXT, TEXTS, TIMESTAMP, TableSpec
+from namesrv_stream.tables.schemas import PINNED_TABLES, TableSpec, type_name
 from namesrv_stream.tables.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession  # the statements alone are for those without Spark in the process
 
 VIEWS = PINNED_TABLES
+
+_FILES_ARE_ALL = 1
+"""Delta's reader version at which a table's rows are those of its files, without deletion vectors or mapped columns."""
 
 _GLOB_CHARACTERS = re.compile(r"[\\*?{}\[\]]")
 
@@ -59,7 +61,7 @@ def table_as_of(spark: SparkSession, root: Root, spec: TableSpec, version: int |
     """
     table = root.open(spec, version)
     files = pa.table(table.get_add_actions()).to_pylist()
-    if table.protocol().min_reader_version > FILES_ARE_ALL or not all(_names_its_partition(file) for file in files):
+    if table.protocol().min_reader_version > _FILES_ARE_ALL or not all(_names_its_partition(file) for file in files):
         return spark.sql(table_sql(root, spec, table.version()))
     paths = [file["path"] for file in files]
     return _rows_of(spark, root.spark_path(spec), paths, table.schema().to_json()).selectExpr(*_columns(table, spec))
@@ -88,20 +90,11 @@ def table_sql(root: Root, spec: TableSpec, version: int | None = None) -> str:
 
     A column that a former release did not have reads as NULL.
     """
-    columns = ", ".join(_columns(root.open(spec, version), spec)) if spec.has_later_columns else "*"
+    columns = ", ".join(_columns(root.open(spec, version), spec))
     pinned = "" if version is None else f" VERSION AS OF {version}"
     return f"SELECT {columns} FROM delta.`{root.spark_path(spec)}`{pinned}"
 
 
 def _columns(table: DeltaTable, spec: TableSpec) -> list[str]:
     missing = [spec.schema.field(name) for name in missing_columns(table, spec)]
-    return ["*", *(f"CAST(NULL AS {_SPARK_TYPES[column.type]}) AS {column.name}" for column in missing)]
-
-
-_SPARK_TYPES = {
-    TEXT: "STRING",
-    TIMESTAMP: "TIMESTAMP",
-    LONG: "BIGINT",
-    TEXTS: "ARRAY<STRING>",
-    CHANNELS: "ARRAY<STRUCT<channel_id: STRING, last_heard_millis: BIGINT>>",
-}
+    return ["*", *(f"CAST(NULL AS {type_name(column.type)}) AS {column.name}" for column in missing)]

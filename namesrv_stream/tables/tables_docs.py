@@ -7,19 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
-
-from namesrv_stream.tables.schemas import PAST_SESSION, TABLES, TABLES_OF_MAINTENANCE, Column, TableSpec
+from namesrv_stream.tables.schemas import PAST_SESSION, TABLES, TABLES_OF_MAINTENANCE, Column, TableSpec, type_name
 
 _DOCUMENTED = (*TABLES.values(), *TABLES_OF_MAINTENANCE)
 _END = "<!-- end of columns -->\n"
-_NAMES = {
-    pa.string(): "string",
-    pa.int32(): "int",
-    pa.int64(): "long",
-    pa.bool_(): "boolean",
-    pa.binary(): "binary",
-}
 
 
 def columns_table(spec: TableSpec) -> str:
@@ -32,19 +23,6 @@ def columns_table(spec: TableSpec) -> str:
 def _table_row(column: Column) -> str:
     required = "" if column.is_required else ", null"
     return f"| {column.name} | `{type_name(column.kind)}`{required} | {column.comment} |"
-
-
-def type_name(kind: pa.DataType) -> str:
-    """Return a type as the docs and Spark's SQL call it."""
-    if pa.types.is_timestamp(kind):
-        return "timestamp"
-    if pa.types.is_list(kind):
-        return f"array<{type_name(kind.value_type)}>"
-    if pa.types.is_map(kind):
-        return f"map<{type_name(kind.key_type)}, {type_name(kind.item_type)}>"
-    if pa.types.is_struct(kind):
-        return f"struct<{', '.join(f'{field.name}: {type_name(field.type)}' for field in kind)}>"
-    return _NAMES[kind]
 
 
 def tables_list() -> str:

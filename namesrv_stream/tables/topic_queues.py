@@ -23,7 +23,7 @@ from namesrv_stream.rules.queues import (
     TopicChanges,
     TopicQueues,
 )
-from namesrv_stream.tables.files import CommittedFiles, TableFiles
+from namesrv_stream.tables.damage import UNREADABLE
 from namesrv_stream.tables.root import batches
 from namesrv_stream.tables.schemas import TOPIC
 
@@ -69,10 +69,10 @@ def changed_queues(queues: TopicQueues, feed: pa.Table) -> tuple[TopicQueues, fr
     """Return `queues` after the changes in the change feed, and the topics that the feed names.
 
     Arrow sorts the feed, and its rows become Python objects in small pieces: one long step would hold up the lookups
-    of other threads.
+    of other threads. A restore deletes rows and inserts them again in one version: "delete" comes before "insert".
     """
     topics: set[str] = set()
-    ordered = feed.sort_by([(name, "ascending") for name in (*TOPIC.key, "_commit_version")])
+    ordered = feed.sort_by([(name, "ascending") for name in (*TOPIC.key, "_commit_version", "_change_type")])
     for piece in ordered.to_batches(max_chunksize=_PIECE_ROWS):
         changes = _changes(piece)
         queues = queues.changed(changes)
@@ -90,43 +90,26 @@ def _changes(piece: pa.RecordBatch) -> TopicChanges:
     return changes
 
 
-def change_feed(files: TableFiles, since: int, version: int) -> pa.Table | None:
-    """Return the changes from version `since` of the table `topic` to `version`, None to load the whole table.
+def change_feed(table: DeltaTable, since: int) -> pa.Table | None:
+    """Return the changes of the table `topic` from version `since` to the one at which it is open.
 
-    The result is None in these cases: `version` is older than `since`; the versions include a restore, which the feed
-    shows as rows deleted and inserted again; more than `MOST_CHANGES` rows changed; the log no longer has all commits
-    in between, or the files of one are gone or cannot be read; a commit changed more than rows.
+    The result is None, so that the whole table is loaded, if `since` is the higher one, if the log no longer has all
+    versions in between or their files, or if more than `MOST_CHANGES` rows changed.
     """
-    commits = files.commits(since, version) if version >= since else None
-    if commits is None or any(commit.operation == "RESTORE" for commit in commits):
-        return None
-    rows, read = 0, []
-    for number, commit in enumerate(commits, since + 1):
-        for kind, path in _changed_files(commit):
-            try:
-                changes = files.stored_rows(path)
-                read.append(_as_feed(changes, kind, number))
-            except (OSError, pa.ArrowException, KeyError) as error:
-                log.debug("no change feed from version %d to %d: %s", since, version, error)
-                return None
-            rows += len(changes)
+    if table.version() == since:
+        return _FEED.empty_table()
+    try:
+        feed = pa.RecordBatchReader.from_stream(table.load_cdf(since + 1, table.version()))
+        read, rows = [], 0
+        for batch in feed:
+            rows += len(batch)
             if rows > MOST_CHANGES:
                 return None
-    return pa.concat_tables(read) if read else _FEED.empty_table()
-
-
-def _changed_files(commit: CommittedFiles) -> list[tuple[str | None, str]]:
-    """Return the files that have a commit's changes, and the kind of change of all their rows, None if they name it."""
-    if commit.changes:
-        return [(None, path) for path in commit.changes]
-    return [*(("delete", path) for path in commit.deleted), *(("insert", path) for path in commit.inserted)]
-
-
-def _as_feed(changes: pa.Table, kind: str | None, version: int) -> pa.Table:
-    if kind is not None:
-        changes = changes.append_column("_change_type", pa.repeat(_text(kind), len(changes)))
-    versions = pa.repeat(_number(version), len(changes))
-    return changes.append_column("_commit_version", versions).select(_FEED.names).cast(_FEED)
+            read.append(batch.select(_FEED.names).cast(_FEED))
+        return pa.Table.from_batches(read, _FEED)
+    except UNREADABLE as error:
+        log.debug("no change feed from version %d to %d: %s", since, table.version(), error)
+        return None
 
 
 def _coded(batch: pa.RecordBatch) -> tuple[pa.DictionaryArray, ...]:
@@ -171,12 +154,6 @@ def _in_high_bits(values: pa.Array) -> pa.Array:
 def _number(value: int) -> pa.Scalar:
     """Return a number as an Arrow scalar. pa.scalar would import pandas, which takes most of a second."""
     return pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(_LONG.pack(value))])[0]
-
-
-def _text(value: str) -> pa.Scalar:
-    content = value.encode()
-    ends = pa.py_buffer(_PAIR.pack(0, len(content)))
-    return pa.Array.from_buffers(pa.string(), 1, [None, ends, pa.py_buffer(content)])[0]
 
 
 def _ranks(column: pa.DictionaryArray) -> pa.Array:

@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
-from namesrv_stream.tables.files import parquet_rows
+from namesrv_stream.tables.arrow import parquet_rows, rows_from_arrow, rows_to_arrow
 from namesrv_stream.tables.schemas import ROUTE_TABLES, TableSpec
 from namesrv_stream.tables.snapshot_reader import RouteReader
 

@@ -19,18 +19,16 @@ import pyarrow as pa
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError, TableDamagedError
 from namesrv_stream.rules.history import AppliedEvent, history_of
-from namesrv_stream.rules.journal import RowChange, net_changes
 from namesrv_stream.rules.lease import LogClock
-from namesrv_stream.rules.progress import STALE_AFTER_MS
+from namesrv_stream.rules.registry_tables import RowChange
 from namesrv_stream.rules.rows import BrokerEventRow, LiveRow, SnapshotRow, is_same_but_for_life
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow
 from namesrv_stream.tables.damage import Damage, newest_version, table_damages
+from namesrv_stream.tables.job_progress import STALE_AFTER_MS, ProgressFile
 from namesrv_stream.tables.mending import lay_anew, saved_rows
 from namesrv_stream.tables.object_store import writer_of
-from namesrv_stream.tables.progress_sign import ProgressFile
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
 from namesrv_stream.tables.root import Root, is_there
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import (
     BROKER_EVENT,
     LIVE,
@@ -43,7 +41,7 @@ from namesrv_stream.tables.schemas import (
 )
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.writer import BaseMovedError, CommitTag, changes_to_write
+from namesrv_stream.tables.writer import BaseMovedError, CommitTag, RustWriter, changes_to_write
 from namesrv_stream.tools.backup_file import Content, Rows, content_of
 
 Cause = Literal["IMPORT", "RESTORE"]
@@ -125,7 +123,7 @@ def _published(  # noqa: PLR0913, PLR0917  # each a fact of the new epoch
         batch_id=None,
         event_time_ms=log_position.event_time,
         offsets=log_position.offsets,
-        changes=changes_to_write(net_changes(changes)),
+        changes=changes_to_write(changes),
         events=_history(cause, event_time, content.snapshot.epoch, changes, requested_by),
         clock=replace(clock, tick_append_ms=None),
         last_append_ms=log_position.last_append,

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 import msgspec
 from isal.isal_zlib import crc32
 
-from namesrv_stream.rules.readable_topics import readable_topics, without_nulls
+from namesrv_stream.records import readable_topics, without_nulls
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import Version
 from namesrv_stream.wire.json_text import decode_json, encode_json

@@ -84,7 +84,7 @@ def test_a_file_open_to_others_is_refused(write, mode):
 def test_what_is_wrong_is_named_and_no_secret_is_shown(write, text, problem):
     with pytest.raises(SettingError) as error:
         UsersFile(write(text))
-    assert problem in error.value.problem
+    assert problem in str(error.value)
     assert "ann-secret" not in str(error.value)
 
 

@@ -10,7 +10,7 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.rules.record_types import BrokerHeartbeat, Command, DataVersion, RegisterBroker, Scan, TopicConfig
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition, RejectedRow, SnapshotRow
-from namesrv_stream.tables.progress_sign import ProgressFile, ProgressSign
+from namesrv_stream.tables.job_progress import ProgressFile, ProgressSign
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from tests.published import Published

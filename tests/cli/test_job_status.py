@@ -4,7 +4,7 @@ import pytest
 
 from namesrv_stream.kafka.election import Candidate
 from namesrv_stream.questions.job_status import FromKafka, job_state
-from namesrv_stream.rules.progress import JobProgress
+from namesrv_stream.tables.job_progress import JobProgress
 
 ACTIVE, WAITING = Candidate("run-1", "host", True), Candidate("run-2", "host", False)
 

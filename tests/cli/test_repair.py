@@ -11,8 +11,8 @@ import pytest
 from namesrv_stream.rules.record_types import PutKvConfig
 from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.writer import RustWriter
 from namesrv_stream.tools.backup_file import content_of
 
 

@@ -55,6 +55,14 @@ def test_python_clients_get_the_same_security():
     }
 
 
+def test_a_ticket_of_kerberos_needs_no_password_in_python():
+    given = {"sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required useTicketCache=true;"}
+    assert kafka_client_arguments(settings(**given, **{"sasl.mechanism": "GSSAPI"})).keys() == {
+        "bootstrap.servers",
+        "sasl.mechanism",
+    }
+
+
 @pytest.mark.parametrize(
     ("jaas", "password"),
     [

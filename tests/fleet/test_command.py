@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from namesrv_stream.cli import main
-from namesrv_stream.cli.fleet import ChurnType
+from namesrv_stream.cli.fleet import churn
 from namesrv_stream.tools.fleet.plan import Churn
 
 
@@ -14,7 +14,7 @@ from namesrv_stream.tools.fleet.plan import Churn
     [("crash", Churn.CRASH, 1), ("create-topic=0.5", Churn.CREATE_TOPIC, 0.5), ("move=12", Churn.MOVE, 12)],
 )
 def test_churn_has_a_kind_and_a_rate_a_minute(text, kind, per_minute):
-    assert ChurnType().convert(text, None, None) == (kind, per_minute)
+    assert churn(text) == (kind, per_minute)
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_churn_has_a_kind_and_a_rate_a_minute(text, kind, per_minute):
 )
 def test_other_churn_is_a_usage_error(text):
     with pytest.raises(click.UsageError):
-        ChurnType().convert(text, None, None)
+        churn(text)
 
 
 def test_a_history_is_not_published_among_other_things(tmp_path):

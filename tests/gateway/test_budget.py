@@ -17,9 +17,14 @@ class Held:
     counted_for: str | None
     counted_bytes: int = 0
     holds_since_s: float = 0.0
+    peer: str = "a peer"
+    logged: str = ""
     ended: str = ""
 
-    def end(self, _level, why):
+    def log_line(self, _level, message):
+        self.logged = message
+
+    def abort(self, why):
         self.ended = why
 
 
@@ -53,8 +58,8 @@ def test_nobody_pays_up_to_the_limit(holding):
         first, second = Held("h"), Held("h")
         assert hold(first, 10) == []
         assert hold(second, 1) == [first]
-        assert "it holds 10 bytes" in first.ended
-        assert "all peers hold 11" in first.ended
+        assert "it holds 10 bytes" in first.logged
+        assert "all peers hold 11" in first.logged
 
     holding(10, scenario)
 

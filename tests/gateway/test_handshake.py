@@ -6,7 +6,8 @@ import pytest
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway import inbound as inbound_module
-from namesrv_stream.gateway.inbound import Inbound, Stage, Terms
+from namesrv_stream.gateway.inbound import Inbound, Terms
+from namesrv_stream.wire.opening import Opening
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from namesrv_stream.wire.wire_errors import MalformedProxyHeaderError
 
@@ -55,7 +56,7 @@ def codes(inbound, data):
 def test_first_bytes_lead_to_frames_also_if_they_come_at_once(sent, is_tls, source):
     at_once = begun()
     assert [command.code for command in at_once.feed(sent)] == [105]
-    assert (at_once.stage, at_once.tls is not None, at_once.source) == (Stage.FRAMES, is_tls, source)
+    assert (at_once.opening, at_once.tls is not None, at_once.source) == (Opening.REMOTING, is_tls, source)
     if not is_tls:
         assert codes(begun(), sent + FRAME) == [105, 105]
 
@@ -72,7 +73,7 @@ def test_an_opening_is_unfinished_until_its_frame_is_whole():
 def test_plain_text_inside_tls_leads_to_frames():
     inbound = begun(OPEN._replace(has_plain_text=False))
     assert list(inbound.feed(HELLO)) == []
-    assert inbound.stage is Stage.TLS
+    assert inbound.opening is Opening.TLS
     assert codes(inbound, FRAME) == [105]
 
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from namesrv_stream.gateway import registrations as module
 from namesrv_stream.gateway.registrations import Registrations, token_of
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
+from namesrv_stream.rules.registration import MAX_TOKENS
 from namesrv_stream.rules.rows import LiveRow, LogPosition
-from namesrv_stream.rules.tokens import MAX_TOKENS
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
 from namesrv_stream.wire.registration_request import (

@@ -72,15 +72,15 @@ class Working:
         self.work(self)
 
 
-def in_heavy_turns(worked, count, enter):
-    """Let heavy hosts `one` and `two` work until `count` turns are in `worked`; a round of the loop takes 1 ms."""
+def in_heavy_turns(worked, count, enter, round_s=0.001):
+    """Let heavy hosts `one` and `two` work until `count` turns are in `worked`."""
 
     async def scenario():
         loop, shares = asyncio.get_running_loop(), FairShares(100, 100, 100)
         loop.set_exception_handler(lambda *_: None)
 
         def tick():
-            loop.now_s += 0.001
+            loop.now_s += round_s
             loop.call_soon(tick)
 
         for host in ("one", "two"):
@@ -114,19 +114,21 @@ def test_one_heavy_connection_works_in_a_round_of_the_loop_and_the_hosts_in_turn
     assert len({round_s for _, round_s in worked}) == 4
 
 
-def test_heavy_hosts_rest_as_long_as_they_have_worked():
+@pytest.mark.parametrize(("turn_s", "turns"), [(0.007, 2), (0.0003, 50)])
+def test_heavy_hosts_rest_as_long_as_they_have_worked_also_if_each_turn_is_short(turn_s, turns):
     worked = []
 
     def enter(shares):
         def work(connection):
             worked.append(asyncio.get_running_loop().now_s)
-            shares.spend(connection, 0.007)
+            shares.spend(connection, turn_s)
+            shares.rest(connection)
 
-        for host in ("one", "two"):
-            shares.rest(Working(host, work))
+        shares.rest(Working("one", work))
 
-    in_heavy_turns(worked, 2, enter)
-    assert 0.007 <= worked[1] - worked[0] <= 0.009
+    in_heavy_turns(worked, turns, enter, round_s=turn_s / 100)
+    rested_s = (turns - 1) * turn_s
+    assert rested_s - 0.001 <= worked[-1] - worked[0] <= 1.1 * rested_s
 
 
 def test_an_error_in_a_heavy_turn_keeps_no_other_from_its_turn():

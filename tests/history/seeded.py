@@ -58,10 +58,10 @@ class SeededRegistry:
         self._at_ms = at_ms
 
     def unregister(self, at_ms: int, address: str) -> None:
-        self.rules.end(address, "UNREGISTERED", self._place(at_ms))
+        self.rules.end(address, "UNREGISTERED", at_ms, self._place(at_ms))
 
     def close_channel(self, at_ms: int, address: str) -> None:
-        self.rules.end(address, "CHANNEL_CLOSED", self._place(at_ms))
+        self.rules.end(address, "CHANNEL_CLOSED", at_ms, self._place(at_ms))
 
     def command(self, at_ms: int, command: Command) -> None:
         self.rules.apply(command, self._place(at_ms))

@@ -6,9 +6,9 @@ from namesrv_stream.history import session_keeping, views
 from namesrv_stream.history.session_keeping import keep_past_sessions
 from namesrv_stream.history.views import history_sql, past_sessions, register_views
 from namesrv_stream.tables.root import Root, is_there, query
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import BROKER_EVENT, NOT_BACK, PAST_SESSION
 from namesrv_stream.tables.snapshots import Snapshots
+from namesrv_stream.tables.writer import RustWriter
 from tests.history.fleet import RandomHistory
 from tests.history.seeded import DAY_MS, MINUTE_MS
 from tests.tables.rows import NOW

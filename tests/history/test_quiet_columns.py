@@ -20,7 +20,7 @@ from namesrv_stream.rules.rows import (
 )
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
-from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.writer import RustWriter
 from tests.tables.rows import NOW, broker, event, live
 
 ROWS = {"broker": broker(), "live": live("10.0.0.0:10911")}

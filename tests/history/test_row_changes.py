@@ -10,9 +10,8 @@ from namesrv_stream.history.views import register_views
 from namesrv_stream.rules.history import MAX_LISTED_TOPICS
 from namesrv_stream.rules.record_types import WipeWritePerm
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import TABLES, TOPIC
-from namesrv_stream.tables.writer import CommitTag, RowChanges
+from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 from tests.history.seeded import HOUR_MS, SeededRegistry
 from tests.tables.rows import NOW, topic
 from tests.tables.test_publication import Died, batch, claim, dies_at

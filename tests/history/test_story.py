@@ -59,7 +59,7 @@ class Life:
         at = self.at()
         heard_ms = at.event_time - silent_ms
         self.rules.apply(BrokerHeartbeat(broker_addr=address), at._replace(event_time=heard_ms))
-        self.rules.end(address, kind, at)
+        self.rules.end(address, kind, at.event_time, at)
 
     def command(self, command):
         self.rules.apply(command, self.at())

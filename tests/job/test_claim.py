@@ -8,7 +8,7 @@ from namesrv_stream.kafka.topic import TopicFacts
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.writer import RustWriter
 
 HERE = KafkaLog("cluster-1", "topic-1")
 

@@ -3,10 +3,10 @@
 import pytest
 
 from namesrv_stream.rules.lease import (
-    LeaseEnds,
     LogClock,
     after_sign_of_life,
     deadline_ms,
+    overdue,
     with_reading,
     without_channel,
 )
@@ -119,31 +119,14 @@ def test_d9_no_time_passes_from_the_last_tick_of_a_log_to_the_first_one_of_anoth
     assert clock.reading_ms == 70_000
 
 
-@pytest.mark.parametrize(("tick_ms", "found"), [(TIMEOUT_MS, []), (TIMEOUT_MS + 1, ["a:1"])])
+@pytest.mark.parametrize(("tick_ms", "found"), [(TIMEOUT_MS, False), (TIMEOUT_MS + 1, True)])
 def test_e5_alive_at_a_tick_at_the_deadline_and_gone_a_millisecond_later(tick_ms, found):
-    deadlines = LeaseEnds({"a:1": TIMEOUT_MS}.get)
-    deadlines.watch("a:1", TIMEOUT_MS)
-    assert deadlines.overdue(tick_ms) == found
+    of_one = lease(clock_millis=0)
+    assert overdue([of_one], tick_ms, held_ms=0) == [of_one] * found
 
 
-def test_d5_overdue_addresses_come_in_order_of_deadline_then_address():
-    of = {"b:1": 10, "a:1": 10, "c:1": 5, "d:1": 50}
-    deadlines = LeaseEnds(of.get)
-    for address, deadline in of.items():
-        deadlines.watch(address, deadline)
-    assert deadlines.overdue(50) == ["c:1", "a:1", "b:1"]
-    assert deadlines.overdue(51) == ["d:1"]
-
-
-def test_a_deadline_that_moved_either_way_counts_as_it_is_now():
-    of = {"later:1": 10, "earlier:1": 100, "ended:1": 10}
-    deadlines = LeaseEnds(of.get)
-    for address, deadline in of.items():
-        deadlines.watch(address, deadline)
-    of["later:1"] = 40
-    of["earlier:1"] = 20
-    deadlines.watch("earlier:1", 20)
-    del of["ended:1"]
-    assert deadlines.overdue(21) == ["earlier:1"]
-    assert deadlines.overdue(41) == ["later:1"]
-    assert deadlines.overdue(1_000) == []
+def test_d5_overdue_leases_come_in_order_of_deadline_then_address():
+    heard_at = {"b:1": 10, "a:1": 10, "c:1": 5, "d:1": 50}
+    leases = [lease(clock_millis=at_ms)._replace(broker_addr=address) for address, at_ms in heard_at.items()]
+    found = overdue(leases, TIMEOUT_MS + 50, held_ms=0)
+    assert [each.broker_addr for each in found] == ["c:1", "a:1", "b:1"]

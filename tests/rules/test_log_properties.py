@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from chaos.oracle import Oracle, contents, without_place
 from namesrv_stream.config import NamesrvSettings
-from namesrv_stream.rules.journal import NetChanges
 from namesrv_stream.rules.lease import LogClock
 from namesrv_stream.rules.record_types import BrokerHeartbeat, RegisterBroker, Scan
 from namesrv_stream.rules.registry import RouteRegistry
@@ -34,11 +33,13 @@ class Tables:
         """Take what has changed, through Arrow as Delta gets it. Return the lines of history."""
         came, heard = registry.take_changes(), registry.take_signs_of_life()
         for spec, rows in self._rows.items():
-            changes = came.changes.get(spec.name, NetChanges([], []))
-            upserts = [*changes.upserts, *(heard if spec is LIVE else ())]
+            changes = [change for change in came.changes if change.table == spec.name]
+            changed = [change.after for change in changes if change.after is not None]
+            upserts = [*changed, *(heard if spec is LIVE else ())]
             rows |= {row[: len(spec.key)]: row for row in rows_from_arrow(spec, rows_to_arrow(spec, upserts))}
-            for key in changes.deletes:
-                del rows[key]
+            for change in changes:
+                if change.after is None:
+                    del rows[change.key]
         self._clock = replace(registry.clock)
         return [without_place(line) for line in came.events]
 

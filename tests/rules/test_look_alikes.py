@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.rules.look_alikes import look_alikes
+from namesrv_stream.rules.topic_names import look_alikes
 
 
 @pytest.mark.parametrize(

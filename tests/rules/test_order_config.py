@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv_stream.rules.order_config import order_problem
+from namesrv_stream.rules.commands import order_problem
 
 
 @pytest.mark.parametrize("value", ["broker-a:8", "broker-a:8;broker-b:4", "broker-a:0"])

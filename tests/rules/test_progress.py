@@ -2,8 +2,8 @@
 
 import pytest
 
-from namesrv_stream.rules.progress import is_stale, job_progress
 from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.job_progress import is_stale, job_progress
 
 NOW = 1_000_000
 STALE_MS = 90_000

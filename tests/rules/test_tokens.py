@@ -23,9 +23,9 @@ from namesrv_stream.rules.record_types import (
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
+from namesrv_stream.rules.registration import MAX_TOKENS
 from namesrv_stream.rules.registry import RouteRegistry
 from namesrv_stream.rules.rows import LogPosition
-from namesrv_stream.rules.tokens import MAX_TOKENS
 from tests.examples import examples
 from tests.random_logs import T0, logs
 
@@ -183,5 +183,5 @@ def test_a_token_alone_leaves_no_line_of_history():
     made.take_changes()
     made.apply(OWN, LogPosition(T0, 0, 100))
     changes = made.take_changes()
-    assert [row.tokens for row in changes.changes["live"].upserts] == [("own",)]
+    assert [change.after.tokens for change in changes.changes if change.table == "live"] == [("own",)]
     assert changes.events == []

@@ -3,10 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_stream.rules.journal import Table
 from namesrv_stream.rules.queues import TopicQueues
+from namesrv_stream.rules.registry_tables import Table, TopicTable
 from namesrv_stream.rules.rows import TopicRow
-from namesrv_stream.rules.topic_table import TopicTable
 
 ROWS = st.builds(TopicRow, st.sampled_from("tuv"), st.sampled_from(["broker-a", "broker-b"]), *[st.integers(0, 1)] * 4)
 STEPS = st.lists(st.tuples(st.sampled_from(["put", "drop", "refresh"]), ROWS), max_size=30)
@@ -19,7 +18,9 @@ def assert_same(packed, plain):
     for name in ("broker-a", "broker-b", "nobody"):
         assert packed.of(name) == plain.of(name)
         assert packed.first(name) == plain.first(name)
-        assert ("t", "other") not in packed.of(name)
+        assert [packed.known(name, (topic, name)) for topic in "tuv"] == [
+            plain.known(name, (topic, name)) for topic in "tuv"
+        ]
 
 
 @given(loaded=LOADED, is_packed=st.booleans(), steps=STEPS)

@@ -9,12 +9,13 @@ from click.testing import CliRunner
 
 from namesrv_stream.cli import main
 from namesrv_stream.config import as_options
+from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.history.analysis import ask
 from namesrv_stream.history.views import register_views
 from namesrv_stream.job.background_job import BackgroundJob
 from namesrv_stream.tables.maintenance import FILES_BORNE, maintain
-from namesrv_stream.tables.object_store import ConnectorMissingError, give_spark_access
+from namesrv_stream.tables.object_store import give_spark_access
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import BROKER_EVENT
 from namesrv_stream.tables.snapshot_reader import RouteReader
@@ -124,7 +125,7 @@ def test_views_maintenance_and_reader_agree_on_a_bucket(spark, root):
 
 
 def test_spark_without_the_jars_of_a_store_is_an_error_that_names_how_to_get_them(spark):
-    with pytest.raises(ConnectorMissingError, match=r"gs://bucket/registry: .*`make install-s3`.*--jars"):
+    with pytest.raises(NamesrvError, match=r"gs://bucket/registry: .*`make install-s3`.*--jars"):
         give_spark_access(spark, Root("gs://bucket/registry"))
 
 

@@ -27,8 +27,8 @@ from namesrv_stream.tables import publication
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import PINNED_TABLES, TABLES
+from namesrv_stream.tables.writer import RustWriter
 
 T0 = 1_700_000_000_000
 QUERY = "query-1"

@@ -19,9 +19,9 @@ from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.tables.arrow import rows_from_arrow, topic_bucket
 from namesrv_stream.tables.publication import POINTS, Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import BROKER_EVENT, REJECTED
 from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.writer import RustWriter
 from tests.random_logs import T0, logs
 from tests.stream.test_micro_batch import as_table
 

@@ -12,8 +12,8 @@ from namesrv_stream.rules.record_types import BrokerHeartbeat
 from namesrv_stream.tables.maintenance import FILES_BORNE
 from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import DAY_MS, DEFAULT_RETENTION_MS, Root, kept_for_ms
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import BROKER_EVENT
+from namesrv_stream.tables.writer import RustWriter
 from tests.system.heartbeats import LIMIT_S, Heartbeats, address, eventually, registration
 
 HOUR_MS = "3600000"

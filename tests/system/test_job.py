@@ -17,9 +17,9 @@ from namesrv_stream.kafka.topic import end_offsets, ensure_topic
 from namesrv_stream.rules.record_types import BrokerHeartbeat
 from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
+from namesrv_stream.tables.writer import RustWriter
 from namesrv_stream.tools.local.kafka_server import LocalKafka
 from tests.system.heartbeats import (
     BY_PRODUCERS_CLOCK,

@@ -24,8 +24,8 @@ from namesrv_stream.stream.micro_batch import MicroBatches
 from namesrv_stream.stream.query import QUERY_NAME, Beginning, start_query
 from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import PINNED_TABLES
+from namesrv_stream.tables.writer import RustWriter
 from tests.system.heartbeats import (
     BY_PRODUCERS_CLOCK,
     LIMIT_S,

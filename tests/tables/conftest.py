@@ -2,9 +2,8 @@ import shutil
 
 import pytest
 
-from namesrv_stream.tables import rust_writer
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS, Root
-from namesrv_stream.tables.rust_writer import RustWriter
+from namesrv_stream.tables.writer import RustWriter
 
 
 @pytest.fixture
@@ -32,6 +31,6 @@ def limit_tables(monkeypatch):
     """A function that lets the writer know some tables alone."""
 
     def limit(*specs):
-        monkeypatch.setattr(rust_writer, "TABLES", {spec.name: spec for spec in specs})
+        monkeypatch.setattr("namesrv_stream.tables.writer.TABLES", {spec.name: spec for spec in specs})
 
     return limit

@@ -6,7 +6,6 @@ from deltalake.exceptions import DeltaError
 from namesrv_stream.rules.rows import ClusterRow, RejectedRow
 from namesrv_stream.tables.arrow import rows_to_arrow
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import (
     BROKER,
     BROKER_EVENT,
@@ -17,7 +16,7 @@ from namesrv_stream.tables.schemas import (
     TOPIC,
 )
 from namesrv_stream.tables.tables_docs import with_columns
-from namesrv_stream.tables.writer import CommitTag, RowChanges
+from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 from namesrv_stream.tools.local.jars import CHECKOUT
 from tests.tables.rows import T0, broker, event, live, topic
 from tests.upgrade import RETENTION_MS, unpack
@@ -56,7 +55,6 @@ def test_a_new_table_has_its_name_description_comments_and_constraints(new_root,
 def test_keys_are_required_and_every_column_has_a_comment(spec):
     assert not [column.name for column in spec.stored_columns if not column.comment]
     assert not [column.name for column in spec.columns if column.name in spec.key and not column.is_required]
-    assert not [column.name for column in spec.columns if column.is_later and column.is_required]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tables that are followed by their commits show the rows that delta-rs shows."""
+"""Tables that stay open while they are read at further versions, and their files by the commits in between."""
 
 import random
 
@@ -7,10 +7,9 @@ from deltalake import write_deltalake
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.rules.rows import FilterRow
-from namesrv_stream.tables import files
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow, with_partition_column
-from namesrv_stream.tables.files import FollowedTable, TableFiles
-from namesrv_stream.tables.root import FORMAT_PROPERTY, select
+from namesrv_stream.tables.damage import TableFiles
+from namesrv_stream.tables.root import FORMAT_PROPERTY, OpenTables, select
 from namesrv_stream.tables.schemas import FILTER, FORMAT, LIVE, TOPIC
 from namesrv_stream.tables.topic_queues import change_feed
 from namesrv_stream.tables.writer import CommitTag, RowChanges
@@ -21,6 +20,10 @@ TAG = CommitTag(1, 1)
 
 def rows_at(root, spec, version):
     return sorted(rows_from_arrow(spec, select(root.open(spec, version), spec)))
+
+
+def followed_rows(followed, version):
+    return sorted(rows_from_arrow(FILTER, select(followed.at(FILTER, version), FILTER)))
 
 
 def random_commit(writer, root, base, chosen):
@@ -40,55 +43,25 @@ def random_commit(writer, root, base, chosen):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_followed_table_shows_at_each_version_what_delta_rs_shows(writer, root, seed):
+def test_a_followed_table_shows_at_each_version_what_a_table_shows_that_is_opened_there(writer, root, seed):
     chosen = random.Random(seed)
-    table, base = FollowedTable(root, FILTER), 0
+    followed, files, base = OpenTables(root), TableFiles(root, FILTER), 0
     for _ in range(12):
         base = random_commit(writer, root, base, chosen)
         if chosen.random() < 0.6:  # else several versions are followed at once
-            assert sorted(rows_from_arrow(FILTER, table.rows(base))) == rows_at(root, FILTER, base)
+            assert followed_rows(followed, base) == rows_at(root, FILTER, base)
+            assert files.paths(base) == set(root.open(FILTER, base).get_add_actions()["path"].to_pylist())
     for version in (chosen.randrange(base), base):
-        assert sorted(rows_from_arrow(FILTER, table.rows(version))) == rows_at(root, FILTER, version)
+        assert followed_rows(followed, version) == rows_at(root, FILTER, version)
 
 
-@pytest.fixture
-def without_delta_rs(monkeypatch):
-    """A function after which a followed table may no longer ask delta-rs."""
-
-    def refuse(*_arguments):
-        raise AssertionError("delta-rs was asked")
-
-    return lambda: monkeypatch.setattr(FollowedTable, "_opened", refuse)
-
-
-def test_one_commit_after_the_other_is_read_without_delta_rs(writer, root, without_delta_rs):
-    table = FollowedTable(root, LIVE)
+def test_a_followed_table_is_refused_once_it_has_a_newer_format(writer, root):
+    followed = OpenTables(root)
     base = writer.merge(LIVE, 0, RowChanges([live("a")]), TAG)
-    table.rows(base)
-    without_delta_rs()
-    for address in "bc":
-        base = writer.merge(LIVE, base, RowChanges([live(address)]), TAG)
-        assert live(address) in rows_from_arrow(LIVE, table.rows(base))
-
-
-def test_too_many_commits_are_left_to_delta_rs(writer, root, monkeypatch):
-    table = FollowedTable(root, LIVE)
-    table.rows(0)
-    base = 0
-    for address in "ab":
-        base = writer.merge(LIVE, base, RowChanges([live(address)]), TAG)
-    monkeypatch.setattr(files, "MOST_COMMITS", 1)
-    assert TableFiles(root, LIVE).commits(0, base) is None
-    assert sorted(rows_from_arrow(LIVE, table.rows(base))) == [live("a"), live("b")]
-
-
-def test_a_commit_that_changes_properties_is_left_to_delta_rs_which_reads_the_format(writer, root):
-    table = FollowedTable(root, LIVE)
-    base = writer.merge(LIVE, 0, RowChanges([live("a")]), TAG)
-    table.rows(base)
+    followed.at(LIVE, base)
     root.open(LIVE).alter.set_table_properties({FORMAT_PROPERTY: str(FORMAT + 1)}, raise_if_not_exists=False)
     with pytest.raises(NamesrvError, match="registry format"):
-        table.rows(base + 1)
+        followed.at(LIVE, base + 1)
 
 
 def kinds(feed):
@@ -102,11 +75,11 @@ def test_files_that_a_commit_adds_or_removes_without_a_feed_of_its_own_are_rows_
         write_deltalake(table, with_partition_column(TOPIC, rows_to_arrow(TOPIC, [topic(name)])), mode="append")
     table.optimize.compact()
     table.delete()  # whole files
-    feed = change_feed(TableFiles(root, TOPIC), 0, table.version())
+    feed = change_feed(table, 0)
     assert sorted(kinds(feed)) == [("delete", "t", 4), ("delete", "u", 4), ("insert", "t", 1), ("insert", "u", 2)]
 
 
 def test_a_feed_up_to_its_own_version_is_empty_and_none_leads_back(writer, root):
     base = writer.merge(TOPIC, 0, RowChanges([topic("t")]), TAG)
-    assert kinds(change_feed(TableFiles(root, TOPIC), base, base)) == []
-    assert change_feed(TableFiles(root, TOPIC), base, 0) is None
+    assert kinds(change_feed(root.open(TOPIC), base)) == []
+    assert change_feed(root.open(TOPIC, 0), base) is None

@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.errors import NoSuchSnapshotError
-from namesrv_stream.tables import rust_writer, snapshots
+from namesrv_stream.tables import snapshots
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import SNAPSHOT
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tables.writer import RowChanges
+from namesrv_stream.tables.writer import RowChanges, RustWriter
 from tests.tables.rows import NOW, topic
 
 
@@ -28,7 +27,7 @@ def test_a_reader_that_was_opened_on_empty_tables_follows_the_first_snapshot(tmp
 
 def test_a_reader_that_was_away_goes_on_although_the_log_of_the_snapshots_in_between_is_gone(tmp_path, monkeypatch):
     root = Root(str(tmp_path))
-    monkeypatch.setattr(rust_writer, "CHECKPOINT_INTERVAL", 2)
+    monkeypatch.setattr("namesrv_stream.tables.writer.CHECKPOINT_INTERVAL", 2)
     publisher = Publisher.claim(RustWriter(root), "run", NOW)
     monkeypatch.setattr(snapshots, "_LOOK_THROUGH_EVERY_S", 0.0)
     reader = RouteReader(str(tmp_path))

@@ -16,7 +16,6 @@ from namesrv_stream.rules.rows import RejectedRow
 from namesrv_stream.tables.maintenance import FILES_BORNE, maintain
 from namesrv_stream.tables.publication import Batch
 from namesrv_stream.tables.root import DAY_MS
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import (
     BROKER_EVENT,
     CLUSTER,
@@ -27,7 +26,7 @@ from namesrv_stream.tables.schemas import (
     TABLES,
 )
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tables.writer import RowChanges
+from namesrv_stream.tables.writer import RowChanges, RustWriter
 from tests.tables.rows import NOW, T0, event, live
 from tests.tables.test_publication import WRITTEN, assert_shows_exactly, batch, batches_shown, claim
 

@@ -9,9 +9,8 @@ import pytest
 from namesrv_stream.errors import NoSuchSnapshotError
 from namesrv_stream.tables.pinned import PinnedTables, open_tables
 from namesrv_stream.tables.root import DEFAULT_RETENTION_MS
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import LIVE, PAST_SNAPSHOT, SNAPSHOT, TABLES
-from namesrv_stream.tables.writer import CommitTag
+from namesrv_stream.tables.writer import CommitTag, RustWriter
 from namesrv_stream.tools.local.jars import CHECKOUT
 from tests.tables.rows import NOW, T0
 from tests.tables.test_publication import batch, claim

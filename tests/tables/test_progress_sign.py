@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_stream.rules.progress import STALE_AFTER_MS, is_stale, job_progress
 from namesrv_stream.rules.rows import SnapshotRow
-from namesrv_stream.tables.progress_sign import NAME, ProgressFile, ProgressSign
+from namesrv_stream.tables.job_progress import NAME, STALE_AFTER_MS, ProgressFile, ProgressSign, is_stale, job_progress
 
 T0 = 1_700_000_000_000
 ROW = SnapshotRow(7, 2, "run", None, None, T0, T0, {0: 5}, {}, {}, "PUBLICATION")

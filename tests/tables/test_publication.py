@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from threading import Barrier, Thread
 
@@ -12,15 +11,13 @@ import pytest
 
 from namesrv_stream.errors import TermLostError
 from namesrv_stream.rules.rows import ClusterRow
-from namesrv_stream.tables import publication
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.publication import Batch, Publisher
 from namesrv_stream.tables.root import DAY_MS
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import BROKER_EVENT, TABLES, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.writer import CommitTag, RowChanges
+from namesrv_stream.tables.writer import CommitTag, RowChanges, RustWriter
 from tests.tables.rows import NOW, T0, event, live, topic
 
 WRITTEN = ("topic", "cluster", "live", "broker_event")
@@ -169,26 +166,6 @@ def test_a_run_stops_before_it_writes_once_another_has_claimed_the_registry(root
         first.publish(batch(0), NOW)
     assert (lost.value.newer_term, lost.value.newer_run_id) == (2, "second")
     assert all(RustWriter(root).head(TABLES[name]) == 0 for name in WRITTEN)
-
-
-def test_a_look_that_began_before_a_claim_counts_for_a_second_alone(root, monkeypatch):
-    """The batch that begins with the look may take longer than that."""
-    first = claim(root, "first")
-    first.look_for_claims()
-    began_s = time.monotonic()
-    claim(root, "second")
-    monkeypatch.setattr(publication.time, "monotonic", lambda: began_s + 1.1)
-    with pytest.raises(TermLostError):
-        first.publish(batch(0), NOW)
-    assert all(RustWriter(root).head(TABLES[name]) == 0 for name in WRITTEN)
-
-
-def test_a_look_that_finds_another_claim_stops_the_next_publication(root):
-    first = claim(root, "first")
-    claim(root, "second")
-    first.look_for_claims()
-    with pytest.raises(TermLostError):
-        first.publish(batch(0), NOW)
 
 
 def test_rows_that_a_run_wrote_while_it_lost_its_term_are_restored_by_the_winner(root):

@@ -15,11 +15,10 @@ from namesrv_stream.errors import (
 from namesrv_stream.rules.rows import ClusterRow, FilterRow, KvConfigRow, NamesrvConfigRow, TopicMappingRow
 from namesrv_stream.tables.publication import Batch
 from namesrv_stream.tables.root import DAY_MS, Root
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import FORMAT, SNAPSHOT, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.writer import RowChanges
+from namesrv_stream.tables.writer import RowChanges, RustWriter
 from tests.tables.rows import NOW, T0, broker, event, live, topic
 from tests.tables.test_publication import claim
 

@@ -9,10 +9,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from namesrv_stream.errors import NamesrvError, NotARegistryError
 from namesrv_stream.rules.rows import FilterRow, KvConfigRow, SnapshotRow
-from namesrv_stream.tables import rust_writer
 from namesrv_stream.tables.arrow import rows_from_arrow, rows_to_arrow, topic_bucket
 from namesrv_stream.tables.root import DAY_MS, DEFAULT_RETENTION_MS, query, table_properties
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import (
     BROKER,
     BROKER_EVENT,
@@ -25,7 +23,7 @@ from namesrv_stream.tables.schemas import (
     SNAPSHOT,
     TOPIC,
 )
-from namesrv_stream.tables.writer import BaseMovedError, CommitTag, RowChanges, holds_rows_of
+from namesrv_stream.tables.writer import BaseMovedError, CommitTag, RowChanges, RustWriter, holds_rows_of
 from tests.tables.rows import T0, broker, event, live, topic
 
 TAG = CommitTag(epoch=2, term=1)
@@ -252,7 +250,7 @@ def test_compaction_leaves_a_file_that_maintenance_has_put_in_order(writer, root
     wide = event("in order")._replace(after=random.randbytes(50_000).hex())
     ordered = writer.append(BROKER_EVENT, 0, rows_to_arrow(BROKER_EVENT, [wide]), TAG)
     [[large, size]] = [[each["path"], each["size_bytes"]] for each in files_of(root, ordered)]
-    monkeypatch.setattr(rust_writer, "SMALL_EVENT_FILE_BYTES", size)
+    monkeypatch.setattr("namesrv_stream.tables.writer.SMALL_EVENT_FILE_BYTES", size)
     base = ordered
     for number in range(3):
         base = writer.append(BROKER_EVENT, base, rows_to_arrow(BROKER_EVENT, [event(str(number))]), TAG)

@@ -10,10 +10,9 @@ from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.tables.arrow import rows_from_arrow
 from namesrv_stream.tables.publication import Batch, KafkaLog, Publisher
 from namesrv_stream.tables.root import FORMAT_PROPERTY, RETENTION_PROPERTY, Root
-from namesrv_stream.tables.rust_writer import RustWriter
 from namesrv_stream.tables.schemas import BROKER_EVENT, LIVE, ROUTE_TABLES, SNAPSHOT, TOPIC
 from namesrv_stream.tables.snapshot_reader import RouteReader
-from namesrv_stream.tables.writer import RowChanges
+from namesrv_stream.tables.writer import RowChanges, RustWriter
 from tests.upgrade import BROKERS, LEASE_MS, RETENTION_MS, WITH_GRACE, extract, unpack
 
 HERE = KafkaLog("cluster-here", "topic-here")

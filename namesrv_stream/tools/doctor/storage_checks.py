@@ -15,14 +15,14 @@ from deltalake.fs import DeltaStorageHandler
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.config.storage import is_object_store
 from namesrv_stream.errors import NamesrvError, NoSuchSnapshotError, NotARegistryError
-from namesrv_stream.rules.look_alikes import look_alikes
+from namesrv_stream.rules.commands import order_problem
 from namesrv_stream.rules.lookup import ORDER_TOPIC_NAMESPACE, RouteTables
-from namesrv_stream.rules.order_config import order_problem
+from namesrv_stream.rules.topic_names import look_alikes
+from namesrv_stream.tables.mending import damages
 from namesrv_stream.tables.object_store import require_conditional_put
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tables.verification import damages
 from namesrv_stream.tools.doctor import Finding
 
 _LEAST_ROOM_BYTES = 1024**3

@@ -1,0 +1,44 @@
+"""Which topics brokers make by themselves, and which names people take for the same one."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import defaultdict
+from collections.abc import Container, Iterable
+
+_PREFIXES = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", "%DLQ%")
+_SUFFIX = "_REPLY_TOPIC"
+_NAMES = frozenset(
+    {
+        "TBW102",
+        "SELF_TEST_TOPIC",
+        "BenchmarkTest",
+        "OFFSET_MOVED_EVENT",
+        "SCHEDULE_TOPIC_XXXX",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+    }
+)
+
+
+def is_system_topic(name: str, of_brokers: Container[str] = ()) -> bool:
+    """Return whether brokers make a topic of this name by themselves.
+
+    `of_brokers`: the names of brokers and clusters. Each broker makes a topic of its own name and one of its cluster's.
+    """
+    return name in _NAMES or name.startswith(_PREFIXES) or name.endswith(_SUFFIX) or name in of_brokers
+
+
+def look_alikes(names: Iterable[str]) -> list[list[str]]:
+    """Return the groups of names that differ in blanks, invisible characters or case alone.
+
+    A name with a blank at an end is a group of its own if need be.
+    """
+    groups = defaultdict(list)
+    for name in names:
+        groups[_as_seen(name)].append(name)
+    return [group for group in groups.values() if len(group) > 1 or group[0] != group[0].strip()]
+
+
+def _as_seen(name: str) -> str:
+    visible = "".join(each for each in unicodedata.normalize("NFKC", name) if unicodedata.category(each) != "Cf")
+    return " ".join(visible.split()).casefold()

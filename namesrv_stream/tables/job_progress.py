@@ -1,0 +1,136 @@
+"""The state of the job: whether it runs and how far behind the log it is, and its sign of progress between snapshots.
+
+The sign is one small file beside the tables, for the time in which the job publishes nothing. While nothing but signs
+of life comes, the newest snapshot is as true as on the day it was published, and the sign says up to where in the log
+that holds. It is written anew in one place, so it adds no file and no version of a table.
+
+`newest` is the newest snapshot row everywhere here, with the times of the sign if that is younger. A claim is no
+progress: a job that starts again and again would otherwise look alive. The state follows from the event time up to
+which the tables are exact, and from the time of the last publication.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import PyFileSystem
+
+from namesrv_stream.rules.rows import SnapshotRow
+from namesrv_stream.tables.root import Root
+
+log = logging.getLogger(__name__)
+
+NAME = "_progress.json"
+_BUFFER_BYTES = 4096
+
+
+class ProgressSign(msgspec.Struct, frozen=True, rename="camel"):
+    """The job of `term` has read the log up to `offsets` at `written_at`, and epoch `epoch` still holds.
+
+    `late_from`: the append time from which on a lease is late, if its broker stays silent; None without a lease.
+    """
+
+    epoch: int
+    term: int
+    written_at: int
+    event_time: int | None
+    offsets: dict[int, int]
+    late_from: int | None = None
+
+    def is_about(self, row: SnapshotRow) -> bool:
+        """Return whether the sign is about this snapshot, the newest one, and younger."""
+        return (self.epoch, self.term) == (row.epoch, row.term) and self.written_at >= row.published_at
+
+    def brought_to(self, row: SnapshotRow) -> SnapshotRow:
+        """Return the newest snapshot row, with the sign's times and offsets if the sign is about that snapshot."""
+        if not self.is_about(row):
+            return row
+        return row._replace(published_at=self.written_at, event_time=self.event_time, offsets=self.offsets)
+
+
+@dataclass(frozen=True)
+class ProgressFile:
+    """The sign of one registry, on a disk or in an object store."""
+
+    root: Root
+
+    def write(self, sign: ProgressSign) -> None:
+        """Replace the sign. Raises OSError if the storage does not take it."""
+        with PyFileSystem(self._storage).open_output_stream(NAME, buffer_size=_BUFFER_BYTES) as file:
+            file.write(msgspec.json.encode(sign))
+
+    def read(self) -> ProgressSign | None:
+        """Return the sign, None if there is none that can be read."""
+        try:
+            with self._storage.open_input_file(NAME) as file:
+                return msgspec.json.decode(file.readall(), type=ProgressSign)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            log.debug("the job's sign of progress cannot be read: %s", error)
+            return None
+
+    def row_now(self, newest: SnapshotRow) -> SnapshotRow:
+        """Return the newest snapshot row as it holds now. Without a sign about it that is the row itself."""
+        sign = self.read()
+        return newest if sign is None else sign.brought_to(newest)
+
+    @property
+    def _storage(self) -> DeltaStorageHandler:
+        return DeltaStorageHandler(self.root.url, dict(self.root.storage_options or {}))
+
+
+SIGN_MS = 30_000
+"""Event time after which the job shows how far it has read the log, if it has published nothing."""
+
+STALE_AFTER_MS = 3 * SIGN_MS
+CATCHING_UP_MS = 15_000
+"""A job is behind if the newest record of a publication is older than the publication by more than this."""
+
+State = Literal["running", "catching up", "starting", "stopped in order", "dead"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """The state of the job and its lag.
+
+    `since_ms`: the beginning of this state, as far as the tables show it. `lag_ms`: event time between the newest
+    record in the tables and now, None before the first record.
+    """
+
+    state: State
+    since_ms: int
+    lag_ms: int | None
+
+
+def job_progress(newest: SnapshotRow, now_ms: int, stale_after_ms: int = STALE_AFTER_MS) -> JobProgress:
+    """Return the job's state at `now_ms`, from the newest snapshot row.
+
+    A job publishes or gives a sign of progress at least every `stale_after_ms`. A job that has not is dead, or no
+    records come from Kafka, not even ticks.
+    """
+    lag_ms = None if newest.event_time is None else max(0, now_ms - min(newest.event_time, newest.published_at))
+    return JobProgress(_state(newest, now_ms, stale_after_ms), newest.published_at, lag_ms)
+
+
+def is_stale(newest: SnapshotRow, now_ms: int, stale_after_ms: int = STALE_AFTER_MS) -> bool:
+    """Return whether the tables are so far behind that lookups may be wrong, by event time or, if earlier, publication.
+
+    A record that is stamped ahead moves the event time ahead too, and tables never have what came after they were made.
+    """
+    return newest.event_time is not None and now_ms - min(newest.event_time, newest.published_at) > stale_after_ms
+
+
+def _state(newest: SnapshotRow, now_ms: int, stale_after_ms: int) -> State:
+    if newest.kind == "STOP":
+        return "stopped in order"
+    if now_ms - newest.published_at > stale_after_ms:
+        return "dead"
+    if newest.kind == "CLAIM":
+        return "starting"
+    behind_ms = newest.published_at - (newest.event_time or newest.published_at)
+    return "catching up" if behind_ms > CATCHING_UP_MS else "running"
