@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 from benchmarks.good_peers import BROKER_TOPICS, CLUSTER
 from benchmarks.peers import AsyncPeer, registration
+from benchmarks.registration_body import encode_registration
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.registration_request import (
     MAX_TOPICS,
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
-    encode_registration,
 )
 from namesrv_stream.wire.remoting_command import MAX_HEADER_FIELDS, RemotingCommand, encode_command
 from namesrv_stream.wire.wire_errors import FrameError

@@ -22,7 +22,7 @@ from namesrv_stream.wire.registration_request import (
     body_crc32,
 )
 from namesrv_stream.wire.remoting_command import PreparedAnswer, RemotingCommand, encode_command
-from namesrv_stream.wire.write_requests import broker_request
+from namesrv_stream.wire.write_requests import register_broker
 
 
 def best_us(action: Callable[[], object]) -> float:
@@ -103,13 +103,13 @@ def bench_registration(topics: int, *, compressed: bool) -> None:
     """Measure one registration, step by step on its way from the socket to Kafka."""
     decoder, frame = FrameDecoder(), registration(topics, compressed=compressed)
     (command,) = decoder.feed(frame)
-    request = broker_request(command)
+    request = register_broker(command)
     record = encode_record(request)
     form = "compressed" if compressed else "plain"
     floor = ("zlib.decompress", zlib.decompress) if compressed else ("json.loads of its body", json.loads)
     report(f"frame of {topics} topics, {form}", lambda: list(decoder.feed(frame)), "copy", lambda: bytearray(frame))
     report("  its checksum", lambda: body_crc32(command.body), "zlib.crc32", lambda: zlib.crc32(command.body))
-    report("  to a registration", lambda: broker_request(command), floor[0], lambda: floor[1](command.body))
+    report("  to a registration", lambda: register_broker(command), floor[0], lambda: floor[1](command.body))
     report("  to a Kafka record", lambda: encode_record(request), "copy of it", lambda: bytearray(record))
 
 

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Mapping
 from typing import Self
 
+from benchmarks.registration_body import encode_registration
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.tools.local.ports import HOST
 from namesrv_stream.wire.codes import Flag, RequestCode
@@ -16,7 +17,6 @@ from namesrv_stream.wire.registration_request import (
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
     body_crc32,
-    encode_registration,
 )
 from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 

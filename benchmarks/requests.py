@@ -96,9 +96,8 @@ class _Log:
         del held_bytes, host
         yield
 
-    def has_room(self, host: str, more_bytes: int) -> bool:
-        del host, more_bytes
-        return True
+    def check_room(self, more_bytes: int, host: str) -> None:
+        """Have room for all."""
 
 
 class _Here(BodyProcesses):

@@ -27,7 +27,7 @@ def test_a_made_history_has_the_columns_of_the_table(tmp_path):
     [
         "bulk --brokers 2 --topics 10",
         "driver --brokers 2 --topics 10",
-        "frames",
+        "large_bodies",
         "long_log --entries 20",
         "requests --repeats 1",
         "scale --brokers 2 --topics 10 --changes 1",

@@ -27,9 +27,10 @@ class Lines(io.StringIO):
         return written
 
 
-def test_a_long_program_prints_its_step_again_and_again_until_it_ends():
+def test_a_long_program_prints_its_step_again_and_again_until_it_ends(monkeypatch):
+    monkeypatch.setattr(progress_lines, "EVERY_S", 0.01)
     said = Lines()
-    with redirect_stderr(said), progress("maintain_tables", every_s=0.01) as shown:
+    with redirect_stderr(said), progress("maintain_tables") as shown:
         shown.activity = "table topic"
         assert said.has_two.wait(30)
     assert re.fullmatch(r"maintain_tables: table topic, \d+ s after the start", said.getvalue().splitlines()[-1])

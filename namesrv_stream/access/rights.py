@@ -18,7 +18,7 @@ from namesrv_stream.wire.bodies import decode_properties, decode_queue_datas
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.headers import request_name
 from namesrv_stream.wire.remoting_command import RemotingCommand
-from namesrv_stream.wire.wire_errors import MalformedBodyError
+from namesrv_stream.wire.wire_errors import BadRequestError
 
 Mode = Literal["operators", "writes"]
 """The modes in which requests are refused."""
@@ -139,7 +139,7 @@ def check_settings(command: RemotingCommand, sender: Sender) -> None:
         return
     try:
         guarded = SETTINGS_OF_ADMINS & decode_properties(_read_body(command, sender)).keys()
-    except MalformedBodyError:
+    except BadRequestError:
         return  # such a request changes nothing, and is answered with an error
     if guarded:
         raise NotAllowedError(command.code, sender, f"the admin role, for {', '.join(sorted(guarded))}")
@@ -176,7 +176,7 @@ def _claims(
 def _brokers_of_topic(body: bytes) -> list[str]:
     try:
         return [queues.broker_name for queues in decode_queue_datas(body)]
-    except MalformedBodyError:
+    except BadRequestError:
         return []  # such a request changes nothing, and is answered with an error
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from typing import Protocol
 
 import msgspec
 
 from namesrv_stream.access.rights import NotAllowedError, Rights
-from namesrv_stream.access.users import Origin, Users
+from namesrv_stream.access.users import Users
 from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.rules.rows import LiveRow
 from namesrv_stream.wire.remoting_command import RemotingCommand
@@ -23,15 +23,6 @@ log = logging.getLogger(__name__)
 
 LOG_AGAIN_AFTER_S = 60.0
 _MAX_LOGGED = 1_000
-
-
-class Speaker(Protocol):
-    """The connection that a request came over."""
-
-    @property
-    def peer(self) -> str: ...  # noqa: D102 - the peer's address, for the log and the history
-    @property
-    def origin(self) -> Origin: ...  # noqa: D102 - what the connection proves of its peer, for `Users`
 
 
 class Authorization:
@@ -52,27 +43,29 @@ class Authorization:
         self.checked = self._rights.codes
         self.reload = self._rights.reload
 
-    def admitted(self, command: RemotingCommand, speaker: Speaker, live: Mapping[str, LiveRow]) -> RemotingCommand:
+    def admitted(
+        self, command: RemotingCommand, connection: Connection, live: Mapping[str, LiveRow]
+    ) -> RemotingCommand:
         """Return the request, with its `sender` if that is a known user. Raises NotAllowedError.
 
         `live`: leases by broker address.
         """
-        sender = (self._rights.users or Users()).sender(command, speaker.origin)
+        sender = (self._rights.users or Users()).sender(command, connection.origin)
         try:
             observed = self._rights.check(command, sender, live)
         except NotAllowedError as error:
-            self._note(error, speaker, "refused")
+            self._note(error, connection, "refused")
             raise
         if observed is not None:
-            self._note(observed, speaker, "observed")
+            self._note(observed, connection, "observed")
         if sender.user is None:
             return command
-        return msgspec.structs.replace(command, sender=f"{sender.user.name}@{speaker.peer}")
+        return msgspec.structs.replace(command, sender=f"{sender.user.name}@{connection.peer}")
 
-    def _note(self, error: NotAllowedError, speaker: Speaker, effect: str) -> None:
+    def _note(self, error: NotAllowedError, connection: Connection, effect: str) -> None:
         """Count a request whose sender lacks a right, and log it once a minute for each user, request and host."""
         self._metrics.not_allowed(error.request, error.user, effect)
-        about = (error.request, error.user, speaker.origin.address or speaker.peer)
+        about = (error.request, error.user, connection.origin.address or connection.peer)
         now_s = time.monotonic()
         if now_s - self._logged.get(about, -LOG_AGAIN_AFTER_S) < LOG_AGAIN_AFTER_S:
             return
@@ -80,5 +73,5 @@ class Authorization:
             self._logged.clear()
         self._logged[about] = now_s
         log.warning(
-            "request of %s %s: %s", speaker.peer, "is refused" if effect == "refused" else "would be refused", error
+            "request of %s %s: %s", connection.peer, "is refused" if effect == "refused" else "would be refused", error
         )

@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
 from namesrv_stream.access.rights import NotAllowedError
-from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.answers import Answers, KeptAnswer
 from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.gateway_metrics import Metrics
-from namesrv_stream.gateway.kept_answers import KeptAnswer
 from namesrv_stream.gateway.own_writes import until_read
 from namesrv_stream.gateway.production_routes import Production
 from namesrv_stream.gateway.readers import READERS, no_route
 from namesrv_stream.gateway.registering import KAFKA_IS_AWAY
-from namesrv_stream.gateway.writes import HANDLERS, Writes
+from namesrv_stream.gateway.sending import Answer
+from namesrv_stream.gateway.writes import HANDLERS, Writes, refusal
 from namesrv_stream.rules.lookup import waits_for_service
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.bodies import MAX_PROPERTIES_BYTES
@@ -28,7 +28,7 @@ from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 
 log = logging.getLogger(__name__)
 
-Answering = Coroutine[Any, Any, RemotingCommand | KeptAnswer]
+Answering = Coroutine[Any, Any, Answer]
 
 
 SIGNS_OF_LIFE = frozenset({RequestCode.REGISTER_BROKER, RequestCode.BROKER_HEARTBEAT, RequestCode.QUERY_DATA_VERSION})
@@ -54,7 +54,7 @@ class Dispatcher:
         self._metrics = metrics
         self._authorization = authorization
         self._started_s = time.perf_counter()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Answer]] = set()
         self._scanning = asyncio.Lock()
 
     def serve(self, answers: Answers) -> None:
@@ -64,79 +64,76 @@ class Dispatcher:
 
     def answer(self, command: RemotingCommand, connection: Connection) -> bytes | None:
         """Return the answer's frame; None if it follows through `reply_frame`, or never (oneway)."""
+        frame = self._handled(command, connection)
+        return None if command.is_oneway else frame
+
+    def _handled(self, command: RemotingCommand, connection: Connection) -> bytes | None:
         if command.code in self._authorization.checked:
             try:
                 command = self._authorization.admitted(command, connection, self._answers.live)
             except NotAllowedError as error:
-                self._metrics.answered(command.code, ResponseCode.NO_PERMISSION, 0.0)
-                refusal = command.answer(ResponseCode.NO_PERMISSION, str(error))
-                return None if command.is_oneway else encode_command(refusal)
+                return self._counted(command, command.answer(ResponseCode.NO_PERMISSION, str(error)))
         if command.code in SIGNS_OF_LIFE and self._writes.registering.is_kafka_away:
-            return self._sent_away(command, connection)
-        if command.code == RequestCode.REGISTER_BROKER and self._is_registered_at_once(command, connection):
-            return None
-        if command.code == RequestCode.BROKER_HEARTBEAT and self._writes.registering.is_thinned(command, connection):
-            self._metrics.answered(command.code, ResponseCode.SUCCESS, 0.0)
-            return None if command.is_oneway else encode_command(command.answer())
+            # So that the broker goes to another gateway.
+            asyncio.get_running_loop().call_soon(connection.close_by_itself, KAFKA_IS_AWAY)
+            return self._counted(command, command.answer(ResponseCode.SYSTEM_BUSY, KAFKA_IS_AWAY))
         if command.code in HANDLERS:
-            self._start(self._writes.answered(command, connection), command, connection)
-            return None
+            return self._written(command, connection)
         if (read := self._writes.own.awaited(command, connection.number)) is not None:
-            self._start(self._answered_later(read, command), command, connection)
+            self._start(self._looked_up_later(read, command), command, connection)
             return None
         return self._looked_up(command, connection)
 
-    async def _answered_later(self, read: asyncio.Future[None], command: RemotingCommand) -> KeptAnswer:
+    def _looked_up(self, command: RemotingCommand, connection: Connection) -> bytes | None:
+        started_s, found = time.perf_counter(), self._found(command)
+        if isinstance(found, KeptAnswer):
+            return self._counted(command, found, started_s)
+        self._start(found, command, connection, alone=command.code != RequestCode.GET_ROUTEINFO_BY_TOPIC)
+        return None
+
+    async def _looked_up_later(self, read: asyncio.Future[None], command: RemotingCommand) -> Answer:
         """Answer a lookup once a snapshot has read this gateway's own write, or has not within the limit (E12)."""
         await until_read(read)
-        if self._is_open_to(command.code) and self._answers.is_scan(command):
-            return await self._scanned(self._answers, command)
-        kept = self._read(command)
-        if self._production is not None and kept.result == ResponseCode.TOPIC_NOT_EXIST:
-            return KeptAnswer(command.code, await self._route_of(self._production, command))
-        return kept
+        found = self._found(command)
+        return found if isinstance(found, KeptAnswer) else await found
 
-    def _looked_up(self, command: RemotingCommand, connection: Connection) -> bytes | None:
+    def _found(self, command: RemotingCommand) -> KeptAnswer | Answering:
+        """Return the answer to a lookup, or what makes it: a list of all topics, or production's route (M9)."""
         if self._is_open_to(command.code) and self._answers.is_scan(command):
-            self._start(self._scanned(self._answers, command), command, connection, alone=True)
-            return None
-        started_s = time.perf_counter()
+            return self._scanned(self._answers, command)
         kept = self._read(command)
         if self._production is not None and kept.result == ResponseCode.TOPIC_NOT_EXIST:
-            self._start(self._route_of(self._production, command), command, connection)
-            return None
-        self._metrics.answered(command.code, kept.result, time.perf_counter() - started_s)
-        return None if command.is_oneway else kept.prepared.frame(command.opaque)
+            return self._route_of(self._production, command)
+        return kept
 
     def connection_lost(self, connection: Connection) -> None:
         """Note that the connection is lost: no more requests come over it."""
-        self._writes.connection_lost(connection)
+        self._writes.registering.connection_lost(connection)
 
-    def _is_registered_at_once(self, command: RemotingCommand, connection: Connection) -> bool:
-        """Return whether a registration needs one send alone, which this has done; its answer follows."""
-        started_s, registering = time.perf_counter(), self._writes.registering
-        place, later_s = registering.send_light(command, connection), 0.0
-        if place is None:
-            place, later_s = registering.send_at_once(command, connection), _LATER_S
-        if place is None:
-            return False
-        connection.await_answer(command, later_s=later_s)
-        place.add_done_callback(partial(self._on_registration_logged, command, connection, started_s))
-        return True
+    def _written(self, command: RemotingCommand, connection: Connection) -> bytes | None:
+        """Send a writing request. Return its answer if Kafka has its record already, or if it needs none now."""
+        started_s = time.perf_counter()
+        sent = self._writes.send_at_once(command, connection)
+        if sent is None:
+            self._start(self._writes.answered(command, connection), command, connection)
+            return None
+        if sent.is_logged:
+            return self._counted(command, sent.answer(), started_s)
+        assert sent.place is not None, "it would need no record"
+        connection.await_answer(command, later_s=0.0 if sent.is_light else _LATER_S)
+        sent.place.add_done_callback(partial(self._on_logged, command, connection, sent.answer, started_s))
+        return None
 
-    def _sent_away(self, command: RemotingCommand, connection: Connection) -> bytes | None:
-        """Refuse a broker's sign of life, and close its connection after that, so that it goes to another gateway."""
-        asyncio.get_running_loop().call_soon(connection.close_by_itself, KAFKA_IS_AWAY)
-        self._metrics.answered(command.code, ResponseCode.SYSTEM_BUSY, 0.0)
-        refusal = command.answer(ResponseCode.SYSTEM_BUSY, KAFKA_IS_AWAY)
-        return None if command.is_oneway else encode_command(refusal)
-
-    def _on_registration_logged(
-        self, command: RemotingCommand, connection: Connection, started_s: float, place: asyncio.Future[LogPosition]
+    def _on_logged(
+        self,
+        command: RemotingCommand,
+        connection: Connection,
+        answer: Callable[[], Answer],
+        started_s: float,
+        place: asyncio.Future[LogPosition],
     ) -> None:
-        answered = self._writes.registering.answer_to_registration(command, place.exception())
-        self._metrics.answered(command.code, answered.result, time.perf_counter() - started_s)
-        connection.reply_frame(command, answered.prepared.frame(command.opaque))
+        error = place.exception()
+        self._finish(command, connection, answer if error is None else partial(refusal, command, error), started_s)
 
     def _read(self, command: RemotingCommand) -> KeptAnswer:
         if not self._is_open_to(command.code):
@@ -180,22 +177,33 @@ class Dispatcher:
         is_of_settings = command.code == RequestCode.UPDATE_NAMESRV_CONFIG and len(command.body) <= MAX_PROPERTIES_BYTES
         later_s = _LATER_S + (_OF_SETTINGS_S_A_BYTE * len(command.body) if is_of_settings else 0)
         connection.await_answer(command, later_s=later_s, alone=alone)
-        task = asyncio.ensure_future(self._reply(answering, command, connection))
+        task = asyncio.ensure_future(answering)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    async def _reply(self, answering: Answering, command: RemotingCommand, connection: Connection) -> None:
         started_s = time.perf_counter()
+        task.add_done_callback(lambda task: self._finish(command, connection, task.result, started_s))
+
+    def _finish(
+        self, command: RemotingCommand, connection: Connection, answer: Callable[[], Answer], started_s: float
+    ) -> None:
+        """Send the answer to a request that waited for it. An error of ours is answered too."""
         frame: bytes | None = None
         try:
-            answer = await answering
-            kept = answer if isinstance(answer, KeptAnswer) else KeptAnswer(command.code, answer)
-            frame = kept.prepared.frame(command.opaque)
-            self._metrics.answered(command.code, kept.result, time.perf_counter() - started_s)
+            frame = self._counted(command, answer(), started_s)
+        except asyncio.CancelledError:
+            pass  # the event loop ends
         except Exception as error:
             log.exception("request code %d of %s: an error of ours", command.code, connection.peer)
             failed = command.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
-            frame = encode_command(failed)
-            self._metrics.answered(command.code, failed.code, time.perf_counter() - started_s)
+            frame = self._counted(command, failed, started_s)
         finally:
             connection.reply_frame(command, frame)
+
+    def _counted(self, command: RemotingCommand, answer: Answer, started_s: float | None = None) -> bytes:
+        """Count an answer, and return its frame."""
+        seconds = 0.0 if started_s is None else time.perf_counter() - started_s
+        if isinstance(answer, KeptAnswer):
+            self._metrics.answered(command.code, answer.result, seconds)
+            return answer.prepared.frame(command.opaque)
+        self._metrics.answered(command.code, answer.code, seconds)
+        return encode_command(answer)

@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from deltalake.exceptions import DeltaError
 
@@ -29,8 +28,6 @@ _STOP_LIMIT_S = 10.0
 SETTINGS_TABLE = "namesrv_config"
 _TABLES_OF_A_ROUTE = READERS[RequestCode.GET_ROUTEINFO_BY_TOPIC].tables
 
-OnSnapshot = Callable[["FollowedSnapshot"], None]
-
 
 class FollowedSnapshot:
     """A snapshot with its indexes, and its differences from the one before.
@@ -40,21 +37,17 @@ class FollowedSnapshot:
     """
 
     def __init__(self, view: RegistryView, former: FollowedSnapshot | None) -> None:
+        self.view = view
         self.row: SnapshotRow = view.snapshot
         self.tables: RouteTables = view.routes
-        self._loaded = view.tables
-        before = former._loaded if former is not None else {}  # noqa: SLF001 -- of its own class
+        before = former.view.tables if former is not None else {}
         self.changed_tables = frozenset(name for name, table in view.tables.items() if before.get(name) is not table)
-        self.changed_routes = self._changed_routes(former, view.changed_topics)
-
-    def _changed_routes(
-        self, former: FollowedSnapshot | None, changed_topics: frozenset[str] | None
-    ) -> frozenset[str] | None:
-        if former is None or changed_topics is None or SETTINGS_TABLE in self.changed_tables:
-            return None
-        if self.changed_tables.isdisjoint(_TABLES_OF_A_ROUTE):
-            return frozenset()
-        return changed_topics | topics_with_other_routes(former.tables, self.tables)
+        self.changed_routes: frozenset[str] | None = None
+        if former is None or view.changed_topics is None or SETTINGS_TABLE in self.changed_tables:
+            return
+        self.changed_routes = frozenset()
+        if not self.changed_tables.isdisjoint(_TABLES_OF_A_ROUTE):
+            self.changed_routes = view.changed_topics | topics_with_other_routes(former.tables, self.tables)
 
 
 class Follower:
@@ -65,14 +58,14 @@ class Follower:
     again every LOOK_EVERY_S, and the gateway keeps serving the snapshot before.
     """
 
-    def __init__(self, root: Root, on_snapshot: OnSnapshot, on_nothing: Callable[[], None]) -> None:
+    def __init__(
+        self, root: Root, on_snapshot: Callable[[FollowedSnapshot], None], on_nothing: Callable[[], None]
+    ) -> None:
         self._root = root
         self._on_snapshot = on_snapshot
         self._on_nothing = on_nothing
         self._reader: RouteReader | None = None
         self._latest: FollowedSnapshot | None = None
-        self._view: Any = None
-        self._problem: str | None = None
         self._progress = ProgressFile(root)
         self._sign_at_s = 0.0
         self.sign: ProgressSign | None = None
@@ -90,41 +83,28 @@ class Follower:
         self._stop.set()
         self._thread.join(_STOP_LIMIT_S)
 
-    @property
-    def problem(self) -> str | None:
-        """The reason why no newer snapshot can be read; None if there is no such reason."""
-        return self._problem
-
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
                 self._look()
-                self._problem = None
             except (NamesrvError, DeltaError, OSError) as error:
                 problem = error if isinstance(error, NamesrvError) else StorageError(self._root.url, str(error))
-                self._note(problem)
+                if self._kinds.is_due(problem):
+                    log.warning("no newer snapshot: %s", problem)
                 self._reader = None  # a folder that was made anew is opened anew
                 if isinstance(error, NotARegistryError | NoSuchSnapshotError):
                     self._on_nothing()
             except Exception as error:
                 if self._kinds.is_due(error):
                     log.exception("the tables cannot be read")
-                self._problem = str(error)
             self._stop.wait(LOOK_EVERY_S)
 
     def _look(self) -> None:
         if self._reader is None:
             self._reader = RouteReader(self._root)
         view = self._reader.follow()
-        if view is not self._view:
+        if self._latest is None or view is not self._latest.view:
             self._latest = FollowedSnapshot(view, self._latest)
-            self._view = view
             self._on_snapshot(self._latest)
         if time.monotonic() - self._sign_at_s > _LOOK_FOR_SIGN_EVERY_S:
             self.sign, self._sign_at_s = self._progress.read(), time.monotonic()
-
-    def _note(self, problem: NamesrvError) -> None:
-        """Log a problem once a minute, not at every look."""
-        if self._kinds.is_due(problem):
-            log.warning("no newer snapshot: %s", problem)
-        self._problem = str(problem)

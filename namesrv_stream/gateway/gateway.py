@@ -14,7 +14,7 @@ from typing import Any
 
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
-from namesrv_stream.gateway import kv_file, notices
+from namesrv_stream.gateway import kv_table, notices
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.authorization import Authorization
 from namesrv_stream.gateway.body_processes import BodyProcesses
@@ -22,7 +22,6 @@ from namesrv_stream.gateway.dispatcher import Dispatcher
 from namesrv_stream.gateway.follower import FollowedSnapshot, Follower
 from namesrv_stream.gateway.gateway_metrics import Metrics
 from namesrv_stream.gateway.kafka_link import GatewayBusyError, KafkaLink
-from namesrv_stream.gateway.kv_log import log_kv
 from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.gateway.server import Connections, Server
 from namesrv_stream.gateway.writes import Writes
@@ -106,16 +105,16 @@ class Gateway:
             self._open_things = opening.pop_all()
         self._run(self._look_around())
         self._run(self._take_over_kv())
-        self._run(log_kv(lambda: self._answers.tables.kv))
+        self._run(kv_table.log_kv(lambda: self._answers.tables.kv))
         log.info("name server listens at %s:%d", settings.bind_address, self.port)
 
     async def stop(self) -> None:
         """Answer the outstanding requests, then close all connections. No lease ends by that."""
-        self._writes.stop()
+        self._writes.registering.stop()
         for task in self._tasks:
             task.cancel()
         await self._server.stop()
-        self._writes.stop()  # once more: meanwhile brokers may have sent heartbeats that wait
+        self._writes.registering.stop()  # once more: meanwhile brokers may have sent heartbeats that wait
         await self._open_things.aclose()
         log.info("the gateway has stopped in order")
 
@@ -170,6 +169,7 @@ class Gateway:
         while True:
             self._looked_around_s = time.monotonic()
             self._authorization.reload()
+            self.connections.look_around()
             self.metrics.connections.set(len(self.connections.open))
             self.metrics.certificate_ends_s.set(self.connections.certificates.ends_s)
             self.metrics.records_waiting.set(self._link.on_the_way)
@@ -256,8 +256,8 @@ class Gateway:
         """
         await self._has_snapshot.wait()
         await self._link.has_connected.wait()
-        commands = kv_file.commands_of(Path(self._settings.kv_config_path))
-        steps = kv_file.steps_of(commands, self._answers.tables.kv)
+        commands = kv_table.commands_of(Path(self._settings.kv_config_path))
+        steps = kv_table.steps_of(commands, self._answers.tables.kv)
         taken_over = [step for step in steps if await self._put_until_logged(step) and step in commands]
         if steps:
             log.info("%d of %d KV entries taken over from kvConfigPath", len(taken_over), len(commands))
@@ -266,7 +266,7 @@ class Gateway:
         """Send the entry until Kafka takes it (return True) or refuses it (return False)."""
         while True:
             try:
-                await self._writes.put(command)
+                await self._link.send(command)
                 return True
             except (KafkaUnreachableError, GatewayBusyError):
                 await asyncio.sleep(_LOOK_AROUND_EVERY_S)

@@ -16,18 +16,15 @@ from functools import partial
 
 from namesrv_stream.errors import NamesrvError
 from namesrv_stream.gateway.kafka_link import OWN
-from namesrv_stream.gateway.sending import Sending
+from namesrv_stream.gateway.sending import InLog, Sending
 from namesrv_stream.gateway.ticks import Ticks
 from namesrv_stream.rules.record_types import BrokerHeartbeat
-from namesrv_stream.rules.rows import LogPosition
 
 log = logging.getLogger(__name__)
 
 SHORTEST_INTERVAL_MS = 1_000
 """Signs of life over one connection get to the log no more often, however short the lease is. Ticks, which alone end
 leases, come no more often either."""
-
-InLog = asyncio.Future[LogPosition]
 
 
 def interval_ms(timeout_ms: int) -> int:
@@ -78,16 +75,6 @@ class Heartbeats:
         if newest is None or not self._is_sent_later(newest, address, channel_id, timeout_ms, host):
             return self._send_now(address, channel_id, host)
         return _answer_by(newest.in_log)
-
-    def thin(self, address: str, channel_id: str, timeout_ms: int, host: str) -> bool:
-        """Take a sign of life that may be answered now, as Kafka has the record before it and it is sent later.
-
-        Return False for any other: `send` handles it.
-        """
-        newest = self._newest.get(address, {}).get(channel_id)
-        if newest is None or not newest.in_log.done() or newest.in_log.cancelled() or newest.in_log.exception():
-            return False
-        return self._is_sent_later(newest, address, channel_id, timeout_ms, host)
 
     def _is_sent_later(self, newest: _Newest, address: str, channel_id: str, timeout_ms: int, host: str) -> bool:
         """Return whether the sign of life is sent by a timer, which is set if there is none yet.

@@ -124,7 +124,7 @@ class KafkaLink:
         connected, GatewayBusyError if too much waits for Kafka, of all hosts or of this one.
         """
         value = encode_record(request) if record is None else record
-        producer = self._ready(len(value), host)
+        producer = self.check_room(len(value), host)
         place: asyncio.Future[LogPosition] = self._loop.create_future()
         was_idle = self.on_the_way == 0
         self._records.take(host, 1)
@@ -141,7 +141,7 @@ class KafkaLink:
         Meanwhile `held_bytes` count as on their way to Kafka. Raises GatewayBusyError if the turn does not come within
         TURN_LIMIT_S, and the errors of `send`.
         """
-        self._ready(held_bytes, host)
+        self.check_room(held_bytes, host)
         self._bytes.take(host, held_bytes)
         try:
             async with self._turns.turn(host, TURN_LIMIT_S):
@@ -153,19 +153,15 @@ class KafkaLink:
         finally:
             self._bytes.give_back(host, held_bytes)
 
-    def _ready(self, more_bytes: int, host: str) -> RecordProducer:
+    def check_room(self, more_bytes: int, host: str) -> RecordProducer:
+        """Return the producer if a record of that size from a peer at `host` may be sent now. Raises as `send`."""
         if self._producer is None:
             raise KafkaUnreachableError(self._settings.kafka_bootstrap_servers, "no connection yet")
-        if not self.has_room(host, more_bytes):
+        if not (self._records.has_room(host, 1) and self._bytes.has_room(host, more_bytes)):
             raise GatewayBusyError(
                 f"{self.on_the_way} records wait for Kafka: try again later. Is Kafka away, or too slow?"
             )
         return self._producer
-
-    def has_room(self, host: str, more_bytes: int) -> bool:
-        """Return whether a record of that size from a peer at `host` may be sent now."""
-        is_open = self._producer is not None
-        return is_open and self._records.has_room(host, 1) and self._bytes.has_room(host, more_bytes)
 
     def _ended(
         self,

@@ -12,25 +12,18 @@ from typing import Final, NamedTuple
 import msgspec
 
 from namesrv_stream.config import NamesrvSettings, to_properties_text
-from namesrv_stream.gateway.kept_answers import Asked
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.wire import bodies
 from namesrv_stream.wire.codes import RequestCode, ResponseCode, Version
-from namesrv_stream.wire.headers import (
-    BrokerMemberGroupHeader,
-    ClusterHeader,
-    GetKvConfigResponseHeader,
-    GetKvHeader,
-    GetRouteInfoHeader,
-    Header,
-    NamespaceHeader,
-    header_fields,
-    read_header,
-)
+from namesrv_stream.wire.headers import GetRouteInfoHeader, read_header
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
 FAQ_ADDRESS = "https://rocketmq.apache.org/docs/bestPractice/06FAQ"
+
+
+Asked = tuple[str | None, ...]
+"""The values of a request's fields on which its answer depends."""
 
 
 class Source(NamedTuple):
@@ -67,9 +60,9 @@ def _cluster_info(source: Source, command: RemotingCommand) -> RemotingCommand:
 
 
 def _member_group(source: Source, command: RemotingCommand) -> RemotingCommand:
-    header = read_header(command, BrokerMemberGroupHeader)
-    members = {} if header.broker_name is None else lookup.member_group(source.tables, header.broker_name)
-    group = bodies.BrokerMemberGroup(header.cluster_name, header.broker_name, members)
+    name = _field(command, "brokerName")
+    members = {} if name is None else lookup.member_group(source.tables, name)
+    group = bodies.BrokerMemberGroup(_field(command, "clusterName"), name, members)
     body = _with_ids(bodies.GetBrokerMemberGroupResponseBody(group), command)
     return command.answer(remark="not set any response code", body=body)  # RocketMQ's remark; clients look at the code
 
@@ -88,25 +81,25 @@ def _takes_standard_json(command: RemotingCommand) -> bool:
 
 
 def _kv(source: Source, command: RemotingCommand) -> RemotingCommand:
-    header = read_header(command, GetKvHeader)
-    table = _kv_table(source, header.namespace)
-    value = None if table is None or header.key is None else table.get(header.key)
+    namespace, key = _field(command, "namespace"), _field(command, "key")
+    table = {} if namespace is None else source.tables.kv.get(namespace, {})
+    value = None if key is None else table.get(key)
     if value is None:
-        remark = f"No config item, Namespace: {_in_java(header.namespace)} Key: {_in_java(header.key)}"
+        remark = f"No config item, Namespace: {_in_java(namespace)} Key: {_in_java(key)}"
         return command.answer(ResponseCode.QUERY_NOT_FOUND, remark, ext_fields={})
-    return command.answer(ext_fields=header_fields(GetKvConfigResponseHeader(value=value)))
+    return command.answer(ext_fields={"value": value})
 
 
 def _kv_list(source: Source, command: RemotingCommand) -> RemotingCommand:
-    namespace = read_header(command, NamespaceHeader).namespace
-    table = _kv_table(source, namespace)
+    namespace = _field(command, "namespace")
+    table = None if namespace is None else source.tables.kv.get(namespace)
     if table is None:
         return command.answer(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {_in_java(namespace)}")
     return command.answer(body=bodies.encode_body(bodies.KVTable(dict(table))))
 
 
-def _kv_table(source: Source, namespace: str | None) -> Mapping[str, str] | None:
-    return None if namespace is None else source.tables.kv.get(namespace)
+def _field(command: RemotingCommand, name: str) -> str | None:
+    return (command.ext_fields or {}).get(name)
 
 
 def _in_java(field: str | None) -> str:
@@ -131,7 +124,7 @@ def _all_topics(source: Source, command: RemotingCommand) -> RemotingCommand:
 def _topics_by_cluster(source: Source, command: RemotingCommand) -> RemotingCommand:
     if not source.settings.enable_topic_list:
         return command.answer(ResponseCode.SYSTEM_ERROR, "disable")
-    cluster = read_header(command, ClusterHeader).cluster
+    cluster = _field(command, "cluster")
     is_known = cluster is not None and cluster in source.tables.clusters  # an unknown one costs no search of topics
     return _topic_list(lookup.topics_by_cluster(source.tables, cluster or "") if is_known else [], command)
 
@@ -172,33 +165,29 @@ class Reading(NamedTuple):
         return tuple(texts)
 
 
-def _by(header: type[Header], read: Reader, tables: str, *, has_integer_keys: bool = False) -> Reading:
-    fields = tuple(field.encode_name for field in msgspec.structs.fields(header))
-    return Reading(read, fields, _SETTINGS | {*tables.split()}, has_integer_keys)
+def _reading(read: Reader, tables: str = "", fields: str = "", *, has_integer_keys: bool = False) -> Reading:
+    """Return a Reading. A changed setting may change any answer."""
+    return Reading(read, tuple(fields.split()), frozenset({"namesrv_config", *tables.split()}), has_integer_keys)
 
 
-def _whole(read: Reader, tables: str = "", *, has_integer_keys: bool = False) -> Reading:
-    return Reading(read, (), _SETTINGS | {*tables.split()}, has_integer_keys)
-
-
-_SETTINGS = frozenset({"namesrv_config"})
-"""A changed setting may change any answer."""
+_ROUTE_FIELDS = " ".join(field.encode_name for field in msgspec.structs.fields(GetRouteInfoHeader))
+_ROUTE_TABLES = "topic broker filter kv_config topic_mapping"
 
 READERS: Final[Mapping[int, Reading]] = {
-    RequestCode.GET_ROUTEINFO_BY_TOPIC: _by(
-        GetRouteInfoHeader, _route, "topic broker filter kv_config topic_mapping", has_integer_keys=True
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: _reading(_route, _ROUTE_TABLES, _ROUTE_FIELDS, has_integer_keys=True),
+    RequestCode.GET_BROKER_CLUSTER_INFO: _reading(_cluster_info, "broker cluster", has_integer_keys=True),
+    RequestCode.GET_BROKER_MEMBER_GROUP: _reading(
+        _member_group, "broker", "clusterName brokerName", has_integer_keys=True
     ),
-    RequestCode.GET_BROKER_CLUSTER_INFO: _whole(_cluster_info, "broker cluster", has_integer_keys=True),
-    RequestCode.GET_BROKER_MEMBER_GROUP: _by(BrokerMemberGroupHeader, _member_group, "broker", has_integer_keys=True),
-    RequestCode.GET_KV_CONFIG: _by(GetKvHeader, _kv, "kv_config"),
-    RequestCode.GET_KVLIST_BY_NAMESPACE: _by(NamespaceHeader, _kv_list, "kv_config"),
-    RequestCode.GET_NAMESRV_CONFIG: _whole(_config),
-    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _whole(_all_topics, "topic"),
-    RequestCode.GET_TOPICS_BY_CLUSTER: _by(ClusterHeader, _topics_by_cluster, "topic cluster"),
-    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: _whole(_system_topics, "broker cluster"),
-    RequestCode.GET_UNIT_TOPIC_LIST: _whole(_flagged(lookup.unit_topics), "topic"),
-    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: _whole(_flagged(lookup.unit_sub_topics), "topic"),
-    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: _whole(_flagged(lookup.unit_sub_ununit_topics), "topic"),
+    RequestCode.GET_KV_CONFIG: _reading(_kv, "kv_config", "namespace key"),
+    RequestCode.GET_KVLIST_BY_NAMESPACE: _reading(_kv_list, "kv_config", "namespace"),
+    RequestCode.GET_NAMESRV_CONFIG: _reading(_config),
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _reading(_all_topics, "topic"),
+    RequestCode.GET_TOPICS_BY_CLUSTER: _reading(_topics_by_cluster, "topic cluster", "cluster"),
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: _reading(_system_topics, "broker cluster"),
+    RequestCode.GET_UNIT_TOPIC_LIST: _reading(_flagged(lookup.unit_topics), "topic"),
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: _reading(_flagged(lookup.unit_sub_topics), "topic"),
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: _reading(_flagged(lookup.unit_sub_ununit_topics), "topic"),
 }
 
 SCANS = frozenset(

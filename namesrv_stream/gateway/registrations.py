@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Protocol
 
 from isal.isal_zlib import crc32
 
+from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.rules.record_types import RegisterBroker
 from namesrv_stream.rules.registration import MAX_TOKENS
-from namesrv_stream.rules.rows import LiveRow, LogPosition
+from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.remoting_command import RemotingCommand
 
 MAX_BROKERS_OF_A_CONNECTION = 1_000
@@ -44,22 +44,6 @@ def token_of(command: RemotingCommand) -> str:
     return blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
-class Published(Protocol):
-    """The newest snapshot: its leases by broker address, the log, and how far it has read that, by partition."""
-
-    @property
-    def live(self) -> Mapping[str, LiveRow]:
-        """The leases by broker address."""
-
-    @property
-    def offsets(self) -> Mapping[int, int]:
-        """Partition -> next offset to read."""
-
-    @property
-    def log_id(self) -> str | None:
-        """The id of the log's topic."""
-
-
 @dataclass(slots=True, eq=False)
 class Unread:
     """The last record of a broker address that this gateway sent, other than a heartbeat; no snapshot has read it.
@@ -72,7 +56,7 @@ class Unread:
     is_it: bool = False
     place: LogPosition | None = None
 
-    def is_read_by(self, published: Published) -> bool:
+    def is_read_by(self, published: Answers) -> bool:
         """Return whether the snapshot has read the record."""
         return self.place is not None and self.place.offset < published.offsets.get(self.place.partition, 0)
 
@@ -105,7 +89,7 @@ class Registrations:
         """The number of records and times that are kept of all brokers."""
         return len(self._unread) + sum(map(len, self._sent_in_full_ms.values()))
 
-    def why_in_full(self, address: str, token: str, published: Published, now_ms: int) -> str | None:
+    def why_in_full(self, address: str, token: str, published: Answers, now_ms: int) -> str | None:
         """Return the reason why a registration has to be sent in full; None if a light heartbeat is enough (E10)."""
         unread, lease = self._unread.get(address), published.live.get(address)
         if unread is not None and not unread.is_read_by(published):
@@ -152,7 +136,7 @@ class Registrations:
             del self._unread[next(iter(self._unread))]
         return unread
 
-    def failed(self, address: str, published: Published) -> None:
+    def failed(self, address: str, published: Answers) -> None:
         """Note that a registration of a known broker was not sent, or was sent and failed.
 
         The log may have it all the same. So the broker's next one is sent in full.
@@ -160,7 +144,7 @@ class Registrations:
         if self.is_known(address, published):  # others have to register anyway
             self._sent(address, Unread(self.unread_head(address)))
 
-    def follow(self, published: Published) -> None:
+    def follow(self, published: Answers) -> None:
         """Forget the records that the newest snapshot has read. Of another log no record is known to be there."""
         if self._log_id not in (None, published.log_id):
             for unread in self._unread.values():
@@ -174,14 +158,14 @@ class Registrations:
         unread = self._unread.get(address)
         return None if unread is None else unread.head
 
-    def is_known(self, address: str, published: Published) -> bool:
+    def is_known(self, address: str, published: Answers) -> bool:
         """Return whether the address has a lease, or a registration that is not read yet.
 
         No other has signs of life (L2).
         """
         return address in published.live or self.unread_head(address) is not None
 
-    def is_in_doubt(self, address: str, published: Published) -> bool:
+    def is_in_doubt(self, address: str, published: Answers) -> bool:
         """Return whether its broker has to register whatever its version is.
 
         The snapshot has not read this gateway's last record of it, which ends a connection or the lease. Or a

@@ -1,4 +1,4 @@
-"""The listening socket and its connections: closes idle ones, and all of them in order at the end."""
+"""The listening socket and its connections, which end in order with it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ log = logging.getLogger(__name__)
 _FILES_RESERVE = 256
 """File descriptors kept free of connections: for Kafka, the tables, the log and the metrics."""
 
-_SWEEP_EVERY_S = 1.0
 _ANSWER_LIMIT_S = 3.0
 
 
@@ -80,7 +79,6 @@ class Server:
         self._requests = requests
         self.connections = Connections(settings, _connection_limit(settings))
         self._server: asyncio.Server
-        self._sweeper: asyncio.Task[None]
 
     @property
     def port(self) -> int:
@@ -95,11 +93,9 @@ class Server:
             sock=self._socket(),
             backlog=self._settings.server_socket_backlog,
         )
-        self._sweeper = asyncio.ensure_future(self._sweep())
 
     async def stop(self) -> None:
         """Accept no more connections, wait up to 3 s for outstanding answers, and close all connections."""
-        self._sweeper.cancel()
         self._server.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_ANSWER_LIMIT_S):
@@ -129,11 +125,6 @@ class Server:
             if size_bytes > 0:  # accepted sockets inherit it from the listening one
                 listening.setsockopt(socket.SOL_SOCKET, option, size_bytes)
         return listening
-
-    async def _sweep(self) -> None:
-        while True:
-            await asyncio.sleep(_SWEEP_EVERY_S)
-            self.connections.look_around()
 
 
 def _connection_limit(settings: NamesrvSettings) -> int:

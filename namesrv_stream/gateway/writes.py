@@ -1,13 +1,21 @@
-"""The writing requests: each becomes a record, and is answered once Kafka has the record.
+"""The way of a writing request, from its command to its answer.
 
-A sign of life whose record is sent later (`heartbeats.py`) is answered by the record before it.
+1. A registration that the tables show is sent as a light heartbeat, and not decoded (`registering.py`).
+2. Any other request is decoded: in the event loop, or in another process if that takes long.
+3. Its handler in `HANDLERS` hands a record to Kafka, and says what the answer will be (`Sent`).
+4. It is answered once Kafka has the record.
+
+`send_at_once` takes the first three steps in the turn in which the request comes, as for most requests. `answered`
+takes them in a task: after earlier requests of the connection, for large bodies, and for what meets an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
+
+from msgspec.structs import replace
 
 from namesrv_stream.config import ConfigBlackListError
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
@@ -15,35 +23,35 @@ from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.connection import Connection
 from namesrv_stream.gateway.kafka_link import GatewayBusyError
 from namesrv_stream.gateway.own_writes import OwnWrites
-from namesrv_stream.gateway.registering import Registering, busy
-from namesrv_stream.gateway.registrations import Registrations
-from namesrv_stream.gateway.sending import Sending
+from namesrv_stream.gateway.registering import Registering
+from namesrv_stream.gateway.sending import Answer, InLog, Sending, Sent
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
+    Command,
     DataVersion,
-    Request,
+    UnregisterBroker,
     UpdateNamesrvConfig,
     WipeWritePerm,
 )
 from namesrv_stream.wire.bodies import decode_body, encode_body
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
-from namesrv_stream.wire.headers import (
-    AddWritePermResponseHeader,
-    BrokerHeader,
-    QueryDataVersionResponseHeader,
-    WipeWritePermResponseHeader,
-    header_fields,
-    read_names,
-)
+from namesrv_stream.wire.frame import LARGE_BODY_BYTES
+from namesrv_stream.wire.headers import BrokerHeader, read_names
 from namesrv_stream.wire.remoting_command import RemotingCommand
-from namesrv_stream.wire.wire_errors import BadRequestError, MalformedBodyError
-from namesrv_stream.wire.write_requests import operator_command
+from namesrv_stream.wire.wire_errors import BadRequestError
+from namesrv_stream.wire.write_requests import operator_command, unregister_broker
 
-Handler = Callable[["Writes", RemotingCommand, Connection], Awaitable[RemotingCommand]]
+MAX_AT_ONCE_BYTES = 256 * 1024
+"""Limit of a registration's body that is decoded in the turn in which it comes.
+
+1,500 topics take 0.6 ms. Over LARGE_BODY_BYTES `only_quick` ones are; the slowest that was found takes 3.3 ms.
+"""
+
+Handler = Callable[["Writes", RemotingCommand, Any, Connection], Sent]
 
 
 class Writes:
-    """Turns writing requests into records. Lives in the event loop.
+    """Sends the writing requests of all connections. Lives in the event loop.
 
     `answers` is replaced with each snapshot.
     """
@@ -52,87 +60,123 @@ class Writes:
         self._sending = sending
         self._link = sending.link
         self._answers = answers
-        self._registrations = Registrations(reconcile_interval_ms)
         self.own = OwnWrites(answers)
-        self.registering = Registering(self._sending, self._registrations, answers, self.own)
+        self.registering = Registering(sending, reconcile_interval_ms, answers, self.own)
 
-    # --- requests
+    def send_at_once(self, command: RemotingCommand, connection: Connection) -> Sent | None:
+        """Send a request in the turn in which it came.
 
-    async def answered(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Handle a request and return its answer. A bad request and a record that fails are answered too."""
+        Return None, and send nothing, if `answered` has to handle it: earlier requests of the connection wait, its body
+        takes long to decode, or there is an error.
+        """
+        if not connection.is_answered or connection.order.locked():
+            return None
+        limit_bytes = MAX_AT_ONCE_BYTES if command.code == RequestCode.REGISTER_BROKER else LARGE_BODY_BYTES
         try:
-            return await HANDLERS[command.code](self, command, connection)
+            return self._sent(command, connection, limit_bytes)
+        except Exception:  # also an error of ours: `answered` meets it again, and its caller logs and answers it
+            return None
+
+    async def answered(self, command: RemotingCommand, connection: Connection) -> Answer:
+        """Send a request, and return its answer. A bad request and a record that fails are answered too."""
+        try:
+            async with connection.order:
+                sent = self._sent(command, connection, LARGE_BODY_BYTES) or await self._sent_aside(command, connection)
+            if sent.place is not None:
+                await sent.place
+            return sent.answer()
         except BadRequestError as error:
             connection.complain(str(error))
-            return command.answer(ResponseCode.SYSTEM_ERROR, error.remark, _no_fields(command))
-        except GatewayBusyError as error:
-            connection.complain(str(error))
-            return busy(command, error, _no_fields(command))
-        except (KafkaUnreachableError, KafkaRefusedError) as error:
-            return busy(command, error, _no_fields(command))
+            return refusal(command, error)
+        except (GatewayBusyError, KafkaUnreachableError, KafkaRefusedError) as error:
+            if isinstance(error, GatewayBusyError):
+                connection.complain(str(error))
+            if command.code == RequestCode.REGISTER_BROKER:
+                self.registering.note_not_sent(command)
+            return refusal(command, error)
 
-    async def _register(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        return await self.registering.register(command, connection)
+    def _sent(self, command: RemotingCommand, connection: Connection, limit_bytes: int) -> Sent | None:
+        """Send a request now; return None if its body has to be decoded in another process."""
+        if command.code == RequestCode.REGISTER_BROKER:
+            if (light := self.registering.send_light(command, connection)) is not None:
+                return light
+            if command.body and not command.body.startswith(b"{"):
+                return None  # it may be compressed, and inflate to anything
+        if len(command.body) > limit_bytes:
+            return None
+        is_large = len(command.body) > LARGE_BODY_BYTES
+        if is_large:
+            self._link.check_room(len(command.body), connection.host)
+        decode = self._decoding(command, connection, only_quick=is_large)
+        return self._handled(command, decode(), connection)
 
-    async def _unregister(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        async with connection.order:
-            place = self.registering.unregister(command, connection)
-        await self._sending.in_log(place)
-        return command.answer()
+    async def _sent_aside(self, command: RemotingCommand, connection: Connection) -> Sent:
+        decode = self._decoding(command, connection)
+        return self._handled(
+            command, await self._sending.decoded_aside(decode, len(command.body), connection), connection
+        )
 
-    async def _query_data_version(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        asking = read_names(command, BrokerHeader)
-        read = partial(decode_body, command.body or b"{}", DataVersion)
-        version = await self._sending.made(command, connection, read)
-        await self._sign_of_life(asking.broker_addr, connection)
-        is_in_doubt = self._registrations.is_in_doubt(asking.broker_addr, self._answers)
-        changed = is_in_doubt or self._answers.is_changed(asking, version)
-        live = self._answers.live.get(asking.broker_addr)
+    def _decoding(
+        self, command: RemotingCommand, connection: Connection, *, only_quick: bool = False
+    ) -> Callable[[], Any]:
+        """Return what decodes a request, which may be run in another process. Raises BadRequestError."""
+        if command.code == RequestCode.REGISTER_BROKER:
+            return self.registering.decoding(command, connection, only_quick=only_quick)
+        return partial(_DECODERS.get(command.code, operator_command), command)
+
+    def _handled(self, command: RemotingCommand, content: Any, connection: Connection) -> Sent:
+        sent = HANDLERS[command.code](self, command, content, connection)
+        if sent.place is not None and not sent.is_logged and command.code != RequestCode.REGISTER_BROKER:
+            self._sending.limit(sent.place)  # for a registration a broker waits 24 s, longer than Kafka's client
+        return sent
+
+    # --- handlers
+
+    def _register(self, command: RemotingCommand, content: Any, connection: Connection) -> Sent:
+        return self.registering.send_in_full(command, content, connection)
+
+    def _unregister(self, command: RemotingCommand, request: UnregisterBroker, connection: Connection) -> Sent:
+        return Sent(self.registering.unregister(request, connection), command.answer)
+
+    def _heartbeat(self, command: RemotingCommand, header: BrokerHeader, connection: Connection) -> Sent:
+        return Sent(self.registering.sign_of_life(header.broker_addr, connection), command.answer, is_light=True)
+
+    def _query_data_version(
+        self, command: RemotingCommand, asked: tuple[BrokerHeader, DataVersion], connection: Connection
+    ) -> Sent:
+        place = self.registering.sign_of_life(asked[0].broker_addr, connection)
+        return Sent(place, partial(self._answer_to_query, command, *asked), is_light=True)
+
+    def _answer_to_query(self, command: RemotingCommand, asking: BrokerHeader, version: DataVersion) -> RemotingCommand:
+        address = asking.broker_addr
+        changed = self.registering.is_in_doubt(address) or self._answers.is_changed(asking, version)
+        live = self._answers.live.get(address)
         body = encode_body(live.data_version) if live else b""
-        return command.answer(ext_fields=header_fields(QueryDataVersionResponseHeader(changed=changed)), body=body)
+        return command.answer(ext_fields={"changed": "true" if changed else "false"}, body=body)
 
-    async def _heartbeat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        await self._sign_of_life(read_names(command, BrokerHeader).broker_addr, connection)
+    def _operate(self, command: RemotingCommand, request: Command, connection: Connection) -> Sent:
+        request = replace(request, requested_by=request.requested_by or connection.peer)
+        place = self._link.send(request, host=connection.host)
+        place.add_done_callback(partial(self._on_commanded, request, connection.number))
+        return Sent(place, partial(self._answer_to_operator, command, request))
+
+    def _on_commanded(self, request: Command, connection: int, done: InLog) -> None:
+        if not done.cancelled() and done.exception() is None:
+            self.own.commanded(request, connection, done.result())
+
+    def _answer_to_operator(self, command: RemotingCommand, request: Command) -> RemotingCommand:
+        if isinstance(request, WipeWritePerm | AddWritePerm):
+            count = "wipeTopicCount" if isinstance(request, WipeWritePerm) else "addTopicCount"
+            return command.answer(ext_fields={count: str(self._answers.topic_count(request.broker_name))})
         return command.answer()
 
-    async def _sign_of_life(self, address: str, connection: Connection) -> None:
-        """Send a heartbeat for a broker that is known (L2); send nothing for others."""
-        if not self.registering.is_known(address):
-            return
-        async with self._sending.turn(connection):
-            place = self.registering.sign_of_life(address, connection)
-        await self._sending.in_log(place)
-
-    async def _operate(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        async with connection.order:
-            read = partial(operator_command, command, requested_by=connection.peer)
-            request = await self._sending.made(command, connection, read)
-            place = self._link.send(request, host=connection.host)
-        await self._sending.in_log(place)
-        self.own.commanded(request, connection.number, place.result())
-        match request:
-            case WipeWritePerm(broker_name=name):
-                header = WipeWritePermResponseHeader(wipe_topic_count=self._answers.topic_count(name))
-                return command.answer(ext_fields=header_fields(header))
-            case AddWritePerm(broker_name=name):
-                added = AddWritePermResponseHeader(add_topic_count=self._answers.topic_count(name))
-                return command.answer(ext_fields=header_fields(added))
-        return command.answer()
-
-    async def _update_config(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+    def _update_config(self, command: RemotingCommand, request: UpdateNamesrvConfig, connection: Connection) -> Sent:
         """Change settings (A5). If one of them may not change at run time, refuse all of them."""
         try:
-            read = partial(operator_command, command, requested_by=connection.peer)
-            request = await self._sending.made(command, connection, read)
-            assert isinstance(request, UpdateNamesrvConfig), "the code says so"
             changes = self._answers.settings.live_changes(request.properties)
-        except MalformedBodyError:
-            return command.answer(ResponseCode.SYSTEM_ERROR, "string2Properties error")
         except ConfigBlackListError as error:
-            return command.answer(ResponseCode.NO_PERMISSION, error.remark)
-        if changes:
-            await self._sending.in_log(self._link.send(request, host=connection.host))
-        return command.answer()
+            return Sent(None, partial(command.answer, ResponseCode.NO_PERMISSION, error.remark))
+        return self._operate(command, request, connection) if changes else Sent(None, command.answer)
 
     # --- what happens besides requests
 
@@ -142,27 +186,32 @@ class Writes:
         self.own.follow(answers)
         self.registering.follow(answers)
 
-    def stop(self) -> None:
-        """Send no more records for lost connections or lost brokers.
 
-        So no lease ends with this gateway: its brokers are at other gateways, or back within their timeout.
-        """
-        self.registering.stop()
+def refusal(command: RemotingCommand, error: BaseException) -> RemotingCommand:
+    """Return the answer to a request that is not in the log. A broker that is answered SYSTEM_BUSY tries again.
 
-    def connection_lost(self, connection: Connection) -> None:
-        """Start to send CHANNEL_CLOSED for the brokers of the connection (L6), unless the gateway stops."""
-        if not self.registering.is_stopping:
-            self._sending.start(self.registering.connection_lost(connection))
-
-    async def put(self, request: Request) -> None:
-        """Send a record of the gateway's own; return when Kafka has it."""
-        await self._link.send(request)
+    The fields are empty if the answer has a header class, as in RocketMQ, else None.
+    """
+    fields: dict[str, str] | None = {} if command.code in _CODES_WITH_FIELDS else None
+    if isinstance(error, BadRequestError):
+        return command.answer(ResponseCode.SYSTEM_ERROR, error.remark, fields)
+    return command.answer(ResponseCode.SYSTEM_BUSY, f"[REJECTREQUEST]{error}", fields)
 
 
-def _no_fields(command: RemotingCommand) -> dict[str, str] | None:
-    """Return the fields of an error: empty if the answer has a header class, as in RocketMQ, else None."""
-    return {} if command.code in _CODES_WITH_FIELDS else None
+def _decode_header(command: RemotingCommand) -> BrokerHeader:
+    return read_names(command, BrokerHeader)
 
+
+def _decode_query(command: RemotingCommand) -> tuple[BrokerHeader, DataVersion]:
+    return _decode_header(command), decode_body(command.body or b"{}", DataVersion)
+
+
+_DECODERS: Final[Mapping[int, Callable[[RemotingCommand], Any]]] = {
+    RequestCode.UNREGISTER_BROKER: unregister_broker,
+    RequestCode.QUERY_DATA_VERSION: _decode_query,
+    RequestCode.BROKER_HEARTBEAT: _decode_header,
+}
+"""Functions that decode a request; for all other codes this is `operator_command`."""
 
 HANDLERS: Final[Mapping[int, Handler]] = {
     RequestCode.REGISTER_BROKER: Writes._register,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -40,6 +41,18 @@ def opened(client: Callable[..., T], options: Mapping[str, Any], address: str) -
         return client(options, logger=librdkafka_log)
     except KafkaException as error:
         raise named_kafka_error(error.args[0], address) from error
+
+
+def answered(asked: Future[T], limit_s: float | None = None) -> T:
+    """Return Kafka's answer to a question of an AdminClient. Raises what the future has, and TimeoutError.
+
+    The future's own error is not raised: it would hold the frames of those who asked, and with them the client.
+    librdkafka's thread may be the last to drop it, and a client that is closed in that thread aborts the process.
+    """
+    error = asked.exception(limit_s)
+    if error is not None:
+        raise type(error)(*error.args)
+    return asked.result()
 
 
 def named_kafka_error(error: KafkaError, address: str) -> NamesrvError:

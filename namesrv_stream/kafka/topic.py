@@ -38,7 +38,7 @@ from tenacity import (
 )
 
 from namesrv_stream.errors import KafkaUnreachableError, NamesrvError
-from namesrv_stream.kafka.librdkafka import COMPRESSION, KafkaOptions, named_kafka_error, opened
+from namesrv_stream.kafka.librdkafka import COMPRESSION, KafkaOptions, answered, named_kafka_error, opened
 from namesrv_stream.records import DEFAULT_TOPIC, MAX_RECORD_BYTES
 
 log = logging.getLogger(__name__)
@@ -298,7 +298,7 @@ class _Admin:
         If no answer came, the error is what kept the connection from opening.
         """
         try:
-            return asked.result()
+            return answered(asked)
         except KafkaException as raised:
             error: KafkaError = raised.args[0]
             if error.code() in but:

@@ -124,13 +124,14 @@ class LogClock:
     def of(cls, snapshot: SnapshotRow) -> Self:
         """Return the clock as a snapshot has it.
 
-        A snapshot of an earlier release has it at its newest tick. Before 0.2.0, when a snapshot had no kind, ticks
-        were not recorded. They come every second, so its event time is close; without it the time that an upgrade took
+        A snapshot of an earlier release has it at its newest tick. Before 0.2.0 a snapshot had no kind, and ticks were
+        not recorded. They came every second, so its event time is close; without it the time that an upgrade took
         would count as silence.
         """
         if snapshot.clock_millis is not None:
             return cls(snapshot.last_tick, snapshot.last_tick_append, snapshot.clock_millis)
-        newest_tick = snapshot.event_time if snapshot.kind is None else snapshot.last_tick
+        is_of_first_release = snapshot.kind is None and snapshot.last_tick is None
+        newest_tick = snapshot.event_time if is_of_first_release else snapshot.last_tick
         return cls(newest_tick, newest_tick or None, newest_tick or None)
 
     def event_time_ms(self, append_time_ms: int) -> int:

@@ -14,12 +14,13 @@ from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 
 from namesrv_stream.errors import NotARegistryError, StorageError, TableDamagedError
 from namesrv_stream.tables.arrow import parquet_rows
-from namesrv_stream.tables.root import Root, with_later_columns
+from namesrv_stream.tables.root import FILES_ARE_ALL, Root, select, with_later_columns
 from namesrv_stream.tables.schemas import TableSpec
 
 UNREADABLE = (DeltaError, OSError, pa.ArrowException, StorageError)
@@ -114,6 +115,15 @@ class TableFiles:
             except msgspec.DecodeError as error:
                 return path, f"is damaged ({error})"
         return None
+
+
+def all_rows(root: Root, spec: TableSpec, table: DeltaTable) -> pa.Table:
+    """Return the rows of an open table, file by file: planning a query takes longer than reading a small file."""
+    if table.protocol().min_reader_version > FILES_ARE_ALL:
+        return select(table, spec)
+    files = TableFiles(root, spec)
+    paths = sorted(_unquoted(table.get_add_actions()["path"].to_pylist()))
+    return pa.concat_tables([spec.schema.empty_table(), *map(files.rows, paths)])
 
 
 def _unquoted(paths: Iterable[str]) -> frozenset[str]:

@@ -25,6 +25,9 @@ _SHORT_LOG_MS = 3_600_000
 On a local disk each look for a newer version goes through all of a table's log: 0.1 s of CPU for that of two months.
 """
 
+FILES_ARE_ALL = 1
+"""Delta's reader version at which a table's rows are those of its files, without deletion vectors or mapped columns."""
+
 _WRITER_THAT_CHECKS = 3
 """Delta's writer version from which a writer must honour CHECK constraints."""
 

@@ -20,7 +20,7 @@ from namesrv_stream.rules.lookup import RouteTables, route_index, route_tables
 from namesrv_stream.rules.queues import TopicQueues
 from namesrv_stream.rules.rows import RejectedRow, SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.damage import naming_damage
+from namesrv_stream.tables.damage import all_rows, naming_damage
 from namesrv_stream.tables.root import OpenTables, Root, select
 from namesrv_stream.tables.schemas import REJECTED, ROUTE_TABLES, TOPIC, TableSpec
 from namesrv_stream.tables.snapshots import Snapshots
@@ -147,7 +147,9 @@ class RouteReader:
             return select(self._tables.at(spec, snapshot.versions[spec.name]), spec)
 
     def _loaded(self, spec: TableSpec, snapshot: SnapshotRow) -> LoadedTable:
-        return LoadedTable(spec, snapshot.versions[spec.name], self.table(spec, snapshot))
+        version = snapshot.versions[spec.name]
+        with self._naming_what_is_gone(snapshot, spec):
+            return LoadedTable(spec, version, all_rows(self._root, spec, self._tables.at(spec, version)))
 
     def _topics(
         self, snapshot: SnapshotRow, known: LoadedTable | LoadedTopics | None

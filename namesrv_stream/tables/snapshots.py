@@ -17,7 +17,7 @@ from namesrv_stream.errors import NoSuchSnapshotError, SnapshotGoneError
 from namesrv_stream.reporting.texts import moment_text
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.arrow import rows_from_arrow
-from namesrv_stream.tables.damage import naming_damage
+from namesrv_stream.tables.damage import TableFiles, naming_damage
 from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, query, select
 from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT
 
@@ -97,7 +97,7 @@ class Snapshots:
     def newest(self) -> SnapshotRow:
         """Return the row with the highest epoch. Raises NoSuchSnapshotError if there is no row."""
         with naming_damage(self._root, SNAPSHOT, self._table.version()):
-            row = newest_row(self._table)
+            row = newest_row(self._root, self._table)
         if row is None:
             raise NoSuchSnapshotError("any epoch", None)
         return row
@@ -173,16 +173,17 @@ class Snapshots:
             return rows_from_arrow(SNAPSHOT, select(self._table, SNAPSHOT, condition, then))
 
 
-def newest_row(snapshot_table: DeltaTable) -> SnapshotRow | None:
+def newest_row(root: Root, snapshot_table: DeltaTable) -> SnapshotRow | None:
     """Return the snapshot row with the highest epoch, None if there is no row.
 
-    Reads one file: the one whose statistics name that epoch.
+    Reads one file, without a query: the one whose statistics name that epoch.
     """
-    highest = max(snapshot_table.get_add_actions(flatten=True)["max.epoch"].to_pylist(), default=None)
-    if highest is None:
+    files = snapshot_table.get_add_actions(flatten=True)
+    highest = list(zip(files["max.epoch"].to_pylist(), files["path"].to_pylist(), strict=True))
+    if not highest:
         return None
-    row: SnapshotRow = rows_from_arrow(SNAPSHOT, select(snapshot_table, SNAPSHOT, f"epoch = {highest}"))[0]
-    return row
+    rows: list[SnapshotRow] = rows_from_arrow(SNAPSHOT, TableFiles(root, SNAPSHOT).rows(max(highest)[1]))
+    return max(rows, key=lambda row: row.epoch)
 
 
 def _file_name(version: int) -> str:

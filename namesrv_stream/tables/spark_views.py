@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.object_store import give_spark_access
 from namesrv_stream.tables.pinned import event_time_ms
-from namesrv_stream.tables.root import Root, missing_columns
+from namesrv_stream.tables.root import FILES_ARE_ALL, Root, missing_columns
 from namesrv_stream.tables.schemas import PINNED_TABLES, TableSpec, type_name
 from namesrv_stream.tables.snapshots import Snapshots
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession  # the statements alone are for those without Spark in the process
 
 VIEWS = PINNED_TABLES
-
-_FILES_ARE_ALL = 1
-"""Delta's reader version at which a table's rows are those of its files, without deletion vectors or mapped columns."""
 
 _GLOB_CHARACTERS = re.compile(r"[\\*?{}\[\]]")
 
@@ -61,7 +58,7 @@ def table_as_of(spark: SparkSession, root: Root, spec: TableSpec, version: int |
     """
     table = root.open(spec, version)
     files = pa.table(table.get_add_actions()).to_pylist()
-    if table.protocol().min_reader_version > _FILES_ARE_ALL or not all(_names_its_partition(file) for file in files):
+    if table.protocol().min_reader_version > FILES_ARE_ALL or not all(_names_its_partition(file) for file in files):
         return spark.sql(table_sql(root, spec, table.version()))
     paths = [file["path"] for file in files]
     return _rows_of(spark, root.spark_path(spec), paths, table.schema().to_json()).selectExpr(*_columns(table, spec))

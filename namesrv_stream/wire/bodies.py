@@ -17,7 +17,7 @@ import msgspec
 from namesrv_stream.rules import lookup
 from namesrv_stream.rules.record_types import DataVersion, QueueData
 from namesrv_stream.wire.json_text import decode_json, encode_json, encode_json_with_bare_keys
-from namesrv_stream.wire.wire_errors import MalformedBodyError
+from namesrv_stream.wire.wire_errors import malformed_body
 
 
 class BrokerData(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -98,13 +98,13 @@ def encode_body(body: JsonBody, *, bare_integer_keys: bool = False) -> bytes:
 
 
 def decode_body(text: bytes, body: type[Body]) -> Body:
-    """Decode `text` as one of this module's classes or as DataVersion. Raises MalformedBodyError."""
+    """Decode `text` as one of this module's classes or as DataVersion. Raises BadRequestError."""
     decoder: msgspec.json.Decoder[Body] = _decoders[body]
     return decode_json(text, decoder, body.__name__)
 
 
 def decode_queue_datas(text: bytes) -> list[QueueData]:
-    """Decode the queue data in the body of a REGISTER_TOPIC_IN_NAMESRV. Raises MalformedBodyError."""
+    """Decode the queue data in the body of a REGISTER_TOPIC_IN_NAMESRV. Raises BadRequestError."""
     return decode_json(text, _queue_datas_decoder, "TopicRouteData").queue_datas
 
 
@@ -162,19 +162,24 @@ _MAX_CONTINUED_LINES = 16
 
 
 def decode_properties(text: bytes) -> dict[str, str]:
-    """Decode settings from Java properties text, which is UTF-8 here (A5). Raises MalformedBodyError."""
-    if len(text) > MAX_PROPERTIES_BYTES:
-        raise MalformedBodyError("properties", f"{len(text)} bytes, over the limit of {MAX_PROPERTIES_BYTES}")
-    lines, continued = (text.count(end + b"\n") + text.count(end + b"\r") for end in (b"", b"\\"))
-    lines -= text.count(b"\r\n")
-    if lines > _MAX_LINES:
-        raise MalformedBodyError("properties", f"{lines} lines, over the limit of {_MAX_LINES}")
-    if continued > _MAX_CONTINUED_LINES:
-        raise MalformedBodyError("properties", f"{continued} continued lines, over the limit of {_MAX_CONTINUED_LINES}")
+    """Decode settings from Java properties text, which is UTF-8 here (A5). Raises BadRequestError."""
     try:
+        _check_size(text)
         return dict(_loaded(text.decode()))
-    except (UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:
-        raise MalformedBodyError("properties", str(error)) from error
+    except ValueError as error:  # also of javaproperties
+        raise malformed_body("properties", error, "string2Properties error") from error
+
+
+def _check_size(text: bytes) -> None:
+    lines, continued = (text.count(end + b"\n") + text.count(end + b"\r") for end in (b"", b"\\"))
+    sizes = (
+        (len(text), MAX_PROPERTIES_BYTES, "bytes"),
+        (lines - text.count(b"\r\n"), _MAX_LINES, "lines"),
+        (continued, _MAX_CONTINUED_LINES, "continued lines"),
+    )
+    for size, limit, what in sizes:
+        if size > limit:
+            raise ValueError(f"{size} {what}, over the limit of {limit}")
 
 
 @lru_cache(maxsize=4)  # a request's settings are read to find out who may change them, and again to change them

@@ -1,4 +1,4 @@
-"""The protocol's numbers: of requests, answers, flags, languages, header forms and versions."""
+"""The protocol's numbers: of requests, answers, flags, header forms and versions."""
 
 from __future__ import annotations
 
@@ -58,25 +58,6 @@ class SerializeType(IntEnum):
 
     JSON = 0
     ROCKETMQ = 1
-
-
-class LanguageCode(IntEnum):
-    """The sender's language: its name in a JSON header, its number in a binary one."""
-
-    JAVA = 0
-    CPP = 1
-    DOTNET = 2
-    PYTHON = 3
-    DELPHI = 4
-    ERLANG = 5
-    RUBY = 6
-    OTHER = 7
-    HTTP = 8
-    GO = 9
-    PHP = 10
-    OMS = 11
-    RUST = 12
-    NODE_JS = 13
 
 
 class Version(IntEnum):

@@ -7,14 +7,8 @@ from collections.abc import Iterator
 import msgspec
 
 from namesrv_stream.wire.opening import Opening, opening_of
-from namesrv_stream.wire.remoting_command import RemotingCommand, decode_command
-from namesrv_stream.wire.wire_errors import (
-    FrameError,
-    FrameLengthError,
-    FrameTooLargeError,
-    HeaderLengthError,
-    HeaderTooLargeError,
-)
+from namesrv_stream.wire.remoting_command import RemotingCommand, decode_command, header_beyond_frame
+from namesrv_stream.wire.wire_errors import FrameError
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 """RocketMQ's limit (`com.rocketmq.remoting.frameMaxLength`), the length word included."""
@@ -143,20 +137,23 @@ class FrameDecoder:
             return
         header_bytes = int.from_bytes(self._buffer[_LENGTH_BYTES + 1 : words])
         if words + header_bytes > end:
-            raise HeaderLengthError(header_bytes, end - words)
+            raise header_beyond_frame(header_bytes, end - words)
         if header_bytes > MAX_HEADER_BYTES:
-            raise HeaderTooLargeError(header_bytes, MAX_HEADER_BYTES)
+            limit = f"over the limit of {MAX_HEADER_BYTES}"
+            raise FrameError(f"header of {header_bytes} bytes is {limit}: what is large goes in the body")
 
     def _checked_length(self, word: bytes) -> int:
         length = int.from_bytes(word, signed=True)
         if length < _HEADER_WORD_BYTES:
-            raise FrameLengthError(length)
+            raise FrameError(
+                f"frame length {length} leaves no room for a header: is the peer a RocketMQ broker or client?"
+            )
         if length + _LENGTH_BYTES > self._max_frame_bytes:
-            spoken = _other_protocol(bytes(self._buffer[:16]))
-            raise FrameTooLargeError(length + _LENGTH_BYTES, self._max_frame_bytes, spoken)
+            raise self._too_large(length + _LENGTH_BYTES)
         return length
 
-
-def _other_protocol(first: bytes) -> str | None:
-    opening = opening_of(first)
-    return opening.value if opening and opening is not Opening.REMOTING else None
+    def _too_large(self, frame_bytes: int) -> FrameError:
+        opening, guess = opening_of(bytes(self._buffer[:16])), "does the peer speak TLS or HTTP?"
+        if opening not in {None, Opening.REMOTING}:
+            guess = f"the peer speaks {opening.value}, not RocketMQ's remoting"
+        return FrameError(f"frame of {frame_bytes} bytes is over the limit of {self._max_frame_bytes}: {guess}")

@@ -1,4 +1,4 @@
-"""Typed header fields of requests and answers: a class for each code. On the wire they have RocketMQ's camelCase names.
+"""Typed header fields of requests whose fields are more than texts. On the wire they have RocketMQ's camelCase names.
 
 A field is required if the request has no meaning without it. Any other missing field is null, as in RocketMQ.
 """
@@ -12,11 +12,11 @@ import msgspec
 from namesrv_stream.rules.record_types import MAX_HEARTBEAT_TIMEOUT_MS, BrokerAddress, GroupName, Name, what_is_wrong
 from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.remoting_command import RemotingCommand
-from namesrv_stream.wire.wire_errors import FieldError, UnprintableNameError
+from namesrv_stream.wire.wire_errors import bad_field, unprintable_name
 
 BrokerId = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 TimeoutMs = Annotated[int, msgspec.Meta(ge=1, le=MAX_HEARTBEAT_TIMEOUT_MS)]
-H = TypeVar("H", bound="Header")
+H = TypeVar("H", bound=msgspec.Struct)
 
 _FREE_TEXT = frozenset({"value", "topic"})
 """Fields that are no names that have to be printable: a KV entry's value may have several lines, and see R1a."""
@@ -41,13 +41,6 @@ class RegisterBrokerHeader(Header, frozen=True, kw_only=True):
     zone_name: str | None = msgspec.field(default=None, name="__ZONE_NAME")
 
 
-class RegisterBrokerResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 103; the fields are set for a slave whose master is known (R12)."""
-
-    master_addr: str | None = None
-    ha_server_addr: str | None = None
-
-
 class BrokerHeader(Header, frozen=True, kw_only=True):
     """Requests 104, 322 and 904: the broker that sends them. Only its address counts (D4)."""
 
@@ -55,12 +48,6 @@ class BrokerHeader(Header, frozen=True, kw_only=True):
     cluster_name: str | None = None
     broker_name: str | None = None
     broker_id: BrokerId | None = None
-
-
-class QueryDataVersionResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 322 (M8)."""
-
-    changed: bool
 
 
 class GetRouteInfoHeader(Header, frozen=True, kw_only=True):
@@ -77,76 +64,11 @@ class GetRouteInfoHeader(Header, frozen=True, kw_only=True):
         return self.zone_name if (self.zone_mode or "").lower() == "true" else None
 
 
-class BrokerNameHeader(Header, frozen=True, kw_only=True):
-    """Requests 205 and 327: a broker name."""
-
-    broker_name: str
-
-
-class WipeWritePermResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 205 (A1)."""
-
-    wipe_topic_count: int
-
-
-class AddWritePermResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 327 (A2)."""
-
-    add_topic_count: int
-
-
 class TopicHeader(Header, frozen=True, kw_only=True):
     """Requests 216 and 217: a topic. `cluster_name`: only in 216."""
 
     topic: Name
     cluster_name: str | None = None
-
-
-class GetKvHeader(Header, frozen=True, kw_only=True):
-    """Request 101: an entry of the KV configuration. If a field is missing, no entry is found."""
-
-    namespace: str | None = None
-    key: str | None = None
-
-
-class PutKvHeader(Header, frozen=True, kw_only=True):
-    """Request 100: an entry to put. Its key is not empty: the registry marks a namespace with the empty key (K3)."""
-
-    namespace: str
-    key: Name
-    value: str
-
-
-class DeleteKvHeader(Header, frozen=True, kw_only=True):
-    """Request 102: an entry to delete."""
-
-    namespace: str
-    key: Name
-
-
-class GetKvConfigResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 101 (K2)."""
-
-    value: str
-
-
-class NamespaceHeader(Header, frozen=True, kw_only=True):
-    """Request 219: a namespace to list."""
-
-    namespace: str | None = None
-
-
-class ClusterHeader(Header, frozen=True, kw_only=True):
-    """Request 224: a cluster whose topics to list."""
-
-    cluster: str | None = None
-
-
-class BrokerMemberGroupHeader(Header, frozen=True, kw_only=True):
-    """Request 901: a broker name. The answer repeats the cluster, which is not checked."""
-
-    cluster_name: str | None = None
-    broker_name: str | None = None
 
 
 class NotifyMinBrokerIdChangeHeader(Header, frozen=True, kw_only=True):
@@ -160,17 +82,17 @@ class NotifyMinBrokerIdChangeHeader(Header, frozen=True, kw_only=True):
 
 
 def read_header(command: RemotingCommand, header: type[H]) -> H:
-    """Return the command's fields as `header`. Raises FieldError, which names a field that is missing or bad."""
+    """Return the command's fields as `header`. Raises BadRequestError, which names a field that is missing or bad."""
     try:
         return msgspec.convert(command.ext_fields or {}, header, strict=False)
     except msgspec.ValidationError as error:
-        raise FieldError(request_name(command.code), what_is_wrong(error)) from error
+        raise bad_field(request_name(command.code), what_is_wrong(error)) from error
 
 
 def read_names(command: RemotingCommand, header: type[H]) -> H:
     """Return the same as `read_header`, for a request whose names get into the registry.
 
-    Raises UnprintableNameError too.
+    Raises BadRequestError for a name that cannot be printed, too.
     """
     read = read_header(command, header)
     fields = zip(header.__struct_fields__, msgspec.structs.astuple(read), strict=True)
@@ -182,10 +104,10 @@ def read_names(command: RemotingCommand, header: type[H]) -> H:
 
 
 def check_names(command: RemotingCommand, field: str, *names: str) -> None:
-    """Raise UnprintableNameError if a name has a control character, or one that turns or hides text."""
+    """Raise BadRequestError if a name has a control character, or one that turns or hides text."""
     if not "".join(names).isprintable():
         name = next(name for name in names if not name.isprintable())
-        raise UnprintableNameError(request_name(command.code), field, name)
+        raise unprintable_name(request_name(command.code), field, name)
 
 
 def header_fields(header: Header) -> dict[str, str]:

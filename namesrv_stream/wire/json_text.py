@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from namesrv_stream.wire.wire_errors import MalformedBodyError
+from namesrv_stream.wire.wire_errors import malformed_body
 
 T = TypeVar("T")
 
@@ -57,13 +57,13 @@ def with_quoted_keys(text: bytes) -> bytes:
 
 
 def decode_json(text: bytes, decoder: msgspec.json.Decoder[T], body: str, *, bare_keys: bool = True) -> T:
-    """Decode `text`. Raises MalformedBodyError, which names `body`, a class of RocketMQ.
+    """Decode `text`. Raises BadRequestError, which names `body`, a class of RocketMQ.
 
     `bare_keys`: integer keys may lack their quotes. To search for them can take many times as long as decoding.
     """
     values = count_values(text) if len(text) > MAX_VALUES else 0
     if values > MAX_VALUES:
-        raise MalformedBodyError(body, f"{values} values, over the limit of {MAX_VALUES}")
+        raise malformed_body(body, f"{values} values, over the limit of {MAX_VALUES}")
     try:
         try:
             return decoder.decode(text)
@@ -74,7 +74,7 @@ def decode_json(text: bytes, decoder: msgspec.json.Decoder[T], body: str, *, bar
                 raise
             return decoder.decode(with_quoted_keys(text))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise MalformedBodyError(body, str(error)) from error
+        raise malformed_body(body, error) from error
 
 
 def encode_json(value: object) -> bytes:

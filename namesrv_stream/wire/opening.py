@@ -11,7 +11,7 @@ import struct
 from enum import Enum
 from typing import NamedTuple
 
-from namesrv_stream.wire.wire_errors import MalformedProxyHeaderError
+from namesrv_stream.wire.wire_errors import FrameError
 
 
 class Opening(Enum):
@@ -51,10 +51,14 @@ class ProxyHeader(NamedTuple):
     source: str | None
 
 
+def _malformed(reason: str) -> FrameError:
+    return FrameError(f"PROXY header cannot be read: {reason}; check the load balancer's PROXY protocol setting")
+
+
 def proxy_header(first: bytes) -> ProxyHeader | None:
     """Return the PROXY header (v1 or v2) at the start of `first`; None while it is incomplete.
 
-    After the header the connection has another opening. Raises MalformedProxyHeaderError.
+    After the header the connection has another opening. Raises FrameError.
     """
     return _proxy_v2(first) if first.startswith(b"\r") else _proxy_v1(first)
 
@@ -63,7 +67,7 @@ def _proxy_v1(first: bytes) -> ProxyHeader | None:
     line, end, _ = first[:_PROXY_V1_MAX_BYTES].partition(b"\r\n")
     if not end:
         if len(first) >= _PROXY_V1_MAX_BYTES:
-            raise MalformedProxyHeaderError(f"no end of line within {_PROXY_V1_MAX_BYTES} bytes")
+            raise _malformed(f"no end of line within {_PROXY_V1_MAX_BYTES} bytes")
         return None
     match line.decode("ascii", "replace").split(" "):
         case ["PROXY", "UNKNOWN", *_]:
@@ -71,7 +75,7 @@ def _proxy_v1(first: bytes) -> ProxyHeader | None:
         case ["PROXY", "TCP4" | "TCP6", host, _, port, _]:
             source = _source(host, port)
         case _:
-            raise MalformedProxyHeaderError(f"line {line!r}")
+            raise _malformed(f"line {line!r}")
     return ProxyHeader(len(line) + 2, source)
 
 
@@ -80,9 +84,9 @@ def _source(host: str, port: str) -> str:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        raise MalformedProxyHeaderError(f"source {host!r} is no address") from None
+        raise _malformed(f"source {host!r} is no address") from None
     if not (port.isascii() and port.isdigit() and int(port) < 65_536):
-        raise MalformedProxyHeaderError(f"source port {port!r} is no port")
+        raise _malformed(f"source port {port!r} is no port")
     return f"{address}:{int(port)}"
 
 
@@ -91,13 +95,13 @@ def _proxy_v2(first: bytes) -> ProxyHeader | None:
         return None
     version_and_command, family, length = struct.unpack_from(">BBH", first, len(_PROXY_V2_SIGNATURE))
     if not first.startswith(_PROXY_V2_SIGNATURE) or version_and_command not in (0x20, 0x21):
-        raise MalformedProxyHeaderError(f"version and command {version_and_command:#04x}")
+        raise _malformed(f"version and command {version_and_command:#04x}")
     if len(first) < _PROXY_V2_FIXED_BYTES + length:
         return None
     addresses = _PROXY_V2_ADDRESSES.get(family) if version_and_command == 0x21 else None
     if addresses is None:
         return ProxyHeader(_PROXY_V2_FIXED_BYTES + length, None)
     if length < addresses.size:
-        raise MalformedProxyHeaderError(f"{length} bytes hold no addresses of family {family:#04x}")
+        raise _malformed(f"{length} bytes hold no addresses of family {family:#04x}")
     host, _, port, _ = addresses.unpack_from(first, _PROXY_V2_FIXED_BYTES)
     return ProxyHeader(_PROXY_V2_FIXED_BYTES + length, f"{ipaddress.ip_address(host)}:{port}")

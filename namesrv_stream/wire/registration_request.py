@@ -1,4 +1,4 @@
-"""Encodes and decodes the body of REGISTER_BROKER in all its forms.
+"""Decodes the body of REGISTER_BROKER in all its forms.
 
 The form follows from the sender's version and the header's `compressed`, with one exception: 5.4.0 brokers with
 compressedRegister=true send a compressed body with `compressed=false`. It is recognised by zlib's first byte, 0x78,
@@ -11,7 +11,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from isal.isal_zlib import crc32
@@ -19,13 +19,8 @@ from isal.isal_zlib import crc32
 from namesrv_stream.records import readable_topics, without_nulls
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.wire.codes import Version
-from namesrv_stream.wire.json_text import decode_json, encode_json
-from namesrv_stream.wire.wire_errors import (
-    BodyTooLargeError,
-    Crc32MismatchError,
-    MalformedBodyError,
-    TooManyTopicsError,
-)
+from namesrv_stream.wire.json_text import decode_json
+from namesrv_stream.wire.wire_errors import BadRequestError, malformed_body
 
 MAX_INFLATED_BYTES = 16 * 1024 * 1024
 """The size of the largest frame, and of what Kafka takes: a body that inflates to more could not be written."""
@@ -40,23 +35,9 @@ _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 T = TypeVar("T")
 
-_BODY = "RegisterBrokerBody"
+_BODY, _WRAPPER = "RegisterBrokerBody", "topicConfigSerializeWrapper"
 _ZLIB_FIRST_BYTE = 0x78
 _INT32 = struct.Struct(">i")
-
-
-class BodyLimits(NamedTuple):
-    """Limits of a body, inflated.
-
-    `only_quick`: refuse what takes far longer to decode than topics do. This is JSON with integer keys without quotes,
-    and TopicQueueMappingInfo, in which any values may be.
-    """
-
-    inflated_bytes: int = MAX_INFLATED_BYTES
-    only_quick: bool = False
-
-
-DEFAULT_LIMITS = BodyLimits()
 
 
 class TopicConfigSerializeWrapper(msgspec.Struct, frozen=True, rename="camel"):
@@ -70,8 +51,7 @@ class TopicConfigSerializeWrapper(msgspec.Struct, frozen=True, rename="camel"):
 class RegisterBrokerBody(msgspec.Struct, frozen=True, rename="camel"):
     """The content of a registration's body. `filter_server_list`: None keeps the registered list (R11).
 
-    Decoding keeps only the fields of a topic that the registry uses. Encoding writes the others as a broker does that
-    never set them. `left_out`: the topics that cannot be taken (R1a), which decoding finds.
+    Decoding keeps only the fields of a topic that the registry uses. `left_out`: the topics that cannot be taken (R1a).
     """
 
     topic_config_serialize_wrapper: TopicConfigSerializeWrapper = TopicConfigSerializeWrapper()
@@ -87,15 +67,8 @@ class _QuickBody(RegisterBrokerBody, frozen=True, rename="camel"):
     topic_config_serialize_wrapper: _QuickWrapper = _QuickWrapper()
 
 
-_BODY_DECODERS: Mapping[bool, msgspec.json.Decoder[RegisterBrokerBody]] = {
-    False: msgspec.json.Decoder(RegisterBrokerBody, strict=False),
-    True: msgspec.json.Decoder(_QuickBody, strict=False),
-}
-"""Decoders by whether they take `only_quick` bodies."""
-_WRAPPER_DECODERS: Mapping[bool, msgspec.json.Decoder[TopicConfigSerializeWrapper]] = {
-    False: msgspec.json.Decoder(TopicConfigSerializeWrapper, strict=False),
-    True: msgspec.json.Decoder(_QuickWrapper, strict=False),
-}
+_decoder = msgspec.json.Decoder(RegisterBrokerBody, strict=False)
+_quick_decoder: msgspec.json.Decoder[RegisterBrokerBody] = msgspec.json.Decoder(_QuickBody, strict=False)
 _any_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _version_decoder = msgspec.json.Decoder(DataVersion, strict=False)
 _mapping_decoder = msgspec.json.Decoder(dict[str, object])
@@ -108,20 +81,24 @@ def body_crc32(body: bytes) -> int:
 
 
 def check_crc32(body: bytes, expected: int) -> None:
-    """Raise Crc32MismatchError unless `expected` is the body's checksum, or 0, which is not checked (R1)."""
+    """Raise BadRequestError unless `expected` is the body's checksum, or 0, which is not checked (R1)."""
     if expected and expected != (actual := body_crc32(body)):
-        raise Crc32MismatchError(expected, actual)
+        raise BadRequestError(
+            f"crc32 of the body is {actual}, the header has {expected}: damaged on its way, register again",
+            "crc32 not match",
+        )
 
 
 def decode_registration(
-    body: bytes, version: int, *, compressed: bool = False, limits: BodyLimits = DEFAULT_LIMITS
+    body: bytes, version: int, *, compressed: bool = False, only_quick: bool = False
 ) -> RegisterBrokerBody:
     """Decode the body of a registration, whose header has `version` and `compressed`. Raises BadRequestError.
 
     An empty body registers nothing but the address. A null is what an absent field is, and a topic that cannot be taken
-    is left out alone (R1a).
+    is left out alone (R1a). `only_quick`: refuse what takes far longer to decode than topics do. This is JSON with
+    integer keys without quotes, and TopicQueueMappingInfo, in which any values may be.
     """
-    read, left_out = _decode(body, version, compressed, limits)
+    read, left_out = _decode(body, version, compressed, only_quick)
     wrapper = read.topic_config_serialize_wrapper
     table, mappings = wrapper.topic_config_table, wrapper.topic_queue_mapping_info_map
     _check_topics(len(table))
@@ -151,90 +128,68 @@ def _of_topic_names(values: dict[str, T]) -> dict[str, T]:
     return {name: value for name, value in values.items() if is_topic_name(name)}
 
 
-def _decode(body: bytes, version: int, compressed: bool, limits: BodyLimits) -> tuple[RegisterBrokerBody, list[str]]:
+def _decode(body: bytes, version: int, compressed: bool, only_quick: bool) -> tuple[RegisterBrokerBody, list[str]]:
     """Return what a body says, and the topics that are left out for what they say, not for their names."""
-    if version < Version.V3_0_11:
-        wrapper, left_out = _decode_plain(body or b"{}", _WRAPPER_DECODERS, TopicConfigSerializeWrapper, limits)
-        return RegisterBrokerBody(wrapper, filter_server_list=None), left_out
+    if version < Version.V3_0_11:  # the wrapper alone, and without a list of filter servers, which keeps it
+        return _decode_plain(b'{"%s":%s,"filterServerList":null}' % (_WRAPPER.encode(), body or b"{}"), only_quick)
     if not body:
         return RegisterBrokerBody(), []
     if compressed or body[0] == _ZLIB_FIRST_BYTE:
-        return _decode_sections(inflate(body, limits.inflated_bytes), has_mappings=version >= Version.V5_0_0)
-    return _decode_plain(body, _BODY_DECODERS, RegisterBrokerBody, limits)
+        return _decode_sections(inflate(body), has_mappings=version >= Version.V5_0_0)
+    return _decode_plain(body, only_quick)
 
 
-def _decode_plain(
-    text: bytes, decoders: Mapping[bool, msgspec.json.Decoder[T]], kind: type[T], limits: BodyLimits
-) -> tuple[T, list[str]]:
+def _decode_plain(text: bytes, only_quick: bool) -> tuple[RegisterBrokerBody, list[str]]:
     try:
-        return decode_json(text, decoders[limits.only_quick], kind.__name__, bare_keys=not limits.only_quick), []
-    except MalformedBodyError as error:
-        if limits.only_quick or not isinstance(error.__cause__, msgspec.ValidationError):
+        return decode_json(text, _quick_decoder if only_quick else _decoder, _BODY, bare_keys=not only_quick), []
+    except BadRequestError as error:
+        if only_quick or not isinstance(error.__cause__, msgspec.ValidationError):
             raise
-    return _decode_with_defaults(text, kind)
+    return _decode_with_defaults(text)
 
 
-def _decode_with_defaults(text: bytes, kind: type[T]) -> tuple[T, list[str]]:
+def _decode_with_defaults(text: bytes) -> tuple[RegisterBrokerBody, list[str]]:
     """Decode a body that has nulls, or topics that cannot be read: those are left out alone (R1a)."""
     try:
-        said = decode_json(text, _any_decoder, kind.__name__)
+        said = decode_json(text, _any_decoder, _BODY)
         fields: dict[str, Any] = without_nulls(said)
         if said.get("filterServerList", ()) is None:
             fields["filterServerList"] = None  # keeps the list (R11)
         fields.pop("leftOut", None)
-        key = "topicConfigSerializeWrapper"
-        wrapper, in_all = (
-            (fields, said) if kind is TopicConfigSerializeWrapper else (fields.get(key, {}), said.get(key))
-        )
+        wrapper = fields.get(_WRAPPER, {})
         table = readable_topics(wrapper.get("topicConfigTable", {}), strict=False)
         wrapper["topicConfigTable"] = table
-        left_out = [name for name in (in_all or {}).get("topicConfigTable") or () if name not in table]
-        return msgspec.convert(fields, kind, strict=False), left_out
+        left_out = [name for name in (said.get(_WRAPPER) or {}).get("topicConfigTable") or () if name not in table]
+        return msgspec.convert(fields, RegisterBrokerBody, strict=False), left_out
     except (msgspec.ValidationError, AttributeError, RecursionError) as error:
-        raise MalformedBodyError(kind.__name__, str(error)) from error
+        raise malformed_body(_BODY, error) from error
 
 
 def _check_topics(topics: int) -> None:
     if topics > MAX_TOPICS:
-        raise TooManyTopicsError(topics, MAX_TOPICS)
+        raise BadRequestError(
+            f"{topics} topics in one registration, over the limit of {MAX_TOPICS}: set enableSplitRegistration on the "
+            "broker"
+        )
 
 
-def encode_registration(body: RegisterBrokerBody, version: int, *, compressed: bool = False) -> bytes:
-    """Encode the body as a broker of `version` sends it: before 3.0.11 without compression and filter list."""
-    wrapper = body.topic_config_serialize_wrapper
-    if version >= Version.V3_0_11 and compressed:
-        return zlib.compress(_encode_sections(body, has_mappings=version >= Version.V5_0_0), zlib.Z_BEST_COMPRESSION)
-    table = {topic: _whole_topic(topic, config) for topic, config in wrapper.topic_config_table.items()}
-    fields = {
-        "dataVersion": wrapper.data_version,
-        "topicConfigTable": table,
-        "topicQueueMappingInfoMap": wrapper.topic_queue_mapping_info_map,
-    }
-    if version < Version.V3_0_11:
-        return encode_json(fields)
-    return encode_json({"topicConfigSerializeWrapper": fields, "filterServerList": body.filter_server_list})
+def inflate(body: bytes) -> bytes:
+    """Return the content of one zlib stream, without inflating more than MAX_INFLATED_BYTES and one.
 
-
-def _whole_topic(topic: str, config: TopicConfig) -> dict[str, object]:
-    unset = {"topicName": topic, "topicFilterType": "SINGLE_TAG", "order": False, "attributes": {}}
-    fields: dict[str, object] = msgspec.to_builtins(config)
-    return unset | fields
-
-
-def inflate(body: bytes, limit: int = MAX_INFLATED_BYTES) -> bytes:
-    """Return the content of one zlib stream, without inflating more than `limit` bytes and one.
-
-    Raises BodyTooLargeError if there are more, MalformedBodyError if it is no whole zlib stream.
+    Raises BadRequestError if there are more, or if it is no whole zlib stream.
     """
     stream = zlib.decompressobj()
     try:
-        text = stream.decompress(body, limit + 1)
+        text = stream.decompress(body, MAX_INFLATED_BYTES + 1)
     except zlib.error as error:
-        raise MalformedBodyError(_BODY, f"not a zlib stream: {error}") from error
-    if len(text) > limit:
-        raise BodyTooLargeError(limit)
+        raise malformed_body(_BODY, f"not a zlib stream: {error}") from error
+    if len(text) > MAX_INFLATED_BYTES:
+        raise BadRequestError(
+            f"compressed body inflates to more than {MAX_INFLATED_BYTES} bytes: set enableSplitRegistration on the "
+            "broker"
+        )
     if not stream.eof:
-        raise MalformedBodyError(_BODY, f"zlib stream ends early, after {len(text)} inflated bytes")
+        raise malformed_body(_BODY, f"zlib stream ends early, after {len(text)} inflated bytes")
     return text
 
 
@@ -249,22 +204,22 @@ class _Sections:
         try:
             (number,) = _INT32.unpack_from(self._text, self._at)
         except struct.error:
-            raise MalformedBodyError(_BODY, f"ends at byte {len(self._text)} where a number should be") from None
+            raise malformed_body(_BODY, f"ends at byte {len(self._text)} where a number should be") from None
         self._at += _INT32.size
         if number < 0:
-            raise MalformedBodyError(_BODY, f"negative length {number} before byte {self._at}")
+            raise malformed_body(_BODY, f"negative length {number} before byte {self._at}")
         return int(number)
 
     def block(self) -> bytes:
         end = self.number() + self._at
         if end > len(self._text):
-            raise MalformedBodyError(_BODY, f"block to byte {end} of {len(self._text)}")
+            raise malformed_body(_BODY, f"block to byte {end} of {len(self._text)}")
         block = self._text[self._at : end]
         self._at = end
         return block
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the blocks, one for each topic. Raises TooManyTopicsError before the first if there are too many."""
+        """Yield the blocks, one for each topic. Raises BadRequestError before the first if there are too many."""
         count = self.number()
         _check_topics(count)
         return (self.block() for _ in range(count))
@@ -288,7 +243,7 @@ _TOPIC = re.compile(r"(.*) (-?\d+) (-?\d+) (-?\d+) [A-Z_]+(?: \{.*)?", re.DOTALL
 def _decode_version(block: bytes) -> DataVersion:
     try:
         return decode_json(block, _version_decoder, "DataVersion")
-    except MalformedBodyError:
+    except BadRequestError:
         said = without_nulls(decode_json(block, _any_decoder, "DataVersion"))
         return decode_json(msgspec.json.encode(said or {}), _version_decoder, "DataVersion")
 
@@ -316,24 +271,4 @@ def _decode_mapping(block: bytes) -> tuple[str, dict[str, object]]:
         case str(topic):
             return topic, mapping
         case topic:
-            raise MalformedBodyError("TopicQueueMappingInfo", f"topic {topic!r} is no string")
-
-
-def _encode_sections(body: RegisterBrokerBody, *, has_mappings: bool) -> bytes:
-    wrapper = body.topic_config_serialize_wrapper
-    attributes = " {}" if has_mappings else ""
-    topics = [
-        f"{topic} {config.read_queue_nums} {config.write_queue_nums} {config.perm} SINGLE_TAG{attributes}".encode()
-        for topic, config in wrapper.topic_config_table.items()
-    ]
-    mappings = [encode_json(info) for info in wrapper.topic_queue_mapping_info_map.values()]
-    parts = [_block(encode_json(wrapper.data_version)), _blocks(topics), _block(encode_json(body.filter_server_list))]
-    return b"".join([*parts, _blocks(mappings)] if has_mappings else parts)
-
-
-def _block(content: bytes) -> bytes:
-    return _INT32.pack(len(content)) + content
-
-
-def _blocks(contents: list[bytes]) -> bytes:
-    return _INT32.pack(len(contents)) + b"".join(map(_block, contents))
+            raise malformed_body("TopicQueueMappingInfo", f"topic {topic!r} is no string")

@@ -11,13 +11,8 @@ from typing import Annotated
 
 import msgspec
 
-from namesrv_stream.wire.codes import Flag, LanguageCode, ResponseCode, SerializeType, Version
-from namesrv_stream.wire.wire_errors import (
-    HeaderLengthError,
-    MalformedHeaderError,
-    TooManyFieldsError,
-    UnknownSerializeTypeError,
-)
+from namesrv_stream.wire.codes import Flag, ResponseCode, SerializeType, Version
+from namesrv_stream.wire.wire_errors import FrameError, malformed_header
 
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _WORD = struct.Struct(">I")
@@ -34,14 +29,15 @@ class RemotingCommand(msgspec.Struct, frozen=True, kw_only=True):
 
     `ext_fields`: the header fields of the request or answer; their values are always text. `opaque`: the number that
     an answer has in common with its request on one connection. `version`: the ordinal of the sender's release.
-    `sender`: the user and address that the server has authenticated; not a part of the frame.
+    `serialize_type`: the form in which the header came. `sender`: the user and address that the server has
+    authenticated; not a part of the frame.
     """
 
     code: int
     opaque: int = 0
     flag: int = 0
     version: int = int(Version.V5_4_0)
-    language: LanguageCode = LanguageCode.JAVA
+    language: str = "JAVA"
     remark: str | None = None
     ext_fields: dict[str, str] | None = None
     body: bytes = b""
@@ -89,23 +85,18 @@ class PreparedAnswer:
 
     def frame(self, opaque: int) -> bytes:
         """Return the whole frame that answers the request with this opaque."""
-        return b"".join(self.pieces(b"%d" % opaque))
-
-    def pieces(self, opaque_digits: bytes) -> tuple[bytes, ...]:
-        """Return the frame in pieces, for a caller that joins many frames at once."""
-        header_bytes = self._fixed_header_bytes + len(opaque_digits)
+        digits = b"%d" % opaque
+        header_bytes = self._fixed_header_bytes + len(digits)
         words = _LENGTH_AND_HEADER_WORD.pack(self._fixed_bytes + header_bytes, header_bytes)
-        return words, self._header_start, opaque_digits, self._rest
+        return b"".join((words, self._header_start, digits, self._rest))
 
 
 def encode_command(command: RemotingCommand) -> bytes:
-    """Encode a command as a whole frame, its length word included. Raises HeaderLengthError."""
-    is_json = command.serialize_type is SerializeType.JSON
-    header = _encode_json_header(command) if is_json else _encode_binary_header(command)
+    """Encode a command as a whole frame, its length word included. Its header is JSON. Raises FrameError."""
+    header = _encode_json_header(command)
     if len(header) > _MAX_HEADER_BYTES:
-        raise HeaderLengthError(len(header), _MAX_HEADER_BYTES)
-    word = command.serialize_type << 24 | len(header)
-    words = _LENGTH_AND_HEADER_WORD.pack(4 + len(header) + len(command.body), word)
+        raise header_beyond_frame(len(header), _MAX_HEADER_BYTES)
+    words = _LENGTH_AND_HEADER_WORD.pack(4 + len(header) + len(command.body), len(header))
     return b"".join((words, header, command.body))
 
 
@@ -117,12 +108,17 @@ def decode_command(content: bytes | memoryview) -> RemotingCommand:
     (word,) = _WORD.unpack_from(content)
     serialize_type, header_end = word >> 24, 4 + (word & _MAX_HEADER_BYTES)
     if header_end > len(content):
-        raise HeaderLengthError(header_end - 4, len(content) - 4)
+        raise header_beyond_frame(header_end - 4, len(content) - 4)
     if serialize_type == SerializeType.JSON:
         return _decode_json_header(bytes(content[4:header_end]), bytes(content[header_end:]))
     if serialize_type == SerializeType.ROCKETMQ:
         return _decode_binary_header(bytes(content[4:header_end]), bytes(content[header_end:]))
-    raise UnknownSerializeTypeError(serialize_type)
+    raise FrameError(f"serialize type {serialize_type} is unknown: set the peer to JSON (0) or ROCKETMQ (1)")
+
+
+def header_beyond_frame(header_bytes: int, room_bytes: int) -> FrameError:
+    """Return the error for a header that would reach beyond the end of its frame."""
+    return FrameError(f"header of {header_bytes} bytes in a frame with room for {room_bytes}: check the peer's client")
 
 
 # --- JSON
@@ -134,7 +130,7 @@ class _JsonHeader(msgspec.Struct, frozen=True, rename="camel"):
     code: _Int32
     ext_fields: dict[str, str] | msgspec.UnsetType | None = msgspec.UNSET
     flag: _Int32 = 0
-    language: str | None = LanguageCode.JAVA.name
+    language: str | None = "JAVA"
     opaque: _Int32 = 0
     remark: str | msgspec.UnsetType | None = msgspec.UNSET
     serialize_type: object = msgspec.field(default=SerializeType.JSON.name, name="serializeTypeCurrentRPC")
@@ -152,9 +148,11 @@ _mixed_json_header_decoder = msgspec.json.Decoder(_MixedJsonHeader)
 _json_header_encoder = msgspec.json.Encoder()
 
 
-def _check_fields(ext_fields: object) -> None:
-    if isinstance(ext_fields, dict) and len(ext_fields) > MAX_HEADER_FIELDS:
-        raise TooManyFieldsError(len(ext_fields), MAX_HEADER_FIELDS)
+def _check_fields(count: int) -> None:
+    if count > MAX_HEADER_FIELDS:
+        raise FrameError(
+            f"header of {count} fields or more is over the limit of {MAX_HEADER_FIELDS}: what is large goes in the body"
+        )
 
 
 def _decode_json_header(header: bytes, body: bytes) -> RemotingCommand:
@@ -163,17 +161,17 @@ def _decode_json_header(header: bytes, body: bytes) -> RemotingCommand:
             read = _json_header_decoder.decode(header)
         except msgspec.ValidationError:
             mixed = _mixed_json_header_decoder.decode(header)
-            _check_fields(mixed.ext_fields)
+            _check_fields(len(mixed.ext_fields or ()))
             read = msgspec.structs.replace(mixed, ext_fields=_texts(mixed.ext_fields))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedHeaderError(str(error)) from error
-    _check_fields(read.ext_fields)
+        raise malformed_header(str(error)) from error
+    _check_fields(len(read.ext_fields or ()))
     return RemotingCommand(
         code=read.code,
         opaque=read.opaque,
         flag=read.flag,
         version=read.version,
-        language=LanguageCode.__members__.get(read.language or "", LanguageCode.OTHER),
+        language=read.language or "OTHER",
         remark=read.remark or None,
         ext_fields=None if read.ext_fields is msgspec.UNSET else read.ext_fields,
         body=body,
@@ -197,7 +195,7 @@ def _encode_json_header(command: RemotingCommand) -> bytes:
             code=command.code,
             ext_fields=msgspec.UNSET if command.ext_fields is None else command.ext_fields,
             flag=command.flag,
-            language=command.language.name,
+            language=command.language,
             opaque=command.opaque,
             remark=msgspec.UNSET if command.remark is None else command.remark,
             version=command.version,
@@ -205,7 +203,7 @@ def _encode_json_header(command: RemotingCommand) -> bytes:
     )
 
 
-# --- RocketMQ's binary form. A length of 0 stands for null, so this form cannot carry an empty text.
+# --- RocketMQ's binary form. A length of 0 stands for null.
 
 _BINARY_FIXED = struct.Struct(">hbhiii")  # code, language, version, opaque, flag, length of the remark
 _LENGTH = struct.Struct(">i")
@@ -214,17 +212,16 @@ _KEY_LENGTH = struct.Struct(">h")
 
 def _decode_binary_header(header: bytes, body: bytes) -> RemotingCommand:
     try:
-        code, language, version, opaque, flag, _ = _BINARY_FIXED.unpack_from(header)
+        code, _, version, opaque, flag, _ = _BINARY_FIXED.unpack_from(header)
         remark, at = _take_text(header, _BINARY_FIXED.size - _LENGTH.size, _LENGTH)
         fields = dict(_ext_fields(header, at))
     except (struct.error, UnicodeDecodeError) as error:
-        raise MalformedHeaderError(str(error)) from error
+        raise malformed_header(str(error)) from error
     return RemotingCommand(
         code=code,
         opaque=opaque,
         flag=flag,
         version=version,
-        language=LanguageCode(language) if 0 <= language < len(LanguageCode) else LanguageCode.OTHER,
         remark=remark or None,
         ext_fields={name: value for name, value in fields.items() if name and value} or None,
         body=body,
@@ -237,12 +234,11 @@ def _ext_fields(header: bytes, at: int) -> Iterator[tuple[str, str]]:
     at += _LENGTH.size
     end = at + length
     if length < 0 or end > len(header):
-        raise MalformedHeaderError(f"extFields of {length} bytes in a header of {len(header)}")
+        raise malformed_header(f"extFields of {length} bytes in a header of {len(header)}")
     count = 0
     while at < end:
         count += 1
-        if count > MAX_HEADER_FIELDS:
-            raise TooManyFieldsError(count, MAX_HEADER_FIELDS)
+        _check_fields(count)
         name, at = _take_text(header, at, _KEY_LENGTH)
         value, at = _take_text(header, at, _LENGTH)
         yield name, value
@@ -253,15 +249,5 @@ def _take_text(header: bytes, at: int, length_word: struct.Struct) -> tuple[str,
     (length,) = length_word.unpack_from(header, at)
     start = at + length_word.size
     if length < 0 or start + length > len(header):
-        raise MalformedHeaderError(f"text of {length} bytes at byte {start} of {len(header)}")
+        raise malformed_header(f"text of {length} bytes at byte {start} of {len(header)}")
     return header[start : start + length].decode(), start + length
-
-
-def _encode_binary_header(command: RemotingCommand) -> bytes:
-    remark = (command.remark or "").encode()
-    fixed = _BINARY_FIXED.pack(
-        command.code, command.language, command.version, command.opaque, command.flag, len(remark)
-    )
-    pairs = [(name.encode(), value.encode()) for name, value in (command.ext_fields or {}).items()]
-    fields = b"".join(_KEY_LENGTH.pack(len(name)) + name + _LENGTH.pack(len(value)) + value for name, value in pairs)
-    return b"".join((fixed, remark, _LENGTH.pack(len(fields)), fields))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 
 from namesrv_stream.rules.record_types import (
     AddWritePerm,
-    BrokerHeartbeat,
-    BrokerRequest,
     Command,
     DeleteKvConfig,
     DeleteTopic,
@@ -24,9 +24,6 @@ from namesrv_stream.wire.bodies import decode_properties, decode_queue_datas
 from namesrv_stream.wire.codes import RequestCode, release_name
 from namesrv_stream.wire.headers import (
     BrokerHeader,
-    BrokerNameHeader,
-    DeleteKvHeader,
-    PutKvHeader,
     RegisterBrokerHeader,
     TopicHeader,
     check_names,
@@ -34,49 +31,36 @@ from namesrv_stream.wire.headers import (
     request_name,
 )
 from namesrv_stream.wire.registration_request import (
-    DEFAULT_LIMITS,
-    BodyLimits,
     check_crc32,
     decode_registration,
     has_control_characters,
 )
 from namesrv_stream.wire.remoting_command import RemotingCommand
-from namesrv_stream.wire.wire_errors import FieldError, NotAWriteRequestError, UnprintableNameError
+from namesrv_stream.wire.wire_errors import BadRequestError, bad_field, unprintable_name
 
+C = TypeVar("C", PutKvConfig, DeleteKvConfig, WipeWritePerm, AddWritePerm)
 
-def broker_request(command: RemotingCommand, channel_id: str | None = None) -> BrokerRequest:
-    """Translate a broker's 103, 104, 322 or 904. `channel_id`: the connection over which it came.
-
-    Raises NotAWriteRequestError for any other code, BadRequestError for a bad request.
-    """
-    match command.code:
-        case RequestCode.REGISTER_BROKER:
-            return register_broker(command, channel_id)
-        case RequestCode.UNREGISTER_BROKER:
-            return unregister_broker(command)
-        case RequestCode.QUERY_DATA_VERSION | RequestCode.BROKER_HEARTBEAT:
-            return BrokerHeartbeat(broker_addr=read_names(command, BrokerHeader).broker_addr, channel_id=channel_id)
-    raise NotAWriteRequestError(command.code)
+_FIELDS = frozenset({"namespace", "key", "value", "brokerName"})
 
 
 def register_broker(
-    command: RemotingCommand, channel_id: str | None = None, limits: BodyLimits = DEFAULT_LIMITS
+    command: RemotingCommand, channel_id: str | None = None, *, only_quick: bool = False
 ) -> RegisterBroker:
     """Translate a registration as `read_registration` does, without the names of topics that are left out."""
-    return read_registration(command, channel_id, limits)[0]
+    return read_registration(command, channel_id, only_quick=only_quick)[0]
 
 
 def read_registration(
-    command: RemotingCommand, channel_id: str | None = None, limits: BodyLimits = DEFAULT_LIMITS
+    command: RemotingCommand, channel_id: str | None = None, *, only_quick: bool = False
 ) -> tuple[RegisterBroker, tuple[str, ...]]:
     """Translate a registration: check its checksum (R1), and decode its body in the form of the sender's version.
 
-    Return also the names of the topics that cannot be taken (R1a). Raises BadRequestError; BodyTooLargeError
-    beyond the `limits`.
+    Return also the names of the topics that cannot be taken (R1a). `only_quick`: see `decode_registration`. Raises
+    BadRequestError.
     """
     header = read_names(command, RegisterBrokerHeader)
     check_crc32(command.body, header.body_crc32)
-    body = decode_registration(command.body, command.version, compressed=header.compressed, limits=limits)
+    body = decode_registration(command.body, command.version, compressed=header.compressed, only_quick=only_quick)
     wrapper = body.topic_config_serialize_wrapper
     check_names(command, "filterServerList", *(body.filter_server_list or ()))
     request = RegisterBroker(
@@ -112,36 +96,28 @@ def unregister_broker(command: RemotingCommand) -> UnregisterBroker:
 
 
 def operator_command(command: RemotingCommand, requested_by: str | None = None) -> Command:
-    """Translate an operator's 100, 102, 205, 216, 217, 318 or 327. Raises as `broker_request`.
+    """Translate an operator's 100, 102, 205, 216, 217, 318 or 327. Raises BadRequestError.
 
     `requested_by`: the name of a sender that the server does not know. This does not decide which settings 318 may
     change (A5).
     """
     reader = _OPERATOR_COMMANDS.get(command.code)
     if reader is None:
-        raise NotAWriteRequestError(command.code)
+        raise BadRequestError(f"request code {command.code} changes nothing in the registry: answer it from a snapshot")
     return msgspec.structs.replace(reader(command), requested_by=command.sender or requested_by)
 
 
 def _put_kv_config(command: RemotingCommand) -> PutKvConfig:
     fields = command.ext_fields or {}
     if "namespace" not in fields or "key" not in fields:
-        raise FieldError(request_name(command.code), "no namespace or no key", remark="namespace or key is null")  # K1
-    header = read_names(command, PutKvHeader)
-    return PutKvConfig(namespace=header.namespace, key=header.key, value=header.value)
+        raise bad_field(request_name(command.code), "no namespace or no key", remark="namespace or key is null")  # K1
+    return _of_fields(PutKvConfig, command)
 
 
-def _delete_kv_config(command: RemotingCommand) -> DeleteKvConfig:
-    header = read_names(command, DeleteKvHeader)
-    return DeleteKvConfig(namespace=header.namespace, key=header.key)
-
-
-def _wipe_write_perm(command: RemotingCommand) -> WipeWritePerm:
-    return WipeWritePerm(broker_name=read_names(command, BrokerNameHeader).broker_name)
-
-
-def _add_write_perm(command: RemotingCommand) -> AddWritePerm:
-    return AddWritePerm(broker_name=read_names(command, BrokerNameHeader).broker_name)
+def _of_fields(kind: type[C], command: RemotingCommand) -> C:
+    """Return a command whose fields are those of its request. No other fields count, such as `requestedBy`."""
+    said = {name: value for name, value in (command.ext_fields or {}).items() if name in _FIELDS}
+    return read_names(msgspec.structs.replace(command, ext_fields=said), kind)
 
 
 def _delete_topic(command: RemotingCommand) -> DeleteTopic:
@@ -157,7 +133,7 @@ def _topic_header(command: RemotingCommand) -> TopicHeader:
     """Return the header of a command on a topic, whose name may be any that a registration may have (R1a)."""
     header = read_names(command, TopicHeader)
     if has_control_characters(header.topic):
-        raise UnprintableNameError(request_name(command.code), "topic", header.topic)
+        raise unprintable_name(request_name(command.code), "topic", header.topic)
     return header
 
 
@@ -167,9 +143,9 @@ def _update_namesrv_config(command: RemotingCommand) -> UpdateNamesrvConfig:
 
 _OPERATOR_COMMANDS: dict[int, Callable[[RemotingCommand], Command]] = {
     RequestCode.PUT_KV_CONFIG: _put_kv_config,
-    RequestCode.DELETE_KV_CONFIG: _delete_kv_config,
-    RequestCode.WIPE_WRITE_PERM_OF_BROKER: _wipe_write_perm,
-    RequestCode.ADD_WRITE_PERM_OF_BROKER: _add_write_perm,
+    RequestCode.DELETE_KV_CONFIG: partial(_of_fields, DeleteKvConfig),
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: partial(_of_fields, WipeWritePerm),
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: partial(_of_fields, AddWritePerm),
     RequestCode.DELETE_TOPIC_IN_NAMESRV: _delete_topic,
     RequestCode.REGISTER_TOPIC_IN_NAMESRV: _register_topic,
     RequestCode.UPDATE_NAMESRV_CONFIG: _update_namesrv_config,

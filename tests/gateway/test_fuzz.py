@@ -39,8 +39,8 @@ class Log:
         place.set_result(LogPosition(0, 0, 0))
         return place
 
-    def has_room(self, host, more_bytes):
-        return True
+    def check_room(self, more_bytes, host):
+        pass
 
     @asynccontextmanager
     async def turn_to_decode(self, held_bytes, host):

@@ -7,21 +7,22 @@ import time
 
 import pytest
 
+from benchmarks.registration_body import encode_registration
 from namesrv_stream.config import kafka_client_arguments
 from namesrv_stream.gateway import kafka_link
 from namesrv_stream.gateway.answers import Answers
 from namesrv_stream.gateway.body_processes import BodyProcesses
 from namesrv_stream.gateway.kafka_link import MAX_ON_THE_WAY_BYTES, GatewayBusyError, KafkaLink
-from namesrv_stream.gateway.sending import LARGE_BODY_BYTES, Sending
+from namesrv_stream.gateway.sending import Sending
 from namesrv_stream.gateway.server import Connections
 from namesrv_stream.gateway.writes import Writes
 from namesrv_stream.kafka.producer import RecordProducer
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
+from namesrv_stream.wire.frame import LARGE_BODY_BYTES
 from namesrv_stream.wire.registration_request import (
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
-    encode_registration,
 )
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from tests.gateway.transport import connected

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from namesrv_stream.gateway.kv_file import MARK_KEY, MARK_NAMESPACE, commands_of, steps_of
+from namesrv_stream.gateway.kv_table import MARK_KEY, MARK_NAMESPACE, commands_of, steps_of
 from namesrv_stream.rules.record_types import DeleteKvConfig, PutKvConfig
 
 TABLE = {"n": {"a": "1", "b": "2"}, "m": {"a": "3"}}

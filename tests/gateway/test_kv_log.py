@@ -4,14 +4,14 @@ import logging
 
 from tenacity import retry, retry_if_exception_type, stop_after_delay
 
-from namesrv_stream.gateway import kv_log
+from namesrv_stream.gateway import kv_table
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
-from namesrv_stream.gateway.kv_log import MOST_CHARS, MOST_ENTRIES, kv_lines
+from namesrv_stream.gateway.kv_table import MOST_CHARS, MOST_ENTRIES, kv_lines
 
 
 def test_k6_the_table_is_logged_again_and_again(registry, settings, monkeypatch, caplog):
-    monkeypatch.setattr(kv_log, "_FIRST_AFTER_S", 0.001)
-    monkeypatch.setattr(kv_log, "_EVERY_S", 0.001)
+    monkeypatch.setattr(kv_table, "_FIRST_AFTER_S", 0.001)
+    monkeypatch.setattr(kv_table, "_EVERY_S", 0.001)
     caplog.set_level(logging.INFO)
 
     @retry(stop=stop_after_delay(60), retry=retry_if_exception_type(AssertionError), reraise=True)

@@ -10,9 +10,10 @@ from namesrv_stream.gateway import gateway as gateway_module
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.rules.record_types import PutKvConfig, UpdateNamesrvConfig
 from namesrv_stream.wire.codes import Flag
-from namesrv_stream.wire.remoting_command import RemotingCommand, SerializeType, encode_command
+from namesrv_stream.wire.remoting_command import RemotingCommand, encode_command
 from tests.gateway.peer import Peer
 from tests.gateway.process import await_snapshot
+from tests.wire.binary import encode_binary
 
 eventually = retry(stop=stop_after_delay(30), wait=wait_fixed(0.05), reraise=True)
 
@@ -84,9 +85,8 @@ def test_pipelined_requests_are_answered_by_opaque(peer):
 
 def test_any_opaque_and_both_header_forms_are_answered(peer):
     for opaque in (0, -1, 2**31 - 1, -(2**31), 7):
-        for form in SerializeType:
-            asked = RemotingCommand(code=105, opaque=opaque, ext_fields={"topic": "TopicA"}, serialize_type=form)
-            peer.socket.sendall(encode_command(asked))
+        for encode in (encode_command, encode_binary):
+            peer.socket.sendall(encode(RemotingCommand(code=105, opaque=opaque, ext_fields={"topic": "TopicA"})))
             answer = peer.receive()
             assert (answer.opaque, answer.code) == (opaque, 0)
 

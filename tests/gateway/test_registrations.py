@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
+from benchmarks.registration_body import encode_registration
 from namesrv_stream.gateway import registrations as module
 from namesrv_stream.gateway.registrations import Registrations, token_of
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
@@ -16,7 +17,6 @@ from namesrv_stream.wire.headers import RegisterBrokerHeader, header_fields
 from namesrv_stream.wire.registration_request import (
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
-    encode_registration,
 )
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from namesrv_stream.wire.write_requests import register_broker

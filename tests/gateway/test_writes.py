@@ -12,19 +12,20 @@ from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.errors import KafkaUnreachableError
 from namesrv_stream.gateway import registering as registering_module
 from namesrv_stream.gateway import registrations
-from namesrv_stream.gateway.answers import Answers
+from namesrv_stream.gateway.answers import Answers, KeptAnswer
 from namesrv_stream.gateway.kafka_link import GatewayBusyError
-from namesrv_stream.gateway.registering import REGISTRATION_LIMIT_S
-from namesrv_stream.gateway.sending import LARGE_BODY_BYTES, Sending
+from namesrv_stream.gateway.sending import ANSWER_LIMIT_S, Sending
 from namesrv_stream.gateway.server import Connections
-from namesrv_stream.gateway.writes import Writes
+from namesrv_stream.gateway.writes import MAX_AT_ONCE_BYTES, Writes, refusal
 from namesrv_stream.rules.lookup import RouteTables
 from namesrv_stream.rules.record_types import BrokerHeartbeat, ChannelClosed, RegisterBroker
 from namesrv_stream.rules.rows import LogPosition
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
+from namesrv_stream.wire.frame import LARGE_BODY_BYTES, FrameDecoder
 from namesrv_stream.wire.remoting_command import RemotingCommand
 from tests.gateway.test_registrations import ADDRESS, command, live
 from tests.gateway.transport import connected
+from tests.wire.golden import ANSWERS, REQUESTS
 
 FULL, LIGHT = RegisterBroker, BrokerHeartbeat
 PARTS = [command(topics=topics) for topics in (("A", "B"), ("C", "D"))]
@@ -61,11 +62,13 @@ class Log:
         self.waiting.append((len(self.sent) - 1, place))
         return place
 
-    def has_room(self, host, more_bytes):
-        return not self.is_full
+    def check_room(self, more_bytes, host):
+        if self.is_full:
+            raise GatewayBusyError("full")
 
     @asynccontextmanager
     async def turn_to_decode(self, held_bytes, host):
+        self.check_room(held_bytes, host)
         await self.working.wait()
         yield
 
@@ -145,7 +148,16 @@ class Site:
         return connected(None, self._connections)
 
     def ask(self, command, connection):
-        return asyncio.ensure_future(self.writes.answered(command, connection))
+        """Begin a request that waits for the earlier ones of its connection."""
+
+        async def asking():
+            return answer_of(await self.writes.answered(command, connection))
+
+        return asyncio.ensure_future(asking())
+
+    def ask_at_once(self, command, connection):
+        """Send a request in this turn. Return None if it has to wait."""
+        return self.writes.send_at_once(command, connection)
 
     async def acknowledged(self, command, connection):
         """Return the code of the answer after Kafka's acknowledgement. Then a quarter of a lease passes."""
@@ -158,8 +170,16 @@ class Site:
 
     async def lose(self, connection):
         connection.is_lost = True
-        self.writes.connection_lost(connection)
+        self.writes.registering.connection_lost(connection)
         await settle()
+
+
+def answer_of(answer):
+    """Return an answer as a command, also one that is kept encoded."""
+    if not isinstance(answer, KeptAnswer):
+        return answer
+    (command,) = FrameDecoder().feed(answer.prepared.frame(0))
+    return command
 
 
 async def settle():
@@ -193,30 +213,29 @@ def run():
 def test_an_unchanged_registration_is_one_send(run):
     async def scenario(site):
         broker = site.connect()
-        assert site.writes.registering.send_light(command(), broker) is None, "it is the first"
         assert await site.acknowledged(command(), broker) == 0
-        place = site.writes.registering.send_light(command(), broker)
+        sent = site.ask_at_once(command(), broker)
         assert site.log.sent[1] == BrokerHeartbeat(broker_addr=ADDRESS, channel_id="g/1")
         site.log.acknowledge()
-        await place
-        assert site.writes.registering.answer_to_registration(command(), None).result == 0
-        assert site.writes.registering.send_light(command(counter=2), broker) is None, "it says something new"
-        assert site.writes.registering.send_light(command(), site.connect()) is not None, "over any connection"
-        assert site.log.kinds == [FULL, LIGHT, LIGHT]
+        await sent.place
+        assert answer_of(sent.answer()).code == 0
+        assert site.ask_at_once(command(), site.connect()).is_light, "over any connection"
+        assert not site.ask_at_once(command(counter=2), broker).is_light, "it says something new"
+        assert site.log.kinds == [FULL, LIGHT, LIGHT, FULL]
 
     run(scenario)
 
 
 def test_a_small_registration_that_says_something_new_is_one_send_too(run):
     async def scenario(site):
-        broker, registering = site.connect(), site.writes.registering
+        broker = site.connect()
         for counter in (1, 2):
-            place = registering.send_at_once(command(counter=counter), broker)
+            sent = site.ask_at_once(command(counter=counter), broker)
             site.log.acknowledge()
-            await place
-            assert registering.answer_to_registration(command(counter=counter), None).result == 0
+            await sent.place
+            assert answer_of(sent.answer()).code == 0
         await site.clock.passes(QUARTER_S)
-        assert registering.send_light(command(counter=2), broker) is not None, "it is the last that was sent"
+        assert site.ask_at_once(command(counter=2), broker).is_light, "it is the last that was sent"
         assert site.log.kinds == [FULL, FULL, LIGHT]
 
     run(scenario)
@@ -228,20 +247,21 @@ def grown(size_bytes, mappings=b"{}"):
     return msgspec.structs.replace(command(), body=body[:-2] + b"a" * (size_bytes - len(body)) + body[-2:])
 
 
-LIMIT_BYTES = registering_module.MAX_AT_ONCE_BYTES
+LIMIT_BYTES = MAX_AT_ONCE_BYTES
 
 
 @pytest.mark.parametrize(
     "other",
     [
         pytest.param(grown(LIMIT_BYTES), id="as large as may be"),
+        pytest.param(command(broker_id=1), id="a slave's"),
         pytest.param(grown(LARGE_BODY_BYTES, b'{"A":{"topic":"A"}}'), id="a small one of a static topic"),
         pytest.param(grown(LARGE_BODY_BYTES, b'{"A":{"currIdMap":{0:1}}}'), id="a small one with a key without quotes"),
     ],
 )
 def test_a_registration_is_one_send_whatever_it_has_that_takes_the_event_loop_no_time(run, other):
     async def scenario(site):
-        assert site.writes.registering.send_at_once(other, site.connect()) is not None
+        assert site.ask_at_once(other, site.connect()) is not None
         assert site.log.kinds == [FULL]
 
     run(scenario)
@@ -250,7 +270,6 @@ def test_a_registration_is_one_send_whatever_it_has_that_takes_the_event_loop_no
 @pytest.mark.parametrize(
     "other",
     [
-        pytest.param(command(broker_id=1), id="a slave's, whose answer names its master"),
         pytest.param(grown(LIMIT_BYTES + 1), id="a large one"),
         pytest.param(grown(LARGE_BODY_BYTES + 1, b'{"A":{"topic":"A"}}'), id="a larger one of a static topic"),
         pytest.param(grown(LARGE_BODY_BYTES + 1, b'{},"mine":{0:1}'), id="a larger one with a key without quotes"),
@@ -260,7 +279,7 @@ def test_a_registration_is_one_send_whatever_it_has_that_takes_the_event_loop_no
 )
 def test_any_other_registration_waits_for_its_turn_and_nothing_is_sent_before(run, other):
     async def scenario(site):
-        assert site.writes.registering.send_at_once(other, site.connect()) is None
+        assert site.ask_at_once(other, site.connect()) is None
         assert site.log.sent == []
 
     run(scenario)
@@ -268,22 +287,23 @@ def test_any_other_registration_waits_for_its_turn_and_nothing_is_sent_before(ru
 
 def test_a_small_registration_goes_after_earlier_requests_of_its_connection(run):
     async def scenario(site):
-        broker, registering = site.connect(), site.writes.registering
+        broker = site.connect()
         broker.await_answer(command())
-        assert registering.send_at_once(command(), broker) is None, "an answer is outstanding"
+        assert site.ask_at_once(command(), broker) is None, "an answer is outstanding"
         broker.reply_frame(command(), None)
         async with broker.order:
-            assert registering.send_at_once(command(), broker) is None, "something is being handed to Kafka"
+            assert site.ask_at_once(command(), broker) is None, "something is being handed to Kafka"
 
     run(scenario)
 
 
-def test_a_small_registration_for_which_kafka_has_no_room_is_not_decoded(run, monkeypatch):
+def test_a_large_registration_for_which_kafka_has_no_room_is_not_decoded(run, monkeypatch):
     monkeypatch.setattr(registering_module, "read_registration", pytest.fail)
 
     async def scenario(site):
         site.log.is_full = True
-        assert site.writes.registering.send_at_once(command(), site.connect()) is None
+        assert site.ask_at_once(grown(LARGE_BODY_BYTES + 1), site.connect()) is None
+        assert (await site.ask(grown(LARGE_BODY_BYTES + 1), site.connect())).code == ResponseCode.SYSTEM_BUSY
 
     run(scenario)
 
@@ -295,7 +315,7 @@ def test_an_error_of_ours_in_a_small_registration_is_left_to_its_turn_and_sends_
     monkeypatch.setattr(registering_module, "read_registration", register_broker)
 
     async def scenario(site):
-        assert site.writes.registering.send_at_once(command(), site.connect()) is None
+        assert site.ask_at_once(command(), site.connect()) is None
         assert site.log.sent == []
 
     run(scenario)
@@ -303,27 +323,24 @@ def test_an_error_of_ours_in_a_small_registration_is_left_to_its_turn_and_sends_
 
 def test_a_master_is_answered_as_one_although_its_address_registers_as_a_slave_meanwhile(run):
     async def scenario(site):
-        registering = site.writes.registering
-        registering.send_at_once(command(), site.connect())
+        sent = site.ask_at_once(command(), site.connect())
         later = site.ask(command(broker_id=1), site.connect())
         await settle()
         site.log.acknowledge()
         await later
-        head = registering.answer_to_registration(command(), None).prepared.frame(1)
-        assert b"masterAddr" not in head
+        assert "masterAddr" not in answer_of(sent.answer()).ext_fields
 
     run(scenario)
 
 
 def test_a_small_registration_that_fails_is_answered_busy_and_then_sent_in_full(run):
     async def scenario(site):
-        broker, registering = site.connect(), site.writes.registering
-        place = registering.send_at_once(command(), broker)
+        broker = site.connect()
+        sent = site.ask_at_once(command(), broker)
         site.log.fail()
         await settle()
-        answer = registering.answer_to_registration(command(), place.exception())
-        assert answer.result == ResponseCode.SYSTEM_BUSY
-        assert b'"extFields":{}' in answer.prepared.frame(1)
+        answer = refusal(command(), sent.place.exception())
+        assert (answer.code, answer.ext_fields) == (ResponseCode.SYSTEM_BUSY, {})
         assert await site.acknowledged(command(), broker) == 0
         assert site.log.kinds == [FULL, FULL]
 
@@ -350,17 +367,17 @@ def test_earlier_requests_of_the_connection_are_sent_first(run):
     async def scenario(site):
         broker = site.connect()
         await site.acknowledged(command(), broker)
+        heartbeat = msgspec.structs.replace(LEAVE, code=RequestCode.BROKER_HEARTBEAT)
         broker.await_answer(command())
-        registering = site.writes.registering
-        assert registering.send_light(command(), broker) is None, "an answer is outstanding"
-        assert not registering.is_thinned(LEAVE, broker), "an answer is outstanding"
+        for said in (command(), heartbeat):
+            assert site.ask_at_once(said, broker) is None, "an answer is outstanding"
         broker.reply_frame(command(), None)
         async with broker.order:
-            assert registering.send_light(command(), broker) is None, "something is being handed to Kafka"
-            assert not registering.is_thinned(LEAVE, broker), "something is being handed to Kafka"
-        assert registering.send_light(command(), broker) is not None
+            for said in (command(), heartbeat):
+                assert site.ask_at_once(said, broker) is None, "something is being handed to Kafka"
+        assert site.ask_at_once(command(), broker).is_light
         site.log.acknowledge()
-        assert registering.is_thinned(LEAVE, broker)
+        assert site.ask_at_once(heartbeat, broker).is_logged
 
     run(scenario)
 
@@ -388,16 +405,28 @@ def test_a_broker_that_returns_to_a_former_registration_sends_it_in_full(run):
     run(scenario)
 
 
-def test_a_registration_that_kafka_does_not_acknowledge_is_answered_in_time_and_sent_in_full(run):
+def test_a_registration_that_kafka_loses_is_answered_busy_and_sent_in_full(run):
     async def scenario(site):
         broker = site.connect()
         asked = site.ask(command(), broker)
         await settle()
-        await site.clock.passes(REGISTRATION_LIMIT_S)
+        site.log.fail()
         assert (await asked).code == ResponseCode.SYSTEM_BUSY
         assert await site.acknowledged(PARTS[1], broker) == 0
-        assert site.writes.registering.send_light(command(), broker) is None
-        assert site.writes.registering.send_light(PARTS[1], broker) is not None
+        assert site.ask_at_once(PARTS[1], broker).is_light
+        assert not site.ask_at_once(command(), broker).is_light
+
+    run(scenario)
+
+
+def test_a_heartbeat_that_kafka_does_not_acknowledge_is_answered_before_its_broker_closes_the_connection(run):
+    async def scenario(site):
+        broker = site.connect()
+        await site.acknowledged(command(), broker)
+        asked = site.ask(msgspec.structs.replace(LEAVE, code=RequestCode.BROKER_HEARTBEAT), broker)
+        await settle()
+        await site.clock.passes(ANSWER_LIMIT_S)
+        assert (await asked).code == ResponseCode.SYSTEM_BUSY
 
     run(scenario)
 
@@ -521,7 +550,8 @@ def test_a_sign_of_life_that_is_read_when_its_connection_is_lost_comes_to_nothin
         await site.acknowledged(command(), other)
         site.log.working.set()
         await asked
-        assert site.log.kinds == [FULL, LIGHT, ChannelClosed, FULL]
+        await settle()
+        assert site.log.kinds == [FULL, LIGHT, LIGHT, ChannelClosed]
 
     run(scenario)
 
@@ -604,5 +634,17 @@ def test_what_failed_is_forgotten_with_the_connection_and_not_before(run, is_los
             await settle()
             site.writes.follow(site.answers(**{ADDRESS: live(command())}))
         assert await is_changed(site, query(), site.connect()) == (not is_lost)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("name", ["probe-205", "probe-327", "probe-322", "probe-103", "probe-104", "probe-904"])
+def test_an_answer_has_the_fields_of_rocketmqs(run, name):
+    async def scenario(site):
+        asked = site.ask(REQUESTS[name].command, site.connect())
+        await settle()
+        site.log.acknowledge()
+        answer, golden = await asked, ANSWERS[name].command
+        assert (answer.code, set(answer.ext_fields or {})) == (golden.code, set(golden.ext_fields or {}))
 
     run(scenario)

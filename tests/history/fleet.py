@@ -54,7 +54,7 @@ class RandomLife:
             self._expire(late_ms)
         elif drawn < 0.3:
             kind = self.rng.choice(["UNREGISTERED", "CHANNEL_CLOSED"])
-            self.rules.end(self.rng.choice(_ADDRESSES), kind, at)
+            self.rules.end(self.rng.choice(_ADDRESSES), kind, at.event_time, at)
         elif drawn < 0.5:
             self.rules.apply(self._command(), at)
         else:

@@ -29,7 +29,7 @@ class Log:
         self.apply(request, at_s)
 
     def end(self, kind, address, at_s):
-        self._registry.end(address, kind, LogPosition(1_000 * at_s, 0, 9))
+        self._registry.end(address, kind, 1_000 * at_s, LogPosition(1_000 * at_s, 0, 9))
 
     def lines(self):
         return broker_lines(self._registry.take_changes().events)

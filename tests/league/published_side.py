@@ -18,8 +18,9 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tools.replay.rules_engine import OneByOne
 from namesrv_stream.wire.codes import RequestCode, ResponseCode
 from namesrv_stream.wire.wire_errors import BadRequestError
-from namesrv_stream.wire.write_requests import broker_request, operator_command
+from namesrv_stream.wire.write_requests import operator_command
 from tests.published import Published
+from tests.wire.golden import broker_request
 
 OF_BROKERS = {RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER, RequestCode.BROKER_HEARTBEAT}
 OF_OPERATORS = {

@@ -54,7 +54,7 @@ class Log:
     def end(self, kind, address):
         at = self.at()
         self.registry.apply(BrokerHeartbeat(broker_addr=address), at._replace(event_time=at.event_time - 1))
-        self.registry.end(address, kind, at)
+        self.registry.end(address, kind, at.event_time, at)
 
     def take_events(self):
         return self.registry.take_changes().events

@@ -81,27 +81,27 @@ def test_each_sign_of_life_has_what_the_state_reads_and_a_tick_alone_has_an_even
     assert_df_equality(found.orderBy("offset"), expected, ignore_nullable=True)
 
 
-@pytest.mark.parametrize("timeout_ms", [0, MAX_HEARTBEAT_TIMEOUT_MS + 1, "soon", None])
-def test_a_timeout_that_cannot_be_is_the_default_for_the_state(spark, timeout_ms):
-    [row] = signs_of_life(kafka_records(spark, [(KEY, registration(heartbeatTimeoutMillis=timeout_ms))])).collect()
-    assert row.timeout_ms == 120_000
+def test_a_timeout_that_cannot_be_is_the_default_for_the_state(spark):
+    timeouts_ms = [0, MAX_HEARTBEAT_TIMEOUT_MS + 1, "soon", None]
+    records = [(KEY, registration(heartbeatTimeoutMillis=timeout_ms)) for timeout_ms in timeouts_ms]
+    found = signs_of_life(kafka_records(spark, records)).collect()
+    assert [row.timeout_ms for row in found] == [120_000] * len(timeouts_ms)
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        (KEY, None),
-        (KEY, b""),
-        (KEY, b"junk"),
-        (KEY, b"[1]"),
-        (KEY, b'{"type":"HELLO"}'),
-        (KEY, b'{"type":"BROKER_HEARTBEAT"}'),
-        (b"10.0.0.2:10911", registration()),
-        (None, registration()),
-        (b"a" * 1_000 + b":1", registration(brokerAddr="a" * 1_000 + ":1")),
-        (KEY, b'{"type": "SCAN", "a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
-    ],
-    ids=["tombstone", "empty", "junk", "list", "unknown", "no address", "other key", "no key", "long address", "deep"],
-)
-def test_what_cannot_be_read_is_no_sign_of_life(spark, key, value):
-    assert signs_of_life(kafka_records(spark, [(key, value)])).collect() == []
+UNREADABLE = {
+    "tombstone": (KEY, None),
+    "empty": (KEY, b""),
+    "junk": (KEY, b"junk"),
+    "list": (KEY, b"[1]"),
+    "unknown": (KEY, b'{"type":"HELLO"}'),
+    "no address": (KEY, b'{"type":"BROKER_HEARTBEAT"}'),
+    "other key": (b"10.0.0.2:10911", registration()),
+    "no key": (None, registration()),
+    "long address": (b"a" * 1_000 + b":1", registration(brokerAddr="a" * 1_000 + ":1")),
+    "deep": (KEY, b'{"type": "SCAN", "a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
+}
+
+
+def test_what_cannot_be_read_is_no_sign_of_life(spark):
+    found = signs_of_life(kafka_records(spark, list(UNREADABLE.values()))).collect()
+    assert [list(UNREADABLE)[row.offset] for row in found] == []

@@ -11,6 +11,7 @@ import javaproperties
 import msgspec
 import pytest
 
+from benchmarks.registration_body import encode_registration
 from namesrv_stream.rules.record_types import DataVersion, TopicConfig
 from namesrv_stream.tools.local.rocketmq_servers import name_server
 from namesrv_stream.wire.codes import RequestCode, Version
@@ -20,7 +21,6 @@ from namesrv_stream.wire.registration_request import (
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
     body_crc32,
-    encode_registration,
 )
 from tests.gateway.peer import Peer
 from tests.system.gateway_stack import eventually, running_stack

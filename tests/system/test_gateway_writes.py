@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient
 
+from benchmarks.registration_body import encode_registration
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway import heartbeats
 from namesrv_stream.gateway import kafka_link as link
 from namesrv_stream.gateway.background_gateway import BackgroundGateway
 from namesrv_stream.gateway.fair_shares import Share
-from namesrv_stream.gateway.kv_file import commands_of, steps_of
+from namesrv_stream.gateway.kv_table import commands_of, steps_of
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.records import MAX_RECORD_BYTES
 from namesrv_stream.rules.record_types import (
@@ -39,7 +40,6 @@ from namesrv_stream.wire.registration_request import (
     MAX_INFLATED_BYTES,
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
-    encode_registration,
 )
 from tests.cli.registry import PublishedRegistry
 from tests.gateway.fatal import BreakableProducer

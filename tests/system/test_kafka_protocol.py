@@ -2,12 +2,15 @@
 
 import ssl
 import threading
+import weakref
+from contextlib import suppress
 from socket import create_server
 
 import pytest
 
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
+from namesrv_stream.kafka import topic
 from namesrv_stream.kafka.topic import wait_for_kafka
 from namesrv_stream.tools.doctor import findings
 from namesrv_stream.tools.doctor.kafka_checks import check_kafka
@@ -77,3 +80,18 @@ def test_a_plain_client_at_a_tls_port_is_told_so(tmp_path):
 def test_silence_is_told_with_its_cause(server, said):
     with pytest.raises(KafkaUnreachableError, match=f"does not answer .*{said}"):
         wait_for_kafka({"socket.timeout.ms": 1_000, "bootstrap.servers": server}, limit_s=0)
+
+
+def test_a_client_that_asked_in_vain_is_closed_by_who_asked(monkeypatch):
+    """In librdkafka's own thread, which may drop the answer last, that would abort the process."""
+    clients = []
+
+    class Noting(topic.AdminClient):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            clients.append(weakref.ref(self))
+
+    monkeypatch.setattr(topic, "AdminClient", Noting)
+    with suppress(KafkaUnreachableError):
+        topic.end_offsets({"socket.timeout.ms": 50, "bootstrap.servers": f"{HOST}:{free_ports(1)}"})
+    assert [client() for client in clients] == [None]

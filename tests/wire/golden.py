@@ -4,8 +4,13 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from namesrv_stream.rules.record_types import BrokerHeartbeat
+from namesrv_stream.wire.codes import RequestCode
 from namesrv_stream.wire.frame import FrameDecoder
+from namesrv_stream.wire.headers import BrokerHeader, read_names
 from namesrv_stream.wire.remoting_command import RemotingCommand
+from namesrv_stream.wire.wire_errors import BadRequestError
+from namesrv_stream.wire.write_requests import register_broker, unregister_broker
 
 FOLDER = Path(__file__).parents[1] / "frames"
 
@@ -35,6 +40,18 @@ class GoldenFrame:
 def decode_one(raw: bytes) -> RemotingCommand:
     (command,) = FrameDecoder().feed(raw)
     return command
+
+
+def broker_request(command, channel_id=None):
+    """The content of the record that a broker's request becomes: a registration in full, its end, or a sign of life."""
+    match command.code:
+        case RequestCode.REGISTER_BROKER:
+            return register_broker(command, channel_id)
+        case RequestCode.UNREGISTER_BROKER:
+            return unregister_broker(command)
+        case RequestCode.QUERY_DATA_VERSION | RequestCode.BROKER_HEARTBEAT:
+            return BrokerHeartbeat(broker_addr=read_names(command, BrokerHeader).broker_addr, channel_id=channel_id)
+    raise BadRequestError(f"request code {command.code} is no broker's")
 
 
 def _read() -> list[GoldenFrame]:

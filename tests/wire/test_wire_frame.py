@@ -9,19 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_stream.errors import NamesrvError
-from namesrv_stream.wire.codes import Flag, LanguageCode, SerializeType
+from namesrv_stream.wire.codes import Flag, SerializeType
 from namesrv_stream.wire.frame import LARGE_FRAME_BYTES, MAX_FRAME_BYTES, MAX_HEADER_BYTES, FrameDecoder
 from namesrv_stream.wire.remoting_command import MAX_HEADER_FIELDS, PreparedAnswer, RemotingCommand, encode_command
-from namesrv_stream.wire.wire_errors import (
-    FrameError,
-    FrameLengthError,
-    FrameTooLargeError,
-    HeaderLengthError,
-    HeaderTooLargeError,
-    MalformedHeaderError,
-    TooManyFieldsError,
-    UnknownSerializeTypeError,
-)
+from namesrv_stream.wire.wire_errors import FrameError
+from tests.wire.binary import encode_binary
 from tests.wire.golden import FRAMES, REQUESTS, decode_one
 
 HEADER = b'{"code":105,"opaque":1}'
@@ -40,7 +32,7 @@ def test_golden_frame_is_read_as_its_capturer_read_it(frame):
     assert (command.ext_fields or {}) == said.get("extFields", {})
     assert command.remark == said.get("remark")
     assert command.serialize_type == frame.said["serializeType"]
-    assert command.language in (LanguageCode.JAVA, LanguageCode.GO)
+    assert command.language in ("JAVA", "GO")
     assert command.is_response is not frame.is_request
     assert len(command.body) == frame.said["bodyLength"]
     if "body" in frame.said and "probe-319" not in frame.name:
@@ -49,7 +41,7 @@ def test_golden_frame_is_read_as_its_capturer_read_it(frame):
 
 @pytest.mark.parametrize("frame", FRAMES, ids=str)
 def test_golden_frame_survives_a_round_trip(frame):
-    again = encode_command(frame.command)
+    again = (encode_command if frame.command.serialize_type is SerializeType.JSON else encode_binary)(frame.command)
     assert decode_one(again) == frame.command
     if frame.is_as_java_writes_it:
         assert again == frame.raw
@@ -113,54 +105,53 @@ def test_commands_ahead_of_a_break_come_first_and_the_error_stays():
     commands = decoder.feed(good.raw + frame_of(length=0))
     assert next(commands) == good.command
     for more in (commands, decoder.feed(good.raw), decoder.feed(b"")):
-        with pytest.raises(FrameLengthError):
+        with pytest.raises(FrameError, match="leaves no room"):
             next(more)
     assert decoder.buffered_bytes == 0
 
 
 @pytest.mark.parametrize(
-    ("raw", "error"),
+    ("raw", "problem"),
     [
-        (frame_of(length=0), FrameLengthError),
-        (frame_of(length=3), FrameLengthError),
-        (frame_of(length=-1), FrameLengthError),
-        (frame_of(length=-(2**31)), FrameLengthError),
-        (frame_of(length=MAX_FRAME_BYTES - 3), FrameTooLargeError),
-        (frame_of(length=2**31 - 1), FrameTooLargeError),
-        (b"GET / HTTP/1.1\r\n\r\n", FrameTooLargeError),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", FrameTooLargeError),
-        (frame_of(header_word=len(HEADER) + 1), HeaderLengthError),
-        (frame_of(header_word=0xFFFFFF), HeaderLengthError),
-        (frame_of(header_word=2 << 24 | len(HEADER)), UnknownSerializeTypeError),
-        (frame_of(header_word=255 << 24 | len(HEADER)), UnknownSerializeTypeError),
-        (frame_of(header_word=0), MalformedHeaderError),
-        (frame_of(b"{}"), MalformedHeaderError),
-        (frame_of(b"[]"), MalformedHeaderError),
-        (frame_of(b'{"code":"105"}'), MalformedHeaderError),
-        (frame_of(b'{"code":2147483648}'), MalformedHeaderError),
-        (frame_of(b'{"code":1,"opaque":-2147483649}'), MalformedHeaderError),
-        (frame_of(b'{"code":1,"remark":"\xff"}'), MalformedHeaderError),
-        (frame_of(b'{"code":1,"extFields":{"a":{}}}'), MalformedHeaderError),
-        (frame_of(b'{"code":1} '[:-2]), MalformedHeaderError),
-        (frame_of(b'{"a":' * 20_000), MalformedHeaderError),
-        (frame_of(b'{"code":1,"remark":"' + b"x" * MAX_HEADER_BYTES + b'"}'), HeaderTooLargeError),
+        (frame_of(length=0), "leaves no room"),
+        (frame_of(length=3), "leaves no room"),
+        (frame_of(length=-1), "leaves no room"),
+        (frame_of(length=-(2**31)), "leaves no room"),
+        (frame_of(length=MAX_FRAME_BYTES - 3), "bytes is over the limit"),
+        (frame_of(length=2**31 - 1), "bytes is over the limit"),
+        (b"GET / HTTP/1.1\r\n\r\n", "bytes is over the limit"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", "bytes is over the limit"),
+        (frame_of(header_word=len(HEADER) + 1), "in a frame with room for"),
+        (frame_of(header_word=0xFFFFFF), "in a frame with room for"),
+        (frame_of(header_word=2 << 24 | len(HEADER)), "serialize type"),
+        (frame_of(header_word=255 << 24 | len(HEADER)), "serialize type"),
+        (frame_of(header_word=0), "header cannot be read"),
+        (frame_of(b"{}"), "header cannot be read"),
+        (frame_of(b"[]"), "header cannot be read"),
+        (frame_of(b'{"code":"105"}'), "header cannot be read"),
+        (frame_of(b'{"code":2147483648}'), "header cannot be read"),
+        (frame_of(b'{"code":1,"opaque":-2147483649}'), "header cannot be read"),
+        (frame_of(b'{"code":1,"remark":"\xff"}'), "header cannot be read"),
+        (frame_of(b'{"code":1,"extFields":{"a":{}}}'), "header cannot be read"),
+        (frame_of(b'{"code":1} '[:-2]), "header cannot be read"),
+        (frame_of(b'{"a":' * 20_000), "header cannot be read"),
+        (frame_of(b'{"code":1,"remark":"' + b"x" * MAX_HEADER_BYTES + b'"}'), "header of .* is over the limit"),
     ],
 )
-def test_broken_frame_is_refused(raw, error):
-    with pytest.raises(error):
+def test_broken_frame_is_refused(raw, problem):
+    with pytest.raises(FrameError, match=problem):
         list(FrameDecoder().feed(raw))
 
 
-@pytest.mark.parametrize("serialize_type", SerializeType)
-def test_a_header_has_as_many_fields_as_are_allowed_and_no_more(serialize_type):
+@pytest.mark.parametrize("encode", [encode_command, encode_binary])
+def test_a_header_has_as_many_fields_as_are_allowed_and_no_more(encode):
     def fed(fields):
         ext_fields = {f"key{number}": 'a text with {"more",[1,2]}' for number in range(fields)}
-        command = RemotingCommand(code=105, ext_fields=ext_fields, serialize_type=serialize_type)
-        (decoded,) = FrameDecoder().feed(encode_command(command))
+        (decoded,) = FrameDecoder().feed(encode(RemotingCommand(code=105, ext_fields=ext_fields)))
         return len(decoded.ext_fields)
 
     assert fed(MAX_HEADER_FIELDS) == MAX_HEADER_FIELDS
-    with pytest.raises(TooManyFieldsError, match="what is large goes in the body"):
+    with pytest.raises(FrameError, match="what is large goes in the body"):
         fed(MAX_HEADER_FIELDS + 1)
 
 
@@ -168,9 +159,8 @@ def test_frame_at_the_limit_is_taken_and_one_byte_more_is_not():
     fits = frame_of(body=b"x" * (100 - 8 - len(HEADER)))
     assert len(fits) == 100
     assert len(list(FrameDecoder(max_frame_bytes=100).feed(fits))) == 1
-    with pytest.raises(FrameTooLargeError) as caught:
+    with pytest.raises(FrameError, match="frame of 100 bytes is over the limit of 99"):
         list(FrameDecoder(max_frame_bytes=99).feed(fits[:4]))
-    assert (caught.value.length, caught.value.limit) == (100, 99)
 
 
 @pytest.mark.parametrize(
@@ -178,19 +168,17 @@ def test_frame_at_the_limit_is_taken_and_one_byte_more_is_not():
     [(b"GET / HTTP", "HTTP"), (b"\x16\x03\x01\x02", "TLS"), (b"PROXY TCP4", "PROXY v1"), (b"SSH-2.0-x", None)],
 )
 def test_the_error_of_too_large_a_frame_names_what_the_peer_seems_to_speak(first, spoken):
-    with pytest.raises(FrameTooLargeError) as caught:
+    with pytest.raises(FrameError) as caught:
         list(FrameDecoder().feed(first))
-    assert caught.value.spoken == spoken
-    assert (spoken or "does the peer speak TLS or HTTP?") in str(caught.value)
+    assert (f"speaks {spoken}," if spoken else "does the peer speak TLS or HTTP?") in str(caught.value)
 
 
 def test_header_beyond_the_limit_is_refused_before_it_is_held():
     decoder = FrameDecoder()
     announced = struct.pack(">iI", MAX_FRAME_BYTES - 4, MAX_HEADER_BYTES)
     assert list(decoder.feed(announced)) == []
-    with pytest.raises(HeaderTooLargeError) as caught:
+    with pytest.raises(FrameError, match=f"header of {MAX_HEADER_BYTES + 1} bytes is over the limit"):
         list(FrameDecoder().feed(struct.pack(">iI", MAX_FRAME_BYTES - 4, MAX_HEADER_BYTES + 1)))
-    assert (caught.value.header_length, caught.value.limit) == (MAX_HEADER_BYTES + 1, MAX_HEADER_BYTES)
 
 
 def test_large_body_in_small_pieces_takes_no_more_memory_than_a_few_of_it():
@@ -281,7 +269,7 @@ int16, int32 = st.integers(-(2**15), 2**15 - 1), st.integers(-(2**31), 2**31 - 1
         opaque=int32,
         flag=int32,
         version=int32,
-        language=st.sampled_from(LanguageCode),
+        language=st.sampled_from(["JAVA", "CPP", "of another kind"]),
         remark=st.none() | st.text(min_size=1),
         ext_fields=st.none() | st.dictionaries(texts, texts, max_size=5),
         body=st.binary(max_size=100),
@@ -298,7 +286,6 @@ def test_command_survives_a_round_trip_in_json(command):
         opaque=int32,
         flag=int32,
         version=int16,
-        language=st.sampled_from(LanguageCode),
         remark=st.none() | st.text(min_size=1),
         ext_fields=st.none() | st.dictionaries(st.text(min_size=1), st.text(min_size=1), min_size=1, max_size=5),
         body=st.binary(max_size=100),
@@ -306,7 +293,7 @@ def test_command_survives_a_round_trip_in_json(command):
     )
 )
 def test_command_survives_a_round_trip_in_binary(command):
-    assert decode_one(encode_command(command)) == command
+    assert decode_one(encode_binary(command)) == command
 
 
 @pytest.mark.full
@@ -351,7 +338,7 @@ def binary_header(remark=b"", fields=b"", remark_length=None, fields_length=None
     ],
 )
 def test_broken_binary_header_is_refused(header):
-    with pytest.raises(MalformedHeaderError):
+    with pytest.raises(FrameError, match="header cannot be read"):
         list(FrameDecoder().feed(binary_frame(header)))
 
 
@@ -365,6 +352,6 @@ def test_numbers_and_booleans_in_ext_fields_are_read_as_their_text():
     assert decode_one(frame_of(header)).ext_fields == {"a": "1", "b": "true", "d": "x", "e": "-9223372036854775808"}
 
 
-@pytest.mark.parametrize("language", [b'"KLINGON"', b"null", b'""'])
-def test_language_that_is_not_known_is_other(language):
-    assert decode_one(frame_of(b'{"code":1,"language":%s}' % language)).language is LanguageCode.OTHER
+@pytest.mark.parametrize(("sent", "language"), [(b'"KLINGON"', "KLINGON"), (b"null", "OTHER"), (b'""', "OTHER")])
+def test_any_language_is_taken(sent, language):
+    assert decode_one(frame_of(b'{"code":1,"language":%s}' % sent)).language == language

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_stream.wire.opening import Opening, ProxyHeader, opening_of, proxy_header
-from namesrv_stream.wire.wire_errors import MalformedProxyHeaderError
+from namesrv_stream.wire.wire_errors import FrameError
 from tests.wire.golden import FRAMES
 
 V2_SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
@@ -94,5 +94,5 @@ def test_a_proxy_header_has_its_length_and_the_address_behind_it(header, source)
     ],
 )
 def test_broken_proxy_header_is_refused(header):
-    with pytest.raises(MalformedProxyHeaderError):
+    with pytest.raises(FrameError, match="PROXY header cannot be read"):
         proxy_header(header)

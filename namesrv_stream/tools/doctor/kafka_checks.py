@@ -12,6 +12,7 @@ from confluent_kafka.admin import AclOperation, AdminClient
 from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError
 from namesrv_stream.kafka.election import group_of
+from namesrv_stream.kafka.librdkafka import answered
 from namesrv_stream.kafka.topic import (
     TopicFacts,
     describe_topic,
@@ -72,7 +73,7 @@ def _rights(kafka: dict[str, Any], topic: str, needed: set[AclOperation]) -> Fin
         TopicCollection([topic]), include_authorized_operations=True, request_timeout=_ANSWER_LIMIT_S
     )
     try:
-        granted = set(asked[topic].result(_ANSWER_LIMIT_S).authorized_operations or ())
+        granted = set(answered(asked[topic], _ANSWER_LIMIT_S).authorized_operations or ())
     except Exception as error:  # librdkafka's own kinds, and the time limit
         raise KafkaRefusedError(kafka["bootstrap.servers"], str(error)) from error
     names = ", ".join(sorted(each.name for each in needed - granted))
@@ -111,7 +112,7 @@ def _rights_on_group(admin: AdminClient, group: str) -> set[AclOperation]:
             [group], include_authorized_operations=True, request_timeout=_ANSWER_LIMIT_S
         ).values()
         try:
-            return set(asked.result(_ANSWER_LIMIT_S).authorized_operations or ())
+            return set(answered(asked, _ANSWER_LIMIT_S).authorized_operations or ())
         except KafkaException as error:
             code = error.args[0].code()
             if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
