@@ -16,7 +16,7 @@ from namesrv_stream.history.events import AsOf
 from namesrv_stream.reporting.texts import counted
 from namesrv_stream.rules.rows import SnapshotRow
 from namesrv_stream.tables.mending import damages
-from namesrv_stream.tools.backup.file import (
+from namesrv_stream.tools.backup_file import (
     BackupFileError,
     Content,
     backup_name,
@@ -24,7 +24,7 @@ from namesrv_stream.tools.backup.file import (
     read_backup,
     write_backup,
 )
-from namesrv_stream.tools.backup.putting_back import (
+from namesrv_stream.tools.putting_back import (
     content_of_newest_whole,
     import_content,
     nothing,

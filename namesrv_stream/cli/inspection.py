@@ -15,10 +15,10 @@ from namesrv_stream.config import Invocation
 from namesrv_stream.reporting.texts import counted
 from namesrv_stream.tools.comparison import Compared, Namesrv, Tables
 from namesrv_stream.tools.comparison import compare as compare_sides
+from namesrv_stream.tools.doctor import Check, Finding, findings
 from namesrv_stream.tools.doctor import kafka_checks as kafka
 from namesrv_stream.tools.doctor import machine_checks as machine
 from namesrv_stream.tools.doctor import storage_checks as storage
-from namesrv_stream.tools.doctor.finding import Check, Finding, findings
 from namesrv_stream.wire.json_text import encode_json
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red", "not checked": "dim"}

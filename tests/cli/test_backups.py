@@ -19,7 +19,7 @@ from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.schemas import ROUTE_TABLES
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RustWriter
-from namesrv_stream.tools.backup.file import content_of, read_backup, write_backup
+from namesrv_stream.tools.backup_file import content_of, read_backup, write_backup
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ def test_a_folder_that_cannot_be_written_is_one_message(run, registry, good, tmp
 
 SLOW_BACKUP = """
 import time
-from namesrv_stream.tools.backup import file
+from namesrv_stream.tools import backup_file as file
 from namesrv_stream.cli import main
 
 def write_slowly(_table):

@@ -13,7 +13,7 @@ from namesrv_stream.tables.publication import Publisher
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.writer import RustWriter
-from namesrv_stream.tools.backup.file import content_of
+from namesrv_stream.tools.backup_file import content_of
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from namesrv_stream.cli import main
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.kafka.topic import ensure_topic
 from namesrv_stream.rules.record_types import PutKvConfig
+from namesrv_stream.tools.doctor import findings
 from namesrv_stream.tools.doctor import kafka_checks as doctor_kafka
-from namesrv_stream.tools.doctor.finding import findings
 from namesrv_stream.tools.doctor.kafka_checks import GATEWAY_RIGHTS, JOB_RIGHTS, check_kafka, clock_finding
 from namesrv_stream.tools.doctor.machine_checks import (
     check_certificate,

@@ -7,7 +7,7 @@ import pytest
 
 import namesrv_stream.history
 from namesrv_stream.rules.record_types import Command
-from namesrv_stream.tools.backup.putting_back import Cause
+from namesrv_stream.tools.putting_back import Cause
 
 COMMAND_TYPES = [str(each.__struct_config__.tag) for each in Command.__args__]
 VIEWS = (Path(namesrv_stream.history.__file__).parent / "views.sql").read_text("utf-8")

@@ -4,7 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from namesrv_stream.tools.replay.replay_run import CASES_AT_ONCE, stream_engine
+from namesrv_stream.tools.replay.replay_run import CASES_AT_ONCE
+from namesrv_stream.tools.replay.stream_engine import stream_engine
 from tests.arrival_logs import arrival_cases, as_log
 from tests.replay_comparison import differences
 

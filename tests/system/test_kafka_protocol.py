@@ -12,7 +12,7 @@ from namesrv_stream.config import NamesrvSettings, kafka_client_arguments
 from namesrv_stream.errors import KafkaRefusedError, KafkaUnreachableError
 from namesrv_stream.kafka import topic
 from namesrv_stream.kafka.topic import wait_for_kafka
-from namesrv_stream.tools.doctor.finding import findings
+from namesrv_stream.tools.doctor import findings
 from namesrv_stream.tools.doctor.kafka_checks import check_kafka
 from namesrv_stream.tools.local.ports import HOST, free_ports
 from tests.gateway.test_tls import make_certificate

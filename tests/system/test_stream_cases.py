@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from namesrv_stream.tools.replay.cases import load_case
-from namesrv_stream.tools.replay.replay_run import CASES_AT_ONCE, stream_engine
+from namesrv_stream.tools.replay.replay_run import CASES_AT_ONCE
+from namesrv_stream.tools.replay.stream_engine import stream_engine
 from tests.replay_comparison import differences
 
 CASES = sorted(path for path in (Path(__file__).parent.parent / "cases").glob("*.json") if path.stem != "schema")

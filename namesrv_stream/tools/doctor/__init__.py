@@ -1,1 +1,34 @@
 """Checks of a machine and its settings, before or while a process of the registry runs there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, NamedTuple
+
+from namesrv_stream.config import NamesrvSettings
+from namesrv_stream.errors import NamesrvError, masked
+
+State = Literal["ok", "warning", "failed", "not checked"]
+
+
+class Finding(NamedTuple):
+    """One line of the report. `found` is a fact; `next_step` is what to do, empty if nothing is to do."""
+
+    check: str
+    state: State
+    found: str
+    next_step: str = ""
+
+
+Check = Callable[[NamesrvSettings], Iterable[Finding]]
+
+
+def findings(name: str, check: Check, settings: NamesrvSettings) -> Iterator[Finding]:
+    """Yield the findings of a check. A NamesrvError ends it as a finding that has failed."""
+    try:
+        for each in check(settings):
+            yield each._replace(found=masked(each.found))
+    except NamesrvError as error:
+        yield Finding(name, "failed", str(error))
+    except Exception as error:
+        yield Finding(name, "failed", masked(f"unexpected {type(error).__name__}: {' '.join(str(error).split())}"))

@@ -21,7 +21,7 @@ from namesrv_stream.kafka.topic import (
     wait_for_kafka,
 )
 from namesrv_stream.tables.root import Root
-from namesrv_stream.tools.doctor.finding import Finding
+from namesrv_stream.tools.doctor import Finding
 
 GATEWAY_RIGHTS = {AclOperation.DESCRIBE, AclOperation.WRITE, AclOperation.DESCRIBE_CONFIGS}
 JOB_RIGHTS = {AclOperation.DESCRIBE, AclOperation.READ, AclOperation.DESCRIBE_CONFIGS}

@@ -17,7 +17,7 @@ from namesrv_stream.access.users import read_users
 from namesrv_stream.config import NamesrvSettings
 from namesrv_stream.gateway.tls import Certificates
 from namesrv_stream.job.failures import require_sound_spark
-from namesrv_stream.tools.doctor.finding import Finding, State
+from namesrv_stream.tools.doctor import Finding, State
 from namesrv_stream.tools.local.jars import JARS, OLDEST_JAVA, find_java, is_retrieved, java_version
 
 _SOON_DAYS = 30

@@ -23,7 +23,7 @@ from namesrv_stream.tables.object_store import require_conditional_put
 from namesrv_stream.tables.root import Root
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
-from namesrv_stream.tools.doctor.finding import Finding
+from namesrv_stream.tools.doctor import Finding
 
 _LEAST_ROOM_BYTES = 1024**3
 _MOST_NAMED = 10

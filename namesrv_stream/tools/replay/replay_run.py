@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -16,9 +14,7 @@ from rich.console import Console
 
 from namesrv_stream.reporting.progress_lines import progress
 from namesrv_stream.tools.replay.cases import Case, load_cases
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from namesrv_stream.tools.replay.rules_engine import replay_by_rules
 
 Replay = Callable[[Case], dict[str, Any]]
 
@@ -57,27 +53,9 @@ def replay(engine: str, folder: Path, files: tuple[Path, ...]) -> None:
 @contextmanager
 def _engine(name: str) -> Iterator[Replay]:
     if name == "rules":
-        from namesrv_stream.tools.replay.rules_engine import replay_by_rules  # noqa: PLC0415  # each engine loads its own
-
         yield replay_by_rules
         return
+    from namesrv_stream.tools.replay.stream_engine import stream_engine  # noqa: PLC0415  # Spark takes seconds to load
+
     with stream_engine() as run:
         yield run
-
-
-@contextmanager
-def stream_engine(spark: SparkSession | None = None) -> Iterator[Replay]:
-    """Provide one Kafka and one Spark session for all cases replayed within the `with`; `spark` is not stopped."""
-    from namesrv_stream.tools.local.kafka_server import LocalKafka  # noqa: PLC0415  # as above: Spark takes seconds to load
-    from namesrv_stream.tools.local.spark import local_session  # noqa: PLC0415
-    from namesrv_stream.tools.replay.stream_engine import replay_by_stream  # noqa: PLC0415
-
-    midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    base_ms = int(midnight.timestamp() * 1000)
-    with ExitStack() as open_things:
-        work = Path(open_things.enter_context(tempfile.TemporaryDirectory(prefix="namesrv-replay-")))
-        kafka = open_things.enter_context(LocalKafka(work / "kafka"))
-        if spark is None:
-            spark = local_session("replay", log=work / "spark.log")
-            open_things.callback(spark.stop)
-        yield lambda case: replay_by_stream(case, spark, kafka.bootstrap_servers, work / case.name, base_ms)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -32,7 +33,21 @@ CREATE_TIME_TOPIC = {
 _SENT_BEFORE_WAITING = 20_000
 
 
-def replay_by_stream(case: Case, spark: SparkSession, bootstrap_servers: str, folder: Path, base_ms: int) -> Json:
+@contextmanager
+def stream_engine(spark: SparkSession | None = None) -> Iterator[Callable[[Case], Json]]:
+    """Provide one Kafka and one Spark session for all cases replayed within the `with`; `spark` is not stopped."""
+    midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    base_ms = int(midnight.timestamp() * 1000)
+    with ExitStack() as open_things:
+        work = Path(open_things.enter_context(tempfile.TemporaryDirectory(prefix="namesrv-replay-")))
+        kafka = open_things.enter_context(LocalKafka(work / "kafka"))
+        if spark is None:
+            spark = local_session("replay", log=work / "spark.log")
+            open_things.callback(spark.stop)
+        yield lambda case: _replayed(case, spark, kafka.bootstrap_servers, work / case.name, base_ms)
+
+
+def _replayed(case: Case, spark: SparkSession, bootstrap_servers: str, folder: Path, base_ms: int) -> Json:
     """Return the case's replay output as a reader of the published snapshots sees it.
 
     `folder` gets the case's tables and checkpoint. `base_ms`: the epoch time of the case's time 0.

@@ -42,7 +42,7 @@ from namesrv_stream.tables.schemas import (
 from namesrv_stream.tables.snapshot_reader import RouteReader
 from namesrv_stream.tables.snapshots import Snapshots
 from namesrv_stream.tables.writer import BaseMovedError, CommitTag, RustWriter, changes_to_write
-from namesrv_stream.tools.backup.file import Content, Rows, content_of
+from namesrv_stream.tools.backup_file import Content, Rows, content_of
 
 Cause = Literal["IMPORT", "RESTORE"]
 _OPERATORS_TABLES = frozenset({"kv_config", "namesrv_config", "topic_mapping"})
