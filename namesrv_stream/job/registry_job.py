@@ -391,7 +391,7 @@ class RouteRegistryJob:
                 return
 
     def _next_offset(self, publisher: Publisher, checkpoint: Checkpoint) -> int:
-        """Return the offset at which to read on: the oldest record, if the tables have read nothing yet."""
+        """Return the offset to read from: the last snapshot's, or the oldest record's if the tables are new."""
         known = publisher.last.offsets.get(LOG_PARTITION)
         topic = self._settings.kafka_topic
         first = beginning_offsets(self._kafka, topic).get(LOG_PARTITION, 0)

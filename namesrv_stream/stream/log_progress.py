@@ -1,4 +1,4 @@
-"""How far a run has read the log, how much of that the tables show, and for how long no tick has come."""
+"""Progress of a run: how far it has read the log, how much the tables show of it, and for how long no tick has come."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ class LogProgress:
 
 
 class TickSilence:
-    """How long the log has had no tick, as far as micro-batches have read it, in seconds of this process's clock.
+    """The time for which the log has had no tick, as far as micro-batches have read it, in seconds of this process's
+    clock.
 
     A batch has all records from before it began; those that come while it runs are in the next one. So the time of a
     batch counts as silence only once a later batch has had no tick either. Time without a batch is time without
