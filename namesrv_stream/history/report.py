@@ -1,4 +1,4 @@
-"""Churn report: one HTML page of plots and tables that loads nothing from elsewhere."""
+"""The churn report: one HTML page of plots and tables that loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ _SUMMARY = (
     GROUP BY cluster_name, broker_name, broker_id
     ORDER BY count(*) DESC, cluster_name, broker_name, broker_id LIMIT 1""",
 )
-"""The three things worth knowing first; a statement without a row has nothing to say."""
+"""Queries of the three sentences at the top. A query without a row gives no sentence."""
 _LONELY_TOPICS = "SELECT broker_name, count(*) AS topics FROM topic_with_one_broker GROUP BY 1 ORDER BY topics DESC, 1"
 _CLASSES = {"int": "number", "bigint": "number", "decimal": "number", "timestamp": "time", "date": "time"}
 """Name of a column's Spark type -> its CSS class; columns of other types are text."""
