@@ -98,7 +98,7 @@ class Dispatcher:
         return found if isinstance(found, KeptAnswer) else await found
 
     def _found(self, command: RemotingCommand) -> KeptAnswer | Answering:
-        """Return the answer to a lookup, or what makes it: a list of all topics, or production's route (M9)."""
+        """Return the answer to a lookup, or a coroutine for it: a list of all topics, or production's route (M9)."""
         if self._is_open_to(command.code) and self._answers.is_scan(command):
             return self._scanned(self._answers, command)
         kept = self._read(command)

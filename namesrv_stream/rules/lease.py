@@ -146,8 +146,7 @@ class LogClock:
         return self.reading_ms + (min(gone_on_ms, gap_limit_ms) if gap_limit_ms else gone_on_ms)
 
     def late_at_ms(self, leases: Iterable[LiveRow]) -> int | None:
-        """Return the first append time at which one of these leases is late if its broker stays silent and no gap
-        comes.
+        """Return the first append time at which a lease is late, if its broker stays silent and no gap comes.
 
         None if there is no lease; 0 if the newest tick's append time is not known.
         """

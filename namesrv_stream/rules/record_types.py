@@ -15,8 +15,9 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 MAX_NAME_CHARS = 1_000
-"""Longest address, cluster name, broker name and connection id. The stateful step keeps addresses in its state, so they
-must be small. Those of real brokers have fewer than 100 characters."""
+"""Longest address, cluster name, broker name and connection id. Addresses and connection ids pass through the stateful
+step, which keeps addresses in its state, so they must be small. Those of real brokers have fewer than 100
+characters."""
 
 GroupName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_CHARS)]
 ChannelId = Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARS)]

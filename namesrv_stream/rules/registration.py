@@ -132,7 +132,7 @@ def _broker_row(request: RegisterBroker, at: LogPosition) -> BrokerRow:
 
 
 def _after_all(holders: Iterable[BrokerRow], at: LogPosition) -> LogPosition:
-    """Return the position of a registration, moved behind those of the name's holders if a clock stepped back (E9)."""
+    """Return the position of a registration, moved up to those of the name's holders if a clock stepped back (E9)."""
     return at._replace(event_time=max((at.event_time, *(row.registered_at.event_time for row in holders))))
 
 
