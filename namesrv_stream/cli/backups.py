@@ -101,8 +101,8 @@ def import_(invocation: Invocation, file: Path, requested_by: str) -> None:
 def restore(invocation: Invocation, epoch: int, folder: Path | None, take_over: bool, requested_by: str) -> None:
     """Publish the tables of EPOCH as a new epoch. The epochs after it stay in the history.
 
-    What is put back lasts until a broker says otherwise: brokers that are connected register again within seconds, and
-    those that have gone leave the routes when their timeout ends.
+    Brokers change the restored tables as ever: those that are connected register again within seconds, and those that
+    have gone leave the routes when their timeout ends.
     """
     settings = invocation.settings
     content = _content(invocation, epoch, folder)

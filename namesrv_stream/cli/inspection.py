@@ -26,7 +26,7 @@ _COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red", "not check
 _WATCH_S = 2.0
 _AGAIN = f"Compare again every {_WATCH_S:g} s until there is no difference."
 _EXIT_NOT_COMPARED = 3
-"""Status of a comparison without a difference in which both sides refused a question. 2 is a wrong command line."""
+"""Exit status of a comparison without a difference in which both sides refused a question. 2 is a usage error."""
 _MAX_TEXT = 200
 
 

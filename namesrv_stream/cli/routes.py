@@ -1,4 +1,4 @@
-"""Lookups in one snapshot: routes, topics, clusters, brokers, the KV table and settings, and `status`."""
+"""The commands for lookups in one snapshot, of routes, topics, clusters, brokers, KV and settings; and `status`."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ _STATES = {
     "unknown": ("unknown: nothing was published since {since}, and Kafka does not answer", "red", 1),
     "dead": ("dead since {since}: nothing has been published. Start it again, and see its log", "bold red", 1),
 }
-"""State of the job -> what the screen says of it, the colour, and the exit status."""
+"""State of the job -> its text on the screen, the colour, and the exit status."""
 
 
 @click.command("status")

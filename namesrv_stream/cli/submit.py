@@ -62,7 +62,10 @@ def submit(
 
 
 def _ask_if_served(root: str) -> None:
-    """Ask whether to replace the job of an `up` on this registry. Raises click.UsageError without a terminal."""
+    """Ask the user whether to replace the job of an `up` on this registry.
+
+    Raises click.UsageError without a terminal.
+    """
     if not is_in_service(root):
         return
     served = f"`namesrv-stream up` serves {masked(root)}, and this job would replace its job"
