@@ -1,4 +1,4 @@
-"""Command line: the list of commands, imported lazily, the options that all share, and errors as one line."""
+"""Entry of the command line: the list of commands, imported lazily, their shared options, and errors as one line."""
 
 from __future__ import annotations
 

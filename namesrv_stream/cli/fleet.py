@@ -1,4 +1,4 @@
-"""`fleet`: simulated brokers that load a Kafka as real ones do, or with --history a new registry with their past."""
+"""The command `fleet`: simulate brokers that load a Kafka as real ones do, or make a registry with their past."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`doctor` and `compare`: whether a machine is fit for the registry, and whether a NameServer answers as it does."""
+"""The commands `doctor`, which checks a machine, and `compare`, which compares a NameServer with the registry."""
 
 from __future__ import annotations
 

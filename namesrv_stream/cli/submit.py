@@ -1,4 +1,4 @@
-"""`submit`, and `jars` and `archive`, which get files that Spark needs or starts sooner with."""
+"""The commands `submit`, which runs a program under Spark, `jars` and `archive`, which prepare files for it."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ _HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Guard:
-    """ASGI middleware that refuses such requests, and adds the headers that limit what the page may load."""
+    """ASGI middleware that refuses foreign pages' requests, and adds the headers that limit what the page may load."""
 
     def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
         """Accept requests under the host names `names`, besides IP addresses and localhost."""

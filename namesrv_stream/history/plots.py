@@ -124,7 +124,10 @@ class Plot(NamedTuple):
     draw: Callable[[Axes, Any, datetime, datetime], str | None]
 
     def __call__(self, spark: SparkSession, since: datetime, until: datetime) -> Figure:
-        """Ask the session's views about the period, and draw the answer with times in UTC, whatever its zone is."""
+        """Query the session's views for the period, and draw the result.
+
+        Times are in UTC, not in the session's zone.
+        """
         rows = spark.sql(bounded(self.statement, since, until)).toArrow().to_pandas()
         times = rows.select_dtypes("datetimetz")
         return self.figure(rows.assign(**{name: times[name].dt.tz_convert("UTC") for name in times}), since, until)

@@ -170,7 +170,7 @@ def _require_brokers(session: SparkSession, since: datetime, until: datetime) ->
 
 
 def _known(before: str | None, after: str | None) -> str:
-    """Return when there were brokers: `before` is when the last one before the period left, `after` the next came."""
+    """Return when there were brokers, up to `before` and from `after` on: the nearest times around the period."""
     ends = [f"until {before}"] if before else []
     ends += [f"from {after} on"] if after else []
     return f"There were brokers {' and '.join(ends)}" if ends else "No broker has ever registered"
