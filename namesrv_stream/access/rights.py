@@ -155,8 +155,7 @@ def _check_bounds(command: RemotingCommand, sender: Sender, user: User, live: Ma
 def _claims(
     command: RemotingCommand, sender: Sender, user: User, live: Mapping[str, LiveRow]
 ) -> Iterator[tuple[str, str, Sequence[str]]]:
-    """Yield the kind of each cluster, broker name and address that a broker's request concerns, its text, and the
-    user's.
+    """Yield each cluster, broker name and address that a broker's request concerns: kind, text, the user's patterns.
 
     A request concerns the names in it and, if its address has a lease, that lease's cluster and name.
     """

@@ -1,5 +1,4 @@
-"""The commands `up`, `demo` and `demo-rocketmq`: the whole registry on this machine, with a real Kafka, Spark and
-Delta.
+"""The commands `up`, `demo` and `demo-rocketmq`: the whole registry on this machine, with real Kafka and Spark.
 
 `up` runs until Ctrl-C. The demos are short stories that end by themselves.
 """

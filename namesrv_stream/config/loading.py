@@ -52,8 +52,7 @@ def load_settings(
 
 
 def checked_changes(settings: NamesrvSettings, properties: Mapping[str, str]) -> dict[str, str]:
-    """Return changes at run time in the form that is sent to the job. Values are checked as strictly as those of a
-    file.
+    """Return changes at run time in the form that is sent to the job, checked as strictly as the values of a file.
 
     RocketMQ itself reads `yes` as false and ignores a number that it cannot parse. Raises SettingError, or
     ConfigBlackListError for a setting that cannot be changed at run time.

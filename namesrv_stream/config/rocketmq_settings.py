@@ -106,7 +106,7 @@ class RocketmqSettings(BaseModel):
     """
 
     product_env_name: str = setting("productEnvName", "center", "gateway")
-    """Name of the production environment that clusterTest asks."""
+    """Name of the production environment for clusterTest."""
 
     cluster_test: Boolean = setting("clusterTest", False, "gateway")
     """Ask the production environment for a route that the registry lacks."""

@@ -110,7 +110,7 @@ class NamesrvSettings(RocketmqSettings):
     """Time for which Spark keeps the state of an address after its timeout; no lease depends on it."""
 
     live_refresh_millis: Millis = setting("liveRefreshMillis", 300_000, "job")
-    """Shortest event time between two publications of signs of life alone."""
+    """Shortest event time between two publications that have only signs of life."""
 
     tick_gap_millis: Millis = setting("tickGapMillis", 3_000, "job")
     """Longest time between two successive ticks that counts towards leases. The rest of a longer gap counts as an

@@ -294,7 +294,7 @@ def past_events(kept: KeptSnapshots, topics: Topics, since: Place | None, until:
 
 
 class Watched(Fields):
-    """The first events after an epoch, and the registry and epoch from which to ask next."""
+    """The first events after an epoch, and the registry and epoch for the next request."""
 
     registry: str
     epoch: int

@@ -76,7 +76,7 @@ def _told(error: Exception) -> tuple[HTTPStatus, str, Mapping[str, str]]:
 
 
 class Problem(msgspec.Struct):
-    """An error; `message` says what to do."""
+    """An error; `message` names the problem and the next step."""
 
     error: str
     status: int

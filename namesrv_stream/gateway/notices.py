@@ -83,7 +83,7 @@ def _of_a_leaver(former: Holders, holders: Holders) -> Iterator[Notice]:
 async def send(notice: Notice, slots: asyncio.Semaphore) -> None:
     """Send a notice over a connection of its own, as RocketMQ does, once one of `slots` is free.
 
-    A broker that cannot be reached learns of the change when it next asks.
+    A broker that cannot be reached gets the change with its next request.
     """
     command = RemotingCommand(
         code=RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, flag=Flag.ONEWAY, ext_fields=header_fields(notice.header)

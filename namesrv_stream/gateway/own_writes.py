@@ -39,7 +39,7 @@ _OF_ALL = frozenset(
 )
 
 Key = tuple[str, str | int | None]
-"""The subject of a write: a topic, a broker name, a KV namespace, or all that a connection asks for."""
+"""The subject of a write: a topic, a broker name, a KV namespace, or a connection, whose lookups all wait."""
 
 
 @dataclass(eq=False)

@@ -93,10 +93,9 @@ class Registering:
     # --- registrations
 
     def send_light(self, command: RemotingCommand, connection: Connection) -> Sent | None:
-        """Send a light heartbeat in place of a registration. Return None if the registration has to be sent in full
-        (E10).
+        """Send a light heartbeat in place of a registration. Raises NamesrvError.
 
-        Raises NamesrvError.
+        Return None if the registration has to be sent in full (E10).
         """
         address, why = _broker_address(command), self._why_in_full(command)
         if why is not None:

@@ -18,7 +18,7 @@ from namesrv_stream.tables.root import Root
 _NAMED = 5
 _COMMANDS = frozenset(kind.__struct_config__.tag for kind in get_args(Command))
 BY_OPERATORS = _COMMANDS | {"IMPORT", "RESTORE"}
-"""Types of lines that an operator has asked for."""
+"""Types of lines that an operator's command causes."""
 
 _WIPE, _ADD = (str(kind.__struct_config__.tag) for kind in (WipeWritePerm, AddWritePerm))
 _NOT_SHOWN = ("type", "requestedBy", "reason")

@@ -109,10 +109,9 @@ class BackgroundJob:
             raise
 
     def await_published(self, limit_s: float) -> bool:
-        """Wait until all records that Kafka has now are in the tables, signs of life aside, and return whether they
-        are.
+        """Wait until all records that Kafka has now are in the tables, signs of life aside. Return whether they are.
 
-        It waits for `limit_s` at most, and not at all if the query does not run. Others may go on writing.
+        The wait is `limit_s` at most, and none if the query does not run. Others may go on writing.
         """
         if not self._is_running:
             return False

@@ -93,12 +93,12 @@ _WAITED_OUT = (
 
 
 class RouteRegistryJob:
-    """The job, which runs until `stop` is set. It waits out outages of Kafka and of the storage, then claims the
-    registry anew.
+    """The job, which runs until `stop` is set.
 
-    The claim of a newer run ends it (TermLostError), or with `standby` makes it wait again. `on_point` is called at
-    each point of a publication (see `Publisher.claim`). `accepts_new_log` allows once that the topic is not the one
-    from which the tables were made. `is_replay` allows a topic with CreateTime.
+    It waits for the end of each outage of Kafka or the storage, and claims the registry anew. The claim of a newer run
+    ends it (TermLostError), or with `standby` makes it wait again. `on_point` is called at each point of a publication
+    (see `Publisher.claim`). `accepts_new_log` allows once that the topic is not the one from which the tables were
+    made. `is_replay` allows a topic with CreateTime.
     """
 
     def __init__(

@@ -93,5 +93,5 @@ class TableCare:
                 self._on_point("maintained")
             except (NamesrvError, DeltaError, OSError) as error:
                 log.warning("the tables were not maintained, which the next time mends: %s", error)
-            except Exception:  # the job goes on without
+            except Exception:  # the job goes on without maintenance
                 log.exception("the tables were not maintained: an error of ours")

@@ -43,10 +43,10 @@ _ROOM_LIMIT_S = 5.0
 
 
 class RecordProducer:
-    """Sends each record once, acknowledged by all replicas, those of one key in order. Use it from one thread at a
-    time.
+    """Sends each record once, acknowledged by all replicas, those of one key in order.
 
-    A record that Kafka has not acknowledged after `delivery_timeout_ms` has failed, but may still be in the log.
+    Use it from one thread at a time. A record that Kafka has not acknowledged after `delivery_timeout_ms` has failed,
+    but may still be in the log.
     """
 
     def __init__(self, kafka: KafkaOptions, topic: str, delivery_timeout_ms: int) -> None:
@@ -93,7 +93,7 @@ class RecordProducer:
             on_end(None, KafkaRefusedError(self._address, problem) if is_too_large else self._named(error.args[0]))
 
     def poll(self, limit_s: float = math.inf) -> bool:
-        """Call `on_end` for each record whose outcome is known, for `limit_s` or a little longer. Return whether more
+        """Call `on_end` for each record whose outcome is known, for `limit_s` or little longer. Return whether more
         wait.
 
         Raises KafkaRefusedError if librdkafka has failed for good and no new producer can be opened yet; a later call

@@ -30,7 +30,7 @@ REQUEST_LIMIT_S = 5.0
 
 PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 MAX_A_SECOND = 50
-"""Limit of one host's requests in a second. Each takes 1 to 2 ms of the interpreter, whatever it asks for."""
+"""Limit of one host's requests in a second. Any request takes 1 to 2 ms of the interpreter."""
 
 MAX_REQUESTS = 32
 """Limit of requests at a time. One more ends the oldest, so slow clients do not keep out an orchestrator's check."""

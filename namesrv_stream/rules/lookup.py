@@ -39,7 +39,7 @@ class RouteTables:
     mappings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     namesrv_config: Mapping[str, str] = field(default_factory=dict)
     _groups: dict[str, BrokerGroup] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """The broker groups that lookups have asked for, so that all topics of a broker name share one object."""
+    """The broker groups that lookups have used, so that all topics of a broker name share one object."""
 
     def group(self, broker_name: str) -> BrokerGroup | None:
         """Return the broker group of a name as clients see it; None if nobody holds an id of the name."""

@@ -70,12 +70,11 @@ class LogProgress:
 
 
 class TickSilence:
-    """The time for which the log has had no tick, as far as micro-batches have read it, in seconds of this process's
-    clock.
+    """The time for which the log has had no tick, in seconds of this process's clock.
 
-    A batch has all records from before it began; those that come while it runs are in the next one. So the time of a
-    batch counts as silence only once a later batch has had no tick either. Time without a batch is time without
-    records.
+    It counts the log as far as micro-batches have read it. A batch has all records from before it began; those that
+    come while it runs are in the next one. So the time of a batch counts as silence only once a later batch has had no
+    tick either. Time without a batch is time without records.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -211,8 +211,7 @@ class _Caretaker:
         return sorted(month for month, count in small.items() if count > FILES_BORNE)
 
     def _drop_unreadable_snapshots(self) -> None:
-        """Move the rows of snapshots past retention to `past_snapshot`, because these snapshots can no longer be
-        opened.
+        """Move the rows of snapshots past retention, which can no longer be opened, to `past_snapshot`.
 
         A run that dies in between leaves rows in both tables; the next run adds none of them again.
         """

@@ -30,10 +30,10 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     BROKER_EVENT.name: ("epoch", "seq"),
     REJECTED.name: ("partition", "offset"),
 }
-"""Columns that tell the rows of an append-only table apart."""
+"""Columns that identify a row of an append-only table."""
 
 _ROOM = 10
-"""Versions left free below a table that is written anew. A job that does not know yet that it was replaced commits
+"""Versions left free below a table that is written anew. A job that has not noticed yet that it was replaced commits
 there."""
 
 _HINT = "_delta_log/_last_checkpoint"

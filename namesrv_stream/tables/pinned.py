@@ -23,7 +23,7 @@ _SPECS = {spec.name: spec for spec in (*PINNED_TABLES, SNAPSHOT, PAST_SNAPSHOT)}
 
 
 class PinnedTables(Mapping[str, pa.Table]):
-    """The tables of one snapshot: name -> Arrow table. Each is read from storage when it is first asked for.
+    """The tables of one snapshot: name -> Arrow table. Each is read from storage at its first use.
 
     The table `snapshot` has the rows up to this snapshot. `past_snapshot` is empty until maintenance makes it.
     `publication` is no stored table: it has the columns of `past_snapshot` for each epoch up to this one, and

@@ -68,8 +68,7 @@ class Snapshots:
         self._read_file = self._file()
 
     def _file(self) -> tuple[int, int] | None:
-        """Return the identity of the newest commit's file, to detect a replaced file; None if it is missing or not
-        local.
+        """Return the identity of the newest commit's file, to detect another file; None if it is missing or not local.
 
         Delta removes it when it shortens the log, an hour after the commit.
         """

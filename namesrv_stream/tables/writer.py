@@ -69,7 +69,7 @@ _OPERATIONS_THAT_KEEP_ROWS = frozenset(
 
 _RETENTION_TAG = "retention"
 RETENTION_METADATA = {"userMetadata": _RETENTION_TAG}
-"""Metadata of a commit that only deletes rows past their retention. Publication goes on from it."""
+"""Metadata of a commit that only deletes rows past their retention. Publication continues from such a commit."""
 
 Rows: TypeAlias = pa.Table | Sequence[tuple[Any, ...]]
 
@@ -428,8 +428,7 @@ class _CommitOptions(TypedDict):
 
 
 def _commit_once(base: int, tag: CommitTag) -> _CommitOptions:
-    """Return options for a compare-and-swap on `base`. It has no retries, because a retry would rebase on other
-    commits.
+    """Return options for a compare-and-swap on `base`, without retries, because these would rebase on other commits.
 
     Expired log entries are removed only together with a checkpoint. A table that is written every 30 s keeps some
     170,000 entries, and listing these takes longer than the commit.
