@@ -123,7 +123,7 @@ class Gateway:
             async with asyncio.timeout(FIRST_SNAPSHOT_LIMIT_S):
                 await self._has_looked.wait()
         except TimeoutError:
-            log.warning("the tables in %s are not read yet: lookups have to ask again", self._settings.delta_root)
+            log.warning("the tables in %s are not read yet: lookups are refused until then", self._settings.delta_root)
 
     def _open_monitoring(self, opening: AsyncExitStack) -> None:
         settings = self._settings

@@ -346,7 +346,7 @@ class RouteRegistryJob:
         self._accepts_new_log = False
         log.info("run %s holds the registry %s: term %d", self.run_id, settings.delta_root, publisher.last.term)
         if publisher.restored:
-            log.warning("restored what another run left half done: %s", ", ".join(publisher.restored))
+            log.warning("restored tables that another run left half written: %s", ", ".join(publisher.restored))
         return publisher
 
     def _note_step(self, point: str) -> None:

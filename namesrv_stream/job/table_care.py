@@ -92,6 +92,6 @@ class TableCare:
                 log.debug("the maintenance of the tables left some to the next one")
                 self._on_point("maintained")
             except (NamesrvError, DeltaError, OSError) as error:
-                log.warning("the tables were not maintained, which the next time mends: %s", error)
+                log.warning("the tables were not maintained, the next time tries again: %s", error)
             except Exception:  # the job goes on without maintenance
                 log.exception("the tables were not maintained: an error of ours")

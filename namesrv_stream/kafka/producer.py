@@ -107,7 +107,7 @@ class RecordProducer:
             self._outcomes.popleft()()
         if self._has_broken:
             self.renew()
-            log.error("librdkafka has given its way to Kafka at %s up and has a new one", self._address)
+            log.error("librdkafka has failed: a new client sends to Kafka at %s", self._address)
         return bool(self._outcomes)
 
     def renew(self) -> None:

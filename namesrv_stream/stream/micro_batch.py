@@ -379,7 +379,7 @@ class MicroBatches:
         try:
             compacted = self._publisher.compact(publication.MAX_SMALL_FILES)
         except Exception as error:
-            log.warning("small files were not put together, which the next time mends: %s", error)
+            log.warning("small files were not merged, the next compaction includes them: %s", error)
             return
         if compacted:
             log.info("compacted %s", ", ".join(compacted))

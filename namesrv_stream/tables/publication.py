@@ -233,7 +233,7 @@ class Publisher:
         try:
             self._compacted(SNAPSHOT, MAX_SMALL_FILES)
         except Exception as error:
-            log.warning("the small files of snapshot were not put together, which the next claim mends: %s", error)
+            log.warning("the small files of snapshot were not merged, the next claim includes them: %s", error)
 
     def _write_tables(
         self, work: Mapping[str, RowChanges | pa.Table], tag: CommitTag, published_at_ms: int

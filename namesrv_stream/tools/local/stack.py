@@ -104,7 +104,7 @@ class LocalStack:
         """Wait until the log is published. Otherwise unregistered brokers would seem alive until the next start."""
         log.info("stopping the job: it publishes what waits")
         if not self.job.await_published(_PUBLISH_LIMIT_S):
-            log.warning("not all that Kafka has is in the tables; the next start goes on there")
+            log.warning("the tables lack some records that Kafka has; the next start reads them")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._open_things.__exit__(kind, error, at)
