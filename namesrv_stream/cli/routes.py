@@ -180,8 +180,8 @@ _STATES = {
 def status(context: click.Context, no_kafka: bool, view: View) -> None:
     """Show the state of the job, and the served snapshot with its age and lag.
 
-    Ends with 0 if the job runs, 3 if it starts or catches up, 4 if none is active and that is in order, 5 if it waits,
-    else with 1. With --json it prints JSON whatever happens.
+    Ends with 0 if the job runs, 3 if it starts or catches up, 4 if no job is active on purpose, 5 if it waits, else
+    with 1. With --json it always prints JSON.
     """
     invocation: Invocation = context.obj
     settings = invocation.settings

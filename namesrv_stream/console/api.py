@@ -239,7 +239,7 @@ def gone(asked: Asked, wanted: Wanted, limit: Limit = 100, after: After = "") ->
 
 @question("/brokers/{name:path}", "One broker name or address")
 def broker(asked: Asked, name: Name, limit: Limit = 200, after: After = "") -> lists.BrokerPage:
-    """Return the leases of a broker name or address, and its topics. A broker that is gone has none of both."""
+    """Return the leases of a broker name or address, and its topics. A broker that is gone has neither."""
     return lists.broker_page(asked.seen, name, limit=limit, after=after)
 
 

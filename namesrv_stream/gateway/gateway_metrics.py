@@ -1,4 +1,4 @@
-"""The gateway's metrics for Prometheus."""
+"""Record the gateway's metrics for Prometheus."""
 
 from __future__ import annotations
 

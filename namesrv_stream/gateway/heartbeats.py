@@ -1,10 +1,10 @@
 """Send the signs of life of brokers as light heartbeats, and decide which of them the log gets.
 
-For each broker address and connection, at most one sign of life is sent to the log in a quarter of the lease, and at
-most one in a second. An earlier one waits until the quarter is over. Most also wait for the gateway's next tick, so
-that those of many brokers come in one micro-batch. A sign of life that waits is answered by the outcome of the record
-before it. No lease ends early. A silent broker leaves the routes later by at most three eighths of its lease and a
-quarter of a second, or by a second if that is more.
+The log gets at most one sign of life of a broker address over a connection in a quarter of the lease, and at most one
+in a second. An earlier one waits until the quarter is over. Most also wait for the gateway's next tick, so that those
+of many brokers come in one micro-batch. A sign of life that waits is answered by the outcome of the record before it.
+No lease ends early. A silent broker leaves the routes later by at most three eighths of its lease and a quarter of a
+second, or by a second if that is more.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def interval_ms(timeout_ms: int) -> int:
 def gathered_every_ms(timeout_ms: int, ticks: Ticks) -> int | None:
     """Return the period of the ticks for which signs of life of a lease of `timeout_ms` wait; None if they do not.
 
-    It is the longest period by which an interval gets at most half longer, and never under a second.
+    It is the longest of the ticks' periods that makes an interval at most half longer. Periods under a second do not
+    count.
     """
     half_ms = interval_ms(timeout_ms) // 2
     return max((each for each in (ticks.often_ms, ticks.calm_ms) if 1_000 <= each <= half_ms), default=None)
@@ -167,6 +168,6 @@ def _pass_on(answer: InLog, in_log: InLog) -> None:
         answer.cancel()
     elif (error := in_log.exception()) is not None:
         answer.set_exception(error)
-        answer.exception()  # marks the error as retrieved: not everybody waits for it
+        answer.exception()  # marks the error as retrieved, because not every caller waits for it
     else:
         answer.set_result(in_log.result())

@@ -36,9 +36,9 @@ TopicRowFields = dict[str, Any] | None
 class TopicHistory(NamedTuple):
     """The lines of one topic, and those that may concern it.
 
-    `lines` concern the topic, in order of the log. A line that had only a count has the topic's rows from the
-    snapshots around it as `before` and `after`. `uncertain` are lines with a count for which the snapshots do not show
-    whether the count includes the topic: the snapshots are gone, the lines are older than the newest
+    `lines` concern the topic, in order of the log. A line that had only a count has the topic's rows from the snapshots
+    around it as `before` and `after`. `uncertain` are lines with a count for which the snapshots do not show whether
+    the count includes the topic. There are three causes: the snapshots are gone, the lines are older than the newest
     EPOCHS_LOOKED_INTO epochs, or several lines of one epoch left the topic as it was before them.
     """
 
@@ -96,8 +96,8 @@ def _runs(
 ) -> Iterator[tuple[list[BrokerEventRow], TopicRowFields, TopicRowFields]]:
     """Yield lines with a count between two moments at which the topic's row is known, and that row at both moments.
 
-    The row is known in the snapshots around the epoch, at a line that names the topic, and after the end of a broker
-    name's last lease, which removes all its topics (U3).
+    The row is known in the snapshots around the epoch, and at a line that names the topic. It is also known after the
+    end of a broker name's last lease, which removes all its topics (U3).
     """
     run: list[BrokerEventRow] = []
     for line in lines:

@@ -1,9 +1,9 @@
 """Make the lines of history for one applied event from the rows that it changed, so that each change is explained.
 
-An applied event is one record or one end of a lease. It makes one line for each address whose lease or filter servers
-changed, for each id that an address lost to another, and for each broker name whose topics changed. An operator's
-command makes at least one line. `before` and `after` are JSON objects, table name -> the rows that changed. If an
-address takes an id from another one, `before` has the former holder's row.
+An applied event is one record or one end of a lease. Each address whose lease or filter servers changed gets a line. So
+does each id that an address lost to another, and each broker name whose topics changed. An operator's command makes at
+least one line. `before` and `after` are JSON objects, table name -> the rows that changed. If an address takes an id
+from another one, `before` has the former holder's row.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ class LogClock:
 def silence_ms(lease: LiveRow, snapshot: SnapshotRow) -> int:
     """Return how long an address had been silent at a snapshot by the log's clock, 0 before the first tick (D9).
 
-    Only this time counts towards the end of the lease. A gap between two ticks counts by its first seconds alone.
+    Only this time counts towards the end of the lease. A gap between two ticks counts only up to tickGapMillis.
     """
     heard_ms = with_reading(lease).clock_millis or 0
     return max(0, (LogClock.of(snapshot).reading_ms or 0) - heard_ms)

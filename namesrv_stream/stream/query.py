@@ -34,7 +34,7 @@ _QUERY_OPTIONS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.streaming.stopTimeout": "60s",  # not for ever: a batch may wait for a Python process that hangs
-    "spark.sql.adaptive.enabled": "false",  # a stateful query runs without it, and would log so at each start
+    "spark.sql.adaptive.enabled": "false",  # a stateful query does not use it, and would log that at each start
 }
 
 

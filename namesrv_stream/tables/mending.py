@@ -114,9 +114,9 @@ def _move(root: Root, spec: TableSpec, name: str, made: int, version: int) -> No
 def saved_rows(root: Root, spec: TableSpec, version: int | None = None) -> pa.Table:
     """Return the rows of an append-only table that can still be read, each once.
 
-    If the log names a version's files, their rows are returned. Otherwise the rows of all files that a commit added
-    are, and from other files only rows of epochs that are not among them: a run that died may have left lines of an
-    epoch that another run has published.
+    If the log names a version's files, these are read. Otherwise all files are read that a commit added. Other files
+    then give only rows of epochs that these lack, because a run that died may have left lines of an epoch that another
+    run has published.
     """
     files = TableFiles(root, spec)
     try:

@@ -22,8 +22,8 @@ from namesrv_stream.tables.root import RETENTION_PROPERTY, Root, query, select
 from namesrv_stream.tables.schemas import BROKER_EVENT, SNAPSHOT
 
 _LOOK_THROUGH_EVERY_S = 10.0
-"""Time after which the table is opened anew. Only then does a process that slept for longer than the log is kept find
-newer snapshots, and a reader of an object store find that another registry is in the folder."""
+"""Time after which the table is opened anew. A process may have slept for longer than the log is kept: only then it
+finds newer snapshots. A reader of an object store only then finds that another registry is in the folder."""
 
 
 def _now_ms() -> int:

@@ -92,8 +92,8 @@ def _changes(piece: pa.RecordBatch) -> TopicChanges:
 def change_feed(table: DeltaTable, since: int) -> pa.Table | None:
     """Return the changes of the table `topic` from version `since` to the one at which it is open.
 
-    Return None, so that the whole table is loaded, if `since` is the higher version, if the log no longer has all
-    versions in between or their files, or if more than `MOST_CHANGES` rows changed.
+    Return None, so that the whole table is loaded, in three cases: `since` is the higher version; the log no longer has
+    all versions in between or their files; more than `MOST_CHANGES` rows changed.
     """
     if table.version() == since:
         return _FEED.empty_table()

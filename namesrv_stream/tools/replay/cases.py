@@ -255,9 +255,9 @@ class Expectation(msgspec.Struct, frozen=True):
 class Case(msgspec.Struct, frozen=True):
     """One scenario.
 
-    `replay` is `arrival` if each step takes effect before the next one is delivered, with a tick of its time before it,
-    or `log` if the steps are the log, ticks included. `cuts`: after each of these steps all records so far are
-    published before the log goes on; without cuts all steps are in one micro-batch.
+    `replay` is `arrival` or `log`. With `arrival` each step takes effect before the next one is delivered, and a tick
+    of its time comes before it. With `log` the steps are the log, ticks included. `cuts`: after each of these steps all
+    records so far are published before the log goes on; without cuts all steps are in one micro-batch.
     """
 
     name: CaseName
